@@ -1,0 +1,32 @@
+// Where the server under test is, and what the Node.js suites share.
+//
+// The port comes from MILLSTREAM_TEST_PORT, the host from MILLSTREAM_TEST_HOST (127.0.0.1 unless set).
+
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export const host = process.env.MILLSTREAM_TEST_HOST ?? '127.0.0.1';
+export const port = Number(process.env.MILLSTREAM_TEST_PORT);
+if (!port) throw new Error('set MILLSTREAM_TEST_PORT to the port of the server under test');
+
+/** A key that no other test and no earlier run has used. */
+export const fresh = (name) => `${name}:${randomUUID().slice(0, 10)}`;
+
+/** Waits until `condition()` is true, for five seconds at most. */
+export async function eventually(condition, what) {
+  const deadline = Date.now() + 5000;
+  while (Date.now() < deadline) {
+    if (await condition()) return;
+    await sleep(10);
+  }
+  throw new Error(`not within five seconds: ${what}`);
+}
+
+/** How many clients the server counts as blocked, from the text of INFO. */
+export const blockedClients = (info) => Number(/blocked_clients:(\d+)/.exec(info)[1]);
+
+/** Whether the server follows Redis 7.2 or later, from the text of INFO. */
+export function since72(info) {
+  const [, major, minor] = /redis_version:(\d+)\.(\d+)/.exec(info).map(Number);
+  return major > 7 || (major === 7 && minor >= 2);
+}

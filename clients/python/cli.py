@@ -1,0 +1,114 @@
+"""redis-cli as a person uses it: a session that takes a line and shows text, and that text made comparable."""
+
+import re
+import subprocess
+
+import target
+
+END = "--end-of-reply--"
+
+# How redis-cli prints: as to a pipe, as to a terminal, the same in RESP3, and its two machine formats.
+MODES = {
+    "piped": [],
+    "terminal": ["--no-raw"],
+    "terminal, RESP3": ["-3", "--no-raw"],
+    "csv": ["--csv"],
+    "json": ["--json"],
+}
+
+
+class Session:
+    """One redis-cli process; `run` types something and hands back exactly what was printed for it."""
+
+    def __init__(self, port, options=()):
+        self._process = subprocess.Popen(
+            ["redis-cli", "-h", target.HOST, "-p", str(port), *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # Any byte may come; latin-1 gives each of them a character.
+            encoding="latin-1",
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(timeout=10)
+
+    def run(self, typed):
+        # ECHO marks where the reply ends: redis-cli prints no separator of its own.
+        self._process.stdin.write(f'{typed}\nECHO "{END}"\n')
+        self._process.stdin.flush()
+        printed = []
+        while True:
+            text = self._process.stdout.readline()
+            if not text:
+                raise ConnectionError(f"redis-cli ended at: {typed}")
+            if text.strip().strip('"') == END:
+                return "".join(printed)
+            printed.append(text)
+
+
+class Normal:
+    """Replaces what the clock decides. Ids keep their identity: the same id gets the same name everywhere."""
+
+    def __init__(self):
+        self._names = {}
+
+    def text(self, line, printed):
+        printed = re.sub(r"\b\d{13}-\d+\b", lambda match: self._name(match.group()), printed)
+        printed = re.sub(r"\b\d{13}\b", "<time>", printed)
+        if re.match(r"CLIENT LIST", line, re.IGNORECASE):
+            return _names_of_clients(printed)
+        if re.match(r"XPENDING \S+ \S+ .", line, re.IGNORECASE):
+            return _hide_third_of_four(printed)
+        if re.match(r"XINFO CONSUMERS", line, re.IGNORECASE):
+            return _hide_idle(printed)
+        return printed
+
+    def _name(self, id):
+        return self._names.setdefault(id, f"<id {len(self._names) + 1}>")
+
+
+def _names_of_clients(printed):
+    return "\n".join(sorted(re.findall(r" (name=\S*)", printed)))
+
+
+def _hide_third_of_four(printed):
+    """The idle time in rows of XPENDING: third in its row, whatever the format."""
+    printed = re.sub(r"(3\) \(integer\)) \d+", r"\1 <idle>", printed)
+    printed = re.sub(r"((?:>|-\d+)\n\S+\n)\d+(\n\d+)", r"\1<idle>\2", printed)
+    return re.sub(r'((?:^|[\[,])"?[^",\n]+"?,"?[^",\n]+"?,)\d+(,\d+)', r"\1<idle>\2", printed)
+
+
+def _hide_idle(printed):
+    """`idle`, and away with `inactive`, which Redis tells since 7.2 only."""
+    printed = re.sub(r"\n\s*(?:\d+\) |\d+# )?\"?inactive\"?(?: => |\n\s*(?:\d+\) )?)\(?(?:integer)?\)? ?-?\d+", "", printed)
+    printed = re.sub(r',"inactive"[,:]-?\d+', "", printed)
+    return re.sub(r"(\"?idle\"?(?: => |[,:]|\n\s*(?:\d+\) )?)(?:\(integer\) )?)\d+", r"\1<idle>", printed)
+
+
+# What Redis worded otherwise before 7.2: command, old words, new words.
+REWORDED = [
+    (
+        "XREAD",
+        "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        "Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.",
+    ),
+    (
+        "XREADGROUP",
+        "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
+        "Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.",
+    ),
+]
+
+
+def modernised(line, printed):
+    """What a reference older than 7.2 printed, in the words of newer ones."""
+    for command, old, new in REWORDED:
+        if line.upper().split()[0] == command:
+            printed = printed.replace(old, new)
+    return printed

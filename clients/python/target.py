@@ -1,0 +1,92 @@
+"""Where the server under test is, and what the suites share.
+
+The port comes from MILLSTREAM_TEST_PORT, the host from MILLSTREAM_TEST_HOST (127.0.0.1 unless set). Every test
+works on keys of its own, so suites may share a server and need no empty one.
+"""
+
+import os
+import re
+import sys
+import threading
+import time
+import uuid
+
+import redis
+
+HOST = os.environ.get("MILLSTREAM_TEST_HOST", "127.0.0.1")
+PROTOCOLS = (2, 3)
+
+
+def port():
+    value = os.environ.get("MILLSTREAM_TEST_PORT")
+    if not value:
+        sys.exit("set MILLSTREAM_TEST_PORT to the port of the server under test")
+    return int(value)
+
+
+def options(protocol, **more):
+    """Connection options; replies come in one shape whatever the protocol."""
+    return dict(
+        host=HOST,
+        port=port(),
+        protocol=protocol,
+        decode_responses=True,
+        legacy_responses=False,
+        socket_timeout=20,
+        **more,
+    )
+
+
+def client(protocol=3, **more):
+    return redis.Redis(**options(protocol, **more))
+
+
+def fresh(name):
+    """A key that no other test and no earlier run has used."""
+    return f"{name}:{uuid.uuid4().hex[:10]}"
+
+
+def version():
+    """The Redis version the server says it follows, as (major, minor)."""
+    with client() as connection:
+        text = connection.info("server")["redis_version"]
+    return tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", text).groups())
+
+
+def eventually(condition, what, seconds=5):
+    """Waits until `condition()` is true; the value it returned is handed back."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def blocked_clients(connection):
+    return connection.info("clients")["blocked_clients"]
+
+
+class Background:
+    """Runs a call in a thread; `result()` hands back its value or raises its exception."""
+
+    def __init__(self, call):
+        self._outcome = None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call):
+        try:
+            self._outcome = ("value", call())
+        except Exception as error:  # handed over to the thread that asks
+            self._outcome = ("error", error)
+
+    def result(self, seconds=10):
+        self._thread.join(seconds)
+        if self._outcome is None:
+            raise AssertionError(f"the call has not returned within {seconds} s")
+        kind, value = self._outcome
+        if kind == "error":
+            raise value
+        return value

@@ -1,0 +1,345 @@
+//! Keys to values: one shard's part of all databases.
+//!
+//! [`Keyspace::apply`] (and its variants that skip a search already done) is the only way content
+//! changes; moving whole keys between names and databases is [`take`](Keyspace::take) and
+//! [`put`](Keyspace::put). The keyspace is told the time and never asks: a key whose time has come is not
+//! found any more, and stays until someone applies [`Effect::Delete`] to it. So whoever applies an effect
+//! to a key that has expired deletes it first.
+
+mod database;
+mod slab;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+
+use crate::value::Hashing;
+use crate::{BlockLimits, Effect, Value};
+
+use database::Database;
+
+/// The keys of all databases that belong to one shard.
+///
+/// ```
+/// use millstream_engine::{BlockLimits, Effect, Keyspace};
+///
+/// let mut keys = Keyspace::new(16, 42);
+/// let set = Effect::StringSet { value: b"1", expires_at_ms: Some(1_000) };
+/// keys.apply(0, b"key", &set, BlockLimits::default());
+/// assert!(keys.get(0, b"key", 999).is_some());
+/// assert!(keys.get(0, b"key", 1_000).is_none());
+/// assert_eq!(keys.due(1_000), Some((0, Box::from(&b"key"[..]))));
+/// ```
+///
+/// To hash and search once per command, hold on to what was found: [`hash_of`](Keyspace::hash_of), then
+/// [`find`](Keyspace::find), then `…_at` with the [`SlotRef`].
+pub struct Keyspace {
+    databases: Vec<Database>,
+    hashing: Hashing,
+    /// The latest time it was told, which is when a change happens.
+    told_ms: Cell<u64>,
+}
+
+/// Where a key was found. Good until the next change to the keyspace that is not made through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotRef {
+    db: u32,
+    slot: u32,
+}
+
+/// What lives under a key: the value and how long it lives.
+#[derive(Clone)]
+pub struct Entry {
+    /// The content.
+    pub value: Value,
+    /// When it ends (Unix milliseconds), if it does.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// The former content of a database. Dropping it is the expensive part of clearing, and can be done
+/// elsewhere.
+pub struct Cleared(#[expect(dead_code, reason = "held only to be dropped later")] Database);
+
+impl Keyspace {
+    /// `databases` empty databases, with a hash function of this seed.
+    pub fn new(databases: u32, seed: u64) -> Keyspace {
+        let databases = (0..databases).map(|_| Database::default()).collect();
+        Keyspace { databases, hashing: Hashing::new(seed), told_ms: Cell::new(0) }
+    }
+
+    /// How many databases there are.
+    pub fn databases(&self) -> u32 {
+        self.databases.len() as u32
+    }
+
+    /// The hash of a key. The index uses the lower half; the upper half is free to choose a shard by.
+    #[inline]
+    pub fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hashing.hash(key)
+    }
+
+    // ---- Finding ----------------------------------------------------------------------------
+
+    /// Where a key is, if it is there and has not expired. Looking there is no use of it. `hash` is that of
+    /// the key.
+    #[inline]
+    pub fn find(&self, db: u32, hash: u64, key: &[u8], now_ms: u64) -> Option<SlotRef> {
+        self.told_ms.set(now_ms);
+        self.find_even_expired(db, hash, key).filter(|&at| !self.is_expired_at(at, now_ms))
+    }
+
+    /// Where a key is, expired or not. `hash` is that of the key.
+    #[inline]
+    pub fn find_even_expired(&self, db: u32, hash: u64, key: &[u8]) -> Option<SlotRef> {
+        let slot = self.database(db).find(hash, key)?;
+        Some(SlotRef { db, slot })
+    }
+
+    /// The value of a key that is there and has not expired. This is a use of it.
+    pub fn get(&self, db: u32, key: &[u8], now_ms: u64) -> Option<&Value> {
+        let at = self.find(db, self.hash_of(key), key, now_ms)?;
+        self.touch_at(at);
+        Some(self.value_at(at))
+    }
+
+    /// When a key expires, if it is there (outer) and expires at all (inner).
+    pub fn expires_at_ms(&self, db: u32, key: &[u8], now_ms: u64) -> Option<Option<u64>> {
+        self.find(db, self.hash_of(key), key, now_ms).map(|at| self.expires_at_ms_at(at))
+    }
+
+    /// Whether a key is still there although its time has come.
+    #[inline]
+    pub fn is_expired(&self, db: u32, key: &[u8], now_ms: u64) -> bool {
+        self.told_ms.set(now_ms);
+        self.database(db).due(now_ms).is_some()
+            && self
+                .find_even_expired(db, self.hash_of(key), key)
+                .is_some_and(|at| self.is_expired_at(at, now_ms))
+    }
+
+    /// The key at a place.
+    pub fn key_at(&self, at: SlotRef) -> &[u8] {
+        &self.database(at.db).slot(at.slot).key
+    }
+
+    /// The value at a place.
+    #[inline]
+    pub fn value_at(&self, at: SlotRef) -> &Value {
+        &self.database(at.db).slot(at.slot).value
+    }
+
+    /// When the key at a place expires, if it does.
+    #[inline]
+    pub fn expires_at_ms_at(&self, at: SlotRef) -> Option<u64> {
+        self.database(at.db).slot(at.slot).expires_at_ms
+    }
+
+    /// Whether the time of the key at a place has come.
+    #[inline]
+    pub fn is_expired_at(&self, at: SlotRef, now_ms: u64) -> bool {
+        self.database(at.db).slot(at.slot).is_expired(now_ms)
+    }
+
+    /// Counts as a use of the key at a place.
+    #[inline]
+    pub fn touch_at(&self, at: SlotRef) {
+        self.database(at.db).slot(at.slot).used_at_s.set(self.told_s());
+    }
+
+    /// Seconds since the key at a place was last used or changed.
+    pub fn idle_s_at(&self, at: SlotRef) -> u32 {
+        self.told_s().saturating_sub(self.database(at.db).slot(at.slot).used_at_s.get())
+    }
+
+    #[inline]
+    fn told_s(&self) -> u32 {
+        (self.told_ms.get() / 1000) as u32
+    }
+
+    /// Bytes that the key at a place takes: name, value, and its share of every index.
+    pub fn memory_bytes_at(&self, at: SlotRef) -> usize {
+        self.database(at.db).slot(at.slot).memory_bytes()
+    }
+
+    // ---- Changing ---------------------------------------------------------------------------
+
+    /// Changes what lives under a key. Effects that begin something create the key; a hash, list or set
+    /// without content is no key.
+    ///
+    /// # Panics
+    /// When the effect is for another type of value than the key holds.
+    pub fn apply(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
+        self.apply_hashed(db, self.hash_of(key), key, effect, limits);
+    }
+
+    /// As [`apply`](Keyspace::apply), with the key's hash at hand. Gives back where the key is now.
+    pub fn apply_hashed(
+        &mut self,
+        db: u32,
+        hash: u64,
+        key: &[u8],
+        effect: &Effect<'_>,
+        limits: BlockLimits,
+    ) -> Option<SlotRef> {
+        match self.find_even_expired(db, hash, key) {
+            Some(at) => self.apply_at(at, effect, limits),
+            None => self.begin(db, hash, key, effect, limits),
+        }
+    }
+
+    /// As [`apply`](Keyspace::apply), to a key that was found. Gives back where it is now, if it still is.
+    #[inline]
+    pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) -> Option<SlotRef> {
+        let hashing = self.hashing;
+        let database = self.database_mut(at.db);
+        match *effect {
+            Effect::Delete => {
+                database.remove(at.slot, hashing);
+                return None;
+            }
+            Effect::ExpireAt { at_ms } => database.set_expiry(at.slot, Some(at_ms)),
+            Effect::Persist => database.set_expiry(at.slot, None),
+            Effect::StringSet { expires_at_ms, .. } => database.set_expiry(at.slot, expires_at_ms),
+            _ => {}
+        }
+        let value = &mut database.slot_mut(at.slot).value;
+        value.apply(effect, limits, hashing);
+        if value.is_used_up() {
+            database.remove(at.slot, hashing);
+            return None;
+        }
+        self.touch_at(at);
+        Some(at)
+    }
+
+    fn begin(
+        &mut self,
+        db: u32,
+        hash: u64,
+        key: &[u8],
+        effect: &Effect<'_>,
+        limits: BlockLimits,
+    ) -> Option<SlotRef> {
+        let mut value = Value::created_by(effect)?;
+        value.apply(effect, limits, self.hashing);
+        if value.is_used_up() {
+            return None;
+        }
+        let expires_at_ms = match *effect {
+            Effect::StringSet { expires_at_ms, .. } => expires_at_ms,
+            _ => None,
+        };
+        Some(self.insert(db, hash, key, Entry { value, expires_at_ms }))
+    }
+
+    /// Takes a key with its value and expiry out of the keyspace.
+    pub fn take(&mut self, db: u32, key: &[u8]) -> Option<Entry> {
+        let (hash, hashing) = (self.hash_of(key), self.hashing);
+        let database = self.database_mut(db);
+        let slot = database.find(hash, key)?;
+        Some(database.remove(slot, hashing))
+    }
+
+    /// Puts a value under a key, in the place of what was there.
+    pub fn put(&mut self, db: u32, key: &[u8], entry: Entry) {
+        let (hash, hashing) = (self.hash_of(key), self.hashing);
+        let database = self.database_mut(db);
+        if let Some(slot) = database.find(hash, key) {
+            database.remove(slot, hashing);
+        }
+        self.insert(db, hash, key, entry);
+    }
+
+    /// A new key, used now. It must not be there.
+    fn insert(&mut self, db: u32, hash: u64, key: &[u8], entry: Entry) -> SlotRef {
+        let slot = self.database_mut(db).insert(hash, key, entry);
+        let at = SlotRef { db, slot };
+        self.touch_at(at);
+        at
+    }
+
+    /// Removes every key of a database.
+    pub fn clear(&mut self, db: u32) -> Cleared {
+        Cleared(std::mem::take(self.database_mut(db)))
+    }
+
+    /// Two databases exchange their content.
+    pub fn swap(&mut self, a: u32, b: u32) {
+        self.databases.swap(a as usize, b as usize);
+    }
+
+    // ---- Overviews --------------------------------------------------------------------------
+
+    /// How many keys a database has, those included whose time has come but that were not yet removed.
+    pub fn len(&self, db: u32) -> usize {
+        self.database(db).len()
+    }
+
+    /// Whether a database has no keys.
+    pub fn is_empty(&self, db: u32) -> bool {
+        self.len(db) == 0
+    }
+
+    /// How many keys of a database expire.
+    pub fn expiring_len(&self, db: u32) -> usize {
+        self.database(db).expiring_len()
+    }
+
+    /// A key whose time has come, if there is one: of its database the one due first.
+    pub fn due(&self, now_ms: u64) -> Option<(u32, Box<[u8]>)> {
+        self.told_ms.set(now_ms);
+        (0u32..).zip(&self.databases).find_map(|(db, database)| Some((db, database.due(now_ms)?.into())))
+    }
+
+    /// When the next key expires, if any does.
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.databases.iter().filter_map(Database::next_expiry_ms).min()
+    }
+
+    /// Walks over a database, `budget` keys at a time. Starting from 0 and going on from what each call
+    /// gives back until that is `None`, every key that is there all the while is visited exactly once.
+    /// Long runs of free slots end a call early, so one may visit fewer keys, or none.
+    pub fn scan(
+        &self,
+        db: u32,
+        from_slot: u32,
+        budget: usize,
+        now_ms: u64,
+        visit: impl FnMut(&[u8], &Value),
+    ) -> Option<u32> {
+        self.database(db).scan(from_slot, budget, now_ms, visit)
+    }
+
+    /// Visits every key of a database that has not expired.
+    pub fn visit_keys(&self, db: u32, now_ms: u64, visit: impl FnMut(&[u8], &Value)) {
+        self.database(db).scan(0, usize::MAX, now_ms, visit);
+    }
+
+    /// Some key that has not expired; which one, `random` decides.
+    pub fn random(&self, db: u32, random: u64, now_ms: u64) -> Option<&[u8]> {
+        self.database(db).random(random, now_ms)
+    }
+
+    /// Bytes allocated for all keys and values. Walks over every key.
+    pub fn memory_bytes(&self) -> usize {
+        self.databases.iter().map(Database::memory_bytes).sum()
+    }
+
+    /// Verifies every invariant: of the indexes, of the slots, of the values.
+    pub fn check(&self) -> Result<(), String> {
+        for (db, database) in self.databases.iter().enumerate() {
+            database.check(self.hashing).map_err(|problem| format!("database {db}: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn database(&self, db: u32) -> &Database {
+        &self.databases[db as usize]
+    }
+
+    #[inline]
+    fn database_mut(&mut self, db: u32) -> &mut Database {
+        &mut self.databases[db as usize]
+    }
+}

@@ -1,0 +1,374 @@
+//! The keyspace against a naive model: ordered maps, no indexes, every effect spelled out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::*;
+use crate::{ListEnd, StreamEffect, StreamId};
+
+const DATABASES: u32 = 3;
+const LIMITS: BlockLimits = BlockLimits { max_bytes: 4096, max_entries: 100 };
+
+#[derive(Clone, Debug, PartialEq)]
+enum Content {
+    String(Vec<u8>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    List(VecDeque<Vec<u8>>),
+    Set(BTreeSet<Vec<u8>>),
+    Stream,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Modelled {
+    content: Content,
+    expires_at_ms: Option<u64>,
+}
+
+type Model = Vec<BTreeMap<Vec<u8>, Modelled>>;
+
+/// A small generator of its own (xorshift), so that a seed means the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("key:{}", self.roll(60)).into_bytes()
+    }
+
+    /// Words and numbers, mostly short, now and then too long to be packed.
+    fn word(&mut self) -> Vec<u8> {
+        match self.roll(20) {
+            0 => vec![b'x'; 65 + self.roll(40) as usize],
+            1..8 => (self.roll(700) as i64 - 100).to_string().into_bytes(),
+            _ => format!("word-{}", self.roll(300)).into_bytes(),
+        }
+    }
+
+    fn words(&mut self) -> Vec<Vec<u8>> {
+        let most = if self.roll(10) == 0 { 120 } else { 4 };
+        (0..=self.roll(most)).map(|_| self.word()).collect()
+    }
+}
+
+#[test]
+fn the_keyspace_does_what_a_naive_model_does() {
+    for seed in 1..=8 {
+        let mut run =
+            Run { keys: Keyspace::new(DATABASES, seed), model: vec![BTreeMap::new(); 3], now_ms: 1_000 };
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        for step in 0..4_000 {
+            run.step(&mut dice);
+            if step % 50 == 0 {
+                run.compare().unwrap_or_else(|problem| panic!("seed {seed}, step {step}: {problem}"));
+            }
+        }
+    }
+}
+
+struct Run {
+    keys: Keyspace,
+    model: Model,
+    now_ms: u64,
+}
+
+impl Run {
+    fn step(&mut self, dice: &mut Dice) {
+        let db = dice.roll(u64::from(DATABASES)) as u32;
+        let key = dice.key();
+        match dice.roll(400) {
+            0 => drop(self.clear(db)),
+            1 => self.swap(db, dice.roll(u64::from(DATABASES)) as u32),
+            2..20 => self.rename(db, &key, dice.roll(u64::from(DATABASES)) as u32, &dice.key()),
+            20..30 => self.expire(dice.roll(50)),
+            30..60 => self.apply(db, &key, &Effect::Delete),
+            _ => self.change(dice, db, &key),
+        }
+    }
+
+    fn change(&mut self, dice: &mut Dice, db: u32, key: &[u8]) {
+        let words = dice.words();
+        let word = dice.word();
+        let expires_at_ms = (dice.roll(3) == 0).then(|| self.now_ms + 1 + dice.roll(300));
+        let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let pairs: Vec<&[u8]> = slices.iter().flat_map(|&field| [field, &word]).collect();
+        let end = if dice.roll(2) == 0 { ListEnd::Head } else { ListEnd::Tail };
+        let effect = match dice.roll(12) {
+            0 => Effect::StringSet { value: &word, expires_at_ms },
+            1 => Effect::StringAppend { tail: &word },
+            2 | 3 => Effect::HashSet { pairs: &pairs },
+            4 => Effect::HashDelete { fields: &slices },
+            5 => Effect::ListPush { end, values: &slices },
+            6 => Effect::ListPop { end, count: dice.roll(80) },
+            7 | 8 => Effect::SetAdd { members: &slices },
+            9 => Effect::SetRemove { members: &slices },
+            10 => Effect::Stream(StreamEffect::Create),
+            _ => expires_at_ms.map_or(Effect::Persist, |at_ms| Effect::ExpireAt { at_ms }),
+        };
+        let fits = self.model[db as usize].get(key).is_none_or(|held| fits(&held.content, &effect));
+        if fits {
+            self.apply(db, key, &effect);
+        }
+    }
+
+    fn apply(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
+        self.keys.apply(db, key, effect, LIMITS);
+        apply_to_model(&mut self.model[db as usize], key, effect);
+    }
+
+    fn clear(&mut self, db: u32) -> Cleared {
+        self.model[db as usize].clear();
+        self.keys.clear(db)
+    }
+
+    fn swap(&mut self, a: u32, b: u32) {
+        self.keys.swap(a, b);
+        self.model.swap(a as usize, b as usize);
+    }
+
+    fn rename(&mut self, db: u32, key: &[u8], to_db: u32, to: &[u8]) {
+        let taken = self.keys.take(db, key);
+        let modelled = self.model[db as usize].remove(key);
+        assert_eq!(taken.is_some(), modelled.is_some());
+        if let (Some(entry), Some(held)) = (taken, modelled) {
+            self.keys.put(to_db, to, entry.clone());
+            self.model[to_db as usize].insert(to.to_vec(), held);
+        }
+    }
+
+    /// Time passes; what is due goes, in both.
+    fn expire(&mut self, by_ms: u64) {
+        self.now_ms += by_ms;
+        let now_ms = self.now_ms;
+        while let Some((db, key)) = self.keys.due(now_ms) {
+            assert!(self.keys.is_expired(db, &key, now_ms));
+            assert!(self.keys.get(db, &key, now_ms).is_none());
+            let held = self.model[db as usize].remove(&*key).expect("only what is there can be due");
+            assert!(held.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms));
+            self.keys.apply(db, &key, &Effect::Delete, LIMITS);
+        }
+        let late = |held: &Modelled| held.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        assert!(!self.model.iter().flat_map(BTreeMap::values).any(late), "something due was missed");
+    }
+
+    fn compare(&self) -> Result<(), String> {
+        self.keys.check()?;
+        for (db, model) in (0u32..).zip(&self.model) {
+            let mut seen = BTreeMap::new();
+            self.keys.visit_keys(db, self.now_ms, |key, value| {
+                let expires_at_ms = self.keys.expires_at_ms(db, key, self.now_ms).unwrap();
+                seen.insert(key.to_vec(), Modelled { content: content(value), expires_at_ms });
+            });
+            if seen != *model {
+                return Err(format!("database {db} holds {seen:?}, the model {model:?}"));
+            }
+            let expiring = model.values().filter(|held| held.expires_at_ms.is_some()).count();
+            if (self.keys.len(db), self.keys.expiring_len(db)) != (model.len(), expiring) {
+                return Err(format!("database {db} counts {} keys of {}", self.keys.len(db), model.len()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fits(content: &Content, effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::StringAppend { .. } => matches!(content, Content::String(_)),
+        Effect::HashSet { .. } | Effect::HashDelete { .. } => matches!(content, Content::Hash(_)),
+        Effect::ListPush { .. } | Effect::ListPop { .. } => matches!(content, Content::List(_)),
+        Effect::SetAdd { .. } | Effect::SetRemove { .. } => matches!(content, Content::Set(_)),
+        Effect::Stream(_) => matches!(content, Content::Stream),
+        _ => true,
+    }
+}
+
+fn apply_to_model(model: &mut BTreeMap<Vec<u8>, Modelled>, key: &[u8], effect: &Effect<'_>) {
+    let held = model.remove(key);
+    let empty = |content| Modelled { content, expires_at_ms: None };
+    let begun = match effect {
+        Effect::StringAppend { .. } => Some(empty(Content::String(Vec::new()))),
+        Effect::HashSet { .. } => Some(empty(Content::Hash(BTreeMap::new()))),
+        Effect::ListPush { .. } => Some(empty(Content::List(VecDeque::new()))),
+        Effect::SetAdd { .. } => Some(empty(Content::Set(BTreeSet::new()))),
+        Effect::StringSet { .. } | Effect::Stream(_) => Some(empty(Content::Stream)),
+        _ => None,
+    };
+    let Some(mut held) = held.or(begun) else { return };
+    match (&mut held.content, *effect) {
+        (_, Effect::Delete) => return,
+        (_, Effect::ExpireAt { at_ms }) => held.expires_at_ms = Some(at_ms),
+        (_, Effect::Persist) => held.expires_at_ms = None,
+        (content, Effect::StringSet { value, expires_at_ms }) => {
+            *content = Content::String(value.to_vec());
+            held.expires_at_ms = expires_at_ms;
+        }
+        (Content::String(bytes), Effect::StringAppend { tail }) => bytes.extend(tail),
+        (Content::Hash(hash), Effect::HashSet { pairs }) => {
+            hash.extend(pairs.chunks(2).map(|pair| (pair[0].to_vec(), pair[1].to_vec())));
+        }
+        (Content::Hash(hash), Effect::HashDelete { fields }) => hash.retain(|f, _| !fields.contains(&&f[..])),
+        (Content::List(list), Effect::ListPush { end: ListEnd::Tail, values }) => {
+            list.extend(values.iter().map(|value| value.to_vec()));
+        }
+        (Content::List(list), Effect::ListPush { end: ListEnd::Head, values }) => {
+            values.iter().for_each(|value| list.push_front(value.to_vec()));
+        }
+        (Content::List(list), Effect::ListPop { end: ListEnd::Tail, count }) => {
+            list.truncate(list.len().saturating_sub(count as usize));
+        }
+        (Content::List(list), Effect::ListPop { end: ListEnd::Head, count }) => {
+            drop(list.drain(..list.len().min(count as usize)));
+        }
+        (Content::Set(set), Effect::SetAdd { members }) => set.extend(members.iter().map(|m| m.to_vec())),
+        (Content::Set(set), Effect::SetRemove { members }) => set.retain(|m| !members.contains(&&m[..])),
+        _ => {}
+    }
+    let gone = match &held.content {
+        Content::Hash(hash) => hash.is_empty(),
+        Content::List(list) => list.is_empty(),
+        Content::Set(set) => set.is_empty(),
+        Content::String(_) | Content::Stream => false,
+    };
+    if !gone {
+        model.insert(key.to_vec(), held);
+    }
+}
+
+fn content(value: &Value) -> Content {
+    match value {
+        Value::Stream(_) => Content::Stream,
+        Value::String(text) => Content::String(text.as_bytes().to_vec()),
+        Value::List(list) => Content::List(list.range(0..list.len()).map(<[u8]>::to_vec).collect()),
+        Value::Hash(hash) => {
+            let mut all = BTreeMap::new();
+            hash.visit(|field, value| {
+                assert_eq!(hash.get(field), Some(value));
+                all.insert(field.to_vec(), value.to_vec());
+            });
+            assert_eq!(hash.len(), all.len());
+            Content::Hash(all)
+        }
+        Value::Set(set) => {
+            let mut all = BTreeSet::new();
+            set.visit(|member| {
+                assert!(set.contains(member));
+                all.insert(member.to_vec());
+            });
+            assert_eq!(set.len(), all.len());
+            Content::Set(all)
+        }
+    }
+}
+
+fn with_strings(count: u32) -> Keyspace {
+    let mut keys = Keyspace::new(1, 7);
+    for n in 0..count {
+        let effect = Effect::StringSet { value: b"v", expires_at_ms: None };
+        keys.apply(0, &n.to_be_bytes(), &effect, LIMITS);
+    }
+    keys
+}
+
+#[test]
+fn a_scan_meets_every_key_that_stays_exactly_once() {
+    let mut keys = with_strings(1_000);
+    let stays = |n: u32| n.is_multiple_of(3);
+    let mut met: BTreeMap<u32, u32> = BTreeMap::new();
+    let (mut from, mut calls) = (Some(0), 0u32);
+    while let Some(slot) = from {
+        from = keys.scan(0, slot, 10, 0, |key, _| {
+            *met.entry(u32::from_be_bytes(key.try_into().unwrap())).or_default() += 1;
+        });
+        // Meanwhile others go and new ones come.
+        for n in (calls * 20..(calls + 1) * 20).filter(|&n| !stays(n)) {
+            keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS);
+            let effect = Effect::StringSet { value: b"new", expires_at_ms: None };
+            keys.apply(0, &(n + 10_000).to_be_bytes(), &effect, LIMITS);
+        }
+        calls += 1;
+    }
+    assert!((0..1_000).filter(|&n| stays(n)).all(|n| met.get(&n) == Some(&1)), "{met:?}");
+    assert!(calls >= 50);
+}
+
+#[test]
+fn a_scan_over_free_slots_stops_now_and_then() {
+    let mut keys = with_strings(1_000);
+    (1..999u32).for_each(|n| keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS));
+    let mut met = 0;
+    assert_eq!(keys.scan(0, 0, 10, 0, |_, _| met += 1), Some(100));
+    assert_eq!(keys.scan(0, 900, 10, 0, |_, _| met += 1), None);
+    assert_eq!(met, 2);
+}
+
+#[test]
+fn random_keys_are_live_and_all_are_reached() {
+    let mut keys = with_strings(20);
+    keys.apply(0, &3u32.to_be_bytes(), &Effect::ExpireAt { at_ms: 5 }, LIMITS);
+    let met: BTreeSet<Vec<u8>> = (0..2_000).map(|n| keys.random(0, n, 10).unwrap().to_vec()).collect();
+    assert_eq!(met.len(), 19);
+    assert!(!met.contains(&3u32.to_be_bytes()[..]));
+    assert_eq!(Keyspace::new(1, 1).random(0, 4, 0), None);
+}
+
+#[test]
+fn what_was_found_is_changed_in_place() {
+    let mut keys = with_strings(3);
+    let key = 1u32.to_be_bytes();
+    let at = keys.find(0, keys.hash_of(&key), &key, 0).unwrap();
+    assert_eq!(keys.apply_at(at, &Effect::StringAppend { tail: b"+" }, LIMITS), Some(at));
+    assert_eq!(keys.key_at(at), &key[..]);
+    assert_eq!(content(keys.value_at(at)), Content::String(b"v+".to_vec()));
+    assert_eq!(keys.apply_at(at, &Effect::Delete, LIMITS), None);
+    assert!(keys.get(0, &key, 0).is_none());
+}
+
+#[test]
+fn uses_and_changes_end_idleness_and_looking_does_not() {
+    let mut keys = with_strings(1);
+    let key = 0u32.to_be_bytes();
+    let idle_s = |keys: &Keyspace, now_ms| {
+        let at = keys.find(0, keys.hash_of(&key), &key, now_ms).unwrap();
+        keys.idle_s_at(at)
+    };
+    assert_eq!((idle_s(&keys, 5_000), idle_s(&keys, 9_999)), (5, 9));
+    assert!(keys.get(0, &key, 10_000).is_some());
+    assert_eq!(idle_s(&keys, 12_000), 2);
+    keys.apply(0, &key, &Effect::StringAppend { tail: b"+" }, LIMITS);
+    assert_eq!(idle_s(&keys, 15_000), 3);
+    let entry = keys.take(0, &key).unwrap();
+    keys.put(0, &key, entry);
+    assert_eq!(idle_s(&keys, 15_500), 0);
+}
+
+#[test]
+fn streams_stay_when_empty_and_other_content_does_not() {
+    let mut keys = Keyspace::new(1, 1);
+    let append = StreamEffect::Append { id: StreamId::new(1, 1), fields: &[b"f", b"v"] };
+    keys.apply(0, b"stream", &Effect::Stream(append), LIMITS);
+    keys.apply(
+        0,
+        b"stream",
+        &Effect::Stream(StreamEffect::DeleteEntries { ids: &[StreamId::new(1, 1)] }),
+        LIMITS,
+    );
+    keys.apply(0, b"set", &Effect::SetAdd { members: &[b"m"] }, LIMITS);
+    keys.apply(0, b"set", &Effect::SetRemove { members: &[b"m"] }, LIMITS);
+    assert!(keys.get(0, b"stream", 0).is_some());
+    assert!(keys.get(0, b"set", 0).is_none());
+    keys.check().unwrap();
+}
+
+#[test]
+fn memory_is_given_back() {
+    let mut keys = with_strings(10_000);
+    let full = keys.memory_bytes();
+    assert!((150..220).contains(&(full / 10_000)), "{} bytes a key", full / 10_000);
+    (10..10_000u32).for_each(|n| keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS));
+    assert!(keys.memory_bytes() < full / 50, "{} of {full}", keys.memory_bytes());
+    keys.check().unwrap();
+}

@@ -1,0 +1,22 @@
+//! What a stream is: entries, groups, pending entries, and the plain values that live beside them.
+//!
+//! Pure: nothing here reads a clock, a file, a socket or a random source, and nothing fails for a
+//! reason outside its input. Requests are decided on `&self` and become [`Effect`]s; `apply` is the
+//! only function that changes state.
+
+mod effect;
+mod id;
+pub mod keyspace;
+pub mod pending;
+mod refusal;
+mod request;
+pub mod stream;
+pub mod value;
+
+pub use effect::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, StreamEffect};
+pub use id::StreamId;
+pub use keyspace::Keyspace;
+pub use refusal::Refusal;
+pub use request::{BlockLimits, Exactness, GroupStart, IdSpec, Trim, TrimBy, TrimLimit};
+pub use stream::Stream;
+pub use value::Value;

@@ -1,0 +1,473 @@
+//! A shelf: up to 512 consecutive chunks, and what a search needs to know of each in dense arrays.
+//!
+//! ```text
+//! firsts:  [ id    | id    | id    | … ]   exact first id: finding the chunk of an id is a binary search
+//! oldest:  [ ms    | ms    | ms    | … ]   exact oldest delivery time: skips what is too young
+//! masks:   [ 64 b  | 64 b  | 64 b  | … ]   consumers, maybe with some that have gone: skips other consumers'
+//! chunks:  [ Chunk | Chunk | Chunk | … ]
+//! ```
+//!
+//! The shelf sums these up once more. Its own oldest time and mask may lag behind removals (never the other
+//! way: nothing that matches is skipped) and are made exact whenever a chunk is fitted, added or dropped.
+//!
+//! Neighbouring chunks together always hold more than [`MERGE_ROWS`]: chunks that shrink are merged, which
+//! bounds what a row costs however rows are removed.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use super::chunk::{Chunk, ROWS_MAX};
+use super::{ConsumerHandle, Filter, PendingEntry};
+use crate::StreamId;
+
+/// The most chunks a shelf holds.
+pub(super) const CHUNKS_MAX: usize = if cfg!(test) { 8 } else { 512 };
+/// Neighbouring shelves that together have this many chunks or fewer become one.
+const MERGE_CHUNKS: usize = CHUNKS_MAX / 4 * 3;
+/// Neighbouring chunks that together have this many rows or fewer become one.
+const MERGE_ROWS: usize = ROWS_MAX / 4 * 3;
+
+/// See the module. A shelf is empty only while its list takes it away.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    firsts: Vec<StreamId>,
+    oldest: Vec<u64>,
+    masks: Vec<u64>,
+    chunks: Vec<Chunk>,
+    rows: u64,
+    /// The chunk that was last searched for a change, or any number: changes are often near each other.
+    recent: usize,
+    /// No row was delivered earlier than this.
+    oldest_ms: u64,
+    /// No consumer outside of this has a row.
+    mask: u64,
+}
+
+/// A row of a shelf, or the end of one of its chunks.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) chunk: usize,
+    pub(super) row: usize,
+}
+
+impl Place {
+    pub(super) const START: Place = Place { chunk: 0, row: 0 };
+}
+
+impl Shelf {
+    pub(super) fn with(entry: &PendingEntry) -> Shelf {
+        Shelf::of(vec![Chunk::with(entry)])
+    }
+
+    /// A shelf that continues after the full shelf `previous`.
+    pub(super) fn following(previous: &mut Shelf, entry: &PendingEntry) -> Shelf {
+        previous.fit_last();
+        let last = previous.chunks.last().expect("a shelf has chunks");
+        Shelf::of(vec![Chunk::following(last, entry)])
+    }
+
+    fn of(chunks: Vec<Chunk>) -> Shelf {
+        let mut shelf = Shelf {
+            firsts: chunks.iter().map(Chunk::first_id).collect(),
+            oldest: chunks.iter().map(Chunk::oldest_ms).collect(),
+            masks: chunks.iter().map(Chunk::consumer_mask).collect(),
+            rows: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            chunks,
+            recent: 0,
+            oldest_ms: 0,
+            mask: 0,
+        };
+        shelf.sum_up();
+        shelf
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    pub(super) fn first_id(&self) -> StreamId {
+        self.firsts[0]
+    }
+
+    pub(super) fn last_id(&self) -> StreamId {
+        self.last_chunk().last_id()
+    }
+
+    pub(super) fn first(&self) -> PendingEntry {
+        self.chunks[0].entry(0)
+    }
+
+    pub(super) fn last(&self) -> PendingEntry {
+        self.last_chunk().entry(self.last_chunk().len() - 1)
+    }
+
+    fn last_chunk(&self) -> &Chunk {
+        self.chunks.last().expect("a shelf has chunks")
+    }
+
+    pub(super) fn get(&self, id: StreamId) -> Option<PendingEntry> {
+        let i = self.chunk_of(id);
+        self.find(i, id).ok().map(|row| self.chunks[i].entry(row))
+    }
+
+    /// Where `id` is or would be.
+    pub(super) fn seek(&self, id: StreamId) -> Place {
+        let chunk = self.chunk_of(id);
+        let (Ok(row) | Err(row)) = self.find(chunk, id);
+        Place { chunk, row }
+    }
+
+    fn chunk_of(&self, id: StreamId) -> usize {
+        let after = self.firsts.get(self.recent + 1);
+        if self.firsts.get(self.recent).is_some_and(|first| *first <= id)
+            && after.is_none_or(|next| id < *next)
+        {
+            return self.recent;
+        }
+        self.firsts.partition_point(|first| *first <= id).saturating_sub(1)
+    }
+
+    fn find(&self, i: usize, id: StreamId) -> Result<usize, usize> {
+        if self.firsts[i] == id { Ok(0) } else { self.chunks[i].find(id) }
+    }
+
+    /// Whether there may be a row that `filter` accepts.
+    pub(super) fn may_match(&self, filter: &Filter) -> bool {
+        let (limit, mask) = filter.summary();
+        self.oldest_ms <= limit && self.mask & mask != 0
+    }
+
+    /// Visits the rows from `from` on that `filter` accepts.
+    pub(super) fn walk(
+        &self,
+        from: Place,
+        filter: &Filter,
+        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let (limit, mask) = filter.summary();
+        let mut row = from.row;
+        for (i, (oldest, consumers)) in self.oldest.iter().zip(&self.masks).enumerate().skip(from.chunk) {
+            if *oldest <= limit && consumers & mask != 0 {
+                let chunk = &self.chunks[i];
+                while let Some(at) = chunk.find_match(row..chunk.len(), filter) {
+                    visit(chunk.entry(at))?;
+                    row = at + 1;
+                }
+            }
+            row = 0;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Considers rows from `from` on, as many as `attempts` says, and visits those that `filter` accepts.
+    /// Breaks with the place after the last row considered, if rows or attempts are left.
+    pub(super) fn sweep(
+        &self,
+        from: Place,
+        filter: &Filter,
+        attempts: &mut u64,
+        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> ControlFlow<Place> {
+        let (limit, mask) = filter.summary();
+        let mut row = from.row;
+        for i in from.chunk..self.chunks.len() {
+            let chunk = &self.chunks[i];
+            let end = chunk.len().min(row.saturating_add(usize::try_from(*attempts).unwrap_or(usize::MAX)));
+            *attempts -= (end - row) as u64;
+            if self.oldest[i] <= limit && self.masks[i] & mask != 0 {
+                while let Some(at) = chunk.find_match(row..end, filter) {
+                    row = at + 1;
+                    if visit(chunk.entry(at)).is_break() {
+                        return ControlFlow::Break(Place { chunk: i, row });
+                    }
+                }
+            }
+            if end < chunk.len() {
+                return ControlFlow::Break(Place { chunk: i, row: end });
+            }
+            row = 0;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The id of the first row at or after `place`.
+    pub(super) fn id_from(&self, place: Place) -> Option<StreamId> {
+        let chunk = &self.chunks[place.chunk];
+        if place.row < chunk.len() {
+            Some(chunk.id(place.row))
+        } else {
+            self.firsts.get(place.chunk + 1).copied()
+        }
+    }
+
+    /// Whether a row after the last needs another shelf.
+    pub(super) fn is_full(&self) -> bool {
+        self.chunks.len() == CHUNKS_MAX && self.last_chunk().is_full()
+    }
+
+    /// Whether the list has to split this shelf.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.chunks.len() > CHUNKS_MAX
+    }
+
+    /// Adds a row after the last. The shelf is not full, and the id is greater than all.
+    pub(super) fn push(&mut self, entry: &PendingEntry) {
+        let last = self.chunks.last_mut().expect("a shelf has chunks");
+        if last.is_full() {
+            self.fit_last();
+            let chunk = Chunk::following(self.last_chunk(), entry);
+            self.insert_chunk(self.chunks.len(), chunk);
+        } else {
+            last.push(entry);
+            self.note(self.chunks.len() - 1, entry);
+        }
+        self.rows += 1;
+    }
+
+    /// A chunk that will see no more rows at its end is made as narrow as it can be.
+    fn fit_last(&mut self) {
+        if let Some(last) = self.chunks.last_mut() {
+            last.fit();
+        }
+    }
+
+    /// Adds or replaces a row, and returns what it replaced.
+    pub(super) fn set(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
+        let i = self.chunk_of(entry.id);
+        self.recent = i;
+        match self.find(i, entry.id) {
+            Ok(row) => Some(self.replace(i, row, entry)),
+            Err(_) if self.chunks[i].is_full() => {
+                let upper = self.chunks[i].split();
+                self.describe(i);
+                self.insert_chunk(i + 1, upper);
+                self.set(entry);
+                self.merge_around(i + 1);
+                self.merge_around(i);
+                None
+            }
+            Err(row) => {
+                self.chunks[i].insert(row, entry);
+                self.firsts[i] = self.firsts[i].min(entry.id);
+                self.note(i, entry);
+                self.rows += 1;
+                None
+            }
+        }
+    }
+
+    fn replace(&mut self, i: usize, row: usize, entry: &PendingEntry) -> PendingEntry {
+        let before = self.chunks[i].entry(row);
+        let fitted = self.chunks[i].replace(row, entry);
+        if fitted {
+            self.describe(i);
+            self.sum_up();
+        } else {
+            self.forget_time(i, before.delivered_at_ms);
+            self.note(i, entry);
+        }
+        before
+    }
+
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
+        let i = self.chunk_of(id);
+        self.recent = i;
+        let row = self.find(i, id).ok()?;
+        let removed = self.chunks[i].entry(row);
+        let fitted = self.chunks[i].remove(row);
+        self.rows -= 1;
+        if self.chunks[i].len() == 0 {
+            self.drop_chunk(i);
+        } else if fitted {
+            self.describe(i);
+            self.sum_up();
+        } else {
+            self.forget_time(i, removed.delivered_at_ms);
+            if row == 0 {
+                self.firsts[i] = self.chunks[i].first_id();
+            }
+        }
+        if self.chunks.get(i).is_none_or(|chunk| chunk.len() < MERGE_ROWS) {
+            self.merge_around(i);
+        }
+        Some(removed)
+    }
+
+    /// Drops all rows of a consumer and says how many they were. The shelf may be empty afterwards.
+    pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
+        let rows_before = self.rows;
+        if self.mask & consumer.bit() == 0 {
+            return 0;
+        }
+        for (chunk, mask) in self.chunks.iter_mut().zip(&self.masks) {
+            if mask & consumer.bit() != 0 {
+                self.rows -= chunk.remove_consumer(consumer) as u64;
+            }
+        }
+        if self.rows < rows_before {
+            *self = Shelf::of(merged(mem::take(&mut self.chunks)));
+        }
+        rows_before - self.rows
+    }
+
+    /// Keeps the first half of the chunks and returns the other.
+    pub(super) fn split(&mut self) -> Shelf {
+        let mut chunks = mem::take(&mut self.chunks);
+        let upper = chunks.split_off(chunks.len() / 2);
+        chunks.shrink_to_fit();
+        *self = Shelf::of(chunks);
+        Shelf::of(upper)
+    }
+
+    /// Whether this shelf and its neighbour should be one.
+    pub(super) fn can_absorb(&self, next: &Shelf) -> bool {
+        self.chunks.len() + next.chunks.len() <= MERGE_CHUNKS
+    }
+
+    /// Takes all chunks of `next`, whose rows follow.
+    pub(super) fn absorb(&mut self, next: Shelf) {
+        let mut chunks = mem::take(&mut self.chunks);
+        chunks.extend(next.chunks);
+        *self = Shelf::of(merged(chunks));
+    }
+
+    /// Allows for a row that has come to chunk `i`.
+    fn note(&mut self, i: usize, entry: &PendingEntry) {
+        let bit = entry.consumer.bit();
+        self.oldest[i] = self.oldest[i].min(entry.delivered_at_ms);
+        self.masks[i] |= bit;
+        self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
+        self.mask |= bit;
+    }
+
+    /// Keeps the oldest time of chunk `i` exact after a row with this time has gone.
+    fn forget_time(&mut self, i: usize, delivered_at_ms: u64) {
+        if delivered_at_ms == self.oldest[i] {
+            self.oldest[i] = self.chunks[i].oldest_ms();
+        }
+    }
+
+    /// Makes all that is known of chunk `i` exact.
+    fn describe(&mut self, i: usize) {
+        self.firsts[i] = self.chunks[i].first_id();
+        self.oldest[i] = self.chunks[i].oldest_ms();
+        self.masks[i] = self.chunks[i].consumer_mask();
+    }
+
+    /// Makes the sums over all chunks exact, as far as the chunks' masks are.
+    fn sum_up(&mut self) {
+        self.oldest_ms = self.oldest.iter().copied().fold(u64::MAX, u64::min);
+        self.mask = self.masks.iter().fold(0, |all, mask| all | mask);
+    }
+
+    fn insert_chunk(&mut self, i: usize, chunk: Chunk) {
+        self.firsts.insert(i, chunk.first_id());
+        self.oldest.insert(i, chunk.oldest_ms());
+        self.masks.insert(i, chunk.consumer_mask());
+        self.chunks.insert(i, chunk);
+        self.sum_up();
+    }
+
+    fn drop_chunk(&mut self, i: usize) {
+        self.firsts.remove(i);
+        self.oldest.remove(i);
+        self.masks.remove(i);
+        self.chunks.remove(i);
+        self.sum_up();
+        if self.chunks.len() * 2 <= self.chunks.capacity() {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        // A quarter to spare: chunks are likely to come at the end while others go at the beginning.
+        let capacity = self.chunks.len() + self.chunks.len() / 4;
+        self.firsts.shrink_to(capacity);
+        self.oldest.shrink_to(capacity);
+        self.masks.shrink_to(capacity);
+        self.chunks.shrink_to(capacity);
+    }
+
+    fn merge_around(&mut self, i: usize) {
+        self.merge_with_next(i);
+        if i > 0 {
+            self.merge_with_next(i - 1);
+        }
+    }
+
+    fn merge_with_next(&mut self, i: usize) {
+        let Some([chunk, next]) = self.chunks.get_mut(i..).and_then(<[Chunk]>::first_chunk_mut) else {
+            return;
+        };
+        if chunk.len() + next.len() <= MERGE_ROWS {
+            chunk.absorb(next);
+            self.describe(i);
+            self.drop_chunk(i + 1);
+        }
+    }
+
+    pub(super) fn allocated_bytes(&self, allocation: impl Fn(usize) -> usize) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| allocation(chunk.allocated_bytes())).sum();
+        chunks
+            + allocation(self.firsts.capacity() * size_of::<StreamId>())
+            + allocation(self.oldest.capacity() * size_of::<u64>())
+            + allocation(self.masks.capacity() * size_of::<u64>())
+            + allocation(self.chunks.capacity() * size_of::<Chunk>())
+    }
+
+    /// Verifies what the module and the fields promise.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let count = self.chunks.len();
+        if count == 0 || count > CHUNKS_MAX {
+            return Err(format!("shelf of {count} chunks"));
+        }
+        if [self.firsts.len(), self.oldest.len(), self.masks.len()] != [count; 3] {
+            return Err(format!("shelf of {count} chunks: its arrays differ in length"));
+        }
+        self.chunks.iter().try_for_each(Chunk::check)?;
+        (0..count)
+            .try_for_each(|i| self.check_chunk(i).map_err(|what| format!("chunk {i} of {count}: {what}")))?;
+        let rows: u64 = self.chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        if rows != self.rows {
+            return Err(format!("shelf counts {} rows and has {rows}", self.rows));
+        }
+        Ok(())
+    }
+
+    fn check_chunk(&self, i: usize) -> Result<(), &'static str> {
+        let chunk = &self.chunks[i];
+        let holds = [
+            (self.firsts[i] == chunk.first_id(), "first id is wrong"),
+            (self.oldest[i] == chunk.oldest_ms(), "oldest time is wrong"),
+            (chunk.consumer_mask() & !self.masks[i] == 0, "a consumer is missing from the mask"),
+            (self.oldest_ms <= self.oldest[i], "older than its shelf knows"),
+            (self.masks[i] & !self.mask == 0, "a consumer its shelf does not know"),
+        ];
+        if let Some((_, what)) = holds.iter().find(|(holds, _)| !holds) {
+            return Err(what);
+        }
+        match self.chunks.get(i + 1) {
+            Some(next) if chunk.last_id() >= next.first_id() => Err("reaches into the next"),
+            Some(next) if chunk.len() + next.len() <= MERGE_ROWS => Err("should be one with the next"),
+            Some(_) if chunk.is_half_empty() => Err("is half empty and not fitted"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The chunks without the empty ones, neighbours merged where they should be.
+fn merged(chunks: Vec<Chunk>) -> Vec<Chunk> {
+    let mut kept: Vec<Chunk> = Vec::with_capacity(chunks.len());
+    for chunk in chunks.into_iter().filter(|chunk| chunk.len() > 0) {
+        match kept.last_mut() {
+            Some(last) if last.len() + chunk.len() <= MERGE_ROWS => last.absorb(&chunk),
+            _ => kept.push(chunk),
+        }
+    }
+    kept.shrink_to_fit();
+    kept
+}

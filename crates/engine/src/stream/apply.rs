@@ -1,0 +1,147 @@
+//! The only function that changes a stream.
+
+use smallvec::SmallVec;
+
+use super::Stream;
+use super::blocks::Blocks;
+use super::claim::DELIVERIES_MAX;
+use super::entries::Entries;
+use super::group::Group;
+use crate::pending::{ConsumerHandle, PendingEntry};
+use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
+
+impl Stream {
+    /// Makes the change. Effects come from decisions on this very state, or from a log in the order
+    /// they were written; a group or consumer an effect names is there, or the effect does nothing.
+    pub fn apply(&mut self, effect: &StreamEffect<'_>, limits: BlockLimits) {
+        match *effect {
+            StreamEffect::Create => {}
+            StreamEffect::Append { id, fields } => self.entries.append(id, fields, limits),
+            StreamEffect::TrimThrough { last } => self.entries.trim_through(last),
+            StreamEffect::DeleteEntries { ids } => self.entries.delete(ids),
+            StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
+                let entries = &mut self.entries;
+                entries.last_id = last_id;
+                entries.entries_added = entries_added.unwrap_or(entries.entries_added);
+                entries.max_deleted_id = max_deleted_id.unwrap_or(entries.max_deleted_id);
+            }
+            StreamEffect::GroupCreate { group, last_id, entries_read } => {
+                self.groups.insert(group.into(), Group::new(last_id, entries_read));
+            }
+            StreamEffect::GroupDestroy { group } => {
+                self.groups.remove(group);
+            }
+            StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.deliver(&self.entries, consumer, &Run { last, count, at_ms, pending });
+                }
+            }
+            _ => self.apply_to_group(effect),
+        }
+    }
+
+    /// Effects that concern one group and no entry.
+    fn apply_to_group(&mut self, effect: &StreamEffect<'_>) {
+        match *effect {
+            StreamEffect::GroupSetId { group, last_id, entries_read } => self.with_group(group, |group| {
+                group.last_id = last_id;
+                group.entries_read = entries_read;
+                group.cursor = None;
+            }),
+            StreamEffect::ConsumerCreate { group, consumer, at_ms } => self.with_group(group, |group| {
+                group.consumers.join(consumer, at_ms);
+            }),
+            StreamEffect::ConsumerDelete { group, consumer } => {
+                self.with_group(group, |group| group.remove_consumer(consumer));
+            }
+            StreamEffect::ConsumerSeen { group, consumer, at_ms } => self.with_group(group, |group| {
+                group.see(consumer, at_ms);
+            }),
+            StreamEffect::Redeliver { group, consumer, ids, at_ms } => {
+                self.with_group(group, |group| group.redeliver(consumer, ids, at_ms));
+            }
+            StreamEffect::Ack { group, ids } => self.with_group(group, |group| {
+                for &id in ids {
+                    group.remove_pending(id);
+                }
+            }),
+            StreamEffect::Claim { group, consumer, rows, at_ms } => {
+                self.with_group(group, |group| group.claim(consumer, rows, at_ms));
+            }
+            _ => unreachable!("{effect:?} is applied to the stream"),
+        }
+    }
+
+    fn with_group(&mut self, name: &[u8], change: impl FnOnce(&mut Group)) {
+        if let Some(group) = self.groups.get_mut(name) {
+            change(group);
+        }
+    }
+}
+
+/// A run of entries on its way to a consumer.
+struct Run {
+    last: StreamId,
+    count: u64,
+    at_ms: u64,
+    pending: bool,
+}
+
+impl Group {
+    /// Gives the next entries to a consumer.
+    fn deliver(&mut self, entries: &Entries, consumer: &[u8], run: &Run) {
+        let handle = self.consumers.join(consumer, run.at_ms);
+        let reader = self.consumers.get_mut(handle);
+        reader.seen_at_ms = run.at_ms;
+        if run.pending {
+            reader.active_at_ms = Some(run.at_ms);
+        }
+        let Some(mut cursor) = entries.cursor_after(self) else { return };
+        for _ in 0..run.count {
+            let Some(entry) = entries.blocks.next(&mut cursor) else { break };
+            let id = entry.id();
+            if id > run.last {
+                break;
+            }
+            Blocks::pass(&mut cursor, &entry);
+            self.entries_read = entries.entries_read_after(self, id);
+            self.last_id = id;
+            if run.pending {
+                self.set_pending(PendingEntry { id, consumer: handle, delivered_at_ms: run.at_ms, deliveries: 1 });
+            }
+        }
+        self.cursor = Some(cursor);
+    }
+
+    fn see(&mut self, consumer: &[u8], at_ms: u64) -> Option<ConsumerHandle> {
+        let handle = self.consumers.handle(consumer)?;
+        self.consumers.get_mut(handle).seen_at_ms = at_ms;
+        Some(handle)
+    }
+
+    fn redeliver(&mut self, consumer: &[u8], ids: &[StreamId], at_ms: u64) {
+        self.see(consumer, at_ms);
+        let rows: SmallVec<[PendingEntry; 16]> = ids.iter().filter_map(|&id| self.pending.get(id)).collect();
+        for row in rows {
+            let deliveries = row.deliveries.saturating_add(1).min(DELIVERIES_MAX);
+            self.set_pending(PendingEntry { delivered_at_ms: at_ms, deliveries, ..row });
+        }
+    }
+
+    fn claim(&mut self, consumer: &[u8], rows: &[ClaimedRow], at_ms: u64) {
+        let handle = self.consumers.join(consumer, at_ms);
+        let claimant = self.consumers.get_mut(handle);
+        claimant.seen_at_ms = at_ms;
+        if !rows.is_empty() {
+            claimant.active_at_ms = Some(at_ms);
+        }
+        for row in rows {
+            self.set_pending(PendingEntry {
+                id: row.id,
+                consumer: handle,
+                delivered_at_ms: row.delivered_at_ms,
+                deliveries: row.deliveries,
+            });
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The blocks of a stream in order: sealed ones that never grow again, and the open one at the end.
+//!
+//! ```text
+//! number   7      8      9      10     11            numbers never change and never come back
+//!       [sealed][sealed][empty][sealed][open]
+//! ```
+//!
+//! Sealed blocks are shared by reference, so that whoever copies a stream copies none of them. A block whose entries are
+//! all deleted goes at once from the front; in the middle it stays, empty, until a
+//! quarter of the blocks are, and reading passes over it in O(log n).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::block::{Block, Place};
+use super::counts::Counts;
+use super::entry::EntryRef;
+use super::visit::IdRange;
+use crate::{BlockLimits, StreamId};
+
+/// Where a reader stands: the block, and the place in it. Good as long as `edition` is the blocks'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    number: u64,
+    place: Place,
+    edition: u64,
+}
+
+/// All blocks of a stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blocks {
+    sealed: VecDeque<Sealed>,
+    open: Option<Block>,
+    /// Live entries of the sealed blocks, and of `dropped` ones before them (zeros).
+    counts: Counts,
+    dropped: usize,
+    /// The number of the first sealed block.
+    first_number: u64,
+    /// Sealed blocks without a live entry.
+    empty: usize,
+    /// Changes whenever a cursor may point at the wrong place.
+    edition: u64,
+}
+
+/// A sealed block beside what a search needs of it.
+#[derive(Clone, Debug)]
+struct Sealed {
+    base: StreamId,
+    block: Arc<Block>,
+}
+
+impl Blocks {
+    /// Appends an entry at the end.
+    pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
+        match &mut self.open {
+            Some(open) if open.has_room_for(fields, limits) => open.push(id, fields),
+            _ => {
+                let capacity = self.seal();
+                self.open = Some(Block::new(id, fields, capacity));
+            }
+        }
+    }
+
+    /// Ends the open block, if there is one, and returns how many bytes it took.
+    fn seal(&mut self) -> usize {
+        let Some(mut block) = self.open.take() else { return 0 };
+        block.seal();
+        let len = block.byte_len();
+        self.counts.push(block.live());
+        self.sealed.push_back(Sealed { base: block.base(), block: Arc::new(block) });
+        len
+    }
+
+    /// How many blocks there are, as Redis would count its nodes.
+    pub(super) fn count(&self) -> usize {
+        self.sealed.len() - self.empty + usize::from(self.open.is_some())
+    }
+
+    /// The live count, last id and number of each block that has live entries, oldest first.
+    pub(super) fn summaries(&self) -> impl Iterator<Item = (u64, StreamId, u64)> {
+        let open = self.open.iter().map(|open| (open.live(), open.last_id()));
+        let sealed = self.sealed.iter().map(|sealed| (sealed.block.live(), sealed.block.last_id()));
+        let numbered = sealed.chain(open).zip(self.first_number..);
+        numbered.filter(|((live, _), _)| *live > 0).map(|((live, last), number)| (live, last, number))
+    }
+
+    /// How many live entries have an id of at most `id`.
+    pub(super) fn live_through(&self, id: StreamId) -> u64 {
+        let Some(number) = self.number_of(id) else { return 0 };
+        let before = self.counts.before((number - self.first_number) as usize + self.dropped);
+        before + self.block(number).map_or(0, |block| block.live_through(id))
+    }
+
+    /// A cursor at the first entry with an id of at least `id`.
+    pub(super) fn seek(&self, id: StreamId) -> Cursor {
+        let number = self.number_of(id).unwrap_or(self.first_number);
+        let place = self.block(number).map_or(NOWHERE, |block| block.seek(block.start(), id));
+        Cursor { number, place, edition: self.edition }
+    }
+
+    /// Whether `cursor` still points where it did.
+    pub(super) fn is_current(&self, cursor: &Cursor) -> bool {
+        cursor.edition == self.edition && cursor.number >= self.first_number && self.block(cursor.number).is_some()
+    }
+
+    /// The next live entry at or after the cursor. Finish it with [`Blocks::pass`] to read on.
+    #[inline]
+    pub(super) fn next(&self, cursor: &mut Cursor) -> Option<EntryRef<'_>> {
+        loop {
+            let block = self.block(cursor.number)?;
+            // In two steps: the borrow checker does not see that returning ends the first borrow.
+            let mut place = cursor.place;
+            if let Some(entry) = block.next_live(&mut place) {
+                cursor.place = place;
+                return Some(entry);
+            }
+            let next = self.next_block(cursor.number)?;
+            cursor.number = next;
+            cursor.place = self.block(next).map_or(NOWHERE, Block::start);
+        }
+    }
+
+    /// Moves the cursor behind an entry it has just returned.
+    #[inline]
+    pub(super) fn pass(cursor: &mut Cursor, entry: &EntryRef<'_>) {
+        cursor.place = entry.end();
+    }
+
+    /// The live entry `id`. Reads on from `near` if that is in the right block and not beyond.
+    pub(super) fn get(&self, id: StreamId, near: &mut Option<Cursor>) -> Option<EntryRef<'_>> {
+        let number = self.number_of(id)?;
+        let block = self.block(number)?;
+        let from = match near {
+            Some(near) if near.number == number && near.place.before < id => near.place,
+            _ => block.start(),
+        };
+        let place = block.seek(from, id);
+        *near = Some(Cursor { number, place, edition: self.edition });
+        block.get(place, id)
+    }
+
+    /// Visits live entries of a range backwards, until `visit` says no.
+    pub(super) fn visit_back(&self, range: IdRange, mut visit: impl FnMut(&EntryRef<'_>) -> bool) {
+        let Some(mut number) = self.number_of(range.last) else { return };
+        loop {
+            let Some(block) = self.block(number) else { return };
+            for place in block.live_places().iter().rev() {
+                let Some((entry, _)) = block.entry_at(place) else { continue };
+                if entry.id() > range.last {
+                    continue;
+                }
+                if entry.id() < range.first || !visit(&entry) {
+                    return;
+                }
+            }
+            if number == self.first_number {
+                return;
+            }
+            number -= 1;
+        }
+    }
+
+    /// Deletes the live entry `id`. False if there is none.
+    pub(super) fn delete(&mut self, id: StreamId) -> bool {
+        let Some(number) = self.number_of(id) else { return false };
+        let Some(block) = self.block_mut(number) else { return false };
+        if !block.delete(id) {
+            return false;
+        }
+        self.settle(number, 1);
+        true
+    }
+
+    /// Deletes every entry up to and including `last`. Returns how many went.
+    pub(super) fn delete_through(&mut self, last: StreamId) -> u64 {
+        let mut gone = 0;
+        while let Some(front) = self.sealed.front() {
+            if front.block.last_id() > last {
+                break;
+            }
+            gone += front.block.live();
+            self.drop_front();
+        }
+        let number = self.first_number;
+        let Some(block) = self.block_mut(number) else { return gone };
+        if block.base() <= last {
+            let deleted = block.delete_through(last);
+            self.settle(number, deleted);
+            gone += deleted;
+        }
+        gone
+    }
+
+    /// After `deleted` entries of a block went: counts, rewrites or drops it.
+    fn settle(&mut self, number: u64, deleted: u64) {
+        let position = (number - self.first_number) as usize;
+        if position < self.sealed.len() && deleted > 0 {
+            self.counts.lower(position + self.dropped, deleted);
+        }
+        let Some(block) = self.block_mut(number) else { return };
+        if block.live() == 0 {
+            self.drop_block(position);
+        } else if block.is_mostly_dead() {
+            block.rewrite();
+            self.edition += 1;
+        }
+    }
+
+    /// Takes an empty block out: from the front and the end at once, from the middle when enough have gathered.
+    fn drop_block(&mut self, position: usize) {
+        if position == self.sealed.len() {
+            // The next open block takes its number, and cursors may still hold that.
+            self.open = None;
+            self.edition += 1;
+        } else if position == 0 {
+            self.drop_front();
+        } else {
+            self.sealed[position].block = Arc::new(Block::hollow(&self.sealed[position].block));
+            self.empty += 1;
+            self.edition += 1;
+            if self.empty * 4 > self.sealed.len() {
+                self.sealed.retain(|sealed| sealed.block.live() > 0);
+                self.empty = 0;
+                self.renumber();
+            }
+        }
+    }
+
+    /// The numbers of blocks have shifted: begins a new edition and counts anew.
+    fn renumber(&mut self) {
+        self.edition += 1;
+        self.counts = Counts::from_counts(self.sealed.iter().map(|sealed| sealed.block.live()));
+        self.dropped = 0;
+    }
+
+    fn drop_front(&mut self) {
+        let Some(front) = self.sealed.pop_front() else { return };
+        self.counts.lower(self.dropped, front.block.live());
+        self.dropped += 1;
+        self.first_number += 1;
+        while self.sealed.front().is_some_and(|front| front.block.live() == 0) {
+            self.sealed.pop_front();
+            self.empty -= 1;
+            self.dropped += 1;
+            self.first_number += 1;
+        }
+        if self.dropped > 64 && self.dropped > self.sealed.len() {
+            self.counts = Counts::from_counts(self.sealed.iter().map(|sealed| sealed.block.live()));
+            self.dropped = 0;
+        }
+    }
+
+    /// The number of the block in which `id` is or would be: the last whose base is not beyond it.
+    fn number_of(&self, id: StreamId) -> Option<u64> {
+        if self.open.as_ref().is_some_and(|open| open.base() <= id) {
+            return Some(self.first_number + self.sealed.len() as u64);
+        }
+        let after = self.sealed.partition_point(|sealed| sealed.base <= id);
+        after.checked_sub(1).map(|position| self.first_number + position as u64)
+    }
+
+    #[inline]
+    fn block(&self, number: u64) -> Option<&Block> {
+        let position = number.checked_sub(self.first_number)? as usize;
+        match self.sealed.get(position) {
+            Some(sealed) => Some(&sealed.block),
+            None if position == self.sealed.len() => self.open.as_ref(),
+            None => None,
+        }
+    }
+
+    fn block_mut(&mut self, number: u64) -> Option<&mut Block> {
+        let position = number.checked_sub(self.first_number)? as usize;
+        let sealed_count = self.sealed.len();
+        match self.sealed.get_mut(position) {
+            Some(sealed) => Some(Arc::make_mut(&mut sealed.block)),
+            None if position == sealed_count => self.open.as_mut(),
+            None => None,
+        }
+    }
+
+    /// The number of the next block after `number` that has live entries.
+    fn next_block(&self, number: u64) -> Option<u64> {
+        let next = (number + 1 - self.first_number) as usize;
+        match self.sealed.get(next) {
+            Some(sealed) if sealed.block.live() > 0 => Some(number + 1),
+            Some(_) => {
+                let position = self.counts.next_nonzero(next + self.dropped);
+                let position = position.map_or(self.sealed.len(), |position| position - self.dropped);
+                Some(self.first_number + position as u64)
+            }
+            None if next == self.sealed.len() && self.open.is_some() => Some(number + 1),
+            None => None,
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        /// An `Arc`'s two counters and an allocator's header for it and for the block's bytes.
+        const PER_SEALED: usize = 16 + 16;
+        let sealed: usize = self.sealed.iter().map(|sealed| sealed.block.memory_bytes() + PER_SEALED).sum();
+        let open = self.open.as_ref().map_or(0, Block::memory_bytes);
+        sealed + open + self.sealed.capacity() * size_of::<Sealed>() + self.counts.len() * size_of::<u64>()
+    }
+
+    /// Verifies what this file promises.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut last: Option<StreamId> = None;
+        for (position, sealed) in self.sealed.iter().enumerate() {
+            sealed.block.check()?;
+            if sealed.base != sealed.block.base() || last.is_some_and(|last| sealed.base <= last) {
+                return Err(format!("block {} out of order", sealed.base));
+            }
+            last = Some(sealed.block.last_id());
+            let at = position + self.dropped;
+            if self.counts.before(at + 1) - self.counts.before(at) != sealed.block.live() {
+                return Err(format!("block {}: count differs from its live entries", sealed.base));
+            }
+        }
+        if let Some(open) = &self.open {
+            open.check()?;
+            if open.live() == 0 || last.is_some_and(|last| open.base() <= last) {
+                return Err(format!("open block {} empty or out of order", open.base()));
+            }
+        }
+        let empty = self.sealed.iter().filter(|sealed| sealed.block.live() == 0).count();
+        if empty != self.empty || self.sealed.front().is_some_and(|front| front.block.live() == 0) {
+            return Err(format!("{empty} empty blocks, counted {}, or one at the front", self.empty));
+        }
+        Ok(())
+    }
+}
+
+/// The place in a block that is not there.
+const NOWHERE: Place = Place { offset: 0, before: StreamId::MIN };

@@ -1,0 +1,160 @@
+//! Decisions about entries and ids: what a request would do, without doing it.
+
+use super::visit::IdRange;
+use super::{EntryRef, Stream};
+use crate::{BlockLimits, Exactness, GroupStart, IdSpec, Refusal, StreamId, Trim, TrimBy, TrimLimit};
+use std::ops::ControlFlow;
+
+/// The largest entry: names and values together.
+const ENTRY_BYTES_MAX: u64 = 1 << 30;
+
+/// What an approximate trim removes at most when nothing is said: this many full blocks…
+const TRIM_BLOCKS_DEFAULT: u64 = 100;
+/// … or this many entries when blocks have no limit of entries.
+const TRIM_ENTRIES_DEFAULT: u64 = 10_000;
+/// The default is never more than this.
+const TRIM_ENTRIES_DEFAULT_MAX: u64 = 1_000_000;
+
+/// A trim that removes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimDecision {
+    /// Entries up to and including this id go.
+    pub through: StreamId,
+    /// How many that are.
+    pub count: u64,
+}
+
+impl Stream {
+    /// The id a new entry would get.
+    pub fn decide_add(&self, spec: IdSpec, fields: &[&[u8]], now_ms: u64) -> Result<StreamId, Refusal> {
+        if self.entries.last_id == StreamId::MAX {
+            return Err(Refusal::IdsExhausted);
+        }
+        let id = match spec {
+            IdSpec::Explicit(StreamId::MIN) => return Err(Refusal::IdIsZero),
+            IdSpec::Explicit(id) => id,
+            IdSpec::Auto if now_ms > self.entries.last_id.ms => StreamId::new(now_ms, 0),
+            IdSpec::Auto => self.entries.last_id.next().ok_or(Refusal::IdsExhausted)?,
+            IdSpec::AutoSeq(ms) if ms == self.entries.last_id.ms => {
+                StreamId::new(ms, self.entries.last_id.seq.checked_add(1).ok_or(Refusal::IdNotGreater)?)
+            }
+            IdSpec::AutoSeq(ms) => StreamId::new(ms, 0),
+        };
+        if id <= self.entries.last_id {
+            return Err(Refusal::IdNotGreater);
+        }
+        match fields.iter().map(|text| text.len() as u64).sum::<u64>() > ENTRY_BYTES_MAX {
+            true => Err(Refusal::EntryTooLarge),
+            false => Ok(id),
+        }
+    }
+
+    /// What a trim would remove, if anything.
+    pub fn decide_trim(&self, trim: &Trim, limits: BlockLimits) -> Option<TrimDecision> {
+        match (trim.exactness, trim.by) {
+            (Exactness::Approximate, by) => self.decide_trim_blocks(by, trim_limit(trim.limit, limits)),
+            (Exactness::Exact, TrimBy::MaxLen(keep)) => self.decide_trim_count(self.entries.length.checked_sub(keep)?),
+            (Exactness::Exact, TrimBy::MinId(first)) => {
+                let through = first.prev()?;
+                let count = self.entries.live_through(through);
+                (count > 0).then_some(TrimDecision { through, count })
+            }
+        }
+    }
+
+    /// Whole blocks only, and no more than `limit` entries.
+    fn decide_trim_blocks(&self, by: TrimBy, limit: Option<u64>) -> Option<TrimDecision> {
+        let mut decision: Option<TrimDecision> = None;
+        for (live, last, _) in self.entries.blocks.summaries() {
+            let gone = decision.map_or(0, |decision| decision.count);
+            let left = self.entries.length - gone;
+            let goes = match by {
+                TrimBy::MaxLen(keep) => left > keep && left - live >= keep,
+                TrimBy::MinId(first) => last < first,
+            };
+            if !goes || limit.is_some_and(|limit| gone + live > limit) {
+                break;
+            }
+            decision = Some(TrimDecision { through: last, count: gone + live });
+        }
+        decision
+    }
+
+    /// The first `count` entries.
+    fn decide_trim_count(&self, count: u64) -> Option<TrimDecision> {
+        let mut left = count;
+        let mut from = StreamId::MIN;
+        for (live, last, _) in self.entries.blocks.summaries() {
+            if left < live {
+                break;
+            }
+            left -= live;
+            from = last;
+        }
+        let mut through = from;
+        if left > 0 {
+            self.visit_range(IdRange { first: from.next()?, last: StreamId::MAX }, Some(left), &mut |entry: &EntryRef<'_>| {
+                through = entry.id();
+                ControlFlow::Continue(())
+            });
+        }
+        (count > 0).then_some(TrimDecision { through, count })
+    }
+
+    /// Which of these ids are entries, each once, in rising order.
+    pub fn decide_delete(&self, ids: &[StreamId]) -> Vec<StreamId> {
+        let mut found = ids.to_vec();
+        if !found.is_sorted_by(|a, b| a < b) {
+            found.sort_unstable();
+            found.dedup();
+        }
+        let mut near = None;
+        found.retain(|&id| self.entries.blocks.get(id, &mut near).is_some());
+        found
+    }
+
+    /// Whether the counters may be set by hand to these.
+    pub fn decide_set_id(&self, last_id: StreamId, entries_added: Option<u64>) -> Result<(), Refusal> {
+        if last_id < self.entries.max_deleted_id {
+            return Err(Refusal::SetIdBelowMaxDeleted);
+        }
+        if self.entries.length > 0 && last_id < self.entries.last_entry_id {
+            return Err(Refusal::SetIdBelowLastEntry);
+        }
+        match entries_added {
+            Some(added) if added < self.entries.length => Err(Refusal::SetIdTooFewAdded),
+            _ => Ok(()),
+        }
+    }
+
+    /// The id a group starts behind.
+    pub fn decide_group_start(&self, start: GroupStart) -> StreamId {
+        match start {
+            GroupStart::Last => self.entries.last_id,
+            GroupStart::After(id) => id,
+        }
+    }
+
+    /// Which of these ids are pending in the group, each once.
+    pub fn decide_ack(&self, group: &super::Group, ids: &[StreamId]) -> smallvec::SmallVec<[StreamId; 16]> {
+        let mut found: smallvec::SmallVec<[StreamId; 16]> = smallvec::SmallVec::from_slice(ids);
+        if !found.is_sorted_by(|a, b| a < b) {
+            found.sort_unstable();
+            found.dedup();
+        }
+        found.retain(|id| group.pending().get(*id).is_some());
+        found
+    }
+}
+
+/// The most entries an approximate trim removes; `None` is no bound.
+fn trim_limit(limit: TrimLimit, limits: BlockLimits) -> Option<u64> {
+    match limit {
+        TrimLimit::Unlimited | TrimLimit::AtMost(0) => None,
+        TrimLimit::AtMost(count) => Some(count),
+        TrimLimit::Default => match limits.max_entries.saturating_mul(TRIM_BLOCKS_DEFAULT) {
+            0 => Some(TRIM_ENTRIES_DEFAULT),
+            count => Some(count.min(TRIM_ENTRIES_DEFAULT_MAX)),
+        },
+    }
+}

@@ -1,0 +1,92 @@
+//! The entries of a stream and what is known of them: how many, which ids, what is gone.
+
+use super::blocks::{Blocks, Cursor};
+use super::group::Group;
+use super::visit::IdRange;
+use crate::{BlockLimits, StreamId};
+
+/// Entries in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    pub(super) blocks: Blocks,
+    /// Live entries.
+    pub(super) length: u64,
+    /// The greatest id ever given, even if its entry is gone. Ids only grow.
+    pub(super) last_id: StreamId,
+    /// The first live entry; `0-0` when there is none.
+    pub(super) first_id: StreamId,
+    /// The last live entry; `0-0` when there is none.
+    pub(super) last_entry_id: StreamId,
+    /// The greatest id deleted by name (not by trimming).
+    pub(super) max_deleted_id: StreamId,
+    /// No entry beyond this id was ever deleted or trimmed.
+    pub(super) gone_through: StreamId,
+    /// Entries ever added.
+    pub(super) entries_added: u64,
+}
+
+impl Entries {
+    pub(super) fn has_after(&self, id: StreamId) -> bool {
+        self.length > 0 && self.last_entry_id > id
+    }
+
+    pub(super) fn live_through(&self, id: StreamId) -> u64 {
+        if id >= self.last_entry_id { self.length } else { self.blocks.live_through(id) }
+    }
+
+    /// Where the group reads on.
+    pub(super) fn cursor_after(&self, group: &Group) -> Option<Cursor> {
+        match group.cursor {
+            Some(cursor) if self.blocks.is_current(&cursor) => Some(cursor),
+            _ => group.last_id.next().map(|next| self.blocks.seek(next)),
+        }
+    }
+
+    pub(super) fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
+        debug_assert!(id > self.last_id, "{id} after {}", self.last_id);
+        self.blocks.push(id, fields, limits);
+        if self.length == 0 {
+            self.first_id = id;
+        }
+        self.length += 1;
+        self.last_id = id;
+        self.last_entry_id = id;
+        self.entries_added += 1;
+    }
+
+    pub(super) fn trim_through(&mut self, last: StreamId) {
+        self.length -= self.blocks.delete_through(last);
+        self.gone_through = self.gone_through.max(last);
+        self.find_ends();
+    }
+
+    pub(super) fn delete(&mut self, ids: &[StreamId]) {
+        for &id in ids {
+            if self.blocks.delete(id) {
+                self.length -= 1;
+                self.max_deleted_id = self.max_deleted_id.max(id);
+                self.gone_through = self.gone_through.max(id);
+            }
+        }
+        self.find_ends();
+    }
+
+    /// After entries went: finds the first and the last that are left, where those may have changed.
+    fn find_ends(&mut self) {
+        if self.length == 0 {
+            (self.first_id, self.last_entry_id) = (StreamId::MIN, StreamId::MIN);
+            return;
+        }
+        let mut start = self.blocks.seek(self.first_id);
+        self.first_id = self.blocks.next(&mut start).map_or(StreamId::MIN, |entry| entry.id());
+        if self.gone_through >= self.last_entry_id {
+            let range = IdRange { first: StreamId::MIN, last: self.last_entry_id };
+            let mut last = StreamId::MIN;
+            self.blocks.visit_back(range, |entry| {
+                last = entry.id();
+                false
+            });
+            self.last_entry_id = last;
+        }
+    }
+}

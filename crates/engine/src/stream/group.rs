@@ -1,0 +1,186 @@
+//! A consumer group: how far it has read, who reads in it, and what awaits acknowledgement.
+
+use std::collections::BTreeMap;
+
+use super::blocks::Cursor;
+use crate::StreamId;
+use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
+
+/// A group of a stream. Read it freely; only the stream changes it.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub(super) last_id: StreamId,
+    pub(super) entries_read: Option<u64>,
+    pub(super) pending: PendingList,
+    pub(super) consumers: Consumers,
+    /// Where the entry after `last_id` begins, if that is known.
+    pub(super) cursor: Option<Cursor>,
+}
+
+impl Group {
+    pub(super) fn new(last_id: StreamId, entries_read: Option<u64>) -> Group {
+        Group {
+            last_id,
+            entries_read,
+            pending: PendingList::default(),
+            consumers: Consumers::default(),
+            cursor: None,
+        }
+    }
+
+    /// The last entry handed out: the group goes on behind it.
+    pub fn last_id(&self) -> StreamId {
+        self.last_id
+    }
+
+    /// How many entries of the stream the group has read, counted as Redis does; `None` when that is not known.
+    pub fn entries_read(&self) -> Option<u64> {
+        self.entries_read
+    }
+
+    /// The entries that were delivered and not acknowledged.
+    pub fn pending(&self) -> &PendingList {
+        &self.pending
+    }
+
+    /// The consumers, by name.
+    pub fn consumers(&self) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> {
+        self.consumers.iter()
+    }
+
+    /// The handle of a consumer, by which pending entries name it.
+    pub fn consumer(&self, name: &[u8]) -> Option<ConsumerHandle> {
+        self.consumers.handle(name)
+    }
+
+    /// The name behind a handle.
+    pub fn consumer_name(&self, handle: ConsumerHandle) -> &[u8] {
+        &self.consumers.get(handle).name
+    }
+
+    /// A row begins, or moves to another consumer; either way it is now as given.
+    pub(super) fn set_pending(&mut self, row: PendingEntry) {
+        self.consumers.get_mut(row.consumer).pending += 1;
+        if let Some(before) = self.pending.set(row) {
+            self.consumers.get_mut(before.consumer).pending -= 1;
+        }
+    }
+
+    pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
+        let removed = self.pending.remove(id);
+        if let Some(row) = removed {
+            self.consumers.get_mut(row.consumer).pending -= 1;
+        }
+        removed.is_some()
+    }
+
+    pub(super) fn remove_consumer(&mut self, name: &[u8]) {
+        if let Some(handle) = self.consumers.remove(name) {
+            self.pending.remove_consumer(handle);
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes()
+    }
+
+    /// Verifies that pending entries and their owners agree.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.pending.check()?;
+        let mut counts = vec![0u64; self.consumers.slots.len()];
+        let mut orphan = None;
+        self.pending.walk(StreamId::MIN, Default::default(), |row| {
+            match counts.get_mut(row.consumer.0 as usize) {
+                Some(count) => *count += 1,
+                None => orphan = Some(row),
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        if let Some(row) = orphan {
+            return Err(format!("pending entry {} belongs to no consumer", row.id));
+        }
+        for (slot, count) in self.consumers.slots.iter().zip(&counts) {
+            let owned = slot.as_ref().map_or(0, |consumer| consumer.pending);
+            if owned != *count {
+                return Err(format!("a consumer counts {owned} pending entries and owns {count}"));
+            }
+        }
+        let total: u64 = counts.iter().sum();
+        match total == self.pending.len() {
+            true => Ok(()),
+            false => Err(format!("{total} pending entries walked, {} counted", self.pending.len())),
+        }
+    }
+}
+
+/// A reader in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumer {
+    name: Box<[u8]>,
+    /// When it last asked (Unix milliseconds).
+    pub seen_at_ms: u64,
+    /// When it last got something; `None` if never.
+    pub active_at_ms: Option<u64>,
+    /// How many pending entries it owns.
+    pub pending: u64,
+}
+
+/// The consumers of a group: by name in order, and by handle at once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Consumers {
+    by_name: BTreeMap<Box<[u8]>, ConsumerHandle>,
+    slots: Vec<Option<Consumer>>,
+    free: Vec<ConsumerHandle>,
+}
+
+impl Consumers {
+    pub(super) fn handle(&self, name: &[u8]) -> Option<ConsumerHandle> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The handle of `name`, which joins if it is new.
+    pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
+        if let Some(handle) = self.handle(name) {
+            return handle;
+        }
+        let consumer = Consumer { name: name.into(), seen_at_ms: at_ms, active_at_ms: None, pending: 0 };
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.slots[handle.0 as usize] = Some(consumer);
+                handle
+            }
+            None => {
+                self.slots.push(Some(consumer));
+                ConsumerHandle(self.slots.len() as u32 - 1)
+            }
+        };
+        self.by_name.insert(name.into(), handle);
+        handle
+    }
+
+    fn remove(&mut self, name: &[u8]) -> Option<ConsumerHandle> {
+        let handle = self.by_name.remove(name)?;
+        self.slots[handle.0 as usize] = None;
+        self.free.push(handle);
+        Some(handle)
+    }
+
+    pub(super) fn get(&self, handle: ConsumerHandle) -> &Consumer {
+        self.slots[handle.0 as usize].as_ref().expect("a pending entry's consumer exists")
+    }
+
+    pub(super) fn get_mut(&mut self, handle: ConsumerHandle) -> &mut Consumer {
+        self.slots[handle.0 as usize].as_mut().expect("a pending entry's consumer exists")
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> {
+        self.by_name.iter().map(|(name, handle)| (&**name, *handle, self.get(*handle)))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        /// A name twice, its place in the tree, its slot.
+        const PER_CONSUMER: usize = 2 * 16 + size_of::<(Box<[u8]>, ConsumerHandle)>() * 3 / 2;
+        let names: usize = self.by_name.keys().map(|name| 2 * name.len() + PER_CONSUMER).sum();
+        names + self.slots.capacity() * size_of::<Option<Consumer>>() + self.free.capacity() * 4
+    }
+}

@@ -1,0 +1,80 @@
+//! How far a group is behind: exactly, and as Redis estimates it.
+//!
+//! Redis counts entries ever added and ever read, and gives up (null) when deletions have made the
+//! difference unsure. We can count, so by default we do; the estimate is kept for those who
+//! compare with Redis, and because `entries-read` is defined by it.
+
+use super::entries::Entries;
+use super::{Group, Stream};
+use crate::StreamId;
+
+impl Stream {
+    /// Entries the group has not delivered yet. Always known.
+    pub fn query_lag_exact(&self, group: &Group) -> u64 {
+        self.entries.length - self.entries.live_through(group.last_id)
+    }
+
+    /// The same by Redis' rules: `None` where Redis answers null.
+    pub fn query_lag_estimated(&self, group: &Group) -> Option<u64> {
+        self.entries.estimate_lag(group)
+    }
+}
+
+impl Entries {
+    fn estimate_lag(&self, group: &Group) -> Option<u64> {
+        if self.entries_added == 0 || self.length == 0 {
+            return Some(0);
+        }
+        if group.last_id < self.first_id && self.max_deleted_id < self.first_id {
+            return Some(self.length);
+        }
+        let read = match group.entries_read {
+            Some(read) if !self.has_deletions_from(group.last_id) => Some(read),
+            _ => self.estimate_read_through(group.last_id),
+        };
+        read.map(|read| self.entries_added.saturating_sub(read))
+    }
+
+    /// Entries read when one more has been delivered to the group, by Redis' rules.
+    pub(super) fn entries_read_after(&self, group: &Group, delivered: StreamId) -> Option<u64> {
+        match group.entries_read {
+            Some(read) if group.last_id >= self.first_id && !self.has_deletions_from(group.last_id) => Some(read + 1),
+            read if self.entries_added == 0 => read,
+            _ => self.estimate_read_through(delivered),
+        }
+    }
+
+    /// Whether an entry at or beyond `id` may have been deleted.
+    fn has_deletions_from(&self, id: StreamId) -> bool {
+        self.length > 0 && self.max_deleted_id != StreamId::MIN && id <= self.max_deleted_id
+    }
+
+    /// How many entries were ever added up to `id`, where that can be told.
+    fn estimate_read_through(&self, id: StreamId) -> Option<u64> {
+        if self.entries_added == 0 {
+            return Some(0);
+        }
+        if self.length == 0 && id <= self.last_id {
+            return Some(self.entries_added);
+        }
+        if id != StreamId::MIN && id < self.max_deleted_id {
+            return None;
+        }
+        if id == self.last_id {
+            return Some(self.entries_added);
+        }
+        if id > self.last_id {
+            return None;
+        }
+        if self.max_deleted_id == StreamId::MIN || self.max_deleted_id < self.first_id {
+            let before_first = self.entries_added.saturating_sub(self.length);
+            if id < self.first_id {
+                return Some(before_first);
+            }
+            if id == self.first_id {
+                return Some(before_first + 1);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,94 @@
+//! How many bytes Redis would need for the same node.
+//!
+//! A Redis node is a listpack, and Redis starts a new one by its size in bytes. Approximate trimming
+//! removes whole nodes, so where they end is visible to users; we end our blocks where Redis
+//! ends its nodes, and for that count the bytes a listpack would take. Nothing is stored this way.
+//!
+//! ```text
+//! node  := header(6) count deleted field-count name… 0 entry… end(1)
+//! entry := flags ms-delta seq-delta [field-count] [name] value… element-count
+//! ```
+
+use super::value::canonical_integer;
+
+/// Header and end mark of an empty listpack.
+const FRAME_BYTES: u64 = 7;
+
+/// The bytes of a node before its first entry, without its two counters.
+pub(super) fn head_bytes(fields: &[&[u8]]) -> u64 {
+    let names: u64 = fields.iter().step_by(2).map(|name| text_bytes(name)).sum();
+    FRAME_BYTES + integer_bytes(fields.len() as i64 / 2) + names + integer_bytes(0)
+}
+
+/// The bytes of the two counters of a node.
+pub(super) fn counter_bytes(live: u64, deleted: u64) -> u64 {
+    integer_bytes(live as i64) + integer_bytes(deleted as i64)
+}
+
+/// The bytes of one entry besides its names and values. Its id lies `ms_delta`, `seq_delta` from the node's first.
+pub(super) fn entry_frame_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, same_names: bool) -> u64 {
+    let pairs = pairs as i64;
+    let counts = match same_names {
+        true => integer_bytes(pairs + 3),
+        false => integer_bytes(pairs) + integer_bytes(2 * pairs + 4),
+    };
+    let flags = 2;
+    flags + integer_bytes(ms_delta) + integer_bytes(seq_delta) + counts
+}
+
+/// The bytes of a name or value.
+pub(super) fn text_bytes(text: &[u8]) -> u64 {
+    canonical_integer(text).map_or_else(|| bytes_of_length(text.len()), integer_bytes)
+}
+
+/// The bytes of a text that is no number.
+pub(super) fn bytes_of_length(len: usize) -> u64 {
+    let len = len as u64;
+    with_back_length(match len {
+        0..64 => 1 + len,
+        64..4096 => 2 + len,
+        _ => 5 + len,
+    })
+}
+
+/// The bytes of a number.
+pub(super) fn integer_bytes(value: i64) -> u64 {
+    with_back_length(match value {
+        0..=127 => 1,
+        -4096..=4095 => 2,
+        -0x8000..=0x7fff => 3,
+        -0x80_0000..=0x7f_ffff => 4,
+        -0x8000_0000..=0x7fff_ffff => 5,
+        _ => 9,
+    })
+}
+
+/// Each element ends with its own length, so that a listpack can be read backwards.
+fn with_back_length(len: u64) -> u64 {
+    len + match len {
+        0..=127 => 1,
+        128..=16_382 => 2,
+        16_383..=2_097_150 => 3,
+        2_097_151..=268_435_454 => 4,
+        _ => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_listpack_elements() {
+        assert_eq!(integer_bytes(127), 2);
+        assert_eq!(integer_bytes(128), 3);
+        assert_eq!(integer_bytes(-1), 3);
+        assert_eq!(integer_bytes(1 << 40), 10);
+        assert_eq!(text_bytes(b""), 2);
+        assert_eq!(text_bytes(b"42"), 2);
+        assert_eq!(text_bytes(b"042"), 5);
+        assert_eq!(text_bytes(&[b'x'; 63]), 65);
+        assert_eq!(text_bytes(&[b'x'; 64]), 67);
+        assert_eq!(text_bytes(&[b'x'; 126]), 130);
+    }
+}

@@ -1,0 +1,155 @@
+//! A stream: entries in order, and the groups that read them.
+//!
+//! How to drive it: ask (`query_*`, `visit_*`), decide (`decide_*`: on `&self`, may refuse), then
+//! [`Stream::apply`] the effect. Nothing else changes a stream, so replaying its effects in order gives the same
+//! stream again. [`Stream::check`] verifies every invariant.
+//!
+//! ```text
+//! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
+//!        └─ groups: name -> Group ── PendingList     delivered, not acknowledged; see `pending`
+//!                                 └─ Consumers       name <-> small handle
+//! ```
+
+mod apply;
+mod block;
+mod blocks;
+mod claim;
+mod counts;
+mod decide;
+mod entries;
+mod entry;
+mod group;
+mod lag;
+mod listpack;
+mod value;
+mod varint;
+mod visit;
+
+use std::collections::BTreeMap;
+
+use crate::StreamId;
+use entries::Entries;
+
+pub use claim::{AutoClaim, ClaimOptions, Claimed};
+pub use decide::TrimDecision;
+pub use entry::{EntryRef, EntrySink, Fields, Values};
+pub use group::{Consumer, Group};
+pub use value::ValueRef;
+pub use visit::{Delivery, IdRange};
+
+/// A stream.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    entries: Entries,
+    groups: BTreeMap<Box<[u8]>, Group>,
+}
+
+impl Stream {
+    /// An empty stream.
+    pub fn new() -> Stream {
+        Stream::default()
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> u64 {
+        self.entries.length
+    }
+
+    /// Whether there are no entries. An empty stream is still a key.
+    pub fn is_empty(&self) -> bool {
+        self.entries.length == 0
+    }
+
+    /// The greatest id ever given.
+    pub fn last_id(&self) -> StreamId {
+        self.entries.last_id
+    }
+
+    /// The id of the first entry, `0-0` if there is none.
+    pub fn first_entry_id(&self) -> StreamId {
+        self.entries.first_id
+    }
+
+    /// The id of the last entry, `0-0` if there is none.
+    pub fn last_entry_id(&self) -> StreamId {
+        self.entries.last_entry_id
+    }
+
+    /// The greatest id deleted by name.
+    pub fn max_deleted_id(&self) -> StreamId {
+        self.entries.max_deleted_id
+    }
+
+    /// Entries ever added.
+    pub fn entries_added(&self) -> u64 {
+        self.entries.entries_added
+    }
+
+    /// How many blocks hold the entries.
+    pub fn block_count(&self) -> usize {
+        self.entries.blocks.count()
+    }
+
+    /// The groups, by name.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
+        self.groups.iter().map(|(name, group)| (&**name, group))
+    }
+
+    /// The group of that name.
+    pub fn group(&self, name: &[u8]) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// Whether the group has entries left to deliver.
+    pub fn has_undelivered(&self, group: &Group) -> bool {
+        self.has_entries_after(group.last_id)
+    }
+
+    /// Whether there is an entry with a greater id.
+    pub fn has_entries_after(&self, id: StreamId) -> bool {
+        self.entries.has_after(id)
+    }
+
+    /// How many entries have an id of at most `id`.
+    pub fn query_live_through(&self, id: StreamId) -> u64 {
+        self.entries.live_through(id)
+    }
+
+    /// What the stream takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let groups: usize = self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
+        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups
+    }
+
+    /// Verifies every invariant of the stream.
+    pub fn check(&self) -> Result<(), String> {
+        self.entries.blocks.check()?;
+        let (mut length, mut first, mut last) = (0, StreamId::MIN, StreamId::MIN);
+        self.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+            if length == 0 {
+                first = entry.id();
+            }
+            length += 1;
+            last = entry.id();
+            std::ops::ControlFlow::Continue(())
+        });
+        if (length, first, last) != (self.entries.length, self.entries.first_id, self.entries.last_entry_id) {
+            return Err(format!("{length} entries {first}..{last}, counted {self:?}"));
+        }
+        if self.entries.last_entry_id > self.entries.last_id {
+            return Err(format!("entry {} beyond the last id {}", self.entries.last_entry_id, self.entries.last_id));
+        }
+        for (name, group) in &self.groups {
+            group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
+            self.check_lag(group)?;
+        }
+        Ok(())
+    }
+
+    /// The exact lag is what a walk over the undelivered entries counts.
+    fn check_lag(&self, group: &Group) -> Result<(), String> {
+        let walked = self.visit_undelivered(group, None, &mut |_: &EntryRef<'_>| std::ops::ControlFlow::Continue(()));
+        let (walked, counted) = (walked.map_or(0, |delivery| delivery.count), self.query_lag_exact(group));
+        if walked == counted { Ok(()) } else { Err(format!("lag is {walked}, counted {counted}")) }
+    }
+}

@@ -1,0 +1,65 @@
+//! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
+
+/// Appends `value` to `out`.
+#[inline]
+pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads the number at `*at` and moves past it. `bytes` was written by [`put`].
+#[inline]
+pub(super) fn take(bytes: &[u8], at: &mut usize) -> u64 {
+    let first = bytes[*at];
+    *at += 1;
+    if first < 0x80 {
+        return u64::from(first);
+    }
+    take_long(bytes, at, u64::from(first & 0x7f))
+}
+
+fn take_long(bytes: &[u8], at: &mut usize, mut value: u64) -> u64 {
+    let mut shift = 7;
+    loop {
+        let byte = bytes[*at];
+        *at += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return value;
+        }
+        shift += 7;
+    }
+}
+
+/// Small magnitudes become small numbers, whatever their sign.
+pub(super) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// The inverse of [`zigzag`].
+pub(super) fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_as_they_went_in() {
+        let mut bytes = Vec::new();
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
+        numbers.iter().for_each(|&number| put(&mut bytes, number));
+        let mut at = 0;
+        for number in numbers {
+            assert_eq!(take(&bytes, &mut at), number);
+        }
+        assert_eq!(at, bytes.len());
+        for number in [0, -1, 1, i64::MAX, i64::MIN] {
+            assert_eq!(unzigzag(zigzag(number)), number);
+        }
+    }
+}

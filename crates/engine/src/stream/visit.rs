@@ -1,0 +1,147 @@
+//! Reading entries: each is handed to a sink where it lies, and nothing is built in between.
+
+use std::ops::ControlFlow;
+
+use super::blocks::Blocks;
+use super::{EntryRef, EntrySink, Group, Stream};
+use crate::StreamId;
+use crate::pending::{ConsumerHandle, Filter};
+
+/// Ids from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// The smallest id.
+    pub first: StreamId,
+    /// The greatest id.
+    pub last: StreamId,
+}
+
+impl IdRange {
+    /// Every id.
+    pub const ALL: IdRange = IdRange { first: StreamId::MIN, last: StreamId::MAX };
+
+    /// Ids greater than `id`; `None` if there can be none.
+    pub fn after(id: StreamId) -> Option<IdRange> {
+        id.next().map(|first| IdRange { first, last: StreamId::MAX })
+    }
+}
+
+/// A run of entries handed to a sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The last of them.
+    pub last: StreamId,
+    /// How many there were.
+    pub count: u64,
+}
+
+impl Stream {
+    /// Shows the entries of a range in order, at most `count`. Returns how many were shown.
+    pub fn visit_range(&self, range: IdRange, count: Option<u64>, sink: &mut impl EntrySink) -> u64 {
+        if range.first > range.last || range.first > self.entries.last_entry_id {
+            return 0;
+        }
+        let mut cursor = self.entries.blocks.seek(range.first);
+        let mut shown = 0;
+        while count.is_none_or(|count| shown < count) {
+            let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
+            if entry.id() > range.last {
+                break;
+            }
+            shown += 1;
+            if sink.entry(&entry).is_break() {
+                break;
+            }
+            Blocks::pass(&mut cursor, &entry);
+        }
+        shown
+    }
+
+    /// The same from the last entry back to the first.
+    pub fn visit_range_back(&self, range: IdRange, count: Option<u64>, sink: &mut impl EntrySink) -> u64 {
+        if range.first > range.last || count == Some(0) {
+            return 0;
+        }
+        let mut shown = 0;
+        self.entries.blocks.visit_back(range, |entry| {
+            shown += 1;
+            sink.entry(entry).is_continue() && count.is_none_or(|count| shown < count)
+        });
+        shown
+    }
+
+    /// Shows what the group has not delivered yet, at most `count`. An entry the sink breaks at counts as shown.
+    pub fn visit_undelivered(
+        &self,
+        group: &Group,
+        count: Option<u64>,
+        sink: &mut impl EntrySink,
+    ) -> Option<Delivery> {
+        if !self.has_undelivered(group) {
+            return None;
+        }
+        let mut cursor = self.entries.cursor_after(group)?;
+        let mut shown: Option<Delivery> = None;
+        while count.is_none_or(|count| shown.is_none_or(|shown| shown.count < count)) {
+            let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
+            shown = Some(Delivery { last: entry.id(), count: shown.map_or(0, |shown| shown.count) + 1 });
+            if sink.entry(&entry).is_break() {
+                break;
+            }
+            Blocks::pass(&mut cursor, &entry);
+        }
+        shown
+    }
+
+    /// Shows the entries of these ids in their order, or that they are gone. Fastest when ids rise.
+    pub fn visit_ids(&self, ids: &[StreamId], mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>)) {
+        let mut near = None;
+        for &id in ids {
+            visit(id, self.entries.blocks.get(id, &mut near).as_ref());
+        }
+    }
+
+    /// Whether there is an entry of this id.
+    pub fn contains(&self, id: StreamId) -> bool {
+        self.entries.blocks.get(id, &mut None).is_some()
+    }
+
+    /// The entry of this id.
+    pub fn get(&self, id: StreamId) -> Option<EntryRef<'_>> {
+        self.entries.blocks.get(id, &mut None)
+    }
+
+    /// The first entry.
+    pub fn first_entry(&self) -> Option<EntryRef<'_>> {
+        self.get(self.entries.first_id)
+    }
+
+    /// The last entry.
+    pub fn last_entry(&self) -> Option<EntryRef<'_>> {
+        self.get(self.entries.last_entry_id)
+    }
+
+    /// The ids pending with a consumer that are greater than `after`, at most `count`.
+    pub fn query_history(
+        &self,
+        group: &Group,
+        consumer: ConsumerHandle,
+        after: StreamId,
+        count: Option<u64>,
+    ) -> Vec<StreamId> {
+        let mut ids = Vec::new();
+        let Some(first) = after.next() else { return ids };
+        if count == Some(0) {
+            return ids;
+        }
+        let filter = Filter { consumer: Some(consumer), ..Filter::default() };
+        group.pending.walk(first, filter, |row| {
+            ids.push(row.id);
+            match count {
+                Some(count) if ids.len() as u64 >= count => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        ids
+    }
+}

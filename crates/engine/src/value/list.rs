@@ -1,0 +1,134 @@
+//! A list: values in order, open at both ends.
+
+use std::collections::VecDeque;
+
+use super::{Layout, allocation_bytes};
+use crate::ListEnd;
+
+/// Lists up to this size count as packed.
+const PACKED_BYTES_MAX: usize = 8192;
+/// Below this many values a list is not worth shrinking.
+const SHRINK_FROM: usize = 32;
+
+/// A list value. Any position is reached in one step; the ends grow and shrink in one step.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    values: VecDeque<Box<[u8]>>,
+    /// The sum of the values' lengths.
+    value_bytes: usize,
+    /// Bytes allocated for the values.
+    content_bytes: usize,
+}
+
+impl List {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The values at these positions, head first. The range must lie within the list.
+    pub fn range(&self, positions: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
+        self.values.range(positions).map(|value| &**value)
+    }
+
+    /// The first `count` values as seen from one end.
+    pub fn from_end(&self, end: ListEnd, count: usize) -> impl Iterator<Item = &[u8]> {
+        let last = self.len().wrapping_sub(1);
+        (0..count.min(self.len())).map(move |n| match end {
+            ListEnd::Head => &*self.values[n],
+            ListEnd::Tail => &*self.values[last - n],
+        })
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> Layout {
+        if self.value_bytes + self.len() > PACKED_BYTES_MAX { Layout::LongList } else { Layout::Packed }
+    }
+
+    /// Values join at one end, one after the other.
+    pub(crate) fn apply_push(&mut self, end: ListEnd, values: &[&[u8]]) {
+        for &value in values {
+            self.value_bytes += value.len();
+            self.content_bytes += allocation_bytes(value.len());
+            match end {
+                ListEnd::Head => self.values.push_front(value.into()),
+                ListEnd::Tail => self.values.push_back(value.into()),
+            }
+        }
+    }
+
+    /// The outermost `count` values leave, or all there are.
+    pub(crate) fn apply_pop(&mut self, end: ListEnd, count: u64) {
+        for _ in 0..count {
+            let popped = match end {
+                ListEnd::Head => self.values.pop_front(),
+                ListEnd::Tail => self.values.pop_back(),
+            };
+            let Some(value) = popped else { break };
+            self.value_bytes -= value.len();
+            self.content_bytes -= allocation_bytes(value.len());
+        }
+        if self.values.capacity() > SHRINK_FROM && self.len() * 4 < self.values.capacity() {
+            self.values.shrink_to(self.len() * 2);
+        }
+    }
+
+    /// Bytes allocated behind it.
+    pub fn memory_bytes(&self) -> usize {
+        allocation_bytes(self.values.capacity() * size_of::<Box<[u8]>>()) + self.content_bytes
+    }
+
+    /// Verifies that the bytes are counted right.
+    pub fn check(&self) -> Result<(), String> {
+        let value_bytes: usize = self.values.iter().map(|value| value.len()).sum();
+        let content_bytes: usize = self.values.iter().map(|value| allocation_bytes(value.len())).sum();
+        if (value_bytes, content_bytes) != (self.value_bytes, self.content_bytes) {
+            return Err(format!("a list of {value_bytes} bytes counted {}", self.value_bytes));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(values: &[&[u8]]) -> List {
+        let mut list = List::default();
+        list.apply_push(ListEnd::Tail, values);
+        list
+    }
+
+    #[test]
+    fn pushing_at_the_head_reverses() {
+        let mut list = list(&[b"c"]);
+        list.apply_push(ListEnd::Head, &[b"b", b"a"]);
+        assert_eq!(list.range(0..3).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!(list.from_end(ListEnd::Tail, 2).collect::<Vec<_>>(), [b"c", b"b"]);
+    }
+
+    #[test]
+    fn popping_more_than_there_is_empties_the_list() {
+        let mut list = list(&[b"a", b"b"]);
+        list.apply_pop(ListEnd::Tail, u64::MAX);
+        assert!(list.is_empty());
+        assert_eq!(list.from_end(ListEnd::Tail, 1).count(), 0);
+        list.check().unwrap();
+    }
+
+    #[test]
+    fn a_drained_list_gives_memory_back() {
+        let mut list = list(&vec![&b"value"[..]; 10_000]);
+        assert_eq!(list.layout(), Layout::LongList);
+        let full = list.memory_bytes();
+        list.apply_pop(ListEnd::Head, 9_990);
+        assert!(list.memory_bytes() < full / 100, "{} of {full}", list.memory_bytes());
+        assert_eq!(list.layout(), Layout::Packed);
+        list.check().unwrap();
+    }
+}

@@ -1,0 +1,197 @@
+//! What lives under a key: a stream, or one of the plain values beside it.
+//!
+//! Values know nothing of keys, expiry or databases (that is the keyspace's) and nothing of how a
+//! client spells their types. Queries take `&self`; content changes only through [`Value::apply`].
+
+mod float80;
+mod hash;
+mod list;
+mod memory;
+pub mod number;
+mod packed;
+mod set;
+mod table;
+mod text;
+mod wide;
+
+pub use float80::Float80;
+pub use hash::Hash;
+pub use list::List;
+pub use memory::allocation_bytes;
+pub use set::Set;
+pub use table::Hashing;
+pub use text::Text;
+
+use crate::{BlockLimits, Effect, Stream};
+
+/// The content of a key. Small on its own (24 bytes): everything but a string is behind a box.
+#[derive(Clone)]
+pub enum Value {
+    /// Entries, groups and their pending entries.
+    Stream(Box<Stream>),
+    /// Bytes.
+    String(Text),
+    /// Fields and their values.
+    Hash(Box<Hash>),
+    /// Values in order, open at both ends.
+    List(Box<List>),
+    /// Distinct members.
+    Set(Box<Set>),
+}
+
+/// The type of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Value::Stream`]
+    Stream,
+    /// [`Value::String`]
+    String,
+    /// [`Value::Hash`]
+    Hash,
+    /// [`Value::List`]
+    List,
+    /// [`Value::Set`]
+    Set,
+}
+
+/// How a value is laid out in memory, in the classes that clients know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// A string that is the text of an integer.
+    Integer,
+    /// A string short enough to lie beside its header.
+    ShortString,
+    /// Any other string.
+    LongString,
+    /// Few, short items, one after the other.
+    Packed,
+    /// Integers in order.
+    SortedIntegers,
+    /// A hash table.
+    Table,
+    /// More list than fits one packed node.
+    LongList,
+    /// The blocks of a stream.
+    Blocks,
+}
+
+impl Value {
+    /// The empty value that `effect` starts from when its key is not there; `None` for effects that
+    /// change nothing on a missing key.
+    pub(crate) fn created_by(effect: &Effect<'_>) -> Option<Value> {
+        match effect {
+            Effect::StringSet { .. } | Effect::StringAppend { .. } => Some(Value::String(Text::default())),
+            Effect::HashSet { .. } => Some(Value::Hash(Box::default())),
+            Effect::ListPush { .. } => Some(Value::List(Box::default())),
+            Effect::SetAdd { .. } => Some(Value::Set(Box::default())),
+            Effect::Stream(_) => Some(Value::Stream(Box::new(Stream::new()))),
+            Effect::HashDelete { .. } | Effect::ListPop { .. } | Effect::SetRemove { .. } => None,
+            Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist => None,
+        }
+    }
+
+    /// Changes the content. Effects on the key itself (delete, expiry) are the keyspace's and do
+    /// nothing here.
+    ///
+    /// # Panics
+    /// When the effect is for another type of value: it was not decided on this one.
+    pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: Hashing) {
+        match (self, *effect) {
+            (Value::Stream(stream), Effect::Stream(change)) => stream.apply(&change, limits),
+            (Value::String(text), Effect::StringSet { value, .. }) => text.apply_set(value),
+            (other, Effect::StringSet { value, .. }) => *other = Value::String(Text::new(value)),
+            (Value::String(text), Effect::StringAppend { tail }) => text.apply_append(tail),
+            (Value::Hash(hash), Effect::HashSet { pairs }) => hash.apply_set(pairs, hashing),
+            (Value::Hash(hash), Effect::HashDelete { fields }) => hash.apply_delete(fields),
+            (Value::List(list), Effect::ListPush { end, values }) => list.apply_push(end, values),
+            (Value::List(list), Effect::ListPop { end, count }) => list.apply_pop(end, count),
+            (Value::Set(set), Effect::SetAdd { members }) => set.apply_add(members, hashing),
+            (Value::Set(set), Effect::SetRemove { members }) => set.apply_remove(members),
+            (_, Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist) => {}
+            (value, effect) => panic!("{effect:?} cannot change a {:?}", value.kind()),
+        }
+    }
+
+    /// The type.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Value::Stream(_) => Kind::Stream,
+            Value::String(_) => Kind::String,
+            Value::Hash(_) => Kind::Hash,
+            Value::List(_) => Kind::List,
+            Value::Set(_) => Kind::Set,
+        }
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Value::Stream(_) => Layout::Blocks,
+            Value::String(text) => text.layout(),
+            Value::Hash(hash) => hash.layout(),
+            Value::List(list) => list.layout(),
+            Value::Set(set) => set.layout(),
+        }
+    }
+
+    /// Whether the key goes with its content. A string may be empty and a stream stays when it is.
+    pub(crate) fn is_used_up(&self) -> bool {
+        match self {
+            Value::Stream(_) | Value::String(_) => false,
+            Value::Hash(hash) => hash.is_empty(),
+            Value::List(list) => list.is_empty(),
+            Value::Set(set) => set.is_empty(),
+        }
+    }
+
+    /// Bytes allocated behind this value, allocator headers included.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Value::Stream(stream) => boxed::<Stream>() + stream.memory_bytes(),
+            Value::String(text) => text.memory_bytes(),
+            Value::Hash(hash) => boxed::<Hash>() + hash.memory_bytes(),
+            Value::List(list) => boxed::<List>() + list.memory_bytes(),
+            Value::Set(set) => boxed::<Set>() + set.memory_bytes(),
+        }
+    }
+
+    /// Verifies every invariant of the value.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Value::Stream(stream) => stream.check(),
+            Value::String(_) => Ok(()),
+            Value::Hash(hash) => hash.check(),
+            Value::List(list) => list.check(),
+            Value::Set(set) => set.check(),
+        }
+    }
+}
+
+fn boxed<T>() -> usize {
+    allocation_bytes(size_of::<T>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_three_words() {
+        assert_eq!(size_of::<Value>(), 24);
+    }
+
+    #[test]
+    fn a_string_replaces_any_other_type() {
+        let mut value = Value::created_by(&Effect::SetAdd { members: &[] }).unwrap();
+        let effect = Effect::StringSet { value: b"text", expires_at_ms: None };
+        value.apply(&effect, BlockLimits::default(), Hashing::new(1));
+        assert_eq!(value.kind(), Kind::String);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot change a String")]
+    fn an_effect_for_another_type_is_a_bug() {
+        let mut value = Value::String(Text::new(b"text"));
+        value.apply(&Effect::SetAdd { members: &[b"m"] }, BlockLimits::default(), Hashing::new(1));
+    }
+}

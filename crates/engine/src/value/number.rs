@@ -1,0 +1,86 @@
+//! Integers as text: the one spelling in which a string, a field or a member counts as a number.
+
+/// The integer whose canonical decimal text this is: no plus sign, no leading zeros, no spaces.
+pub fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'0'] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > IntegerText::DIGITS_MAX {
+        return None;
+    }
+    let mut magnitude = 0u64;
+    for digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// The canonical text of an integer, without an allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct IntegerText {
+    /// Filled from the end.
+    bytes: [u8; IntegerText::BYTES],
+    start: usize,
+}
+
+impl IntegerText {
+    /// Digits of the greatest 64-bit number.
+    const DIGITS_MAX: usize = 19;
+    const BYTES: usize = Self::DIGITS_MAX + 1;
+
+    /// The text of `integer`.
+    pub fn new(integer: i64) -> IntegerText {
+        let mut text = IntegerText { bytes: [0; Self::BYTES], start: Self::BYTES };
+        let mut rest = integer.unsigned_abs();
+        loop {
+            text.prepend(b'0' + (rest % 10) as u8);
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if integer < 0 {
+            text.prepend(b'-');
+        }
+        text
+    }
+
+    fn prepend(&mut self, byte: u8) {
+        self.start -= 1;
+        self.bytes[self.start] = byte;
+    }
+
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_text_is_a_number() {
+        for bad in ["", "-", "+1", "01", "-0", "-01", "1 ", " 1", "1.0", "0x1", "9223372036854775808"] {
+            assert_eq!(parse_integer(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(parse_integer(b"-9223372036854775809"), None);
+        assert_eq!(parse_integer(b"99999999999999999999"), None);
+    }
+
+    #[test]
+    fn text_and_integer_are_each_others_inverse() {
+        for integer in [0, 1, -1, 10, -90, 1234567890, i64::MAX, i64::MIN] {
+            let text = IntegerText::new(integer);
+            assert_eq!(text.as_bytes(), integer.to_string().as_bytes());
+            assert_eq!(parse_integer(text.as_bytes()), Some(integer));
+        }
+    }
+}

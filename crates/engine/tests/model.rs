@@ -1,0 +1,365 @@
+//! The engine against a naive model: the same random requests to both, the same answers expected.
+//!
+//! The model is written from what the commands mean, with ordered maps and no cleverness. A failure
+//! prints its seed; `MILLSTREAM_MODEL_SEEDS` sets how many are run.
+
+mod naive;
+
+use std::ops::ControlFlow;
+
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::{
+    BlockLimits, Exactness, GroupStart, IdSpec, Stream, StreamEffect, StreamId, Trim, TrimBy, TrimLimit,
+};
+use naive::{Naive, NaiveEntry};
+
+/// Xorshift: small, seeded, good enough to wander.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// One run: a stream, its model, and the requests that drive both.
+struct Run {
+    random: Random,
+    stream: Stream,
+    naive: Naive,
+    limits: BlockLimits,
+    now_ms: u64,
+}
+
+const GROUPS: [&[u8]; 3] = [b"alpha", b"beta", b""];
+const CONSUMERS: [&[u8]; 4] = [b"c1", b"c2", b"c10", b"\xff"];
+const NAMES: [&[u8]; 4] = [b"user", b"action", b"amount", b""];
+const VALUES: [&[u8]; 8] = [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let limits = match random.below(4) {
+            0 => BlockLimits { max_bytes: 4096, max_entries: 3 },
+            1 => BlockLimits { max_bytes: 200, max_entries: 0 },
+            2 => BlockLimits { max_bytes: 0, max_entries: 10 },
+            _ => BlockLimits::default(),
+        };
+        Run { random, stream: Stream::new(), naive: Naive::default(), limits, now_ms: 1_000 }
+    }
+
+    fn apply(&mut self, effect: StreamEffect<'_>) {
+        self.stream.apply(&effect, self.limits);
+    }
+
+    fn step(&mut self) {
+        self.now_ms += self.random.below(3);
+        match self.random.below(100) {
+            0..30 => self.add(),
+            30..34 => self.trim(),
+            34..40 => self.delete(),
+            40..42 => self.set_id(),
+            42..47 => self.manage_groups(),
+            47..62 => self.deliver(),
+            62..68 => self.read_history(),
+            68..82 => self.acknowledge(),
+            82..88 => self.claim(),
+            88..92 => self.auto_claim(),
+            _ => self.read_range(),
+        }
+    }
+
+    /// Mostly ids that were used, or their neighbours; sometimes edges.
+    fn id(&mut self) -> StreamId {
+        let known: Vec<StreamId> = self.naive.entries.keys().copied().collect();
+        match self.random.below(10) {
+            0 => StreamId::MIN,
+            1 => StreamId::MAX,
+            2 => self.naive.last_id,
+            3 => StreamId::new(self.random.below(self.now_ms + 10), self.random.below(4)),
+            _ if known.is_empty() => StreamId::new(0, 1),
+            n => {
+                let id = known[self.random.below(known.len() as u64) as usize];
+                match n {
+                    4 => id.next().unwrap_or(id),
+                    5 => id.prev().unwrap_or(id),
+                    _ => id,
+                }
+            }
+        }
+    }
+
+    fn ids(&mut self) -> Vec<StreamId> {
+        (0..=self.random.below(5)).map(|_| self.id()).collect()
+    }
+
+    fn count(&mut self) -> Option<u64> {
+        (!self.random.one_in(4)).then(|| self.random.below(6))
+    }
+
+    fn add(&mut self) {
+        let spec = match self.random.below(6) {
+            0 => IdSpec::Explicit(self.id()),
+            1 => IdSpec::AutoSeq(self.naive.last_id.ms.saturating_add(self.random.below(3)).saturating_sub(1)),
+            _ => IdSpec::Auto,
+        };
+        let spec = match spec {
+            // One entry with the greatest id would end the run's additions for good.
+            IdSpec::Explicit(StreamId::MAX) => IdSpec::Auto,
+            spec => spec,
+        };
+        let mut fields: Vec<&[u8]> = Vec::new();
+        for n in 0..=self.random.below(3) {
+            fields.push(if self.random.one_in(8) { self.random.pick(&NAMES) } else { NAMES[n as usize] });
+            fields.push(self.random.pick(&VALUES));
+        }
+        let decided = self.stream.decide_add(spec, &fields, self.now_ms);
+        assert_eq!(decided.ok(), self.naive.next_id(spec, self.now_ms), "{spec:?}");
+        if let Ok(id) = decided {
+            self.apply(StreamEffect::Append { id, fields: &fields });
+            self.naive.add(id, &fields);
+        }
+    }
+
+    fn trim(&mut self) {
+        let by = match self.random.below(2) {
+            0 => TrimBy::MaxLen(self.random.below(self.stream.len() + 5)),
+            _ => TrimBy::MinId(self.id()),
+        };
+        let approximate = self.random.one_in(2);
+        let (exactness, limit) = match approximate {
+            true => (Exactness::Approximate, TrimLimit::AtMost(self.random.below(20))),
+            false => (Exactness::Exact, TrimLimit::Default),
+        };
+        let decision = self.stream.decide_trim(&Trim { by, exactness, limit }, self.limits);
+        let asked = self.naive.trim_count(by);
+        match decision {
+            None if !approximate => assert_eq!(asked, 0),
+            None => {}
+            Some(decision) => {
+                assert!(decision.count <= asked && (approximate || decision.count == asked), "{by:?}");
+                if let TrimLimit::AtMost(most @ 1..) = limit {
+                    assert!(decision.count <= most);
+                }
+                assert_eq!(self.naive.trim_through(decision.through), decision.count);
+                self.apply(StreamEffect::TrimThrough { last: decision.through });
+            }
+        }
+    }
+
+    fn delete(&mut self) {
+        let ids = self.ids();
+        let found = self.stream.decide_delete(&ids);
+        self.apply(StreamEffect::DeleteEntries { ids: &found });
+        assert_eq!(self.naive.delete(&ids), found.len());
+    }
+
+    fn set_id(&mut self) {
+        let last_id = self.id();
+        let entries_added = self.random.one_in(2).then(|| self.stream.len() + self.random.below(3));
+        if last_id != StreamId::MAX && self.stream.decide_set_id(last_id, entries_added).is_ok() {
+            assert!(last_id >= self.naive.last_entry() && last_id >= self.naive.max_deleted);
+            self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id: None });
+            self.naive.last_id = last_id;
+            self.naive.entries_added = entries_added.unwrap_or(self.naive.entries_added);
+        }
+    }
+
+    fn manage_groups(&mut self) {
+        let group = self.random.pick(&GROUPS);
+        let consumer = self.random.pick(&CONSUMERS);
+        match (self.stream.group(group).is_some(), self.random.below(12)) {
+            (false, _) => {
+                let start = if self.random.one_in(3) { GroupStart::Last } else { GroupStart::After(self.id()) };
+                let last_id = self.stream.decide_group_start(start);
+                self.apply(StreamEffect::GroupCreate { group, last_id, entries_read: None });
+                self.naive.create_group(group, last_id);
+            }
+            (true, 0) => {
+                self.apply(StreamEffect::GroupDestroy { group });
+                self.naive.groups.remove(group);
+            }
+            (true, 1..4) => {
+                let last_id = self.id();
+                self.apply(StreamEffect::GroupSetId { group, last_id, entries_read: None });
+                self.naive.groups.get_mut(group).unwrap().last_id = last_id;
+            }
+            (true, 4..7) => {
+                self.apply(StreamEffect::ConsumerDelete { group, consumer });
+                self.naive.delete_consumer(group, consumer);
+            }
+            (true, _) => {
+                self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms: self.now_ms });
+                self.naive.create_consumer(group, consumer);
+            }
+        }
+    }
+
+    /// A group that exists, with a consumer that may be new.
+    fn reader(&mut self) -> Option<(&'static [u8], &'static [u8])> {
+        let group = self.random.pick(&GROUPS);
+        self.stream.group(group)?;
+        Some((group, self.random.pick(&CONSUMERS)))
+    }
+
+    fn deliver(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let count = self.count().filter(|&count| count > 0);
+        let pending = !self.random.one_in(6);
+        let mut shown = Vec::new();
+        let found = self.stream.group(group).unwrap();
+        let delivery = self.stream.visit_undelivered(found, count, &mut collect(&mut shown));
+        assert_eq!(shown, self.naive.deliver(group, consumer, count, pending, self.now_ms));
+        let Some(delivery) = delivery else { return assert!(shown.is_empty()) };
+        assert_eq!(delivery.last, shown.last().unwrap().0);
+        let effect = StreamEffect::Deliver {
+            group,
+            consumer,
+            last: delivery.last,
+            count: delivery.count,
+            at_ms: self.now_ms,
+            pending,
+        };
+        self.apply(effect);
+    }
+
+    fn read_history(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (after, count) = (self.id(), self.count());
+        let found = self.stream.group(group).unwrap();
+        let Some(handle) = found.consumer(consumer) else { return };
+        let ids = self.stream.query_history(found, handle, after, count);
+        let (mut rows, mut shown) = (Vec::new(), Vec::new());
+        self.stream.visit_ids(&ids, |id, entry| {
+            shown.extend(entry.is_some().then_some(id));
+            rows.push((id, entry.map(fields_of)));
+        });
+        assert_eq!(rows, self.naive.history(group, consumer, after, count, self.now_ms));
+        self.apply(StreamEffect::Redeliver { group, consumer, ids: &shown, at_ms: self.now_ms });
+    }
+
+    fn acknowledge(&mut self) {
+        let Some((group, _)) = self.reader() else { return };
+        let mut ids = self.ids();
+        let found = self.stream.group(group).unwrap();
+        ids.extend(found.pending().first().map(|row| row.id));
+        let acked = self.stream.decide_ack(found, &ids);
+        self.apply(StreamEffect::Ack { group, ids: &acked });
+        assert_eq!(self.naive.acknowledge(group, &ids), acked.len());
+    }
+
+    fn options(&mut self) -> ClaimOptions {
+        ClaimOptions {
+            min_idle_ms: self.random.below(8),
+            delivered_at_ms: self.random.one_in(2).then(|| self.now_ms + self.random.below(20) - 15),
+            deliveries: self.random.one_in(4).then(|| self.random.below(9)),
+            force: self.random.one_in(3),
+            just_ids: self.random.one_in(3),
+        }
+    }
+
+    fn claim(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (ids, options) = (self.ids(), self.options());
+        let found = self.stream.group(group).unwrap();
+        let claimed = self.stream.decide_claim(found, &ids, &options, self.now_ms);
+        let rows: Vec<_> = claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
+        let expected = self.naive.claim(group, consumer, &ids, &options, self.now_ms);
+        assert_eq!((rows, claimed.gone.clone()), expected, "{options:?}");
+        self.apply(StreamEffect::Ack { group, ids: &claimed.gone });
+        self.apply(StreamEffect::Claim { group, consumer, rows: &claimed.rows, at_ms: self.now_ms });
+    }
+
+    fn auto_claim(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (start, count) = (self.id(), 1 + self.random.below(4));
+        let options = ClaimOptions { min_idle_ms: self.random.below(8), ..ClaimOptions::default() };
+        let found = self.stream.group(group).unwrap();
+        let found = self.stream.decide_auto_claim(found, start, count, &options, self.now_ms);
+        let rows: Vec<_> = found.claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
+        let expected = self.naive.auto_claim(group, consumer, start, count, options.min_idle_ms, self.now_ms);
+        assert_eq!((rows, found.claimed.gone.clone(), found.next), expected);
+        self.apply(StreamEffect::Ack { group, ids: &found.claimed.gone });
+        self.apply(StreamEffect::Claim { group, consumer, rows: &found.claimed.rows, at_ms: self.now_ms });
+    }
+
+    fn read_range(&mut self) {
+        let range = IdRange { first: self.id(), last: self.id() };
+        let count = self.count();
+        let (mut forward, mut back) = (Vec::new(), Vec::new());
+        self.stream.visit_range(range, count, &mut collect(&mut forward));
+        self.stream.visit_range_back(range, count, &mut collect(&mut back));
+        assert_eq!(forward, self.naive.range(range, count, false));
+        assert_eq!(back, self.naive.range(range, count, true));
+        let id = self.id();
+        assert_eq!(self.stream.contains(id), self.naive.entries.contains_key(&id));
+    }
+
+    /// Everything that can be asked, asked of both.
+    fn compare(&self) {
+        self.stream.check().unwrap();
+        let (stream, naive) = (&self.stream, &self.naive);
+        assert_eq!(stream.len(), naive.entries.len() as u64);
+        assert_eq!(stream.last_id(), naive.last_id);
+        assert_eq!(stream.entries_added(), naive.entries_added);
+        assert_eq!(stream.max_deleted_id(), naive.max_deleted);
+        assert_eq!(stream.first_entry_id(), naive.entries.keys().next().copied().unwrap_or_default());
+        assert_eq!(stream.last_entry_id(), naive.last_entry());
+        let names: Vec<_> = stream.groups().map(|(name, _)| name.to_vec()).collect();
+        assert_eq!(names, naive.groups.keys().cloned().collect::<Vec<_>>());
+        for (name, group) in stream.groups() {
+            let expected = &naive.groups[name];
+            assert_eq!(group.last_id(), expected.last_id);
+            assert_eq!(stream.query_lag_exact(group), naive.lag(name));
+            let consumers: Vec<_> = group.consumers().map(|(name, _, c)| (name.to_vec(), c.pending)).collect();
+            assert_eq!(consumers, expected.consumer_counts());
+            let mut rows = Vec::new();
+            group.pending().walk(StreamId::MIN, Default::default(), |row| {
+                let owner = group.consumer_name(row.consumer).to_vec();
+                rows.push((row.id, (owner, row.delivered_at_ms, row.deliveries)));
+                ControlFlow::Continue(())
+            });
+            assert_eq!(rows, expected.pending.clone().into_iter().collect::<Vec<_>>());
+        }
+    }
+}
+
+fn fields_of(entry: &EntryRef<'_>) -> NaiveEntry {
+    entry.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
+fn collect(into: &mut Vec<(StreamId, NaiveEntry)>) -> impl FnMut(&EntryRef<'_>) -> ControlFlow<()> {
+    |entry| {
+        into.push((entry.id(), fields_of(entry)));
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn random_requests_answer_as_the_model_does() {
+    let seeds = std::env::var("MILLSTREAM_MODEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    for seed in 0..seeds {
+        let outcome = std::panic::catch_unwind(|| {
+            let mut run = Run::new(seed);
+            for step in 0..600 {
+                run.step();
+                if step % 20 == 0 {
+                    run.compare();
+                }
+            }
+            run.compare();
+        });
+        assert!(outcome.is_ok(), "seed {seed} failed, see above");
+    }
+}

@@ -1,0 +1,138 @@
+//! The first words of a server: where it listens, where the data is, what to type next.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::net::SocketAddr;
+
+use anstyle::{AnsiColor, Style};
+use millstream_server::Running;
+use millstream_server::settings::Id;
+
+/// Prints it, on the error output: the standard output is for what was asked for.
+pub(crate) fn print(running: &Running) {
+    let mut stderr = std::io::stderr().lock();
+    let facts = Facts {
+        addresses: running.addresses(),
+        unix_socket: running.settings().text(Id::UnixSocket),
+        dir: running.settings().text(Id::Dir),
+        io_threads: running.settings().number(Id::IoThreads),
+        has_password: !running.settings().is_empty(Id::RequirePass),
+    };
+    let text = facts.render(&Paint::new(stderr.is_terminal()));
+    // Nobody to read it is no reason not to serve.
+    let _ = stderr.write_all(text.as_bytes());
+}
+
+struct Facts<'a> {
+    addresses: &'a [SocketAddr],
+    unix_socket: String,
+    dir: String,
+    io_threads: i64,
+    has_password: bool,
+}
+
+impl Facts<'_> {
+    fn render(&self, paint: &Paint) -> String {
+        let mut text = String::new();
+        let version = concat!("millstream ", env!("CARGO_PKG_VERSION"));
+        let _ = write!(text, "\n  {}  Redis streams, consumer groups included\n\n", paint.title(version));
+        let threads =
+            if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
+        for (label, value) in [
+            ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
+            ("data", format!("in memory: this version writes nothing to disk, {} stays empty", self.dir)),
+            ("try", paint.command(&self.example())),
+            ("stop", "Ctrl-C".to_owned()),
+        ] {
+            let _ = writeln!(text, "  {}  {value}", paint.label(&format!("{label:<9}")));
+        }
+        text.push('\n');
+        text
+    }
+
+    fn listening(&self) -> String {
+        let mut places: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        if !self.unix_socket.is_empty() {
+            places.push(self.unix_socket.clone());
+        }
+        places.join(", ")
+    }
+
+    fn example(&self) -> String {
+        let whither = match self.addresses.first() {
+            None => format!("-s {}", self.unix_socket),
+            Some(address) if address.ip().is_loopback() || address.ip().is_unspecified() => {
+                format!("-p {}", address.port())
+            }
+            Some(address) => format!("-h {} -p {}", address.ip(), address.port()),
+        };
+        let password = if self.has_password { " --askpass" } else { "" };
+        format!("redis-cli {whither}{password} XADD orders '*' item book")
+    }
+}
+
+/// Colours, if the reader can see them and has not asked for none.
+struct Paint {
+    colours: bool,
+}
+
+impl Paint {
+    fn new(terminal: bool) -> Paint {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        Paint { colours: terminal && !unwanted }
+    }
+
+    fn title(&self, text: &str) -> String {
+        self.paint(AnsiColor::Cyan.on_default().bold(), text)
+    }
+
+    fn label(&self, text: &str) -> String {
+        self.paint(Style::new().dimmed(), text)
+    }
+
+    fn command(&self, text: &str) -> String {
+        self.paint(AnsiColor::Green.on_default(), text)
+    }
+
+    fn paint(&self, style: Style, text: &str) -> String {
+        if self.colours { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts<'a>(addresses: &'a [SocketAddr], unix_socket: &str) -> Facts<'a> {
+        Facts {
+            addresses,
+            unix_socket: unix_socket.into(),
+            dir: "./d".into(),
+            io_threads: 1,
+            has_password: false,
+        }
+    }
+
+    #[test]
+    fn it_says_where_and_what_next() {
+        let addresses = ["127.0.0.1:7000".parse().unwrap(), "[::1]:7000".parse().unwrap()];
+        let text = facts(&addresses, "").render(&Paint { colours: false });
+        assert!(text.contains("listening  127.0.0.1:7000, [::1]:7000 (1 thread, pid "), "{text}");
+        assert!(text.contains("try        redis-cli -p 7000 XADD orders '*' item book\n"), "{text}");
+        assert!(text.contains("in memory") && !text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn the_example_reaches_the_server_wherever_it_listens() {
+        let remote = ["10.0.0.5:6379".parse().unwrap()];
+        assert!(facts(&remote, "").example().starts_with("redis-cli -h 10.0.0.5 -p 6379 XADD"));
+        assert!(facts(&[], "/tmp/m.sock").example().starts_with("redis-cli -s /tmp/m.sock XADD"));
+    }
+
+    #[test]
+    fn colours_are_for_terminals() {
+        let text = facts(&[], "/s").render(&Paint { colours: true });
+        assert!(text.contains("\u{1b}["), "{text}");
+    }
+}

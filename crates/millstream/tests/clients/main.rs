@@ -1,0 +1,58 @@
+//! Real clients against Millstream and against a real `redis-server`: the same suites, the same examples, both
+//! servers.
+//!
+//! Nothing is installed here. `scripts/clients-setup` puts redis-py, node-redis and ioredis at their pinned versions
+//! under the target folder (or `MILLSTREAM_CLIENTS_DIR`); redis-rs is a dependency of this test.
+
+mod examples;
+mod program;
+mod redis_rs;
+mod suites;
+#[expect(dead_code, reason = "other suites use the rest")]
+#[path = "../support/mod.rs"]
+mod support;
+
+use support::process::Server;
+
+/// Runs `$run(&Server)` as two tests, one for each server.
+macro_rules! on_both_servers {
+    ($($name:ident => $run:expr;)*) => {
+        $(mod $name {
+            #[test]
+            fn redis() {
+                if let Some(server) = $crate::Server::redis(&[]) {
+                    $run(&server);
+                }
+            }
+
+            #[test]
+            fn millstream() {
+                $run(&$crate::Server::millstream(&[]));
+            }
+        })*
+    };
+}
+
+on_both_servers! {
+    redis_py => crate::suites::redis_py;
+    redis_py_asyncio => crate::suites::redis_py_asyncio;
+    node_redis => crate::suites::node_redis;
+    ioredis => crate::suites::ioredis;
+    operators_tools => crate::suites::operators_tools;
+    tutorials => crate::suites::tutorials;
+    tutorials_with_older_redis_py => crate::suites::tutorials_with_older_redis_py;
+    redis_rs_in_resp2 => crate::redis_rs::resp2;
+    redis_rs_in_resp3 => crate::redis_rs::resp3;
+    redis_rs_async => crate::redis_rs::asynchronous;
+    examples_in_python => crate::examples::python;
+    examples_in_node => crate::examples::node;
+    examples_in_rust => crate::examples::rust;
+    examples_for_redis_cli => crate::examples::redis_cli;
+}
+
+/// Lag by Redis' own rules, so that every line of text can agree.
+#[test]
+fn redis_cli_prints_the_same_as_on_redis() {
+    let Some(reference) = Server::redis(&[]) else { return };
+    suites::transcripts(&Server::millstream(&["--exact-lag", "no"]), &reference);
+}

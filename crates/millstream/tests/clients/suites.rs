@@ -1,0 +1,56 @@
+//! The suites of `clients/`, each through its own client library. What they check is written there.
+
+use crate::program;
+use crate::support::process::Server;
+
+pub(crate) fn redis_py(server: &Server) {
+    python_suite("python", "test_sync.py", server);
+}
+
+pub(crate) fn redis_py_asyncio(server: &Server) {
+    python_suite("python", "test_asyncio.py", server);
+}
+
+pub(crate) fn operators_tools(server: &Server) {
+    python_suite("python", "test_probes.py", server);
+}
+
+pub(crate) fn tutorials(server: &Server) {
+    python_suite("python", "test_seeds.py", server);
+}
+
+/// Most tutorials were written for a redis-py that speaks RESP2 by itself.
+pub(crate) fn tutorials_with_older_redis_py(server: &Server) {
+    python_suite("python-5", "test_seeds.py", server);
+}
+
+pub(crate) fn node_redis(server: &Server) {
+    node_suite("node-redis.test.mjs", server);
+}
+
+pub(crate) fn ioredis(server: &Server) {
+    node_suite("ioredis.test.mjs", server);
+}
+
+/// redis-cli on both servers, output against output.
+pub(crate) fn transcripts(server: &Server, reference: &Server) {
+    let mut suite = program::python("python", server);
+    suite.arg("clients/python/test_transcripts.py");
+    suite.env("MILLSTREAM_REFERENCE_PORT", reference.port.to_string());
+    let printed = program::run(&mut suite);
+    assert!(!printed.contains("skipped=2"), "nothing was compared:\n{printed}");
+}
+
+fn python_suite(environment: &str, file: &str, server: &Server) {
+    let mut suite = program::python(environment, server);
+    suite.arg(format!("clients/python/{file}"));
+    let printed = program::run(&mut suite);
+    assert!(!printed.contains("Ran 0 tests"), "no test ran:\n{printed}");
+}
+
+fn node_suite(file: &str, server: &Server) {
+    let mut suite = program::node(server);
+    suite.args(["--test", "--test-reporter=tap"]).arg(program::node_folder().join("suites").join(file));
+    let printed = program::run(&mut suite);
+    assert!(printed.contains("# fail 0") && !printed.contains("# pass 0"), "no test ran:\n{printed}");
+}

@@ -1,0 +1,274 @@
+//! The text format of conformance cases. `conformance/README.md` shows it by example; this is its reader.
+//!
+//! ```text
+//! # name                     a case; it starts on an empty server with default settings
+//! @since 7.2 why             the reference follows only from this version on: skipped on an older one, and listed
+//! @differs why               Millstream means to differ: not run on the reference, and listed
+//! @resp 2                    only in this protocol
+//! @set exact-lag no          a setting only Millstream has, for this case
+//! > XADD s 1-1 a b           a command of the main client …
+//! "1-1"                      … and the reply expected of it (see `pattern`), over several lines while brackets are open
+//! resp3: …                   what RESP3 answers, where the notation cannot say both
+//! before 7.2: …              what an older reference answers instead
+//! c2> XREAD BLOCK 0 …        a command of another client; without a reply it must block
+//! c2< streams{…}             its reply, awaited; also `waiting`, `closed`, `raw"bytes"`
+//! >> "PING\r\n"              bytes as they are
+//! c2 closes                  the client hangs up
+//! @sleep 20                  milliseconds
+//! @each i 1..50              the next command fifty times, {i} counting
+//! // remark
+//! ```
+
+use std::path::{Path, PathBuf};
+
+/// A version of Redis, major and minor.
+pub(crate) type Version = (u32, u32);
+
+/// One file of cases.
+pub(crate) struct CaseFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its cases, in order.
+    pub cases: Vec<Case>,
+}
+
+/// One case: a story that begins on an empty server.
+#[derive(Default)]
+pub(crate) struct Case {
+    /// What it shows, as a sentence.
+    pub name: String,
+    /// The line of its name.
+    pub line: usize,
+    /// The version the reference needs, and what came with it.
+    pub since: Option<(Version, String)>,
+    /// Why Millstream means to answer otherwise.
+    pub differs: Option<String>,
+    /// The only protocol it makes sense in.
+    pub resp: Option<u32>,
+    /// Settings only Millstream has.
+    pub settings: Vec<(String, String)>,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a case.
+pub(crate) struct Step {
+    /// Its line.
+    pub line: usize,
+    /// A counter's name and its first and last value.
+    pub each: Option<(String, u64, u64)>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What a step does. Texts are templates: `{…}` is filled in when the step runs.
+pub(crate) enum Action {
+    /// Sends a command; with an expectation, waits for the reply.
+    Call { client: String, command: String, expect: Option<Expectation> },
+    /// Sends bytes.
+    Raw { client: String, bytes: String },
+    /// Waits for a reply to an earlier command.
+    Await { client: String, expect: Expectation },
+    /// Hangs up.
+    Close { client: String },
+    /// Waits this many milliseconds.
+    Sleep(u64),
+}
+
+/// The reply expected, with its variants.
+#[derive(Default)]
+pub(crate) struct Expectation {
+    /// Where it stands.
+    pub line: usize,
+    /// What holds unless a variant says otherwise.
+    pub always: String,
+    /// What RESP2 and RESP3 answer instead.
+    pub resp2: Option<String>,
+    /// What RESP3 answers instead.
+    pub resp3: Option<String>,
+    /// What a reference older than the version answers instead.
+    pub before: Option<(Version, String)>,
+}
+
+/// Reads every `.txt` in the folder, by name.
+///
+/// # Panics
+/// On a file that does not follow the format; the message names file and line.
+pub(crate) fn read_all(folder: &Path) -> Vec<CaseFile> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    paths.sort();
+    paths.into_iter().map(read).collect()
+}
+
+fn read(path: PathBuf) -> CaseFile {
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match parse(&text) {
+        Ok(cases) => CaseFile { path, cases },
+        Err((line, problem)) => panic!("{}:{line}: {problem}", path.display()),
+    }
+}
+
+/// A problem and its line.
+type Problem = (usize, String);
+
+/// Reads the cases of one text.
+pub(crate) fn parse(text: &str) -> Result<Vec<Case>, Problem> {
+    let mut reader = Reader::default();
+    let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_end()));
+    while let Some((number, line)) = lines.next() {
+        let mut whole = line.to_string();
+        while depth(&whole) > 0 {
+            let (_, more) = lines.next().ok_or((number, "a bracket is never closed".to_string()))?;
+            whole.push(' ');
+            whole.push_str(more.trim());
+        }
+        reader.line(number, &whole).map_err(|problem| (number, problem))?;
+    }
+    Ok(reader.cases)
+}
+
+/// How many brackets an expectation leaves open. Commands and remarks never continue.
+fn depth(line: &str) -> usize {
+    if line.starts_with(['#', '@', '/']) || command_of(line).is_some() {
+        return 0;
+    }
+    let (mut depth, mut in_quotes, mut escaped) = (0usize, false, false);
+    for character in line.chars() {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => in_quotes = !in_quotes,
+            '[' | '{' | '(' if !in_quotes => depth += 1,
+            ']' | '}' | ')' if !in_quotes => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    // An error's text may hold any bracket and ends with its line.
+    let is_error =
+        line.starts_with('-') || line.split_once(": -").is_some() || line.split_once("< -").is_some();
+    if is_error { 0 } else { depth }
+}
+
+#[derive(Default)]
+struct Reader {
+    cases: Vec<Case>,
+    each: Option<(String, u64, u64)>,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
+        if line.is_empty() || line.starts_with("//") {
+            return Ok(());
+        }
+        if let Some(name) = line.strip_prefix("# ") {
+            self.cases.push(Case { name: name.to_string(), line: number, ..Case::default() });
+            return Ok(());
+        }
+        if let Some(directive) = line.strip_prefix('@') {
+            return self.directive(number, directive);
+        }
+        if let Some(client) = line.strip_suffix(" closes") {
+            return self.step(number, Action::Close { client: client.to_string() });
+        }
+        if let Some((client, bytes)) = split_client(line, ">>") {
+            return self.step(number, Action::Raw { client, bytes });
+        }
+        if let Some((client, command)) = command_of(line) {
+            return self.step(number, Action::Call { client, command, expect: None });
+        }
+        if let Some((client, reply)) = split_client(line, "<") {
+            let expect = Expectation { line: number, always: reply, ..Expectation::default() };
+            return self.step(number, Action::Await { client, expect });
+        }
+        self.expectation(number, line)
+    }
+
+    fn directive(&mut self, number: usize, directive: &str) -> Result<(), String> {
+        let (word, rest) = directive.split_once(' ').ok_or("a directive needs a value")?;
+        match word {
+            "sleep" => {
+                return self.step(number, Action::Sleep(rest.parse().map_err(|_| "milliseconds expected")?));
+            }
+            "each" => {
+                let (name, range) = rest.split_once(' ').ok_or("@each name first..last")?;
+                let (first, last) = range.split_once("..").ok_or("@each name first..last")?;
+                let bounds = first.parse().ok().zip(last.parse().ok());
+                let (first, last) = bounds.ok_or("@each needs two numbers")?;
+                self.each = Some((name.to_string(), first, last));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let case = self.cases.last_mut().ok_or("a directive before the first case")?;
+        match word {
+            "since" => {
+                let (since, why) = rest.split_once(' ').ok_or("@since version why")?;
+                case.since = Some((version(since)?, why.to_string()));
+            }
+            "differs" => case.differs = Some(rest.to_string()),
+            "resp" => case.resp = Some(rest.parse().map_err(|_| "@resp 2 or @resp 3")?),
+            "set" => {
+                let (name, value) = rest.split_once(' ').ok_or("@set name value")?;
+                case.settings.push((name.to_string(), value.to_string()));
+            }
+            other => return Err(format!("no directive @{other}")),
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, line: usize, action: Action) -> Result<(), String> {
+        let each = self.each.take();
+        let case = self.cases.last_mut().ok_or("a step before the first case")?;
+        case.steps.push(Step { line, each, action });
+        Ok(())
+    }
+
+    fn expectation(&mut self, number: usize, line: &str) -> Result<(), String> {
+        let step = self.cases.last_mut().and_then(|case| case.steps.last_mut());
+        let expect = match step.map(|step| &mut step.action) {
+            Some(Action::Call { expect, .. }) => expect.get_or_insert_with(Expectation::default),
+            Some(Action::Await { expect, .. }) => expect,
+            _ => return Err(format!("no command before the reply: {line}")),
+        };
+        if expect.line == 0 {
+            expect.line = number;
+        }
+        if let Some(reply) = line.strip_prefix("resp2: ") {
+            expect.resp2 = Some(reply.to_string());
+        } else if let Some(reply) = line.strip_prefix("resp3: ") {
+            expect.resp3 = Some(reply.to_string());
+        } else if let Some((before, reply)) =
+            line.strip_prefix("before ").and_then(|rest| rest.split_once(": "))
+        {
+            expect.before = Some((version(before)?, reply.to_string()));
+        } else if expect.always.is_empty() {
+            expect.always = line.to_string();
+        } else {
+            return Err(format!("a second reply to one command: {line}"));
+        }
+        Ok(())
+    }
+}
+
+/// The client and the command of a line `> …` or `name> …`.
+fn command_of(line: &str) -> Option<(String, String)> {
+    split_client(line, ">")
+}
+
+fn split_client(line: &str, arrow: &str) -> Option<(String, String)> {
+    let (client, rest) = line.split_once(arrow)?;
+    let is_name = client.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let rest = if rest.is_empty() { Some("") } else { rest.strip_prefix(' ') };
+    (is_name && client.len() < 8).then_some(())?;
+    Some((client.to_string(), rest?.to_string()))
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    let parts =
+        text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    parts.ok_or_else(|| format!("no version: {text}"))
+}

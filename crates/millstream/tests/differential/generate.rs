@@ -1,0 +1,250 @@
+//! Random sequences from a seed: few keys, groups and consumers, ids mostly from those in use, so that commands
+//! meet. Nothing depends on the clock (explicit ids, absolute and far expiry, idle times far apart), and nothing on
+//! replies, so that any part of a sequence can be left out.
+
+use crate::companions;
+use crate::mutate::mutated;
+use crate::random::Random;
+use crate::script::{Argv, Script, Step, argv};
+use crate::streams;
+
+/// What the commands of one sequence are made from.
+pub(crate) struct Pool {
+    /// The only source of chance.
+    pub random: Random,
+    /// Ids used so far.
+    ids: Vec<(u64, u64)>,
+    next_ms: u64,
+    keys: u64,
+    groups: u64,
+    consumers: u64,
+    /// Whether 0-0, the greatest id and their neighbours occur as new ids.
+    pub edge_ids: bool,
+    /// Whether entries may be deleted, trimmed, or counted by the client, which versions of Redis reckon differently.
+    pub deletes: bool,
+}
+
+/// The sequence of a seed.
+pub(crate) fn script(seed: u64) -> Script {
+    let mut random = Random::new(seed);
+    let resp3 = random.percent(50);
+    let deletes = !random.percent(15);
+    let length = random.between(20, 350);
+    let mut pool = Pool {
+        ids: vec![(1, 0)],
+        next_ms: 1,
+        keys: random.between(1, 4),
+        groups: random.between(1, 3),
+        consumers: random.between(1, 4),
+        edge_ids: random.percent(15),
+        deletes,
+        random,
+    };
+    let mut steps = vec![step(0, vec![block_limits(&mut pool.random)])];
+    while (steps.len() as u64) < length {
+        more(&mut pool, &mut steps);
+    }
+    steps.extend(inspection(&pool).into_iter().map(|command| step(0, vec![command])));
+    cut_into_batches(&mut pool.random, &mut steps);
+    Script { resp3, lag_is_comparable: !deletes, steps }
+}
+
+fn step(connection: usize, commands: Vec<Argv>) -> Step {
+    Step { connection, commands, flush: false }
+}
+
+/// Small blocks make every kind of trim meet block ends within a few entries. Never fewer bytes than an entry has.
+fn block_limits(random: &mut Random) -> Argv {
+    match random.below(6) {
+        0 | 1 => argv(&["CONFIG", "SET", "stream-node-max-entries", "100"]),
+        2 => argv(&["CONFIG", "SET", "stream-node-max-entries", "0"]),
+        3 => argv(&["CONFIG", "SET", "stream-node-max-bytes", &random.between(900, 2500).to_string()]),
+        _ => argv(&["CONFIG", "SET", "stream-node-max-entries", &random.between(1, 12).to_string()]),
+    }
+}
+
+/// One further step, a run of additions, or a transaction.
+fn more(pool: &mut Pool, steps: &mut Vec<Step>) {
+    let connection = usize::from(pool.random.percent(10));
+    match pool.random.below(100) {
+        0..3 => {
+            let key = pool.key();
+            for _ in 0..pool.random.between(5, 120) {
+                steps.push(step(connection, vec![streams::append(pool, &key)]));
+            }
+        }
+        3..8 => transaction(pool, steps, connection),
+        8 => steps.push(step(connection, vec![block_limits(&mut pool.random)])),
+        _ => steps.push(step(connection, commands(pool))),
+    }
+}
+
+fn commands(pool: &mut Pool) -> Vec<Argv> {
+    let mut commands =
+        if pool.random.percent(80) { streams::commands(pool) } else { companions::commands(pool) };
+    if pool.random.percent(6) {
+        let last = commands.pop().expect("at least one command");
+        commands.push(mutated(&mut pool.random, last));
+    }
+    commands
+}
+
+/// MULTI … EXEC, now and then watched, disturbed from the other connection, spoiled or discarded.
+fn transaction(pool: &mut Pool, steps: &mut Vec<Step>, connection: usize) {
+    if pool.random.percent(40) {
+        let (one, two) = (pool.key(), pool.key());
+        steps.push(step(connection, vec![argv(&["WATCH", &one, &two])]));
+        if pool.random.percent(50) {
+            steps.push(step(1 - connection, commands(pool)));
+        }
+    }
+    steps.push(step(connection, vec![argv(&["MULTI"])]));
+    for _ in 0..pool.random.between(0, 6) {
+        let inside = if pool.random.percent(5) { vec![streams::blocking(pool)] } else { commands(pool) };
+        steps.push(step(connection, inside));
+    }
+    let end = if pool.random.percent(88) { "EXEC" } else { "DISCARD" };
+    steps.push(step(connection, vec![argv(&[end])]));
+}
+
+/// Everything that can be seen of every stream, at the end of each sequence.
+fn inspection(pool: &Pool) -> Vec<Argv> {
+    let mut commands = vec![argv(&["EXEC"]), argv(&["SELECT", "0"]), argv(&["KEYS", "*"])];
+    for number in 0..pool.keys {
+        let key = format!("s{number}");
+        commands.push(argv(&["TYPE", &key]));
+        commands.push(argv(&["XRANGE", &key, "-", "+"]));
+        commands.push(argv(&["XINFO", "STREAM", &key, "FULL", "COUNT", "0"]));
+        commands.push(argv(&["XINFO", "GROUPS", &key]));
+        for group in 0..pool.groups {
+            commands.push(argv(&["XPENDING", &key, &format!("g{group}"), "-", "+", "1000"]));
+        }
+    }
+    commands
+}
+
+/// Batches of one to fifty commands, pipelined.
+fn cut_into_batches(random: &mut Random, steps: &mut [Step]) {
+    let mut left = random.between(1, 50);
+    for step in steps {
+        left -= 1;
+        step.flush = left == 0;
+        if left == 0 {
+            left = if random.percent(30) { 1 } else { random.between(1, 50) };
+        }
+    }
+}
+
+impl Pool {
+    /// A key that is mostly a stream.
+    pub(crate) fn key(&mut self) -> String {
+        if self.random.percent(2) {
+            return self.random.pick(&["missing", "k0", "k1"]).to_string();
+        }
+        format!("s{}", self.random.below(self.keys))
+    }
+
+    /// A key that is mostly something else.
+    pub(crate) fn other_key(&mut self) -> String {
+        if self.random.percent(10) {
+            return self.key();
+        }
+        format!("k{}", self.random.below(4))
+    }
+
+    /// A group, rarely one that cannot exist.
+    pub(crate) fn group(&mut self) -> String {
+        if self.random.percent(2) {
+            "nobody".to_string()
+        } else {
+            format!("g{}", self.random.below(self.groups))
+        }
+    }
+
+    /// A consumer.
+    pub(crate) fn consumer(&mut self) -> String {
+        format!("c{}", self.random.below(self.consumers))
+    }
+
+    /// An id to be added: mostly the next, sometimes one that was used, or at the edge of what ids can be.
+    pub(crate) fn new_id(&mut self) -> String {
+        match self.random.below(100) {
+            0..80 => {
+                self.next_ms += [0, 0, 1, 1, 1, 2, 100][self.random.below(7) as usize];
+                let sequence =
+                    self.ids.last().map_or(0, |&(ms, seq)| if ms == self.next_ms { seq + 1 } else { 0 });
+                let id = (self.next_ms, sequence + self.random.below(3) / 2);
+                self.ids.push(id);
+                written(id)
+            }
+            80..86 => format!("{}-*", self.next_ms + self.random.below(2)),
+            86..88 => format!("{}", self.next_ms + 1),
+            88..96 => self.id(),
+            _ if self.edge_ids => self.edge_id(),
+            _ => self.id(),
+        }
+    }
+
+    /// An id to look for: mostly one in use or its neighbour.
+    pub(crate) fn id(&mut self) -> String {
+        let (ms, seq) = self.ids[self.random.below(self.ids.len() as u64) as usize];
+        match self.random.below(100) {
+            0..55 => written((ms, seq)),
+            55..63 => written((ms, seq + 1)),
+            63..70 => written((ms, seq.saturating_sub(1))),
+            70..80 => ms.to_string(),
+            80..85 => written((ms + 1, 0)),
+            85..95 => written(
+                self.ids[self.ids.len() - 1 - self.random.below(self.ids.len().min(5) as u64) as usize],
+            ),
+            95..98 => "0".to_string(),
+            _ => self.edge_id(),
+        }
+    }
+
+    /// Ids where arithmetic goes wrong.
+    pub(crate) fn edge_id(&mut self) -> String {
+        let edges = [
+            "0-0",
+            "0-1",
+            "0",
+            "18446744073709551615-18446744073709551615",
+            "18446744073709551615-18446744073709551614",
+            "18446744073709551615",
+            "0-18446744073709551615",
+            "01-01",
+        ];
+        self.random.pick(&edges).to_string()
+    }
+
+    /// An id above all that were generated.
+    pub(crate) fn id_above(&mut self) -> String {
+        self.next_ms += 1;
+        let id = (self.next_ms, 0);
+        self.ids.push(id);
+        written(id)
+    }
+
+    /// A bound of a range.
+    pub(crate) fn bound(&mut self, open_end: &str) -> String {
+        match self.random.below(10) {
+            0..4 => open_end.to_string(),
+            4 | 5 => format!("({}", self.id()),
+            _ => self.id(),
+        }
+    }
+
+    /// A count: small, or nothing, or too much.
+    pub(crate) fn count(&mut self) -> String {
+        match self.random.below(12) {
+            0 => "0".to_string(),
+            1 => "-1".to_string(),
+            2 => "1000000".to_string(),
+            _ => self.random.between(1, 12).to_string(),
+        }
+    }
+}
+
+fn written((ms, seq): (u64, u64)) -> String {
+    format!("{ms}-{seq}")
+}

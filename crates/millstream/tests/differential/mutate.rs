@@ -1,0 +1,66 @@
+//! Small damage to a command: what a careless client might send.
+
+use crate::random::Random;
+use crate::script::{Argv, is_named};
+
+const GARBAGE: [&str; 22] = [
+    "abc",
+    "",
+    "-1",
+    "0",
+    "1",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1.5",
+    "-",
+    "~",
+    "=",
+    "(",
+    "$",
+    ">",
+    "0-0",
+    "(0-0",
+    "COUNT",
+    "LIMIT",
+    "MAXLEN",
+    "MINID",
+    "NOACK",
+    "JUSTID",
+];
+
+/// The command with one argument dropped, doubled, replaced, added, or two exchanged.
+pub(crate) fn mutated(random: &mut Random, command: Argv) -> Argv {
+    let Some((first, last)) = harmless(&command) else { return command };
+    let mut mutant = command.clone();
+    let at = random.between(first as u64, last as u64) as usize;
+    match random.below(5) {
+        0 => {
+            mutant.remove(at);
+        }
+        1 => mutant.insert(at, command[at].clone()),
+        2 => mutant[at] = random.pick(&GARBAGE).as_bytes().to_vec(),
+        3 => mutant.insert(at, random.pick(&GARBAGE).as_bytes().to_vec()),
+        _ => mutant.swap(at, random.between(first as u64, last as u64) as usize),
+    }
+    if is_safe(&mutant) { mutant } else { command }
+}
+
+/// The arguments that may be damaged without asking for what versions answer differently: an older Redis does not
+/// create the consumer of a read or claim that finds nothing, so key, group and consumer stay.
+fn harmless(command: &Argv) -> Option<(usize, usize)> {
+    let streams = command.iter().position(|argument| argument == b"STREAMS");
+    let (first, last) = match streams {
+        Some(streams) if is_named(command, "XREADGROUP") => (4, streams.checked_sub(1)?),
+        _ if is_named(command, "XCLAIM") || is_named(command, "XAUTOCLAIM") => (4, command.len() - 1),
+        _ if is_named(command, "XSETID") || is_named(command, "CONFIG") => return None,
+        _ => (1, command.len().checked_sub(1)?),
+    };
+    (first <= last).then_some((first, last))
+}
+
+/// Not what waits, asks the clock, or means something new since the reference was built.
+fn is_safe(command: &Argv) -> bool {
+    let reads = is_named(command, "XREAD") || is_named(command, "XREADGROUP");
+    let has = |word: &[u8]| command.iter().any(|argument| argument.eq_ignore_ascii_case(word));
+    !(has(b"*") || reads && (has(b"BLOCK") || has(b"+")))
+}

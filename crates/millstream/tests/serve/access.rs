@@ -1,0 +1,104 @@
+//! Who may enter: passwords, protected mode, the greatest number of clients.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use crate::process::{Client, Server, eventually, request};
+
+#[test]
+fn without_the_password_nothing_runs() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut client = server.connect();
+    client.call("PING", "-NOAUTH Authentication required.\r\n");
+    client.call("XADD s * a b", "-NOAUTH Authentication required.\r\n");
+    client.call("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    client.call("AUTH nobody secret", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    client.call("AUTH secret", "+OK\r\n");
+    client.call("PING", "+PONG\r\n");
+    client.call("EXISTS s", ":0\r\n");
+
+    let mut named = server.connect();
+    named.call("AUTH default secret", "+OK\r\n");
+    named.call("PING", "+PONG\r\n");
+
+    let mut hello = server.connect();
+    hello.send(
+        request(&["HELLO", "3", "AUTH", "default", "secret", "SETNAME", "me"])
+            + &request(&["CLIENT", "GETNAME"]),
+    );
+    assert!(hello.line().starts_with('%'));
+
+    let mut reset = server.connect();
+    reset.call("AUTH secret", "+OK\r\n");
+    reset.call("RESET", "+RESET\r\n");
+    reset.call("PING", "-NOAUTH Authentication required.\r\n");
+    reset.call("QUIT", "+OK\r\n");
+    reset.expect_closed();
+}
+
+#[test]
+fn without_the_password_only_little_may_be_sent() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let mut many = server.connect();
+    many.send("*11\r\n");
+    many.expect("-ERR Protocol error: unauthenticated multibulk length\r\n");
+    many.expect_closed();
+    let mut long = server.connect();
+    long.send("*2\r\n$4\r\nAUTH\r\n$16385\r\n");
+    long.expect("-ERR Protocol error: unauthenticated bulk length\r\n");
+    long.expect_closed();
+    let mut late = server.connect();
+    late.send(request(&["AUTH", "secret"]) + &request(&["SET", "k", &"x".repeat(20_000)]));
+    late.expect("+OK\r\n+OK\r\n");
+}
+
+#[test]
+fn a_password_is_not_asked_for_where_none_is_set() {
+    let server = Server::start(&[]);
+    server.connect().call(
+        "AUTH secret",
+        "-ERR AUTH <password> called without any password configured for the default user. \
+         Are you sure your configuration is correct?\r\n",
+    );
+}
+
+#[test]
+fn protected_mode_turns_away_who_is_not_on_this_machine() {
+    let Some(address) = address_of_this_machine() else { return };
+    let server = Server::start(&["--bind", "*"]);
+    let outside = SocketAddr::new(address, server.port);
+    let mut stranger = Client::connect(outside);
+    let words = stranger.line();
+    assert!(words.starts_with("-DENIED ") && words.contains("protected mode"), "{words}");
+    stranger.expect_closed();
+    server.connect().call("PING", "+PONG\r\n");
+
+    let open = Server::start(&["--bind", "*", "--protected-mode", "no"]);
+    Client::connect(SocketAddr::new(address, open.port)).call("PING", "+PONG\r\n");
+    let guarded = Server::start(&["--bind", "*", "--requirepass", "secret"]);
+    Client::connect(SocketAddr::new(address, guarded.port)).call("AUTH secret", "+OK\r\n");
+}
+
+/// An address other than loopback, if the machine has one. Nothing is sent.
+fn address_of_this_machine() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip()).filter(|address| !address.is_loopback())
+}
+
+#[test]
+fn more_clients_than_allowed_are_told_so() {
+    let server = Server::start(&["--maxclients", "2"]);
+    let mut first = server.connect();
+    let mut second = server.connect();
+    first.call("PING", "+PONG\r\n");
+    second.call("PING", "+PONG\r\n");
+    let mut third = server.connect();
+    third.expect("-ERR max number of clients reached\r\n");
+    third.expect_closed();
+    drop(first);
+    eventually("a place became free", || {
+        let mut client = server.connect();
+        client.send("PING\r\n");
+        client.line() == "+PONG"
+    });
+}

@@ -1,0 +1,234 @@
+//! Clients that send nonsense, too much, too little, or never read: bounded memory, and nobody else disturbed.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::process::{Client, PATIENCE, Server, eventually, request};
+
+const MIB: u64 = 1024 * 1024;
+
+#[test]
+fn nonsense_is_answered_and_the_connection_closed() {
+    let server = Server::start(&[]);
+    for (bytes, reply) in [
+        ("*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*2000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        ("*1\r\n+PING\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"),
+        ("*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n"),
+        ("*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1\r\n$536870913\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("SET \"a b\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        ("PING\r\n*1\r\n$x\r\n", "+PONG\r\n-ERR Protocol error: invalid bulk length\r\n"),
+    ] {
+        let mut client = server.connect();
+        client.send(bytes);
+        client.expect(reply);
+        client.expect_closed();
+    }
+    let mut long = server.connect();
+    long.send("x".repeat(65 * 1024));
+    long.expect("-ERR Protocol error: too big inline request\r\n");
+    server.connect().call("PING", "+PONG\r\n");
+}
+
+#[test]
+fn empty_requests_are_skipped() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("\r\n*0\r\n*-1\r\n\r\nPING\r\n*0\r\nPING\r\n");
+    client.expect("+PONG\r\n+PONG\r\n");
+}
+
+#[test]
+fn http_is_shown_the_door() {
+    let server = Server::start(&[]);
+    for verb in ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "Host: x\r\nSET a b\r\n"] {
+        let mut client = server.connect();
+        client.send(verb);
+        client.expect_closed();
+    }
+    server.connect().call("EXISTS a", ":0\r\n");
+}
+
+#[test]
+fn announced_sizes_cost_nothing_until_they_arrive() {
+    let server = Server::start(&[]);
+    let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    let before = server.resident_bytes();
+    for client in &mut clients {
+        client.send("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nx");
+    }
+    let mut other: Vec<Client> = (0..200).map(|_| server.connect()).collect();
+    for client in &mut other {
+        client.send("*1048576\r\n$1\r\nx\r\n");
+    }
+    server.connect().call("PING", "+PONG\r\n");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB", grown / MIB);
+}
+
+#[test]
+fn half_a_request_and_silence_disturb_nobody() {
+    let server = Server::start(&[]);
+    let mut silent = server.connect();
+    silent.send("*3\r\n$3\r\nSET\r\n$3\r\nke");
+    let mut other = server.connect();
+    for _ in 0..100 {
+        other.call("PING", "+PONG\r\n");
+    }
+    silent.send("y\r\n$5\r\nva");
+    std::thread::sleep(Duration::from_millis(20));
+    silent.send("lue\r\n");
+    silent.expect("+OK\r\n");
+    other.call("GET key", "$5\r\nvalue\r\n");
+}
+
+#[test]
+fn a_request_may_arrive_byte_by_byte() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for byte in (request(&["SET", "k", "v"]) + "GET k\r\n").bytes() {
+        client.send([byte]);
+    }
+    client.expect("+OK\r\n$1\r\nv\r\n");
+}
+
+#[test]
+fn ten_thousand_commands_in_one_write_are_answered_in_order() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut batch = String::new();
+    let mut replies = String::new();
+    for number in 0..10_000 {
+        batch.push_str(&request(&["ECHO", &number.to_string()]));
+        let text = number.to_string();
+        replies.push_str(&format!("${}\r\n{text}\r\n", text.len()));
+    }
+    let mut reader = Client { stream: client.stream.try_clone().unwrap() };
+    let sending = std::thread::spawn(move || client.send(batch));
+    reader.expect(&replies);
+    sending.join().unwrap();
+}
+
+#[test]
+fn large_values_come_and_go_whole() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let value = "0123456789".repeat(1_000_000);
+    client.send(request(&["SET", "k", &value]));
+    client.expect("+OK\r\n");
+    client.send("GET k\r\nPING\r\n");
+    client.expect(&format!("${}\r\n{value}\r\n+PONG\r\n", value.len()));
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_read_from() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send(request(&["SET", "k", &"x".repeat(100_000)]));
+    client.expect("+OK\r\n");
+    let before = server.resident_bytes();
+
+    // 10,000 replies of 100 kB would be 1 GB.
+    let mut greedy = server.connect();
+    greedy.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let gets = "GET k\r\n".repeat(100);
+    let mut refused = false;
+    for _ in 0..100_000 {
+        refused |= greedy.stream.write_all(gets.as_bytes()).is_err();
+        if refused {
+            break;
+        }
+    }
+    assert!(refused, "the server took everything and sent nothing");
+    client.call("PING", "+PONG\r\n");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 32 * MIB, "{} MiB", grown / MIB);
+}
+
+#[test]
+fn a_reply_beyond_the_limit_closes_the_client_and_gives_the_memory_back() {
+    let server = Server::start(&["--client-output-buffer-limit", "2mb"]);
+    let mut client = server.connect();
+    client.send(request(&["SET", "k", &"x".repeat(3_000_000)]));
+    client.expect("+OK\r\n");
+    let mut other = server.connect();
+    other.call("GET no", "$-1\r\n");
+    client.send("GET k\r\n");
+    client.expect_closed();
+    other.call("STRLEN k", ":3000000\r\n");
+}
+
+#[test]
+fn a_request_beyond_the_query_limit_closes_the_client() {
+    let server = Server::start(&["--client-query-buffer-limit", "1mb"]);
+    let mut client = server.connect();
+    // Refused while it is being sent, so writing may fail.
+    let _ = client.stream.write_all(request(&["SET", "k", &"x".repeat(2_000_000)]).as_bytes());
+    let mut rest = [0; 64];
+    assert!(!matches!(client.stream.read(&mut rest), Ok(1..)));
+    server.connect().call("EXISTS k", ":0\r\n");
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little() {
+    const CONNECTIONS: usize = 9_000;
+    let server = Server::start(&["--maxclients", "10000"]);
+    let mut first = server.connect();
+    first.call("PING", "+PONG\r\n");
+    let before = server.resident_bytes();
+    let mut streams = Vec::with_capacity(CONNECTIONS);
+    for _ in 0..CONNECTIONS {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("descriptors suffice");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        streams.push(stream);
+    }
+    let mut reply = [0; 7];
+    for stream in &mut streams {
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+    }
+    first.call("PING", "+PONG\r\n");
+    let each = server.resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
+    assert!(each < 4 * 1024, "{each} bytes a connection");
+}
+
+#[test]
+fn blocked_clients_that_vanish_are_forgotten() {
+    let server = Server::start(&["--maxclients", "50"]);
+    for _ in 0..5 {
+        let blocked: Vec<Client> = (0..40)
+            .map(|_| {
+                let mut client = server.connect();
+                client.send("XREAD BLOCK 0 STREAMS s $\r\n");
+                client
+            })
+            .collect();
+        drop(blocked);
+        // Only if their places are free again can the next round enter.
+        eventually("they are gone", || {
+            let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+            clients.iter_mut().all(|client| {
+                client.send("PING\r\n");
+                client.line() == "+PONG"
+            })
+        });
+    }
+    let mut client = server.connect();
+    client.call("XADD s 1-1 a b", "$3\r\n1-1\r\n");
+}
+
+#[test]
+fn commands_sent_behind_a_blocking_one_wait_for_it() {
+    let server = Server::start(&[]);
+    let mut reader = server.connect();
+    reader.send("XREAD BLOCK 0 STREAMS s 0\r\nPING\r\nECHO after\r\n");
+    reader.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(reader.stream.read(&mut [0; 16]).is_err(), "an answer before there was one");
+    reader.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    server.connect().call("XADD s 1-1 a b", "$3\r\n1-1\r\n");
+    reader.expect("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    reader.expect("+PONG\r\n$5\r\nafter\r\n");
+}

@@ -1,0 +1,201 @@
+//! A server process for a test, and a client that speaks bytes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes, however busy the machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server; it is killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    pub(crate) greeting: String,
+    pub(crate) port: u16,
+    _dir: TempDir,
+}
+
+/// The binary, with a data folder of its own and none of the caller's settings.
+pub(crate) fn millstream(dir: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(&dir.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Server {
+    pub(crate) fn start(flags: &[&str]) -> Server {
+        Server::start_with(flags, &[])
+    }
+
+    /// Starts on a port of the system's choice and waits until it says where it listens.
+    pub(crate) fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Server {
+        let dir = TempDir::new();
+        let mut command = millstream(&dir);
+        command.arg("serve").args(["--port", "0"]).args(flags).envs(environment.iter().copied());
+        let mut child = command.spawn().expect("the binary is built");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut greeting = String::new();
+        while !greeting.contains("stop ") {
+            let before = greeting.len();
+            stderr.read_line(&mut greeting).expect("readable");
+            assert_ne!(before, greeting.len(), "the server ended: {greeting}");
+        }
+        let listening = greeting.split("listening").nth(1).expect("an address");
+        let address = listening.split([',', '(']).next().expect("an address").trim();
+        let port = address.rsplit(':').next().expect("a port").parse().expect("a port");
+        Server { child, stderr, greeting, port, _dir: dir }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(SocketAddr::from(([127, 0, 0, 1], self.port)))
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let sent =
+            Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Waits until it has ended; its last words and how it ended.
+    pub(crate) fn wait(mut self) -> (String, ExitStatus) {
+        let mut words = String::new();
+        self.stderr.read_to_string(&mut words).expect("readable");
+        (words, self.child.wait().expect("it is our child"))
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a Linux kernel");
+        let kib: u64 = line.split_ascii_whitespace().nth(1).expect("a number").parse().expect("a number");
+        kib * 1024
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that speaks bytes.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("settable");
+        stream.set_write_timeout(Some(PATIENCE)).expect("settable");
+        stream.set_nodelay(true).expect("settable");
+        Client { stream }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).expect("the server reads");
+    }
+
+    /// Exactly this is what comes next.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, reply: &str) {
+        let mut bytes = vec![0; reply.len()];
+        let mut got = 0;
+        while got < bytes.len() {
+            match self.stream.read(&mut bytes[got..]) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => got += count,
+            }
+            if bytes[..got] != reply.as_bytes()[..got] {
+                break;
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&bytes[..got]), reply);
+    }
+
+    /// Sends an inline command; exactly this is the reply.
+    #[track_caller]
+    pub(crate) fn call(&mut self, command: &str, reply: &str) {
+        self.send(format!("{command}\r\n"));
+        self.expect(reply);
+    }
+
+    /// One line, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\r\n") {
+            match self.stream.read(&mut byte) {
+                Ok(1) => line.push(byte[0]),
+                _ => break,
+            }
+        }
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
+    /// The server closes, after saying nothing more. A reset is a close, too.
+    #[track_caller]
+    pub(crate) fn expect_closed(&mut self) {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => assert_eq!(String::from_utf8_lossy(&rest), ""),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}"),
+        }
+    }
+}
+
+/// `*n`, `$len`…: a command as clients send it.
+pub(crate) fn request(args: &[&str]) -> String {
+    let mut text = format!("*{}\r\n", args.len());
+    for arg in args {
+        text.push_str(&format!("${}\r\n{arg}\r\n", arg.len()));
+    }
+    text
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A folder that goes when dropped.
+pub(crate) struct TempDir {
+    pub(crate) path: PathBuf,
+}
+
+impl TempDir {
+    pub(crate) fn new() -> TempDir {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("millstream-serve-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        TempDir { path }
+    }
+
+    /// Writes a file; its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path.join(name);
+        std::fs::write(&path, text).expect("writable");
+        path.display().to_string()
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}

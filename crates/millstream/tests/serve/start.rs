@@ -1,0 +1,155 @@
+//! Starting, stopping, and being started wrongly.
+
+use std::net::TcpListener;
+use std::process::Output;
+
+use crate::process::{Server, TempDir, millstream};
+
+fn run(args: &[&str]) -> (String, Output) {
+    let dir = TempDir::new();
+    let output = millstream(&dir).args(args).output().expect("the binary is built");
+    (String::from_utf8_lossy(&output.stderr).into_owned(), output)
+}
+
+#[test]
+fn the_greeting_says_where_it_listens_where_the_data_is_and_what_to_type() {
+    let server = Server::start(&[]);
+    let greeting = &server.greeting;
+    assert!(greeting.contains(concat!("millstream ", env!("CARGO_PKG_VERSION"))), "{greeting}");
+    assert!(greeting.contains(&format!("127.0.0.1:{}", server.port)), "{greeting}");
+    assert!(greeting.contains("in memory") && greeting.contains("./millstream-data"), "{greeting}");
+    assert!(
+        greeting.contains(&format!("redis-cli -p {} XADD orders '*' item book", server.port)),
+        "{greeting}"
+    );
+    assert!(!greeting.contains('\u{1b}'), "colours without a terminal: {greeting:?}");
+    server.connect().call("PING", "+PONG\r\n");
+}
+
+#[test]
+fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
+    let dir = TempDir::new();
+    let file = dir.write("m.toml", "databases = 3\nmaxclients = 100\n");
+    let highest = |server: &Server| {
+        let mut client = server.connect();
+        (0..20).rev().find(|db| {
+            client.send(format!("SELECT {db}\r\n"));
+            client.line() == "+OK"
+        })
+    };
+    assert_eq!(highest(&Server::start(&[])), Some(15));
+    assert_eq!(highest(&Server::start(&["--config", &file])), Some(2));
+    let environment = [("MILLSTREAM_DATABASES", "5"), ("MILLSTREAM_CONFIG", file.as_str())];
+    assert_eq!(highest(&Server::start_with(&[], &environment)), Some(4));
+    assert_eq!(highest(&Server::start_with(&["--databases", "7"], &environment)), Some(6));
+}
+
+#[test]
+fn the_example_of_the_greeting_works() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.send("XADD orders * item book\r\n");
+    assert_eq!(client.line(), "$15");
+    assert!(client.line().ends_with("-0"));
+    client.call("XLEN orders", ":1\r\n");
+}
+
+#[test]
+fn sigterm_and_sigint_stop_it_cleanly_whatever_clients_do() {
+    for name in ["-TERM", "-INT"] {
+        let server = Server::start(&["--io-threads", "2"]);
+        let mut idle = server.connect();
+        idle.call("PING", "+PONG\r\n");
+        let mut blocked = server.connect();
+        blocked.send("XREAD BLOCK 0 STREAMS s $\r\n");
+        let mut halfway = server.connect();
+        halfway.send("*3\r\n$3\r\nSET\r\n$1");
+        idle.call("PING", "+PONG\r\n");
+        server.signal(name);
+        let (words, status) = server.wait();
+        assert_eq!(status.code(), Some(0), "{name}: {words}");
+        assert!(words.contains("stopped"), "{words}");
+        idle.expect_closed();
+        blocked.expect_closed();
+    }
+}
+
+#[test]
+fn a_taken_port_is_named_with_a_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let (words, output) = run(&["serve", "--bind", "127.0.0.1", "--port", &port]);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains(&format!("127.0.0.1:{port}")) && words.contains("--port"), "{words}");
+}
+
+#[test]
+fn wrong_flags_and_values_end_with_code_2() {
+    for (args, hint) in [
+        (&["serve", "--prot", "1"][..], "--port"),
+        (&["serve", "--port", "70000"], "between 0 and 65535"),
+        (&["serve", "--exact-lag", "maybe"], "--exact-lag: argument must be 'yes' or 'no'"),
+        (&["serve", "--appendonly", "yes"], "--appendonly"),
+        (&["dance"], "dance"),
+    ] {
+        let (words, output) = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {words}");
+        assert!(words.contains(hint), "{args:?}: {words}");
+    }
+}
+
+#[test]
+fn a_configuration_file_that_is_missing_or_wrong_is_named() {
+    let (words, output) = run(&["serve", "--config", "/no/such/file.toml"]);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("/no/such/file.toml"), "{words}");
+
+    let dir = TempDir::new();
+    let file = dir.write("m.toml", "exactlag = true\n");
+    let (words, output) = run(&["serve", "--config", &file]);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("exactlag") && words.contains("Did you mean exact-lag?"), "{words}");
+}
+
+#[test]
+fn a_data_folder_that_cannot_be_made_is_named() {
+    let (words, output) = run(&["serve", "--port", "0", "--dir", "/proc/millstream"]);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("/proc/millstream") && words.contains("--dir"), "{words}");
+}
+
+#[test]
+fn help_lists_every_setting_and_version_is_the_version() {
+    let (_, output) = run(&["serve", "--help"]);
+    let help = String::from_utf8(output.stdout).unwrap();
+    for flag in ["--bind", "--port", "--dir", "--config", "--requirepass", "--maxclients", "--exact-lag"] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    assert!(help.contains("millstream serve --port 7000"), "{help}");
+    let (_, output) = run(&["--version"]);
+    let version = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(version.trim(), concat!("millstream ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn compat_prints_the_commands() {
+    let (words, output) = run(&["compat"]);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with('#') && text.contains("XREADGROUP") && text.contains("XAUTOCLAIM"), "{text}");
+}
+
+#[test]
+fn a_unix_socket_serves_and_goes_with_the_server() {
+    let dir = TempDir::new();
+    let path = dir.path.join("m.sock");
+    let server = Server::start(&["--unixsocket", path.to_str().unwrap()]);
+    let stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let mut reply = [0; 7];
+    std::io::Write::write_all(&mut &stream, b"PING\r\n").unwrap();
+    std::io::Read::read_exact(&mut &stream, &mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+    server.signal("-TERM");
+    assert!(server.wait().1.success());
+    assert!(!path.exists());
+}

@@ -1,0 +1,8 @@
+//! What every suite over the wire needs: a server process of our own or a real `redis-server`, started on a free
+//! port and gone when dropped, and a blocking client that keeps the exact bytes of every reply.
+//!
+//! Knows nothing of commands or of what they should answer.
+
+pub(crate) mod process;
+pub(crate) mod resp;
+pub(crate) mod wire;

@@ -1,0 +1,218 @@
+//! Reading a command's arguments from front to back, and writing them.
+//!
+//! Every parser walks a cursor and finishes it, so no argument is read twice, skipped or left over
+//! unnoticed, and nothing is indexed by hand.
+
+use millstream_engine::StreamId;
+
+use crate::errors::{self, CommandError};
+use crate::number;
+
+/// The arguments not yet read.
+#[derive(Clone, Copy)]
+pub(crate) struct Args<'a> {
+    rest: &'a [&'a [u8]],
+}
+
+impl<'a> Args<'a> {
+    /// The arguments after the command's name.
+    pub(crate) fn of_command(argv: &'a [&'a [u8]]) -> Args<'a> {
+        Args { rest: argv.get(1..).unwrap_or_default() }
+    }
+
+    /// The arguments after the names of the container and of the subcommand.
+    pub(crate) fn of_subcommand(argv: &'a [&'a [u8]]) -> Args<'a> {
+        Args { rest: argv.get(2..).unwrap_or_default() }
+    }
+
+    /// These arguments, from the first.
+    pub(crate) fn over(rest: &'a [&'a [u8]]) -> Args<'a> {
+        Args { rest }
+    }
+
+    /// How many are left.
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether all have been read.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next argument; its absence is a syntax error.
+    pub(crate) fn next(&mut self) -> Result<&'a [u8], CommandError> {
+        let (first, rest) = self.rest.split_first().ok_or(errors::SYNTAX)?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// The next argument as a 64-bit integer.
+    pub(crate) fn next_i64(&mut self) -> Result<i64, CommandError> {
+        self.next_i64_or(errors::NOT_AN_INTEGER)
+    }
+
+    /// The next argument as a 64-bit integer, `refusal` when it is none.
+    pub(crate) fn next_i64_or(&mut self, refusal: CommandError) -> Result<i64, CommandError> {
+        number::parse_i64(self.next()?).ok_or(refusal)
+    }
+
+    /// The next argument as a 64-bit integer, negative ones read as 0.
+    pub(crate) fn next_count(&mut self) -> Result<u64, CommandError> {
+        self.next_i64().map(not_negative)
+    }
+
+    /// Whether the next argument is this word, in whatever case; if so it is read.
+    pub(crate) fn keyword(&mut self, word: &str) -> bool {
+        self.keyword_before(word, 0)
+    }
+
+    /// Like [`keyword`](Args::keyword), when at least `following` arguments stand after it. Where they
+    /// are missing, Redis does not take the word for an option.
+    pub(crate) fn keyword_before(&mut self, word: &str, following: usize) -> bool {
+        match self.rest.split_first() {
+            Some((first, rest)) if rest.len() >= following && first.eq_ignore_ascii_case(word.as_bytes()) => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the next argument is exactly this sign; if so it is read.
+    pub(crate) fn sign(&mut self, sign: &str) -> bool {
+        self.next_if(|arg| (arg == sign.as_bytes()).then_some(())).is_some()
+    }
+
+    /// The next argument if it can be read this way; otherwise it is left where it is.
+    pub(crate) fn next_if<T>(&mut self, read: impl FnOnce(&'a [u8]) -> Option<T>) -> Option<T> {
+        let (first, rest) = self.rest.split_first()?;
+        let value = read(first)?;
+        self.rest = rest;
+        Some(value)
+    }
+
+    /// The next `count` arguments.
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [&'a [u8]], CommandError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(errors::SYNTAX)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    /// All that is left, which must be this many: for commands whose number of arguments is fixed.
+    pub(crate) fn exactly<const N: usize>(self) -> Result<[&'a [u8]; N], CommandError> {
+        <[&[u8]; N]>::try_from(self.rest).map_err(|_| errors::SYNTAX)
+    }
+
+    /// All that is left, which must be pairs, and at least one.
+    pub(crate) fn pairs(self, command: &str) -> Result<&'a [&'a [u8]], CommandError> {
+        let complete = !self.rest.is_empty() && self.rest.len().is_multiple_of(2);
+        if complete { Ok(self.rest) } else { Err(errors::wrong_arity(command)) }
+    }
+
+    /// Everything left, which finishes the cursor.
+    pub(crate) fn rest(self) -> &'a [&'a [u8]] {
+        self.rest
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn finish(self) -> Result<(), CommandError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(errors::SYNTAX) }
+    }
+}
+
+/// The subcommand's name as typed, which errors repeat.
+pub(crate) fn subcommand<'a>(argv: &[&'a [u8]]) -> &'a [u8] {
+    argv.get(1).copied().unwrap_or_default()
+}
+
+/// A number where a negative one means zero.
+pub(crate) fn not_negative(number: i64) -> u64 {
+    number.max(0).unsigned_abs()
+}
+
+/// A command on its way out: arguments joined one by one, as the parsers read them.
+pub(crate) struct ArgsOut(Vec<Vec<u8>>);
+
+impl ArgsOut {
+    /// Begins with the words of the command's name.
+    pub(crate) fn command(words: &[&str]) -> ArgsOut {
+        ArgsOut(words.iter().map(|word| word.as_bytes().to_vec()).collect())
+    }
+
+    /// One argument as it is.
+    pub(crate) fn arg(mut self, arg: &[u8]) -> ArgsOut {
+        self.0.push(arg.to_vec());
+        self
+    }
+
+    /// Several arguments as they are.
+    pub(crate) fn args(mut self, args: &[&[u8]]) -> ArgsOut {
+        self.0.extend(args.iter().map(|arg| arg.to_vec()));
+        self
+    }
+
+    /// An option without a value, where it is set.
+    pub(crate) fn flag(self, word: &str, set: bool) -> ArgsOut {
+        if set { self.arg(word.as_bytes()) } else { self }
+    }
+
+    /// An option with a number, where there is one.
+    pub(crate) fn option(self, word: &str, number: Option<u64>) -> ArgsOut {
+        match number {
+            Some(number) => self.arg(word.as_bytes()).number(number),
+            None => self,
+        }
+    }
+
+    /// A number.
+    pub(crate) fn number(self, number: u64) -> ArgsOut {
+        self.arg(itoa::Buffer::new().format(number).as_bytes())
+    }
+
+    /// An id, complete.
+    pub(crate) fn id(self, id: StreamId) -> ArgsOut {
+        self.arg(id.to_string().as_bytes())
+    }
+
+    /// The arguments, the command's name first.
+    pub(crate) fn finish(self) -> Vec<Vec<u8>> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_each_argument_once_and_knows_when_it_is_done() {
+        let argv: [&[u8]; 5] = [b"CMD", b"key", b"count", b"-7", b"~"];
+        let mut args = Args::of_command(&argv);
+        assert_eq!(args.next().unwrap(), b"key");
+        assert!(!args.keyword("LIMIT"));
+        assert!(!args.keyword_before("COUNT", 3));
+        assert!(args.keyword_before("COUNT", 2));
+        assert_eq!(args.next_i64().unwrap(), -7);
+        assert_eq!(args.finish(), Err(errors::SYNTAX));
+        assert!(args.sign("~"));
+        assert_eq!(args.finish(), Ok(()));
+        assert_eq!(args.next(), Err(errors::SYNTAX));
+    }
+
+    #[test]
+    fn integers_have_one_spelling_and_negative_counts_are_zero() {
+        for spelling in ["01", "+1", " 1", "1 ", "-0", "", "0x1", "9223372036854775808"] {
+            let argv: [&[u8]; 2] = [b"CMD", spelling.as_bytes()];
+            assert_eq!(Args::of_command(&argv).next_i64(), Err(errors::NOT_AN_INTEGER), "{spelling:?}");
+        }
+        let argv: [&[u8]; 2] = [b"CMD", b"-5"];
+        assert_eq!(Args::of_command(&argv).next_count(), Ok(0));
+    }
+
+    #[test]
+    fn an_argv_too_short_for_its_names_is_an_empty_cursor() {
+        assert!(Args::of_command(&[]).is_empty());
+        assert!(Args::of_subcommand(&[b"XGROUP".as_slice()]).is_empty());
+    }
+}

@@ -1,0 +1,137 @@
+//! Tests of the CLIENT parsers.
+
+use super::*;
+use crate::commands::testing::{error_of, with_args};
+
+fn kill_of(line: &str) -> ClientKill<'static> {
+    let words: Vec<&'static [u8]> = line.to_owned().leak().split(' ').map(str::as_bytes).collect();
+    match parse_client_kill(words.leak()) {
+        Ok(Command::Client(ClientCommand::Kill(kill))) => kill,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn kill_has_an_old_form_and_a_new_one() {
+    assert_eq!(kill_of("CLIENT KILL 1.2.3.4:5"), ClientKill::Address(b"1.2.3.4:5"));
+    assert_eq!(kill_of("CLIENT KILL ID"), ClientKill::Address(b"ID"));
+    let filter = KillFilter {
+        id: Some(7),
+        client_type: Some(ClientType::Replica),
+        address: Some(b"a:1"),
+        local_address: Some(b"b:2"),
+        age_s_min: Some(60),
+        skip_me: false,
+    };
+    let line = "CLIENT KILL id 7 TYPE slave ADDR a:1 LADDR b:2 USER default MAXAGE 60 SKIPME No";
+    assert_eq!(kill_of(line), ClientKill::Matching(filter));
+}
+
+#[test]
+fn kill_refuses_in_argument_order() {
+    let cases = [
+        ("CLIENT KILL ID x FOO y", errors::CLIENT_ID_NOT_POSITIVE),
+        ("CLIENT KILL ID 0", errors::CLIENT_ID_NOT_POSITIVE),
+        ("CLIENT KILL ID 99999999999999999999", errors::CLIENT_ID_NOT_POSITIVE),
+        ("CLIENT KILL TYPE foo", errors::unknown_client_type(b"foo")),
+        ("CLIENT KILL USER foo", errors::no_such_user(b"foo")),
+        ("CLIENT KILL SKIPME foo", errors::SYNTAX),
+        ("CLIENT KILL MAXAGE x", errors::MAXAGE_NOT_AN_INTEGER),
+        ("CLIENT KILL MAXAGE 0", errors::MAXAGE_NOT_POSITIVE),
+        ("CLIENT KILL FOO x", errors::SYNTAX),
+        ("CLIENT KILL ID 999 ADDR", errors::SYNTAX),
+    ];
+    for (line, error) in cases {
+        assert_eq!(error_of(parse_client_kill, line), error, "{line}");
+    }
+}
+
+#[test]
+fn list_selects_by_type_or_by_ids() {
+    let list_of = |line: &str| {
+        with_args(line, |argv| match parse_client_list(argv) {
+            Ok(Command::Client(ClientCommand::List(selection))) => selection,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(list_of("CLIENT LIST"), ClientSelection::All);
+    assert_eq!(list_of("CLIENT LIST type PUBSUB"), ClientSelection::OfType(ClientType::Pubsub));
+    assert_eq!(list_of("CLIENT LIST ID 3 -1"), ClientSelection::Ids(SmallVec::from_slice(&[3, -1])));
+    let cases = [
+        ("CLIENT LIST FOO", errors::SYNTAX),
+        ("CLIENT LIST TYPE", errors::SYNTAX),
+        ("CLIENT LIST TYPE normal x", errors::SYNTAX),
+        ("CLIENT LIST TYPE foo", errors::unknown_client_type(b"foo")),
+        ("CLIENT LIST ID", errors::SYNTAX),
+        ("CLIENT LIST ID 1 x", errors::INVALID_CLIENT_ID),
+    ];
+    for (line, error) in cases {
+        assert_eq!(error_of(parse_client_list, line), error, "{line}");
+    }
+}
+
+#[test]
+fn names_must_be_printable() {
+    for name in ["a\tb", "a\nb", "é", "a\u{7f}"] {
+        let line = format!("CLIENT SETNAME {name}");
+        assert_eq!(error_of(parse_client_setname, &line), errors::INVALID_CLIENT_NAME, "{name:?}");
+    }
+    with_args("CLIENT SETNAME ''", |argv| {
+        assert_eq!(parse_client_setname(argv), Ok(Command::Client(ClientCommand::SetName(b""))));
+    });
+}
+
+#[test]
+fn attributes_are_named_as_typed_when_they_are_refused() {
+    with_args("CLIENT SETINFO lib-ver 1.2", |argv| {
+        let expected = ClientCommand::SetInfo(ClientAttribute::LibVer, b"1.2");
+        assert_eq!(parse_client_setinfo(argv), Ok(Command::Client(expected)));
+    });
+    assert_eq!(
+        error_of(parse_client_setinfo, "CLIENT SETINFO Lib-Name a\tb").to_string(),
+        "ERR Lib-Name cannot contain spaces, newlines or special characters."
+    );
+    assert_eq!(
+        error_of(parse_client_setinfo, "CLIENT SETINFO foo a").to_string(),
+        "ERR Unrecognized option 'foo'"
+    );
+}
+
+#[test]
+fn unblock_and_pause_read_their_mode_before_their_number() {
+    let cases = [
+        ("CLIENT UNBLOCK x", errors::NOT_AN_INTEGER),
+        ("CLIENT UNBLOCK x FOO", errors::UNBLOCK_REASON),
+        ("CLIENT unblock 9 ERROR x", errors::subcommand_syntax(b"unblock", "CLIENT")),
+    ];
+    for (line, error) in cases {
+        assert_eq!(error_of(parse_client_unblock, line), error, "{line}");
+    }
+    let cases = [
+        ("CLIENT PAUSE x", errors::TIMEOUT_NOT_AN_INTEGER),
+        ("CLIENT PAUSE -1", errors::TIMEOUT_NEGATIVE),
+        ("CLIENT PAUSE x FOO", errors::PAUSE_MODE),
+        ("CLIENT PAUSE 1 WRITE x", errors::subcommand_syntax(b"PAUSE", "CLIENT")),
+    ];
+    for (line, error) in cases {
+        assert_eq!(error_of(parse_client_pause, line), error, "{line}");
+    }
+    with_args("CLIENT PAUSE 5 write", |argv| {
+        let expected = ClientCommand::Pause { timeout_ms: 5, mode: PauseMode::Write };
+        assert_eq!(parse_client_pause(argv), Ok(Command::Client(expected)));
+    });
+}
+
+#[test]
+fn switches_are_on_or_off() {
+    with_args("CLIENT NO-EVICT off", |argv| {
+        assert_eq!(parse_client_no_evict(argv), Ok(Command::Client(ClientCommand::NoEvict(false))));
+    });
+    with_args("CLIENT NO-TOUCH ON", |argv| {
+        assert_eq!(parse_client_no_touch(argv), Ok(Command::Client(ClientCommand::NoTouch(true))));
+    });
+    assert_eq!(error_of(parse_client_no_evict, "CLIENT NO-EVICT FOO"), errors::SYNTAX);
+    assert_eq!(error_of(parse_client_reply, "CLIENT REPLY FOO"), errors::SYNTAX);
+    assert_eq!(error_of(parse_client_tracking, "CLIENT TRACKING ON"), errors::NO_TRACKING);
+    assert_eq!(error_of(parse_client_tracking, "CLIENT TRACKING FOO"), errors::SYNTAX);
+}

@@ -1,0 +1,94 @@
+//! `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+
+use super::{Arg, Command, KeyCommand};
+use crate::args::Args;
+use crate::errors::{self, CommandError};
+
+/// How many keys a step looks at if the request does not say.
+const DEFAULT_COUNT: u64 = 10;
+
+/// A step of a walk over all keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// Where the last step ended; 0 begins.
+    pub cursor: u64,
+    /// Only keys that match.
+    pub pattern: Option<Arg<'a>>,
+    /// About how many keys to look at; at least 1.
+    pub count: u64,
+    /// Only keys of this type, by name.
+    pub type_name: Option<Arg<'a>>,
+}
+
+pub(crate) fn parse_scan<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let cursor = parse_cursor(args.next()?)?;
+    let mut scan = Scan { cursor, pattern: None, count: DEFAULT_COUNT, type_name: None };
+    loop {
+        if args.keyword_before("COUNT", 1) {
+            let count = args.next_i64()?;
+            scan.count = u64::try_from(count).ok().filter(|&count| count > 0).ok_or(errors::SYNTAX)?;
+        } else if args.keyword_before("MATCH", 1) {
+            scan.pattern = Some(args.next()?);
+        } else if args.keyword_before("TYPE", 1) {
+            scan.type_name = Some(args.next()?);
+        } else {
+            args.finish()?;
+            return Ok(Command::Key(KeyCommand::Scan(scan)));
+        }
+    }
+}
+
+/// A cursor as C's `strtoul` reads it, without blanks before it: nothing is 0, a minus wraps around.
+fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
+    let (negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number =
+        std::str::from_utf8(digits).ok().filter(|_| is_number).and_then(|digits| digits.parse().ok());
+    let number: u64 = number.ok_or(errors::INVALID_CURSOR)?;
+    Ok(if negative { number.wrapping_neg() } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn options_come_in_any_order() {
+        with_args("SCAN 17 type stream MATCH a* COUNT 5", |argv| {
+            let expected = Scan { cursor: 17, pattern: Some(b"a*"), count: 5, type_name: Some(b"stream") };
+            assert_eq!(parse_scan(argv), Ok(Command::Key(KeyCommand::Scan(expected))));
+        });
+    }
+
+    #[test]
+    fn cursors_are_read_leniently() {
+        assert_eq!(parse_cursor(b""), Ok(0));
+        assert_eq!(parse_cursor(b"007"), Ok(7));
+        assert_eq!(parse_cursor(b"+7"), Ok(7));
+        assert_eq!(parse_cursor(b"-1"), Ok(u64::MAX));
+        for text in ["x", " 1", "1 ", "-", "+", "+-1", "18446744073709551616"] {
+            assert_eq!(parse_cursor(text.as_bytes()), Err(errors::INVALID_CURSOR), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let cases = [
+            ("SCAN x COUNT 0", errors::INVALID_CURSOR),
+            ("SCAN 0 COUNT 0", errors::SYNTAX),
+            ("SCAN 0 COUNT x", errors::NOT_AN_INTEGER),
+            ("SCAN 0 COUNT", errors::SYNTAX),
+            ("SCAN 0 FOO x", errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_scan, line), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! How long a command may wait, as requests spell it.
+
+use super::float::parse_float;
+use crate::errors::{self, CommandError};
+use crate::number;
+
+/// Waits that end later than this are refused: added to the time of day they would leave 64 bits. The
+/// margin is the time of day until the year 2248.
+const LONGEST_MS: u64 = i64::MAX as u64 - (1 << 43);
+
+/// A wait in whole milliseconds; 0 is forever.
+pub(super) fn parse_timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
+    let ms = number::parse_i64(text).ok_or(errors::TIMEOUT_NOT_AN_INTEGER)?;
+    in_range(u64::try_from(ms).map_err(|_| errors::TIMEOUT_NEGATIVE)?)
+}
+
+/// A wait in seconds and parts of them, rounded up to milliseconds; 0 is forever.
+pub(super) fn parse_timeout_seconds(text: &[u8]) -> Result<u64, CommandError> {
+    let seconds = parse_float(text).ok_or(errors::TIMEOUT_NOT_A_FLOAT)?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms < 0.0 {
+        return Err(errors::TIMEOUT_NEGATIVE);
+    }
+    // A wait beyond what 64 bits hold becomes the greatest number, which is out of range too.
+    in_range(ms as u64)
+}
+
+fn in_range(ms: u64) -> Result<u64, CommandError> {
+    if ms > LONGEST_MS { Err(errors::TIMEOUT_OUT_OF_RANGE) } else { Ok(ms) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_are_whole_and_not_negative() {
+        assert_eq!(parse_timeout_ms(b"0"), Ok(0));
+        assert_eq!(parse_timeout_ms(b"1500"), Ok(1500));
+        assert_eq!(parse_timeout_ms(b"1.5"), Err(errors::TIMEOUT_NOT_AN_INTEGER));
+        assert_eq!(parse_timeout_ms(b"-1"), Err(errors::TIMEOUT_NEGATIVE));
+        assert_eq!(parse_timeout_ms(b"9223372036854775807"), Err(errors::TIMEOUT_OUT_OF_RANGE));
+    }
+
+    #[test]
+    fn seconds_are_rounded_up_to_milliseconds() {
+        assert_eq!(parse_timeout_seconds(b"0"), Ok(0));
+        assert_eq!(parse_timeout_seconds(b"1.5"), Ok(1500));
+        assert_eq!(parse_timeout_seconds(b"0.0001"), Ok(1));
+        assert_eq!(parse_timeout_seconds(b"-0.0001"), Ok(0));
+        assert_eq!(parse_timeout_seconds(b"x"), Err(errors::TIMEOUT_NOT_A_FLOAT));
+        assert_eq!(parse_timeout_seconds(b"nan"), Err(errors::TIMEOUT_NOT_A_FLOAT));
+        assert_eq!(parse_timeout_seconds(b"-0.5"), Err(errors::TIMEOUT_NEGATIVE));
+        assert_eq!(parse_timeout_seconds(b"-inf"), Err(errors::TIMEOUT_NEGATIVE));
+        assert_eq!(parse_timeout_seconds(b"inf"), Err(errors::TIMEOUT_OUT_OF_RANGE));
+        assert_eq!(parse_timeout_seconds(b"1e300"), Err(errors::TIMEOUT_OUT_OF_RANGE));
+    }
+}

@@ -1,0 +1,111 @@
+//! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]`.
+//!
+//! They come in any order, each of them once; what they add up to is decided when all are read, because
+//! Redis checks it then.
+
+use millstream_engine::{Exactness, Trim, TrimBy, TrimLimit};
+
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// The options read so far.
+#[derive(Default)]
+pub(super) struct TrimOptions {
+    strategy: Option<(TrimBy, Exactness)>,
+    limit: Option<u64>,
+}
+
+impl TrimOptions {
+    /// Reads the next option if it is one of these. A word without its argument is none of them.
+    pub(super) fn read(&mut self, args: &mut Args<'_>) -> Result<bool, CommandError> {
+        if args.keyword_before("MAXLEN", 1) {
+            self.read_strategy(args, max_len)?;
+        } else if args.keyword_before("MINID", 1) {
+            self.read_strategy(args, min_id)?;
+        } else if args.keyword_before("LIMIT", 1) {
+            let limit = args.next_i64()?;
+            self.limit = Some(u64::try_from(limit).map_err(|_| errors::LIMIT_NEGATIVE)?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    fn read_strategy(
+        &mut self,
+        args: &mut Args<'_>,
+        threshold: fn(&mut Args<'_>) -> Result<TrimBy, CommandError>,
+    ) -> Result<(), CommandError> {
+        if self.strategy.is_some() {
+            return Err(errors::TRIM_TWICE);
+        }
+        let exactness = exactness(args);
+        self.strategy = Some((threshold(args)?, exactness));
+        Ok(())
+    }
+
+    /// A limit other than none needs something to limit.
+    pub(super) fn check_limit_has_strategy(&self) -> Result<(), CommandError> {
+        match (self.strategy, self.limit) {
+            (None, Some(1..)) => Err(errors::LIMIT_WITHOUT_TRIM),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the options add up to.
+    pub(super) fn finish(self) -> Result<Option<Trim>, CommandError> {
+        self.check_limit_has_strategy()?;
+        let exactness = self.strategy.map_or(Exactness::Exact, |(_, exactness)| exactness);
+        let limit = match (exactness, self.limit) {
+            (Exactness::Exact, None) => TrimLimit::Unlimited,
+            (Exactness::Exact, Some(_)) => return Err(errors::LIMIT_WITHOUT_TILDE),
+            (Exactness::Approximate, None) => TrimLimit::Default,
+            (Exactness::Approximate, Some(0)) => TrimLimit::Unlimited,
+            (Exactness::Approximate, Some(most)) => TrimLimit::AtMost(most),
+        };
+        Ok(self.strategy.map(|(by, exactness)| Trim { by, exactness, limit }))
+    }
+
+    /// Whether a strategy was given.
+    pub(super) fn has_strategy(&self) -> bool {
+        self.strategy.is_some()
+    }
+}
+
+/// `=` or `~`, where a threshold still follows.
+fn exactness(args: &mut Args<'_>) -> Exactness {
+    if args.len() >= 2 && args.sign("~") {
+        return Exactness::Approximate;
+    }
+    if args.len() >= 2 {
+        args.sign("=");
+    }
+    Exactness::Exact
+}
+
+fn max_len(args: &mut Args<'_>) -> Result<TrimBy, CommandError> {
+    let entries = args.next_i64()?;
+    u64::try_from(entries).map(TrimBy::MaxLen).map_err(|_| errors::MAXLEN_NEGATIVE)
+}
+
+fn min_id(args: &mut Args<'_>) -> Result<TrimBy, CommandError> {
+    ids::parse_id(args.next()?).map(TrimBy::MinId)
+}
+
+/// Writes the options of one trim.
+pub(super) fn encode(out: ArgsOut, trim: &Trim) -> ArgsOut {
+    let sign: &[u8] = match trim.exactness {
+        Exactness::Exact => b"=",
+        Exactness::Approximate => b"~",
+    };
+    let out = match trim.by {
+        TrimBy::MaxLen(entries) => out.arg(b"MAXLEN").arg(sign).number(entries),
+        TrimBy::MinId(id) => out.arg(b"MINID").arg(sign).id(id),
+    };
+    match (trim.exactness, trim.limit) {
+        (Exactness::Exact, _) | (_, TrimLimit::Default) => out,
+        (_, TrimLimit::Unlimited) => out.option("LIMIT", Some(0)),
+        (_, TrimLimit::AtMost(most)) => out.option("LIMIT", Some(most)),
+    }
+}

@@ -1,0 +1,36 @@
+//! `XACK key group id [id ...]`
+
+use super::Command;
+use crate::args::{Args, ArgsOut};
+use crate::errors::CommandError;
+use crate::ids::{self, Ids};
+
+/// Acknowledge pending entries. The ids are read only once key and group are known to exist: where either
+/// is missing the answer is 0 whatever they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xack<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The ids as sent.
+    pub ids: &'a [&'a [u8]],
+}
+
+pub(crate) fn parse_xack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group) = (args.next()?, args.next()?);
+    Ok(Command::Xack(Xack { key, group, ids: args.rest() }))
+}
+
+impl Xack<'_> {
+    /// After the key and the group: every id, or none if one of them is none.
+    pub fn parse_ids(&self) -> Result<Ids, CommandError> {
+        ids::parse_ids(self.ids)
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        ArgsOut::command(&["XACK"]).arg(self.key).arg(self.group).args(self.ids).finish()
+    }
+}

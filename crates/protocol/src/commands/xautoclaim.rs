@@ -1,0 +1,114 @@
+//! `XAUTOCLAIM key group consumer min-idle start [COUNT count] [JUSTID]`
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut, not_negative};
+use crate::errors::{self, CommandError};
+use crate::ids;
+use crate::number;
+
+/// How many rows are claimed if the request does not say.
+const DEFAULT_COUNT: u64 = 100;
+
+/// The most rows a request may ask for: as many ids as fit in memory, by Redis' reckoning.
+const GREATEST_COUNT: u64 = i64::MAX as u64 / size_of::<StreamId>() as u64;
+
+/// Walk through pending entries and take over the idle ones. All of it is checked before the key is looked
+/// up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xautoclaim<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The consumer that takes them.
+    pub consumer: &'a [u8],
+    /// Rows idle for less stay where they are.
+    pub idle_ms_min: u64,
+    /// The smallest id to look at; `(` has been resolved.
+    pub start: StreamId,
+    /// The most rows to claim; at least 1. Ten times as many are looked at.
+    pub count: u64,
+    /// Whether only ids are returned, and counts stay.
+    pub justid: bool,
+}
+
+pub(crate) fn parse_xautoclaim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+    let idle_ms_min = not_negative(args.next_i64_or(errors::XAUTOCLAIM_MIN_IDLE)?);
+    let start = ids::parse_start(args.next()?)?;
+    let (mut count, mut justid) = (DEFAULT_COUNT, false);
+    loop {
+        if args.keyword_before("COUNT", 1) {
+            count = parse_count(args.next()?)?;
+        } else if args.keyword("JUSTID") {
+            justid = true;
+        } else {
+            args.finish()?;
+            break;
+        }
+    }
+    Ok(Command::Xautoclaim(Xautoclaim { key, group, consumer, idle_ms_min, start, count, justid }))
+}
+
+fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
+    number::parse_u64(text)
+        .filter(|count| (1..=GREATEST_COUNT).contains(count))
+        .ok_or(errors::XAUTOCLAIM_COUNT)
+}
+
+impl Xautoclaim<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        ArgsOut::command(&["XAUTOCLAIM"])
+            .arg(self.key)
+            .arg(self.group)
+            .arg(self.consumer)
+            .number(self.idle_ms_min)
+            .id(self.start)
+            .option("COUNT", Some(self.count))
+            .flag("JUSTID", self.justid)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        with_args("XAUTOCLAIM s g c -1 (5 justid", |argv| {
+            let expected = Xautoclaim {
+                key: b"s",
+                group: b"g",
+                consumer: b"c",
+                idle_ms_min: 0,
+                start: StreamId::new(5, 1),
+                count: 100,
+                justid: true,
+            };
+            assert_eq!(parse_xautoclaim(argv), Ok(Command::Xautoclaim(expected)));
+        });
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let cases = [
+            ("XAUTOCLAIM s g c x y", errors::XAUTOCLAIM_MIN_IDLE),
+            ("XAUTOCLAIM s g c 0 y COUNT 0", errors::INVALID_STREAM_ID),
+            ("XAUTOCLAIM s g c 0 (", errors::INVALID_STREAM_ID),
+            ("XAUTOCLAIM s g c 0 0 COUNT 0 FOO", errors::XAUTOCLAIM_COUNT),
+            ("XAUTOCLAIM s g c 0 0 COUNT x", errors::XAUTOCLAIM_COUNT),
+            ("XAUTOCLAIM s g c 0 0 COUNT 576460752303423488", errors::XAUTOCLAIM_COUNT),
+            ("XAUTOCLAIM s g c 0 0 COUNT", errors::SYNTAX),
+            ("XAUTOCLAIM s g c 0 0 FOO", errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xautoclaim, line), error, "{line}");
+        }
+    }
+}

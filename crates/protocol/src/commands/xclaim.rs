@@ -1,0 +1,231 @@
+//! `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME unix-ms] [RETRYCOUNT n] [FORCE] [JUSTID]
+//! [LASTID id]`
+//!
+//! Ids are read until one is none; from there on everything is an option. No id at all is legal.
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut, not_negative};
+use crate::errors::{self, CommandError};
+use crate::ids::{self, Ids};
+
+/// Take pending entries over. Nothing of it is read before the key, its type and the group are known to be
+/// good; then [`request`](Xclaim::request) reads the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xclaim<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The consumer that takes them.
+    pub consumer: &'a [u8],
+    /// Everything from `min-idle` on, as sent.
+    rest: &'a [&'a [u8]],
+}
+
+/// What XCLAIM asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimRequest {
+    /// Rows idle for less stay where they are.
+    pub idle_ms_min: u64,
+    /// The entries.
+    pub ids: Ids,
+    /// When they count as delivered.
+    pub delivered: Delivered,
+    /// How often they count as delivered; `None` is once more than before.
+    pub retrycount: Option<u64>,
+    /// Whether entries that are not pending become so.
+    pub force: bool,
+    /// Whether only ids are returned, and counts stay.
+    pub justid: bool,
+    /// The group's position, if that is further on.
+    pub last_id: Option<StreamId>,
+}
+
+/// When claimed entries count as delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// Now.
+    Now,
+    /// This long ago.
+    IdleFor {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// At this time.
+    At {
+        /// Unix milliseconds.
+        unix_ms: u64,
+    },
+}
+
+impl Delivered {
+    /// The time meant, which is never in the future: what cannot be is taken for now.
+    pub fn at_ms(self, now_ms: u64) -> u64 {
+        match self {
+            Delivered::Now => now_ms,
+            Delivered::IdleFor { ms } => now_ms.checked_sub(ms).unwrap_or(now_ms),
+            Delivered::At { unix_ms } => Some(unix_ms).filter(|&at_ms| at_ms <= now_ms).unwrap_or(now_ms),
+        }
+    }
+}
+
+pub(crate) fn parse_xclaim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+    Ok(Command::Xclaim(Xclaim { key, group, consumer, rest: args.rest() }))
+}
+
+impl Xclaim<'_> {
+    /// After the key, its type and the group: the rest of the request.
+    pub fn request(&self) -> Result<ClaimRequest, CommandError> {
+        let mut args = Args::over(self.rest);
+        let idle_ms_min = not_negative(args.next_i64_or(errors::XCLAIM_MIN_IDLE)?);
+        let ids = leading_ids(&mut args);
+        let mut request = ClaimRequest { idle_ms_min, ids, ..ClaimRequest::default() };
+        while !args.is_empty() {
+            request.read_option(&mut args)?;
+        }
+        Ok(request)
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        self.named().args(self.rest).finish()
+    }
+
+    /// The command with this request instead of its own, as arguments.
+    pub fn encode_with(&self, request: &ClaimRequest) -> Vec<Vec<u8>> {
+        request.encode(self.named()).finish()
+    }
+
+    fn named(&self) -> ArgsOut {
+        ArgsOut::command(&["XCLAIM"]).arg(self.key).arg(self.group).arg(self.consumer)
+    }
+}
+
+impl<'a> Xclaim<'a> {
+    /// A command for [`encode_with`](Xclaim::encode_with).
+    pub fn new(key: &'a [u8], group: &'a [u8], consumer: &'a [u8]) -> Xclaim<'a> {
+        Xclaim { key, group, consumer, rest: &[] }
+    }
+}
+
+impl Default for ClaimRequest {
+    fn default() -> Self {
+        ClaimRequest {
+            idle_ms_min: 0,
+            ids: Ids::new(),
+            delivered: Delivered::Now,
+            retrycount: None,
+            force: false,
+            justid: false,
+            last_id: None,
+        }
+    }
+}
+
+impl ClaimRequest {
+    fn read_option(&mut self, args: &mut Args<'_>) -> Result<(), CommandError> {
+        if args.keyword("FORCE") {
+            self.force = true;
+        } else if args.keyword("JUSTID") {
+            self.justid = true;
+        } else if args.keyword_before("IDLE", 1) {
+            let ms = args.next_i64_or(errors::XCLAIM_IDLE)?;
+            self.delivered = u64::try_from(ms).map_or(Delivered::Now, |ms| Delivered::IdleFor { ms });
+        } else if args.keyword_before("TIME", 1) {
+            let unix_ms = args.next_i64_or(errors::XCLAIM_TIME)?;
+            self.delivered =
+                u64::try_from(unix_ms).map_or(Delivered::Now, |unix_ms| Delivered::At { unix_ms });
+        } else if args.keyword_before("RETRYCOUNT", 1) {
+            self.retrycount = u64::try_from(args.next_i64_or(errors::XCLAIM_RETRYCOUNT)?).ok();
+        } else if args.keyword_before("LASTID", 1) {
+            self.last_id = Some(ids::parse_id(args.next()?)?);
+        } else {
+            return Err(errors::unrecognized_xclaim_option(args.next()?));
+        }
+        Ok(())
+    }
+
+    fn encode(&self, out: ArgsOut) -> ArgsOut {
+        let out = self.ids.iter().fold(out.number(self.idle_ms_min), |out, &id| out.id(id));
+        let out = match self.delivered {
+            Delivered::Now => out,
+            Delivered::IdleFor { ms } => out.option("IDLE", Some(ms)),
+            Delivered::At { unix_ms } => out.option("TIME", Some(unix_ms)),
+        };
+        let out = out.option("RETRYCOUNT", self.retrycount).flag("FORCE", self.force);
+        let out = out.flag("JUSTID", self.justid);
+        match self.last_id {
+            Some(id) => out.arg(b"LASTID").id(id),
+            None => out,
+        }
+    }
+}
+
+/// The arguments up to the first that is no id.
+fn leading_ids(args: &mut Args<'_>) -> Ids {
+    let mut found = Ids::new();
+    while let Some(id) = args.next_if(|arg| ids::parse_id(arg).ok()) {
+        found.push(id);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::with_args;
+
+    fn request_of(line: &str) -> Result<ClaimRequest, CommandError> {
+        with_args(line, |argv| match parse_xclaim(argv) {
+            Ok(Command::Xclaim(claim)) => claim.request(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn ids_end_where_options_begin() {
+        let request =
+            request_of("XCLAIM s g c -5 1 2-3 force IDLE 10 TIME 20 RETRYCOUNT -1 LASTID 9").unwrap();
+        let expected = ClaimRequest {
+            ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
+            delivered: Delivered::At { unix_ms: 20 },
+            force: true,
+            last_id: Some(StreamId::new(9, 0)),
+            ..ClaimRequest::default()
+        };
+        assert_eq!(request, expected);
+        assert!(request_of("XCLAIM s g c 0 JUSTID").unwrap().ids.is_empty());
+    }
+
+    #[test]
+    fn delivery_is_never_in_the_future() {
+        assert_eq!(Delivered::IdleFor { ms: 10 }.at_ms(100), 90);
+        assert_eq!(Delivered::IdleFor { ms: 101 }.at_ms(100), 100);
+        assert_eq!(Delivered::At { unix_ms: 7 }.at_ms(100), 7);
+        assert_eq!(Delivered::At { unix_ms: 101 }.at_ms(100), 100);
+        assert_eq!(request_of("XCLAIM s g c 0 1 IDLE -1").unwrap().delivered, Delivered::Now);
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let unrecognized = |option: &str| errors::unrecognized_xclaim_option(option.as_bytes());
+        let cases = [
+            ("XCLAIM s g c x FOO", errors::XCLAIM_MIN_IDLE),
+            ("XCLAIM s g c 0 1-1 FOO", unrecognized("FOO")),
+            ("XCLAIM s g c 0 1-1 FORCE 1-2", unrecognized("1-2")),
+            ("XCLAIM s g c 0 - FOO", unrecognized("-")),
+            ("XCLAIM s g c 0 1-1 IDLE", unrecognized("IDLE")),
+            ("XCLAIM s g c 0 1-1 IDLE x", errors::XCLAIM_IDLE),
+            ("XCLAIM s g c 0 1-1 TIME x FOO", errors::XCLAIM_TIME),
+            ("XCLAIM s g c 0 1-1 RETRYCOUNT x", errors::XCLAIM_RETRYCOUNT),
+            ("XCLAIM s g c 0 1-1 LASTID -", errors::INVALID_STREAM_ID),
+        ];
+        for (line, error) in cases {
+            assert_eq!(request_of(line), Err(error), "{line}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n]`
+//! `XGROUP SETID key group <id|$> [ENTRIESREAD n]`
+//! `XGROUP DESTROY key group`
+//! `XGROUP CREATECONSUMER key group consumer`
+//! `XGROUP DELCONSUMER key group consumer`
+
+use millstream_engine::{GroupStart, StreamId};
+
+use super::Command;
+use crate::args::{Args, ArgsOut, subcommand};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// Make, move and remove groups and their consumers. Options are checked first; then, with the key, its
+/// type, its existence and the group's; and only then where a group is to stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xgroup<'a> {
+    /// Begin a group.
+    Create(XgroupCreate<'a>),
+    /// Move a group.
+    SetId(XgroupSetId<'a>),
+    /// End a group.
+    Destroy {
+        /// The stream.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+    },
+    /// Add a consumer.
+    CreateConsumer {
+        /// The stream.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+    },
+    /// Remove a consumer and its pending entries.
+    DelConsumer {
+        /// The stream.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+        /// The consumer.
+        consumer: &'a [u8],
+    },
+}
+
+/// Begin a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XgroupCreate<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// Where it stands, as sent.
+    pub start: &'a [u8],
+    /// Whether a missing stream is made.
+    pub mkstream: bool,
+    /// How many entries the group counts as read, if that is known.
+    pub entries_read: Option<u64>,
+}
+
+/// Move a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XgroupSetId<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// Where it stands, as sent.
+    pub start: &'a [u8],
+    /// How many entries the group counts as read, if that is known.
+    pub entries_read: Option<u64>,
+}
+
+pub(crate) fn parse_xgroup_create<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_subcommand(argv);
+    let (key, group, start) = (args.next()?, args.next()?, args.next()?);
+    let options = GroupOptions::parse(args, argv, Mkstream::Allowed)?;
+    let GroupOptions { mkstream, entries_read } = options;
+    Ok(Command::Xgroup(Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read })))
+}
+
+pub(crate) fn parse_xgroup_setid<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_subcommand(argv);
+    let (key, group, start) = (args.next()?, args.next()?, args.next()?);
+    let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
+    Ok(Command::Xgroup(Xgroup::SetId(XgroupSetId { key, group, start, entries_read })))
+}
+
+pub(crate) fn parse_xgroup_destroy<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, group] = Args::of_subcommand(argv).exactly()?;
+    Ok(Command::Xgroup(Xgroup::Destroy { key, group }))
+}
+
+pub(crate) fn parse_xgroup_createconsumer<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+    Ok(Command::Xgroup(Xgroup::CreateConsumer { key, group, consumer }))
+}
+
+pub(crate) fn parse_xgroup_delconsumer<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+    Ok(Command::Xgroup(Xgroup::DelConsumer { key, group, consumer }))
+}
+
+impl XgroupCreate<'_> {
+    /// After the key: where the group stands.
+    pub fn group_start(&self) -> Result<GroupStart, CommandError> {
+        match self.start {
+            b"$" => Ok(GroupStart::Last),
+            id => ids::parse_id(id).map(GroupStart::After),
+        }
+    }
+}
+
+impl XgroupSetId<'_> {
+    /// After the key and the group: where the group stands. Unlike CREATE, `-` and `+` are ids here.
+    pub fn group_start(&self) -> Result<GroupStart, CommandError> {
+        match self.start {
+            b"$" => Ok(GroupStart::Last),
+            id => ids::parse_id_or_extreme(id).map(GroupStart::After),
+        }
+    }
+}
+
+impl Xgroup<'_> {
+    /// The stream.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Xgroup::Create(create) => create.key,
+            Xgroup::SetId(set_id) => set_id.key,
+            Xgroup::Destroy { key, .. }
+            | Xgroup::CreateConsumer { key, .. }
+            | Xgroup::DelConsumer { key, .. } => key,
+        }
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let named = |subcommand| ArgsOut::command(&["XGROUP", subcommand]);
+        match *self {
+            Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read }) => named("CREATE")
+                .args(&[key, group, start])
+                .flag("MKSTREAM", mkstream)
+                .option("ENTRIESREAD", entries_read)
+                .finish(),
+            Xgroup::SetId(XgroupSetId { key, group, start, entries_read }) => {
+                named("SETID").args(&[key, group, start]).option("ENTRIESREAD", entries_read).finish()
+            }
+            Xgroup::Destroy { key, group } => named("DESTROY").args(&[key, group]).finish(),
+            Xgroup::CreateConsumer { key, group, consumer } => {
+                named("CREATECONSUMER").args(&[key, group, consumer]).finish()
+            }
+            Xgroup::DelConsumer { key, group, consumer } => {
+                named("DELCONSUMER").args(&[key, group, consumer]).finish()
+            }
+        }
+    }
+}
+
+/// How a group's start is spelled.
+pub fn encode_group_start(start: GroupStart) -> Vec<u8> {
+    match start {
+        GroupStart::Last => b"$".to_vec(),
+        GroupStart::After(StreamId { ms, seq }) => format!("{ms}-{seq}").into_bytes(),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mkstream {
+    Allowed,
+    Refused,
+}
+
+impl Mkstream {
+    /// How many words the options take if each is given once. Options may repeat, but not beyond that.
+    fn room(self) -> usize {
+        match self {
+            Mkstream::Allowed => 3,
+            Mkstream::Refused => 2,
+        }
+    }
+}
+
+struct GroupOptions {
+    mkstream: bool,
+    entries_read: Option<u64>,
+}
+
+impl GroupOptions {
+    fn parse(mut args: Args<'_>, argv: &[&[u8]], making: Mkstream) -> Result<GroupOptions, CommandError> {
+        let mut options = GroupOptions { mkstream: false, entries_read: None };
+        let too_many = args.len() > making.room();
+        loop {
+            if making == Mkstream::Allowed && args.keyword("MKSTREAM") {
+                options.mkstream = true;
+            } else if args.keyword_before("ENTRIESREAD", 1) {
+                options.entries_read = parse_entries_read(&mut args)?;
+            } else if args.is_empty() && !too_many {
+                return Ok(options);
+            } else {
+                return Err(errors::subcommand_syntax(subcommand(argv), "XGROUP"));
+            }
+        }
+    }
+}
+
+/// A count, or -1 for one that is not known.
+fn parse_entries_read(args: &mut Args<'_>) -> Result<Option<u64>, CommandError> {
+    match args.next_i64()? {
+        -1 => Ok(None),
+        count => u64::try_from(count).map(Some).map_err(|_| errors::ENTRIESREAD_NEGATIVE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn options_come_in_any_order_and_the_start_is_left_for_later() {
+        with_args("XGROUP create s g x ENTRIESREAD 5 MKSTREAM", |argv| {
+            let expected =
+                XgroupCreate { key: b"s", group: b"g", start: b"x", mkstream: true, entries_read: Some(5) };
+            assert_eq!(parse_xgroup_create(argv), Ok(Command::Xgroup(Xgroup::Create(expected))));
+            assert_eq!(expected.group_start(), Err(errors::INVALID_STREAM_ID));
+        });
+    }
+
+    #[test]
+    fn a_count_of_minus_one_is_not_known() {
+        with_args("XGROUP SETID s g 0 entriesread -1", |argv| {
+            let expected = XgroupSetId { key: b"s", group: b"g", start: b"0", entries_read: None };
+            assert_eq!(parse_xgroup_setid(argv), Ok(Command::Xgroup(Xgroup::SetId(expected))));
+        });
+    }
+
+    #[test]
+    fn only_setid_takes_the_extremes() {
+        let create = XgroupCreate { key: b"", group: b"", start: b"-", mkstream: false, entries_read: None };
+        assert_eq!(create.group_start(), Err(errors::INVALID_STREAM_ID));
+        let set_id = XgroupSetId { key: b"", group: b"", start: b"+", entries_read: None };
+        assert_eq!(set_id.group_start(), Ok(GroupStart::After(StreamId::MAX)));
+        let set_id = XgroupSetId { start: b"$", ..set_id };
+        assert_eq!(set_id.group_start(), Ok(GroupStart::Last));
+    }
+
+    #[test]
+    fn errors_name_the_subcommand_as_typed() {
+        let syntax = |name: &str| errors::subcommand_syntax(name.as_bytes(), "XGROUP");
+        let cases = [
+            ("XGROUP Create s g x FOO", syntax("Create")),
+            ("XGROUP CREATE s g x ENTRIESREAD", syntax("CREATE")),
+            ("XGROUP CREATE s g x ENTRIESREAD x FOO", errors::NOT_AN_INTEGER),
+            ("XGROUP CREATE s g x ENTRIESREAD -2 FOO", errors::ENTRIESREAD_NEGATIVE),
+            ("XGROUP CREATE s g x MKSTREAM MKSTREAM ENTRIESREAD 1", syntax("CREATE")),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xgroup_create, line), error, "{line}");
+        }
+        for options in ["MKSTREAM", "ENTRIESREAD 1 ENTRIESREAD 2"] {
+            let line = format!("XGROUP SETID s g - {options}");
+            assert_eq!(error_of(parse_xgroup_setid, &line), syntax("SETID"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `XINFO STREAM key [FULL [COUNT count]]`
+//! `XINFO GROUPS key`
+//! `XINFO CONSUMERS key group`
+
+use super::Command;
+use crate::args::{Args, ArgsOut, subcommand};
+use crate::errors::{self, CommandError};
+
+/// How many entries and pending rows FULL shows if the request does not say.
+const DEFAULT_COUNT: u64 = 10;
+
+/// Look into a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xinfo<'a> {
+    /// The stream itself.
+    Stream(XinfoStream<'a>),
+    /// Its groups.
+    Groups {
+        /// The stream.
+        key: &'a [u8],
+    },
+    /// The consumers of one of its groups.
+    Consumers {
+        /// The stream.
+        key: &'a [u8],
+        /// The group.
+        group: &'a [u8],
+    },
+}
+
+/// Look at a stream. How much of it is read only after the key is known to be a stream, by
+/// [`detail`](XinfoStream::detail).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XinfoStream<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The subcommand as typed, which an error repeats.
+    subcommand: &'a [u8],
+    /// What follows the key, as sent.
+    options: &'a [&'a [u8]],
+}
+
+/// How much XINFO STREAM tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamDetail {
+    /// The figures, the first entry and the last.
+    Summary,
+    /// FULL: entries, groups, consumers and pending rows.
+    Full {
+        /// The most entries and pending rows of each list; `None` is all of them.
+        count: Option<u64>,
+    },
+}
+
+pub(crate) fn parse_xinfo_stream<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_subcommand(argv);
+    let key = args.next()?;
+    let subcommand = subcommand(argv);
+    Ok(Command::Xinfo(Xinfo::Stream(XinfoStream { key, subcommand, options: args.rest() })))
+}
+
+pub(crate) fn parse_xinfo_groups<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    Ok(Command::Xinfo(Xinfo::Groups { key }))
+}
+
+pub(crate) fn parse_xinfo_consumers<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, group] = Args::of_subcommand(argv).exactly()?;
+    Ok(Command::Xinfo(Xinfo::Consumers { key, group }))
+}
+
+impl XinfoStream<'_> {
+    /// After the key: how much to tell.
+    pub fn detail(&self) -> Result<StreamDetail, CommandError> {
+        let mut args = Args::over(self.options);
+        match (args.len(), args.keyword("FULL"), args.keyword("COUNT")) {
+            (0, ..) => Ok(StreamDetail::Summary),
+            (1, true, _) => Ok(StreamDetail::Full { count: Some(DEFAULT_COUNT) }),
+            (3, true, true) => args.next_i64().map(full),
+            _ => Err(errors::subcommand_syntax(self.subcommand, "XINFO")),
+        }
+    }
+}
+
+fn full(count: i64) -> StreamDetail {
+    let count = u64::try_from(count).unwrap_or(DEFAULT_COUNT);
+    StreamDetail::Full { count: Some(count).filter(|&count| count > 0) }
+}
+
+impl Xinfo<'_> {
+    /// The stream.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Xinfo::Stream(stream) => stream.key,
+            Xinfo::Groups { key } | Xinfo::Consumers { key, .. } => key,
+        }
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        match self {
+            Xinfo::Stream(XinfoStream { key, subcommand, options }) => {
+                ArgsOut::command(&["XINFO"]).arg(subcommand).arg(key).args(options).finish()
+            }
+            Xinfo::Groups { key } => ArgsOut::command(&["XINFO", "GROUPS"]).arg(key).finish(),
+            Xinfo::Consumers { key, group } => {
+                ArgsOut::command(&["XINFO", "CONSUMERS"]).arg(key).arg(group).finish()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::with_args;
+
+    fn detail_of(line: &str) -> Result<StreamDetail, CommandError> {
+        with_args(line, |argv| match parse_xinfo_stream(argv) {
+            Ok(Command::Xinfo(Xinfo::Stream(stream))) => stream.detail(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn full_shows_ten_unless_told_otherwise() {
+        assert_eq!(detail_of("XINFO STREAM s"), Ok(StreamDetail::Summary));
+        assert_eq!(detail_of("XINFO STREAM s full"), Ok(StreamDetail::Full { count: Some(10) }));
+        assert_eq!(detail_of("XINFO STREAM s FULL COUNT 3"), Ok(StreamDetail::Full { count: Some(3) }));
+        assert_eq!(detail_of("XINFO STREAM s FULL COUNT -3"), Ok(StreamDetail::Full { count: Some(10) }));
+        assert_eq!(detail_of("XINFO STREAM s FULL COUNT 0"), Ok(StreamDetail::Full { count: None }));
+    }
+
+    #[test]
+    fn anything_else_is_a_syntax_error_of_the_subcommand() {
+        for options in ["FOO", "FULL COUNT", "FULL FOO 1", "FOO COUNT 1", "FULL COUNT 1 2", "FULL FULL"] {
+            let line = format!("XINFO Stream s {options}");
+            assert_eq!(detail_of(&line), Err(errors::subcommand_syntax(b"Stream", "XINFO")), "{line}");
+        }
+        assert_eq!(detail_of("XINFO STREAM s FULL COUNT x"), Err(errors::NOT_AN_INTEGER));
+    }
+}

@@ -1,0 +1,122 @@
+//! `XPENDING key group [[IDLE min-idle] start end count [consumer]]`
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut, not_negative};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// Look at a group's pending entries. All of it is checked before the key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xpending<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// Which rows to list; `None` asks for the summary.
+    pub rows: Option<PendingRows<'a>>,
+}
+
+/// A part of the pending entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingRows<'a> {
+    /// Rows idle for less are left out; 0 leaves out none.
+    pub idle_ms_min: u64,
+    /// The smallest id; `(` has been resolved.
+    pub start: StreamId,
+    /// The greatest id; `(` has been resolved.
+    pub end: StreamId,
+    /// The most rows.
+    pub count: u64,
+    /// Only the rows of this consumer.
+    pub consumer: Option<&'a [u8]>,
+}
+
+pub(crate) fn parse_xpending<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group) = (args.next()?, args.next()?);
+    let rows = match args.len() {
+        0 => None,
+        3..=6 => Some(PendingRows::parse(args)?),
+        _ => return Err(errors::SYNTAX),
+    };
+    Ok(Command::Xpending(Xpending { key, group, rows }))
+}
+
+impl<'a> PendingRows<'a> {
+    fn parse(mut args: Args<'a>) -> Result<PendingRows<'a>, CommandError> {
+        let mut idle_ms_min = 0;
+        if args.keyword("IDLE") {
+            idle_ms_min = not_negative(args.next_i64()?);
+        }
+        let (start, end) = (args.next()?, args.next()?);
+        let count = args.next_count()?;
+        let start = ids::parse_start(start)?;
+        let end = ids::parse_end(end)?;
+        // What follows the consumer is ignored, as Redis does.
+        let consumer = args.rest().first().copied();
+        Ok(PendingRows { idle_ms_min, start, end, count, consumer })
+    }
+}
+
+impl Xpending<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let out = ArgsOut::command(&["XPENDING"]).arg(self.key).arg(self.group);
+        match &self.rows {
+            Some(rows) => rows.encode(out).finish(),
+            None => out.finish(),
+        }
+    }
+}
+
+impl PendingRows<'_> {
+    fn encode(&self, out: ArgsOut) -> ArgsOut {
+        let idle = Some(self.idle_ms_min).filter(|&idle_ms| idle_ms > 0);
+        let out = out.option("IDLE", idle).id(self.start).id(self.end).number(self.count);
+        self.consumer.into_iter().fold(out, ArgsOut::arg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn rows_are_told_from_the_summary_and_surplus_is_ignored() {
+        with_args("XPENDING s g", |argv| {
+            let summary = Xpending { key: b"s", group: b"g", rows: None };
+            assert_eq!(parse_xpending(argv), Ok(Command::Xpending(summary)));
+        });
+        with_args("XPENDING s g (1 5 -3 c extra", |argv| {
+            let rows = PendingRows {
+                idle_ms_min: 0,
+                start: StreamId::new(1, 1),
+                end: StreamId::new(5, u64::MAX),
+                count: 0,
+                consumer: Some(b"c"),
+            };
+            let expected = Xpending { key: b"s", group: b"g", rows: Some(rows) };
+            assert_eq!(parse_xpending(argv), Ok(Command::Xpending(expected)));
+        });
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let cases = [
+            ("XPENDING s g -", errors::SYNTAX),
+            ("XPENDING s g - + 1 2 3 4 5", errors::SYNTAX),
+            ("XPENDING s g IDLE x - +", errors::NOT_AN_INTEGER),
+            ("XPENDING s g IDLE 5 - +", errors::SYNTAX),
+            ("XPENDING s g IDLE 5 x + x", errors::NOT_AN_INTEGER),
+            ("XPENDING s g x y z", errors::NOT_AN_INTEGER),
+            ("XPENDING s g x (0-0 1", errors::INVALID_STREAM_ID),
+            ("XPENDING s g - (0-0 5", errors::INVALID_INTERVAL_END),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xpending, line), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `XRANGE key start end [COUNT count]`, `XREVRANGE key end start [COUNT count]`
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut};
+use crate::errors::CommandError;
+use crate::ids;
+
+/// Read entries between two ids. All of it is checked before the key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xrange<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The smallest id; `(` has been resolved.
+    pub start: StreamId,
+    /// The greatest id; `(` has been resolved.
+    pub end: StreamId,
+    /// The most entries. `Some(0)` on a stream that exists is answered with a null array.
+    pub count: Option<u64>,
+    /// Which end comes first.
+    pub direction: Direction,
+}
+
+/// In which order entries are returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// XRANGE: oldest first.
+    Forward,
+    /// XREVRANGE: newest first.
+    Backward,
+}
+
+pub(crate) fn parse_xrange<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    Xrange::parse(argv, Direction::Forward).map(Command::Xrange)
+}
+
+pub(crate) fn parse_xrevrange<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    Xrange::parse(argv, Direction::Backward).map(Command::Xrange)
+}
+
+impl<'a> Xrange<'a> {
+    fn parse(argv: &'a [&'a [u8]], direction: Direction) -> Result<Xrange<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        let (first, second) = (args.next()?, args.next()?);
+        let (start, end) = match direction {
+            Direction::Forward => (first, second),
+            Direction::Backward => (second, first),
+        };
+        let start = ids::parse_start(start)?;
+        let end = ids::parse_end(end)?;
+        let mut count = None;
+        while args.keyword_before("COUNT", 1) {
+            count = Some(args.next_count()?);
+        }
+        args.finish()?;
+        Ok(Xrange { key, start, end, count, direction })
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let out = match self.direction {
+            Direction::Forward => ArgsOut::command(&["XRANGE"]).arg(self.key).id(self.start).id(self.end),
+            Direction::Backward => ArgsOut::command(&["XREVRANGE"]).arg(self.key).id(self.end).id(self.start),
+        };
+        out.option("COUNT", self.count).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+    use crate::errors;
+
+    #[test]
+    fn bounds_are_resolved_and_the_last_count_wins() {
+        with_args("XREVRANGE s (5-1 3 COUNT 9 count -1", |argv| {
+            let expected = Xrange {
+                key: b"s",
+                start: StreamId::new(3, 0),
+                end: StreamId::new(5, 0),
+                count: Some(0),
+                direction: Direction::Backward,
+            };
+            assert_eq!(Xrange::parse(argv, Direction::Backward), Ok(expected));
+        });
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let max = StreamId::MAX;
+        let cases = [
+            (format!("XRANGE s ({max} x"), errors::INVALID_INTERVAL_START),
+            ("XRANGE s x (0-0".into(), errors::INVALID_STREAM_ID),
+            ("XRANGE s - (0-0 FOO".into(), errors::INVALID_INTERVAL_END),
+            ("XRANGE s - x COUNT x".into(), errors::INVALID_STREAM_ID),
+            ("XRANGE s - + COUNT".into(), errors::SYNTAX),
+            ("XRANGE s - + COUNT x FOO".into(), errors::NOT_AN_INTEGER),
+            ("XRANGE s - + COUNT 1 FOO".into(), errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xrange, &line), error, "{line}");
+        }
+        let reversed = format!("XREVRANGE s (0-0 ({max}");
+        assert_eq!(error_of(parse_xrevrange, &reversed), errors::INVALID_INTERVAL_START);
+    }
+}

@@ -1,0 +1,283 @@
+//! `XREAD [COUNT count] [BLOCK ms] STREAMS key [key ...] id [id ...]`
+//! `XREADGROUP GROUP group consumer [COUNT count] [BLOCK ms] [NOACK] STREAMS key [key ...] id [id ...]`
+//!
+//! Options come in any order, STREAMS last. The ids are read stream by stream, after each key: a key of
+//! another type, or a missing group, is reported before an id that is none, and before any stream after it.
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use super::timeout::parse_timeout_ms;
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// Read what comes after given ids, of one or several streams.
+///
+/// After the keys, for each stream in order: its type, then [`position`](Xread::position).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xread<'a> {
+    /// The most entries of each stream; `None` is no bound.
+    pub count: Option<u64>,
+    /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
+    pub block_ms: Option<u64>,
+    /// What to read.
+    pub streams: StreamList<'a>,
+}
+
+/// Read as a member of a group, of one or several streams.
+///
+/// After the keys, for each stream in order: its type, its group, then
+/// [`position`](Xreadgroup::position); only when all are good does anything change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xreadgroup<'a> {
+    /// The group, of the same name in every stream.
+    pub group: &'a [u8],
+    /// The consumer that reads.
+    pub consumer: &'a [u8],
+    /// The most entries of each stream; `None` is no bound.
+    pub count: Option<u64>,
+    /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
+    pub block_ms: Option<u64>,
+    /// Whether new entries count as acknowledged at once.
+    pub noack: bool,
+    /// What to read.
+    pub streams: StreamList<'a>,
+}
+
+/// Keys and as many ids, as sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamList<'a> {
+    /// The streams.
+    pub keys: &'a [&'a [u8]],
+    /// From where to read each of them.
+    pub ids: &'a [&'a [u8]],
+}
+
+/// From where XREAD reads a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// After this id.
+    After(StreamId),
+    /// `$`: after the last id the stream has given out, as it stands when the command arrives.
+    Last,
+    /// `+`: the last entry there is.
+    LastEntry,
+}
+
+/// From where XREADGROUP reads a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupReadFrom {
+    /// `>`: entries never delivered to the group.
+    New,
+    /// The consumer's own pending entries after this id.
+    PendingAfter(StreamId),
+}
+
+pub(crate) fn parse_xread<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let options = ReadOptions::parse(argv, Reader::Anyone)?;
+    let ReadOptions { count, block_ms, streams, .. } = options;
+    Ok(Command::Xread(Xread { count, block_ms, streams }))
+}
+
+pub(crate) fn parse_xreadgroup<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let options = ReadOptions::parse(argv, Reader::Member)?;
+    let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
+    let ReadOptions { count, block_ms, noack, streams, .. } = options;
+    Ok(Command::Xreadgroup(Xreadgroup { group, consumer, count, block_ms, noack, streams }))
+}
+
+impl Xread<'_> {
+    /// After the key and its type: from where to read the stream at `index`.
+    pub fn position(&self, index: usize) -> Result<ReadFrom, CommandError> {
+        match self.streams.ids[index] {
+            b"$" => Ok(ReadFrom::Last),
+            b"+" => Ok(ReadFrom::LastEntry),
+            b">" => Err(errors::NEW_IN_XREAD),
+            id => ids::parse_id(id).map(ReadFrom::After),
+        }
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let out = ArgsOut::command(&["XREAD"]).option("COUNT", self.count).option("BLOCK", self.block_ms);
+        self.streams.encode(out).finish()
+    }
+}
+
+impl Xreadgroup<'_> {
+    /// After the key, its type and its group: from where to read the stream at `index`.
+    pub fn position(&self, index: usize) -> Result<GroupReadFrom, CommandError> {
+        match self.streams.ids[index] {
+            b">" => Ok(GroupReadFrom::New),
+            b"$" => Err(errors::LAST_IN_XREADGROUP),
+            b"+" => Err(errors::LAST_ENTRY_IN_XREADGROUP),
+            id => ids::parse_id(id).map(GroupReadFrom::PendingAfter),
+        }
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let out = ArgsOut::command(&["XREADGROUP", "GROUP"])
+            .arg(self.group)
+            .arg(self.consumer)
+            .option("COUNT", self.count)
+            .option("BLOCK", self.block_ms)
+            .flag("NOACK", self.noack);
+        self.streams.encode(out).finish()
+    }
+}
+
+impl<'a> StreamList<'a> {
+    /// How many streams there are.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none; a parsed command has at least one.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Splits what follows STREAMS in two halves.
+    fn parse(mut args: Args<'a>, unbalanced: CommandError) -> Result<StreamList<'a>, CommandError> {
+        if args.len() % 2 == 1 {
+            return Err(unbalanced);
+        }
+        let keys = args.take(args.len() / 2)?;
+        Ok(StreamList { keys, ids: args.rest() })
+    }
+
+    fn encode(&self, out: ArgsOut) -> ArgsOut {
+        out.arg(b"STREAMS").args(self.keys).args(self.ids)
+    }
+}
+
+/// Which of the two commands is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Anyone,
+    Member,
+}
+
+/// The options of both commands.
+struct ReadOptions<'a> {
+    group: Option<(&'a [u8], &'a [u8])>,
+    count: Option<u64>,
+    block_ms: Option<u64>,
+    noack: bool,
+    streams: StreamList<'a>,
+}
+
+impl<'a> ReadOptions<'a> {
+    fn parse(argv: &'a [&'a [u8]], reader: Reader) -> Result<ReadOptions<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (mut group, mut count, mut block_ms, mut noack) = (None, None, None, false);
+        loop {
+            if args.keyword_before("BLOCK", 1) {
+                block_ms = Some(parse_timeout_ms(args.next()?)?);
+            } else if args.keyword_before("COUNT", 1) {
+                count = Some(args.next_count()?).filter(|&count| count > 0);
+            } else if args.keyword_before("STREAMS", 1) {
+                let streams = StreamList::parse(args, reader.unbalanced())?;
+                return Ok(ReadOptions { group, count, block_ms, noack, streams });
+            } else if args.keyword_before("GROUP", 2) {
+                reader.may_use(errors::GROUP_IN_XREAD)?;
+                group = Some((args.next()?, args.next()?));
+            } else if args.keyword("NOACK") {
+                reader.may_use(errors::NOACK_IN_XREAD)?;
+                noack = true;
+            } else {
+                return Err(errors::SYNTAX);
+            }
+        }
+    }
+}
+
+impl Reader {
+    fn unbalanced(self) -> CommandError {
+        match self {
+            Reader::Anyone => errors::XREAD_UNBALANCED,
+            Reader::Member => errors::XREADGROUP_UNBALANCED,
+        }
+    }
+
+    /// Refuses what only members of a group may ask.
+    fn may_use(self, refusal: CommandError) -> Result<(), CommandError> {
+        if self == Reader::Member { Ok(()) } else { Err(refusal) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn a_group_a_consumer_and_a_key_may_be_named_like_options() {
+        with_args("XREADGROUP COUNT 0 GROUP STREAMS BLOCK NOACK STREAMS STREAMS >", |argv| {
+            let expected = Xreadgroup {
+                group: b"STREAMS",
+                consumer: b"BLOCK",
+                count: None,
+                block_ms: None,
+                noack: true,
+                streams: StreamList { keys: &[b"STREAMS"], ids: &[b">"] },
+            };
+            assert_eq!(parse_xreadgroup(argv), Ok(Command::Xreadgroup(expected)));
+            assert_eq!(expected.position(0), Ok(GroupReadFrom::New));
+        });
+    }
+
+    #[test]
+    fn errors_of_xread_come_in_argument_order() {
+        let cases = [
+            ("XREAD BLOCK -1 COUNT x STREAMS s 0", errors::TIMEOUT_NEGATIVE),
+            ("XREAD BLOCK x STREAMS s 0", errors::TIMEOUT_NOT_AN_INTEGER),
+            ("XREAD BLOCK 9223372036854775807 STREAMS s 0", errors::TIMEOUT_OUT_OF_RANGE),
+            ("XREAD COUNT x BLOCK -1 STREAMS s 0", errors::NOT_AN_INTEGER),
+            ("XREAD STREAMS s 0 0", errors::XREAD_UNBALANCED),
+            ("XREAD COUNT 1 COUNT", errors::SYNTAX),
+            ("XREAD COUNT 1 STREAMS", errors::SYNTAX),
+            ("XREAD COUNT 1 BLOCK 5", errors::SYNTAX),
+            ("XREAD GROUP g c STREAMS s 0", errors::GROUP_IN_XREAD),
+            ("XREAD GROUP g", errors::SYNTAX),
+            ("XREAD NOACK STREAMS s 0 1", errors::NOACK_IN_XREAD),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xread, line), error, "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_of_xreadgroup_come_in_argument_order() {
+        let cases = [
+            ("XREADGROUP NOACK STREAMS s s 0 0", errors::GROUP_MISSING),
+            ("XREADGROUP NOACK STREAMS s s 0 0 1", errors::XREADGROUP_UNBALANCED),
+            ("XREADGROUP GROUP g c COUNT -5 BLOCK 10", errors::SYNTAX),
+            ("XREADGROUP COUNT 1 BLOCK 10 NOACK NOACK", errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xreadgroup, line), error, "{line}");
+        }
+    }
+
+    #[test]
+    fn each_command_has_its_own_special_ids() {
+        let keys: [&[u8]; 5] = [b"k"; 5];
+        let streams = StreamList { keys: &keys, ids: &[b"$", b"+", b">", b"7", b"-"] };
+        let read = Xread { count: None, block_ms: None, streams };
+        assert_eq!(read.position(0), Ok(ReadFrom::Last));
+        assert_eq!(read.position(1), Ok(ReadFrom::LastEntry));
+        assert_eq!(read.position(2), Err(errors::NEW_IN_XREAD));
+        assert_eq!(read.position(3), Ok(ReadFrom::After(StreamId::new(7, 0))));
+        assert_eq!(read.position(4), Err(errors::INVALID_STREAM_ID));
+        let read =
+            Xreadgroup { group: b"g", consumer: b"c", count: None, block_ms: None, noack: false, streams };
+        assert_eq!(read.position(0), Err(errors::LAST_IN_XREADGROUP));
+        assert_eq!(read.position(1), Err(errors::LAST_ENTRY_IN_XREADGROUP));
+        assert_eq!(read.position(2), Ok(GroupReadFrom::New));
+        assert_eq!(read.position(3), Ok(GroupReadFrom::PendingAfter(StreamId::new(7, 0))));
+        assert_eq!(read.position(4), Err(errors::INVALID_STREAM_ID));
+    }
+}

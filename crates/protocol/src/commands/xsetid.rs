@@ -1,0 +1,79 @@
+//! `XSETID key last-id [ENTRIESADDED n] [MAXDELETEDID id]`
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// Set a stream's counters by hand. What the request says by itself is checked before the key is looked
+/// up; how it fits the stream, after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xsetid<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The id after which the next entry comes.
+    pub last_id: StreamId,
+    /// How many entries were ever added.
+    pub entries_added: Option<u64>,
+    /// The greatest id that was deleted; never greater than `last_id`.
+    pub max_deleted_id: Option<StreamId>,
+}
+
+pub(crate) fn parse_xsetid<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    let last_id = ids::parse_id(args.next()?)?;
+    let (mut entries_added, mut max_deleted_id) = (None, None);
+    loop {
+        if args.keyword_before("ENTRIESADDED", 1) {
+            let count = args.next_i64()?;
+            entries_added = Some(u64::try_from(count).map_err(|_| errors::ENTRIESADDED_NEGATIVE)?);
+        } else if args.keyword_before("MAXDELETEDID", 1) {
+            let id = ids::parse_id(args.next()?)?;
+            if last_id < id {
+                return Err(errors::SETID_BELOW_GIVEN_MAX_DELETED);
+            }
+            max_deleted_id = Some(id);
+        } else {
+            args.finish()?;
+            break;
+        }
+    }
+    Ok(Command::Xsetid(Xsetid { key, last_id, entries_added, max_deleted_id }))
+}
+
+impl Xsetid<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let out = ArgsOut::command(&["XSETID"]).arg(self.key).id(self.last_id);
+        let out = out.option("ENTRIESADDED", self.entries_added);
+        match self.max_deleted_id {
+            Some(id) => out.arg(b"MAXDELETEDID").id(id).finish(),
+            None => out.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::error_of;
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let cases = [
+            ("XSETID s - ENTRIESADDED -1", errors::INVALID_STREAM_ID),
+            ("XSETID s 5 ENTRIESADDED", errors::SYNTAX),
+            ("XSETID s 5 ENTRIESADDED x", errors::NOT_AN_INTEGER),
+            ("XSETID s 5 ENTRIESADDED -1", errors::ENTRIESADDED_NEGATIVE),
+            ("XSETID s 5 MAXDELETEDID 6 ENTRIESADDED -1", errors::SETID_BELOW_GIVEN_MAX_DELETED),
+            ("XSETID s 5 MAXDELETEDID x", errors::INVALID_STREAM_ID),
+            ("XSETID s 5 FOO", errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xsetid, line), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! `XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]`
+
+use millstream_engine::Trim;
+
+use super::Command;
+use super::trim::{self, TrimOptions};
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+
+/// Shorten a stream. All of it is checked before the key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xtrim<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// What to keep.
+    pub trim: Trim,
+}
+
+pub(crate) fn parse_xtrim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    let mut options = TrimOptions::default();
+    while options.read(&mut args)? {}
+    args.finish()?;
+    options.check_limit_has_strategy()?;
+    if !options.has_strategy() {
+        return Err(errors::TRIM_MISSING);
+    }
+    let trim = options.finish()?.ok_or(errors::TRIM_MISSING)?;
+    Ok(Command::Xtrim(Xtrim { key, trim }))
+}
+
+impl Xtrim<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        trim::encode(ArgsOut::command(&["XTRIM"]).arg(self.key), &self.trim).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::error_of;
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let cases = [
+            ("XTRIM s MAXLEN ~", errors::NOT_AN_INTEGER),
+            ("XTRIM s LIMIT 5", errors::LIMIT_WITHOUT_TRIM),
+            ("XTRIM s LIMIT 5 FOO", errors::SYNTAX),
+            ("XTRIM s NOMKSTREAM 1 2", errors::SYNTAX),
+            ("XTRIM s LIMIT 0", errors::TRIM_MISSING),
+            ("XTRIM s MINID -", errors::INVALID_STREAM_ID),
+            ("XTRIM s MAXLEN 5 LIMIT 3", errors::LIMIT_WITHOUT_TILDE),
+            ("XTRIM s MAXLEN 5 KEEPREF", errors::SYNTAX),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xtrim, line), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Patterns of KEYS, SCAN, CONFIG GET and COMMAND LIST.
+//!
+//! ```text
+//! *      any bytes, or none            [abc]   one of these
+//! ?      any one byte                  [a-z]   one between these, either way round
+//! \x     x itself                      [^a]    one that is none of these
+//! ```
+//!
+//! A set that is not closed runs to the end of the pattern. The matcher goes back to the last `*` only, so
+//! its time is bounded by the product of the two lengths, whatever the pattern.
+
+/// Whether the whole text matches the pattern.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |byte| byte)
+}
+
+/// Whether the whole text matches the pattern when capitals and small letters are the same.
+pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
+    matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
+}
+
+/// Whether the pattern is a text that only it matches: it has no special bytes.
+pub fn is_literal(pattern: &[u8]) -> bool {
+    !pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
+}
+
+fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
+    // Redis never begins to match an empty text; only a single star is not matched at all but means all.
+    if text.is_empty() {
+        return pattern.is_empty() || pattern == b"*";
+    }
+    let (mut pattern_at, mut text_at) = (0, 0);
+    // After the last star: where the pattern goes on, and up to where the star took the text.
+    let mut star: Option<(usize, usize)> = None;
+    while text_at < text.len() {
+        if pattern.get(pattern_at) == Some(&b'*') {
+            pattern_at += 1;
+            if pattern_at == pattern.len() {
+                return true;
+            }
+            star = Some((pattern_at, text_at));
+        } else if let Some(next) = match_one(pattern, pattern_at, text[text_at], &fold) {
+            pattern_at = next;
+            text_at += 1;
+        } else if let Some((after_star, taken)) = star {
+            star = Some((after_star, taken + 1));
+            (pattern_at, text_at) = (after_star, taken + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[pattern_at..].iter().all(|&byte| byte == b'*')
+}
+
+/// Matches one byte of the text; where the pattern goes on.
+fn match_one(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
+    match *pattern.get(at)? {
+        b'?' => Some(at + 1),
+        b'[' => match_set(pattern, at + 1, fold(byte), fold),
+        b'\\' if at + 1 < pattern.len() => (fold(pattern[at + 1]) == fold(byte)).then_some(at + 2),
+        literal => (fold(literal) == fold(byte)).then_some(at + 1),
+    }
+}
+
+/// Matches a folded byte against the set that begins at `at`, after its bracket; where the pattern goes on.
+fn match_set(pattern: &[u8], mut at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
+    let negated = pattern.get(at) == Some(&b'^');
+    at += usize::from(negated);
+    let mut found = false;
+    loop {
+        match pattern[at..] {
+            [] => break,
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [b'\\', literal, ..] => {
+                found |= fold(literal) == byte;
+                at += 2;
+            }
+            [first, b'-', last, ..] => {
+                let (first, last) = (fold(first.min(last)), fold(first.max(last)));
+                found |= (first..=last).contains(&byte);
+                at += 3;
+            }
+            [literal, ..] => {
+                found |= fold(literal) == byte;
+                at += 1;
+            }
+        }
+    }
+    (found != negated).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(pattern: &str) -> String {
+        const TEXTS: &[&str] =
+            &["", "a", "b", "ab", "abc", "a-c", "-", "]", "[", "\\", "*", "^", "a]", "[a]", "Z"];
+        let matched: Vec<&str> =
+            TEXTS.iter().copied().filter(|text| matches(pattern.as_bytes(), text.as_bytes())).collect();
+        matched.join(" ")
+    }
+
+    /// The answers of `KEYS pattern` in Redis 7.0.15.
+    #[test]
+    fn patterns_match_as_in_redis() {
+        assert_eq!(matching("a*"), "a ab abc a-c a]");
+        assert_eq!(matching("*c"), "abc a-c");
+        assert_eq!(matching("a?c"), "abc a-c");
+        assert_eq!(matching("**"), "a b ab abc a-c - ] [ \\ * ^ a] [a] Z");
+        assert_eq!(matching("**?"), "a b ab abc a-c - ] [ \\ * ^ a] [a] Z");
+        assert_eq!(matching(""), "");
+        assert_eq!(matching("*"), " a b ab abc a-c - ] [ \\ * ^ a] [a] Z");
+        assert_eq!(matching("[ab]"), "a b");
+        assert_eq!(matching("[^a]"), "b - ] [ \\ * ^ Z");
+        assert_eq!(matching("[^]a]"), "[a]");
+        assert_eq!(matching("[c-a]"), "a b");
+        assert_eq!(matching("[a-]"), "a ] ^");
+        assert_eq!(matching("[-a]"), "a -");
+        assert_eq!(matching("[\\]]"), "]");
+        assert_eq!(matching("a[b-]"), "ab a]");
+        assert_eq!(matching("["), "");
+        assert_eq!(matching("[a"), "a");
+        assert_eq!(matching("[]"), "");
+        assert_eq!(matching("[^"), "a b - ] [ \\ * ^ Z");
+        assert_eq!(matching("\\*"), "*");
+        assert_eq!(matching("\\"), "\\");
+        assert_eq!(matching("\\[a\\]"), "[a]");
+    }
+
+    #[test]
+    fn case_can_be_ignored() {
+        assert!(matches_ignoring_case(b"X[a-c]*\\D", b"xB..d"));
+        assert!(!matches(b"X*", b"xyz"));
+    }
+
+    #[test]
+    fn literals_are_recognized() {
+        assert!(is_literal(b"orders:2024") && is_literal(b"a]^-"));
+        assert!(["a*", "a?", "[a]", "\\a"].iter().all(|pattern| !is_literal(pattern.as_bytes())));
+    }
+
+    /// A matcher that tries every way to share the text among the stars would not come back.
+    #[test]
+    fn many_stars_take_bounded_time() {
+        let (pattern, text) = (b"*a".repeat(500), b"a".repeat(20_000));
+        assert!(matches(&pattern, &text));
+        assert!(!matches(&[&pattern[..], b"b"].concat(), &text));
+    }
+}

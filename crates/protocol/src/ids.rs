@@ -1,0 +1,253 @@
+//! How stream ids are spelled in a request.
+//!
+//! An id is `ms-seq`, or `ms` alone where the position gives the missing sequence. Numbers are read as
+//! C's `strtoull` reads them, because Redis does: `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL ends the
+//! text. A complete id always has one canonical spelling, `StreamId`'s own.
+
+use millstream_engine::{IdSpec, StreamId};
+use smallvec::SmallVec;
+
+use crate::errors::{self, CommandError};
+
+/// Longer texts are no ids.
+const LONGEST_ID: usize = 127;
+
+/// Ids that a command names one after the other.
+pub type Ids = SmallVec<[StreamId; 8]>;
+
+/// An id where `-` and `+` mean nothing. A missing sequence is 0.
+pub fn parse_id(text: &[u8]) -> Result<StreamId, CommandError> {
+    strict(text, 0)
+}
+
+/// An id where `-` is the smallest and `+` the greatest. A missing sequence is 0.
+pub fn parse_id_or_extreme(text: &[u8]) -> Result<StreamId, CommandError> {
+    id_or_extreme(text, 0)
+}
+
+/// The id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`.
+pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
+    if text == b"*" {
+        return Ok(IdSpec::Auto);
+    }
+    match readable(text).and_then(|text| text.strip_suffix(b"-*")) {
+        // `1-2-*` has its dash elsewhere, and is an id of no form.
+        Some(ms) if !ms.contains(&b'-') => {
+            lenient_u64(ms).map(IdSpec::AutoSeq).ok_or(errors::INVALID_STREAM_ID)
+        }
+        _ => parse_id(text).map(IdSpec::Explicit),
+    }
+}
+
+/// The first id of an interval: `-`, `+`, an id (a missing sequence is 0), or `(` and an id to begin after.
+pub fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
+    match text {
+        [b'(', excluded @ ..] if !excluded.is_empty() => {
+            parse_id(excluded)?.next().ok_or(errors::INVALID_INTERVAL_START)
+        }
+        _ => id_or_extreme(text, 0),
+    }
+}
+
+/// The last id of an interval: as its first, but a missing sequence is the greatest.
+pub fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
+    match text {
+        [b'(', excluded @ ..] if !excluded.is_empty() => {
+            strict(excluded, u64::MAX)?.prev().ok_or(errors::INVALID_INTERVAL_END)
+        }
+        _ => id_or_extreme(text, u64::MAX),
+    }
+}
+
+/// Reads every id or refuses them all.
+pub fn parse_ids(texts: &[&[u8]]) -> Result<Ids, CommandError> {
+    texts.iter().map(|text| parse_id(text)).collect()
+}
+
+fn strict(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    readable(text).and_then(|text| complete(text, missing_seq)).ok_or(errors::INVALID_STREAM_ID)
+}
+
+fn id_or_extreme(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    readable(text)
+        .and_then(|text| match text {
+            b"-" => Some(StreamId::MIN),
+            b"+" => Some(StreamId::MAX),
+            _ => complete(text, missing_seq),
+        })
+        .ok_or(errors::INVALID_STREAM_ID)
+}
+
+/// The text up to its NUL, if it is not too long to be an id.
+fn readable(text: &[u8]) -> Option<&[u8]> {
+    if text.len() > LONGEST_ID {
+        return None;
+    }
+    Some(until_nul(text))
+}
+
+fn until_nul(text: &[u8]) -> &[u8] {
+    text.iter().position(|&byte| byte == 0).map_or(text, |end| &text[..end])
+}
+
+fn complete(text: &[u8], missing_seq: u64) -> Option<StreamId> {
+    match text.iter().position(|&byte| byte == b'-') {
+        Some(dash) => Some(StreamId::new(lenient_u64(&text[..dash])?, lenient_u64(&text[dash + 1..])?)),
+        None => Some(StreamId::new(lenient_u64(text)?, missing_seq)),
+    }
+}
+
+/// A number as Redis reads one half of an id.
+fn lenient_u64(text: &[u8]) -> Option<u64> {
+    match digits(text) {
+        Some(number) => Some(number),
+        None => signed_or_padded(text),
+    }
+}
+
+/// A number that is nothing but digits.
+fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// `strtoull`'s other spellings: blanks before the number, then a sign. A minus wraps around, except that
+/// Redis refuses what is a negative 64-bit integer in its canonical spelling.
+fn signed_or_padded(text: &[u8]) -> Option<u64> {
+    let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
+    match &text[blanks..] {
+        [b'+', number @ ..] => digits(number),
+        [b'-', number @ ..] => {
+            let canonical = blanks == 0 && !number.starts_with(b"0");
+            let magnitude = digits(number)?;
+            let fits = magnitude <= i64::MIN.unsigned_abs();
+            (!(canonical && fits)).then(|| magnitude.wrapping_neg())
+        }
+        number => digits(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INVALID: Result<StreamId, CommandError> = Err(errors::INVALID_STREAM_ID);
+
+    fn id(ms: u64, seq: u64) -> Result<StreamId, CommandError> {
+        Ok(StreamId::new(ms, seq))
+    }
+
+    #[test]
+    fn ids_are_read_as_leniently_as_redis_reads_them() {
+        let read = [
+            ("1-1", 1, 1),
+            ("7", 7, 0),
+            ("01-05", 1, 5),
+            ("+2-1", 2, 1),
+            (" 1- 2", 1, 2),
+            ("\t\n1-\r3", 1, 3),
+            ("1--0", 1, 0),
+            ("1--05", 1, 5u64.wrapping_neg()),
+            ("1- -5", 1, 5u64.wrapping_neg()),
+            ("1--9223372036854775809", 1, 9_223_372_036_854_775_807),
+            ("1-1\0junk", 1, 1),
+            ("18446744073709551615-18446744073709551615", u64::MAX, u64::MAX),
+            ("000000000000000000000000000000000000001-2", 1, 2),
+        ];
+        for (text, ms, seq) in read {
+            assert_eq!(parse_id(text.as_bytes()), id(ms, seq), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_redis_refuses_is_refused() {
+        let refused = [
+            "",
+            " ",
+            "-",
+            "+",
+            "-\0",
+            "*",
+            "$",
+            ">",
+            "abc",
+            "123-",
+            "-123",
+            "--",
+            "1-+",
+            "1-++1",
+            "1-+ 1",
+            "1-1 ",
+            "1-2-3",
+            "1--5",
+            "1--9223372036854775808",
+            "18446744073709551616",
+            "1-18446744073709551616",
+            "1-*",
+            "(1",
+            "0x1",
+        ];
+        for text in refused {
+            assert_eq!(parse_id(text.as_bytes()), INVALID, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_id_has_at_most_127_bytes() {
+        let zeros = |len: usize| vec![b'0'; len];
+        assert_eq!(parse_id(&zeros(127)), id(0, 0));
+        assert_eq!(parse_id(&zeros(128)), INVALID);
+        let ended_early = [b"1\0".as_slice(), &zeros(126)].concat();
+        assert_eq!(parse_id(&ended_early), INVALID);
+    }
+
+    #[test]
+    fn new_entries_may_leave_their_id_open() {
+        assert_eq!(parse_id_spec(b"*"), Ok(IdSpec::Auto));
+        assert_eq!(parse_id_spec(b"5-*"), Ok(IdSpec::AutoSeq(5)));
+        assert_eq!(parse_id_spec(b"05-*\0x"), Ok(IdSpec::AutoSeq(5)));
+        assert_eq!(parse_id_spec(b"5"), Ok(IdSpec::Explicit(StreamId::new(5, 0))));
+        for text in ["-*", "1-2-*", "1-**", "**", "*-1", "-", "+"] {
+            assert_eq!(parse_id_spec(text.as_bytes()), Err(errors::INVALID_STREAM_ID), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_an_interval_complete_their_ids_outwards() {
+        assert_eq!(parse_start(b"-"), id(0, 0));
+        assert_eq!(parse_start(b"+"), id(u64::MAX, u64::MAX));
+        assert_eq!(parse_start(b"5"), id(5, 0));
+        assert_eq!(parse_end(b"5"), id(5, u64::MAX));
+        assert_eq!(parse_start(b"(5"), id(5, 1));
+        assert_eq!(parse_end(b"(5"), id(5, u64::MAX - 1));
+        assert_eq!(parse_end(b"(5-0"), id(4, u64::MAX));
+        assert_eq!(parse_end(b"-\0"), id(0, 0));
+    }
+
+    #[test]
+    fn an_interval_cannot_begin_after_the_last_id_or_end_before_the_first() {
+        let last = StreamId::MAX.to_string();
+        assert_eq!(parse_start(format!("({last}").as_bytes()), Err(errors::INVALID_INTERVAL_START));
+        assert_eq!(parse_end(b"(0-0"), Err(errors::INVALID_INTERVAL_END));
+        for text in ["(", "(-", "(+", "((1"] {
+            assert_eq!(parse_start(text.as_bytes()), INVALID, "{text:?}");
+            assert_eq!(parse_end(text.as_bytes()), INVALID, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_ids_is_read_whole_or_not_at_all() {
+        let good: [&[u8]; 2] = [b"1", b"2-3"];
+        assert_eq!(parse_ids(&good).unwrap().as_slice(), [StreamId::new(1, 0), StreamId::new(2, 3)]);
+        let bad: [&[u8]; 2] = [b"1", b"-"];
+        assert_eq!(parse_ids(&bad), Err(errors::INVALID_STREAM_ID));
+    }
+}

@@ -1,0 +1,87 @@
+//! Decimal digits, fast: most numbers of a reply are short lengths.
+
+/// `00`, `01` … `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// The most digits of a `u64`.
+pub(super) const DIGITS_MAX: usize = 20;
+
+/// How many digits a number has.
+#[inline]
+pub(super) fn digit_count(number: u64) -> usize {
+    if number < 10 { 1 } else { number.ilog10() as usize + 1 }
+}
+
+/// Writes a number of `into.len()` digits.
+#[inline]
+pub(super) fn write_digits(mut number: u64, into: &mut [u8]) {
+    let mut end = into.len();
+    while end >= 2 {
+        into[end - 2..end].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+        end -= 2;
+    }
+    if end == 1 {
+        into[0] = b'0' + (number % 10) as u8;
+    }
+}
+
+/// Appends a number.
+#[inline]
+pub(super) fn push(buffer: &mut Vec<u8>, number: u64) {
+    if number < 10 {
+        buffer.push(b'0' + number as u8);
+    } else if number < 100 {
+        buffer.extend_from_slice(&PAIRS[number as usize]);
+    } else {
+        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+}
+
+/// Appends `first`, a number and a line end: the header of everything that has a length.
+#[inline]
+pub(super) fn push_header(buffer: &mut Vec<u8>, first: u8, number: usize) {
+    if number < 10 {
+        buffer.extend_from_slice(&[first, b'0' + number as u8, b'\r', b'\n']);
+    } else if number < 100 {
+        let [tens, ones] = PAIRS[number];
+        buffer.extend_from_slice(&[first, tens, ones, b'\r', b'\n']);
+    } else {
+        buffer.push(first);
+        push(buffer, number as u64);
+        buffer.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_agree_with_the_standard_library() {
+        let edges = (0..=19).flat_map(|power| {
+            let ten = 10u64.pow(power);
+            [ten - 1, ten, ten + 1, ten.saturating_mul(9)]
+        });
+        for number in edges.chain([u64::MAX, u64::MAX - 1, 12_345_678_901_234_567_890]) {
+            let expected = number.to_string();
+            let mut digits = vec![0; digit_count(number)];
+            write_digits(number, &mut digits);
+            assert_eq!(digits, expected.as_bytes());
+            let mut pushed = Vec::new();
+            push(&mut pushed, number);
+            assert_eq!(pushed, expected.as_bytes());
+            pushed.clear();
+            push_header(&mut pushed, b'$', number as usize);
+            assert_eq!(pushed, format!("${expected}\r\n").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Requests, decoded as their bytes arrive.
+//!
+//! A request is an array of bulk strings or an inline line:
+//!
+//! ```text
+//! *2 CRLF $3 CRLF GET CRLF $1 CRLF k CRLF          arguments are spans of the caller's buffer
+//! GET "a key" CRLF                                 arguments are unquoted into the decoder's own bytes
+//! ```
+//!
+//! The decoder remembers how far it came, so a request that arrives in pieces is read once, whatever
+//! its size and wherever it was cut. Announced sizes are checked against the limits and never
+//! allocated. As in Redis, the two bytes after a bulk string are skipped without being looked at.
+
+use super::inline;
+use smallvec::SmallVec;
+use std::fmt;
+
+/// The arguments of one request; the first is the command's name. A few need no allocation.
+pub type Args<'a> = SmallVec<[&'a [u8]; 16]>;
+
+/// The most arguments before a client has authenticated.
+const UNAUTHENTICATED_ARGS_MAX: u64 = 10;
+/// The longest bulk string before a client has authenticated.
+const UNAUTHENTICATED_BULK_MAX: u64 = 16 * 1024;
+/// Spans kept for the next request; a larger list is given back.
+const SPANS_KEPT: usize = 1024;
+
+/// What a client may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most arguments of a request.
+    pub args_max: u64,
+    /// The longest bulk string, in bytes.
+    pub bulk_bytes_max: u64,
+    /// The longest inline request or count line, in bytes.
+    pub line_bytes_max: usize,
+    /// Until a client is authenticated, far smaller limits hold.
+    pub authenticated: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            args_max: 1024 * 1024,
+            bulk_bytes_max: 512 * 1024 * 1024,
+            line_bytes_max: 64 * 1024,
+            authenticated: true,
+        }
+    }
+}
+
+/// Bytes that are no request. The connection is told and closed: what follows cannot be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProtocolError {
+    /// `*` is not followed by a number, or by one that is too large.
+    InvalidMultibulkLength,
+    /// More arguments than a client may send before it has authenticated.
+    UnauthenticatedMultibulkLength,
+    /// The line of `*` does not end.
+    MultibulkLineTooLong,
+    /// An argument does not begin with `$` but with this byte.
+    ExpectedDollar(u8),
+    /// `$` is not followed by a number, or by one that is negative or too large.
+    InvalidBulkLength,
+    /// A longer argument than a client may send before it has authenticated.
+    UnauthenticatedBulkLength,
+    /// The line of `$` does not end.
+    BulkLineTooLong,
+    /// An inline request does not end.
+    InlineTooLong,
+    /// A quote of an inline request is not closed, or something follows it directly.
+    UnbalancedQuotes,
+}
+
+impl ProtocolError {
+    /// The error reply without its `-` and line end: bytes, because it may repeat what was sent.
+    pub fn reply(&self) -> SmallVec<[u8; 64]> {
+        let mut text = SmallVec::from_slice(b"ERR Protocol error: ");
+        text.extend_from_slice(self.detail().as_bytes());
+        if let ProtocolError::ExpectedDollar(got) = self {
+            text.extend_from_slice(&[*got, b'\'']);
+        }
+        text
+    }
+
+    fn detail(&self) -> &'static str {
+        match self {
+            ProtocolError::InvalidMultibulkLength => "invalid multibulk length",
+            ProtocolError::UnauthenticatedMultibulkLength => "unauthenticated multibulk length",
+            ProtocolError::MultibulkLineTooLong => "too big mbulk count string",
+            ProtocolError::ExpectedDollar(_) => "expected '$', got '",
+            ProtocolError::InvalidBulkLength => "invalid bulk length",
+            ProtocolError::UnauthenticatedBulkLength => "unauthenticated bulk length",
+            ProtocolError::BulkLineTooLong => "too big bulk count string",
+            ProtocolError::InlineTooLong => "too big inline request",
+            ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+        }
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProtocolError::ExpectedDollar(got) => {
+                write!(f, "Protocol error: {}{}'", self.detail(), got.escape_ascii())
+            }
+            _ => write!(f, "Protocol error: {}", self.detail()),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// Decodes one request after the other.
+///
+/// ```
+/// # use millstream_protocol::resp::{Decoder, Limits};
+/// let buffer = b"PING\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*1\r\n$4\r\nPI";
+/// let mut decoder = Decoder::new(Limits::default());
+/// let mut start = 0;
+/// while let Some(bytes) = decoder.next(&buffer[start..]).unwrap() {
+///     let args = decoder.args(&buffer[start..]);
+///     assert!(args[0] == b"PING" || args[..] == [b"ECHO".as_slice(), b"hi"]);
+///     start += bytes;
+/// }
+/// assert_eq!(&buffer[start..], b"*1\r\n$4\r\nPI");
+/// ```
+///
+/// Until a request is complete, every call must pass a buffer that begins with the same bytes, and may
+/// pass more of them. A request of no arguments (an empty line, `*0`) is to be skipped silently.
+#[derive(Debug)]
+pub struct Decoder {
+    limits: Limits,
+    state: State,
+    /// Bytes of the current request that are read and need not be looked at again.
+    position: usize,
+    /// Up to here the current line holds no line end. At least `position`.
+    scanned: usize,
+    /// Arguments still to come.
+    args_left: u64,
+    /// Where the arguments lie: in the caller's buffer, or in `unquoted` for an inline request.
+    spans: Vec<Span>,
+    unquoted: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the first byte of a request.
+    Start,
+    /// Before or inside the line of an argument's length.
+    BulkLength,
+    /// Before or inside an argument of this many bytes.
+    Bulk(usize),
+    /// The last request is complete; its spans are valid.
+    Complete { inline: bool },
+}
+
+/// A piece of a buffer: from, to.
+pub(super) type Span = (usize, usize);
+
+impl Decoder {
+    /// A decoder at the beginning of a connection.
+    pub fn new(limits: Limits) -> Decoder {
+        Decoder {
+            limits,
+            state: State::Start,
+            position: 0,
+            scanned: 0,
+            args_left: 0,
+            spans: Vec::new(),
+            unquoted: Vec::new(),
+        }
+    }
+
+    /// What the client may send.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Changes what the client may send, from the next length on that it announces.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Reads on in the request that begins with `buffer`. Returns its size in bytes when it is complete.
+    ///
+    /// After an error the connection is lost, and so is the decoder.
+    pub fn next(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if let State::Complete { .. } = self.state {
+            self.begin();
+        }
+        if self.state == State::Start {
+            match buffer.first() {
+                None => return Ok(None),
+                Some(b'*') => {
+                    if !self.read_multibulk_header(buffer)? {
+                        return Ok(None);
+                    }
+                }
+                Some(_) => return self.read_inline(buffer),
+            }
+        }
+        loop {
+            self.read_short_arguments(buffer);
+            if self.args_left == 0 {
+                break;
+            }
+            if !self.read_argument(buffer)? {
+                return Ok(None);
+            }
+        }
+        self.state = State::Complete { inline: false };
+        Ok(Some(self.position))
+    }
+
+    /// How many arguments the request has that [`next`](Self::next) found complete.
+    pub fn arg_count(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The arguments of the request that [`next`](Self::next) found complete at the start of `buffer`.
+    #[inline]
+    pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Args<'a> {
+        let bytes = match self.state {
+            State::Complete { inline: true } => &self.unquoted[..],
+            State::Complete { inline: false } => buffer,
+            _ => return Args::new(),
+        };
+        self.spans.iter().map(|&(from, to)| &bytes[from..to]).collect()
+    }
+
+    #[inline]
+    fn begin(&mut self) {
+        self.state = State::Start;
+        self.position = 0;
+        self.scanned = 0;
+        self.spans.clear();
+        if self.spans.capacity() > SPANS_KEPT {
+            self.spans.shrink_to(SPANS_KEPT);
+        }
+        self.unquoted.clear();
+    }
+
+    /// Reads `*n CRLF`; false when it is not all there yet.
+    fn read_multibulk_header(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
+        let (args, end) = match short_header(b'*', buffer) {
+            Some((args, end)) => (args as u64, end),
+            None => match self.read_line(buffer).map_err(|TooLong| ProtocolError::MultibulkLineTooLong)? {
+                Some(line) => {
+                    let announced = line.number.ok_or(ProtocolError::InvalidMultibulkLength)?;
+                    (u64::try_from(announced).unwrap_or(0), line.end)
+                }
+                None => return Ok(false),
+            },
+        };
+        if args > self.limits.args_max {
+            return Err(ProtocolError::InvalidMultibulkLength);
+        }
+        if args > UNAUTHENTICATED_ARGS_MAX && !self.limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedMultibulkLength);
+        }
+        self.args_left = args;
+        self.advance_to(end);
+        self.state = State::BulkLength;
+        Ok(true)
+    }
+
+    /// Reads the arguments that are short, well-formed and all there: nearly all of them. Stops before
+    /// any other.
+    #[inline]
+    fn read_short_arguments(&mut self, buffer: &[u8]) {
+        if self.state != State::BulkLength {
+            return;
+        }
+        let mut position = self.position;
+        while self.args_left > 0 {
+            let Some((length, header)) = short_header(b'$', &buffer[position..]) else { break };
+            let (from, to) = (position + header, position + header + length);
+            if buffer.len() < to + 2 || length as u64 > self.limits.bulk_bytes_max {
+                break;
+            }
+            self.spans.push((from, to));
+            position = to + 2;
+            self.args_left -= 1;
+        }
+        self.advance_to(position);
+    }
+
+    /// Reads `$n CRLF bytes CRLF`; false when it is not all there yet.
+    fn read_argument(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
+        let length = match self.state {
+            State::Bulk(length) => length,
+            _ => match self.read_bulk_header(buffer)? {
+                Some(length) => length,
+                None => return Ok(false),
+            },
+        };
+        if buffer.len() - self.position < length + 2 {
+            self.state = State::Bulk(length);
+            return Ok(false);
+        }
+        self.spans.push((self.position, self.position + length));
+        self.advance_to(self.position + length + 2);
+        self.args_left -= 1;
+        self.state = State::BulkLength;
+        Ok(true)
+    }
+
+    fn read_bulk_header(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let Some(line) = self.read_line(buffer).map_err(|TooLong| ProtocolError::BulkLineTooLong)? else {
+            return Ok(None);
+        };
+        if buffer[self.position] != b'$' {
+            return Err(ProtocolError::ExpectedDollar(buffer[self.position]));
+        }
+        let announced = line.number.ok_or(ProtocolError::InvalidBulkLength)?;
+        let length = u64::try_from(announced).map_err(|_| ProtocolError::InvalidBulkLength)?;
+        if length > self.limits.bulk_bytes_max {
+            return Err(ProtocolError::InvalidBulkLength);
+        }
+        if length > UNAUTHENTICATED_BULK_MAX && !self.limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedBulkLength);
+        }
+        let length = usize::try_from(length).map_err(|_| ProtocolError::InvalidBulkLength)?;
+        self.advance_to(line.end);
+        Ok(Some(length))
+    }
+
+    /// Finds the line at the current position and the number after its first byte.
+    fn read_line(&mut self, buffer: &[u8]) -> Result<Option<Line>, TooLong> {
+        let last = buffer.len().min(self.position + self.limits.line_bytes_max + 1);
+        let Some(offset) = buffer[self.scanned..last].iter().position(|&byte| byte == b'\r') else {
+            self.scanned = last;
+            return if last - self.position > self.limits.line_bytes_max { Err(TooLong) } else { Ok(None) };
+        };
+        let line_end = self.scanned + offset;
+        self.scanned = line_end;
+        if buffer.len() < line_end + 2 {
+            return Ok(None);
+        }
+        // An empty line has no first byte to skip and no number.
+        let digits = buffer.get(self.position + 1..line_end).unwrap_or_default();
+        Ok(Some(Line { number: crate::number::parse_i64(digits), end: line_end + 2 }))
+    }
+
+    fn read_inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let last = buffer.len().min(self.limits.line_bytes_max + 1);
+        let Some(offset) = buffer[self.scanned..last].iter().position(|&byte| byte == b'\n') else {
+            self.scanned = last;
+            let too_long = last > self.limits.line_bytes_max;
+            return if too_long { Err(ProtocolError::InlineTooLong) } else { Ok(None) };
+        };
+        let line_end = self.scanned + offset;
+        let line = &buffer[..line_end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        inline::split(line, &mut self.unquoted, &mut self.spans).ok_or(ProtocolError::UnbalancedQuotes)?;
+        self.state = State::Complete { inline: true };
+        Ok(Some(line_end + 1))
+    }
+
+    fn advance_to(&mut self, position: usize) {
+        self.position = position;
+        self.scanned = position;
+    }
+}
+
+/// A line of a length: the number after its first byte, if there is one, and where the next begins.
+struct Line {
+    number: Option<i64>,
+    end: usize,
+}
+
+/// No line end within the limit.
+struct TooLong;
+
+/// Reads `first`, a number of one or two digits and a line end. The number, and the bytes it took.
+#[inline]
+fn short_header(first: u8, bytes: &[u8]) -> Option<(usize, usize)> {
+    match *bytes {
+        [byte, ones @ b'0'..=b'9', b'\r', _, ..] if byte == first => Some((usize::from(ones - b'0'), 4)),
+        [byte, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if byte == first => {
+            Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), 5))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,251 @@
+//! The decoder against Redis' answers, and against itself however the bytes are cut.
+
+use super::*;
+use crate::resp::seeded::Seeded;
+
+type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
+
+/// Feeds `input` in pieces that end at `cuts`, as a connection does: the buffer begins at the unfinished
+/// request. Returns the requests, the error, and the bytes used.
+fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
+    let mut decoder = Decoder::new(limits);
+    let (mut requests, mut start) = (Vec::new(), 0);
+    for &end in cuts.iter().chain([&input.len()]) {
+        loop {
+            match decoder.next(&input[start..end]) {
+                Ok(Some(bytes)) => {
+                    let args = decoder.args(&input[start..end]);
+                    assert_eq!(args.len(), decoder.arg_count());
+                    requests.push(args.iter().map(|arg| arg.to_vec()).collect());
+                    start += bytes;
+                }
+                Ok(None) => break,
+                Err(error) => return (requests, Some(error), start),
+            }
+        }
+    }
+    (requests, None, start)
+}
+
+fn decode_whole(input: &[u8]) -> Outcome {
+    decode(input, &[], Limits::default())
+}
+
+fn error_of(input: &[u8]) -> Option<ProtocolError> {
+    decode_whole(input).1
+}
+
+fn args_of(input: &[u8]) -> Vec<Vec<u8>> {
+    let (mut requests, error, used) = decode_whole(input);
+    assert_eq!((error, used, requests.len()), (None, input.len(), 1), "{}", input.escape_ascii());
+    requests.remove(0)
+}
+
+#[test]
+fn arrays_and_inline_requests_follow_each_other() {
+    let (requests, error, used) =
+        decode_whole(b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING a\r\n*1\r\n$0\r\n\r\n*1");
+    assert_eq!(
+        requests,
+        [vec![b"ECHO".to_vec(), b"hi".to_vec()], vec![b"PING".to_vec(), b"a".to_vec()], vec![vec![]]]
+    );
+    assert_eq!((error, used), (None, 40));
+}
+
+#[test]
+fn empty_requests_have_no_arguments() {
+    for input in [&b"*0\r\n"[..], b"*-1\r\n", b"*-10000000000\r\n", b"\r\n", b"\n", b"  \t \r\n"] {
+        assert_eq!(args_of(input), Vec::<Vec<u8>>::new(), "{}", input.escape_ascii());
+    }
+}
+
+#[test]
+fn the_bytes_after_a_bulk_string_are_not_looked_at() {
+    assert_eq!(args_of(b"*1\r\n$4\r\nPINGxx"), [b"PING"]);
+    assert_eq!(args_of(b"*1\rX$4\r\nPING\r\n"), [b"PING"]);
+}
+
+#[test]
+fn malformed_lengths_are_named() {
+    use ProtocolError::*;
+    for line in ["*abc", "*", "*+1", "* 1", "*01", "*1048577", "*2147483648", "*99999999999999999999", "*1\n"]
+    {
+        assert_eq!(error_of(format!("{line}\r\n").as_bytes()), Some(InvalidMultibulkLength), "{line}");
+    }
+    for line in ["$-1", "$abc", "$", "$04", "$536870913", "$9223372036854775808", "$4\nPING"] {
+        assert_eq!(error_of(format!("*1\r\n{line}\r\n").as_bytes()), Some(InvalidBulkLength), "{line}");
+    }
+    assert_eq!(error_of(b"*1\r\n:1\r\n"), Some(ExpectedDollar(b':')));
+    assert_eq!(error_of(b"*1\r\n*1\r\n"), Some(ExpectedDollar(b'*')));
+    assert_eq!(error_of(b"*1\r\n\r\nPING\r\n"), Some(ExpectedDollar(b'\r')));
+}
+
+#[test]
+fn error_replies_are_those_of_redis() {
+    assert_eq!(&ProtocolError::InvalidBulkLength.reply()[..], b"ERR Protocol error: invalid bulk length");
+    assert_eq!(
+        &ProtocolError::ExpectedDollar(0xff).reply()[..],
+        b"ERR Protocol error: expected '$', got '\xff'"
+    );
+    assert_eq!(ProtocolError::ExpectedDollar(0xff).to_string(), "Protocol error: expected '$', got '\\xff'");
+}
+
+#[test]
+fn lines_end_within_64_kib() {
+    let line_max = Limits::default().line_bytes_max;
+    let long = |first: &str, bytes: usize| format!("{first}{}", "1".repeat(bytes - 1)).into_bytes();
+    assert_eq!(error_of(&long("*", line_max)), None);
+    assert_eq!(error_of(&long("*", line_max + 1)), Some(ProtocolError::MultibulkLineTooLong));
+    assert_eq!(error_of(&long("A", line_max)), None);
+    assert_eq!(error_of(&long("A", line_max + 1)), Some(ProtocolError::InlineTooLong));
+    let bulk = |bytes| [&b"*1\r\n"[..], &long("$", bytes)].concat();
+    assert_eq!(error_of(&bulk(line_max)), None);
+    assert_eq!(error_of(&bulk(line_max + 1)), Some(ProtocolError::BulkLineTooLong));
+}
+
+#[test]
+fn limits_hold_to_the_number() {
+    let limits = Limits { args_max: 3, bulk_bytes_max: 5, ..Limits::default() };
+    let error = |input: &[u8]| decode(input, &[], limits).1;
+    assert_eq!(error(b"*3\r\n"), None);
+    assert_eq!(error(b"*4\r\n"), Some(ProtocolError::InvalidMultibulkLength));
+    assert_eq!(error(b"*1\r\n$5\r\n"), None);
+    assert_eq!(error(b"*1\r\n$6\r\n"), Some(ProtocolError::InvalidBulkLength));
+}
+
+#[test]
+fn strangers_have_smaller_limits_until_they_authenticate() {
+    let limits = Limits { authenticated: false, ..Limits::default() };
+    let error = |input: &[u8]| decode(input, &[], limits).1;
+    assert_eq!(error(b"*10\r\n"), None);
+    assert_eq!(error(b"*11\r\n"), Some(ProtocolError::UnauthenticatedMultibulkLength));
+    assert_eq!(error(b"*2147483648\r\n"), Some(ProtocolError::InvalidMultibulkLength));
+    assert_eq!(error(b"*1\r\n$16384\r\n"), None);
+    assert_eq!(error(b"*1\r\n$16385\r\n"), Some(ProtocolError::UnauthenticatedBulkLength));
+    assert_eq!(error(b"*1\r\n$536870913\r\n"), Some(ProtocolError::InvalidBulkLength));
+
+    let mut decoder = Decoder::new(limits);
+    assert_eq!(decoder.next(b"PING\r\n"), Ok(Some(6)));
+    decoder.set_limits(Limits { authenticated: true, ..limits });
+    assert_eq!(decoder.next(b"*11\r\n"), Ok(None));
+}
+
+#[test]
+fn inline_words_are_unquoted() {
+    let words = |line: &[u8]| args_of(&[line, b"\r\n"].concat());
+    assert_eq!(words(br#"a "\x41\n\r\t\b\a\"\\\q\xZZ""#), [&b"a"[..], b"A\n\r\t\x08\x07\"\\qxZZ"]);
+    assert_eq!(words(br"'a\'b\n'"), [br"a'b\n"]);
+    assert_eq!(words(br#"a"b c""#), [b"ab c"]);
+    assert_eq!(words(br#""" ''"#), [b"", b""]);
+    assert_eq!(words(b"PI\rNG\ta \x0b\x0cb\x0bc"), [&b"PI"[..], b"NG", b"a", b"b\x0bc"]);
+    for line in [&b"\"a"[..], b"'a", b"\"a\"b", b"'a'b", b"a\"b", b"\"a\\"] {
+        assert_eq!(
+            error_of(&[line, b"\n"].concat()),
+            Some(ProtocolError::UnbalancedQuotes),
+            "{}",
+            line.escape_ascii()
+        );
+    }
+}
+
+#[test]
+fn announced_sizes_are_not_allocated() {
+    let mut decoder = Decoder::new(Limits::default());
+    assert_eq!(decoder.next(b"*1048576\r\n$536870912\r\nx"), Ok(None));
+    assert_eq!((decoder.spans.capacity(), decoder.unquoted.capacity()), (0, 0));
+}
+
+#[test]
+fn a_large_list_of_arguments_is_given_back() {
+    let input = [&b"*100000\r\n"[..], &b"$1\r\nx\r\n".repeat(100_000)].concat();
+    let mut decoder = Decoder::new(Limits::default());
+    assert_eq!(decoder.next(&input), Ok(Some(input.len())));
+    assert_eq!(decoder.arg_count(), 100_000);
+    assert_eq!(decoder.next(b""), Ok(None));
+    assert!(decoder.spans.capacity() <= 2 * SPANS_KEPT);
+}
+
+/// Fed byte by byte, a decoder that looked at anything twice would show it in where it goes on.
+#[test]
+fn a_request_in_pieces_is_read_once() {
+    let many_arguments = [&b"*20000\r\n"[..], &b"$1\r\nx\r\n".repeat(20_000)].concat();
+    let one_argument = [&b"*1\r\n$140000\r\n"[..], &b"x".repeat(140_002)].concat();
+    for input in
+        [many_arguments, one_argument, b" ".repeat(65_000), [b"*", &b"1".repeat(65_000)[..]].concat()]
+    {
+        let mut decoder = Decoder::new(Limits::default());
+        for end in 0..input.len() {
+            assert_eq!(decoder.next(&input[..end]), Ok(None));
+            let waits_for_bulk = matches!(decoder.state, State::Bulk(_));
+            assert!(waits_for_bulk || end - decoder.scanned <= 1, "{} of {end}", decoder.scanned);
+        }
+    }
+}
+
+/// A request that is valid, or nearly so.
+fn random_input(random: &mut Seeded) -> Vec<u8> {
+    let mut input = Vec::new();
+    for _ in 0..1 + random.below(3) {
+        match random.below(4) {
+            0 => input.extend(random.bytes(30)),
+            1 => {
+                input.extend(random.bytes(20));
+                input.extend(b"\r\n");
+            }
+            _ => {
+                let args: Vec<Vec<u8>> = (0..random.below(5)).map(|_| random.bytes(12)).collect();
+                input.extend(format!("*{}\r\n", args.len()).bytes());
+                for arg in args {
+                    input.extend(format!("${}\r\n", arg.len()).bytes());
+                    input.extend(arg);
+                    input.extend(b"\r\n");
+                }
+            }
+        }
+    }
+    for _ in 0..random.below(3) {
+        let at = random.below(input.len() + 1);
+        match random.below(3) {
+            0 => input.insert(at, random.byte()),
+            1 if at < input.len() => drop(input.remove(at)),
+            _ if at < input.len() => input[at] = random.byte(),
+            _ => {}
+        }
+    }
+    input
+}
+
+#[test]
+fn however_the_bytes_are_cut_the_requests_are_the_same() {
+    let limits = Limits { args_max: 20, bulk_bytes_max: 40, line_bytes_max: 24, authenticated: true };
+    for seed in 0..4000 {
+        let mut random = Seeded::new(seed);
+        let input = random_input(&mut random);
+        let strict = Limits { authenticated: random.below(4) > 0, ..limits };
+        let whole = decode(&input, &[], strict);
+        let shown = input.escape_ascii();
+        for cut in 0..input.len() {
+            assert_eq!(decode(&input, &[cut], strict), whole, "seed {seed}, cut at {cut}: {shown}");
+        }
+        let every_byte: Vec<usize> = (0..input.len()).collect();
+        assert_eq!(decode(&input, &every_byte, strict), whole, "seed {seed}, byte by byte: {shown}");
+    }
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    for seed in 0..500 {
+        let mut random = Seeded::new(seed);
+        let requests: Vec<Vec<Vec<u8>>> = (0..1 + random.below(4))
+            .map(|_| (0..1 + random.below(20)).map(|_| random.bytes(40)).collect())
+            .collect();
+        let mut input = Vec::new();
+        for request in &requests {
+            input.extend(format!("*{}\r\n", request.len()).bytes());
+            for arg in request {
+                input.extend([format!("${}\r\n", arg.len()).as_bytes(), arg, b"\r\n"].concat());
+            }
+        }
+        assert_eq!(decode_whole(&input), (requests, None, input.len()), "seed {seed}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Entries of a stream, written straight from where the engine keeps them.
+//!
+//! Entries of a block mostly share their field names. Written plainly, each costs a length and a copy per
+//! name; a template holds those constant bytes, so that an entry costs its id and its values.
+
+use super::template::Template;
+use super::writer::Writer;
+use millstream_engine::stream::{EntryRef, EntrySink};
+use std::ops::ControlFlow;
+
+/// Fewer entries than this are written plainly: preparing a template costs as much as it saves.
+const TEMPLATE_ENTRIES_MIN: usize = 4;
+
+/// What writing runs of entries needs. Keep one and reuse it: it owns buffers, and nothing of any entry.
+///
+/// ```
+/// # use millstream_engine::{Stream, stream::IdRange};
+/// # use millstream_protocol::resp::{EntryEncoder, Writer};
+/// # let (stream, mut encoder, mut writer) = (Stream::new(), EntryEncoder::new(), Writer::new(false));
+/// let mark = writer.array_deferred(100);
+/// let count = stream.visit_range(IdRange::ALL, Some(100), &mut encoder.run(&mut writer, 100));
+/// writer.finish(mark, count as usize);
+/// # assert_eq!(writer.buf, b"*0\r\n");
+/// ```
+#[derive(Debug, Default)]
+pub struct EntryEncoder {
+    template: Template,
+}
+
+/// A run of entries on their way to a writer. All of them are there when the run is dropped.
+#[derive(Debug)]
+pub struct EntryRun<'a> {
+    /// How many entries are still expected.
+    expected: usize,
+    /// Whose names the template holds.
+    prepared: Option<usize>,
+    template: &'a mut Template,
+    writer: &'a mut Writer,
+}
+
+impl EntryEncoder {
+    /// An encoder that has written nothing.
+    pub fn new() -> EntryEncoder {
+        EntryEncoder::default()
+    }
+
+    /// Begins a run of about `expected` entries.
+    pub fn run<'a>(&'a mut self, writer: &'a mut Writer, expected: usize) -> EntryRun<'a> {
+        EntryRun { expected, prepared: None, template: &mut self.template, writer }
+    }
+}
+
+impl EntryRun<'_> {
+    /// Writes one entry.
+    #[inline]
+    pub fn write(&mut self, entry: &EntryRef<'_>) {
+        let names = entry.shared_names_identity();
+        if names.is_some() && (names == self.prepared || self.prepare(entry)) {
+            self.template.write(&mut self.writer.buf, entry);
+        } else {
+            self.template.flush(&mut self.writer.buf);
+            self.writer.entry(entry);
+        }
+        self.expected = self.expected.saturating_sub(1);
+    }
+
+    /// Makes the template one for this entry's names, if that is worth it.
+    fn prepare(&mut self, entry: &EntryRef<'_>) -> bool {
+        if self.expected < TEMPLATE_ENTRIES_MIN || entry.field_count() == 0 {
+            return false;
+        }
+        self.template.prepare(entry);
+        self.prepared = entry.shared_names_identity();
+        true
+    }
+}
+
+impl EntrySink for EntryRun<'_> {
+    #[inline]
+    fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
+        self.write(entry);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Drop for EntryRun<'_> {
+    fn drop(&mut self) {
+        self.template.flush(&mut self.writer.buf);
+    }
+}
+
+#[cfg(test)]
+#[path = "entry_tests.rs"]
+mod tests;

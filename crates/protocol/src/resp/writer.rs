@@ -1,0 +1,379 @@
+//! Replies: the only place where they become bytes.
+//!
+//! A command says what it answers (a number, a map of so many pairs, an id) and the writer knows how the
+//! connection's protocol spells it. Errors and undo are cheap: remember [`Writer::len`], and
+//! [`Writer::truncate`] to it.
+
+use super::decimal;
+use crate::number;
+use millstream_engine::StreamId;
+use millstream_engine::stream::{EntryRef, ValueRef};
+use std::fmt::{self, Write as _};
+
+/// The output of one connection, or of one command.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    /// The bytes to send.
+    pub buf: Vec<u8>,
+    /// Whether the client asked for RESP3.
+    pub resp3: bool,
+}
+
+/// An array or map whose length is not known yet.
+#[derive(Debug)]
+#[must_use = "the length is written by `finish`"]
+pub struct Mark {
+    /// Where the digits of the length begin.
+    at: usize,
+    digits: usize,
+    /// How many elements one counts for.
+    scale: usize,
+}
+
+impl Writer {
+    /// An empty output.
+    pub fn new(resp3: bool) -> Writer {
+        Writer { buf: Vec::new(), resp3 }
+    }
+
+    /// Bytes written so far: a point to come back to.
+    pub fn len(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.buf.is_empty()
+    }
+
+    /// Undoes everything written since [`len`](Self::len) was `length`.
+    pub fn truncate(&mut self, length: usize) {
+        self.buf.truncate(length);
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.buf.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status. The text has no line ends.
+    pub fn simple(&mut self, text: &str) {
+        debug_assert!(!text.contains(['\r', '\n']));
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error: its code and a sentence. Line ends inside, from repeated arguments, become blanks.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        let from = self.buf.len();
+        self.line(b'-', text.as_ref());
+        let to = self.buf.len() - 2;
+        for byte in &mut self.buf[from..to] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn int(&mut self, number: i64) {
+        self.buf.push(b':');
+        if number < 0 {
+            self.buf.push(b'-');
+        }
+        decimal::push(&mut self.buf, number.unsigned_abs());
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer that is never negative. Past `i64::MAX` clients may not follow.
+    #[inline]
+    pub fn uint(&mut self, number: u64) {
+        self.buf.push(b':');
+        decimal::push(&mut self.buf, number);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// A count.
+    #[inline]
+    pub fn count(&mut self, number: usize) {
+        self.uint(number as u64);
+    }
+
+    /// A string of any bytes.
+    #[inline]
+    pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
+        let bytes = bytes.as_ref();
+        self.buf.reserve(bytes.len() + 16);
+        decimal::push_header(&mut self.buf, b'$', bytes.len());
+        self.buf.extend_from_slice(bytes);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer, spelled as a string.
+    pub fn bulk_int(&mut self, number: i64) {
+        self.bulk(itoa::Buffer::new().format(number));
+    }
+
+    /// Whatever can be displayed, as a string.
+    pub fn bulk_display(&mut self, value: impl fmt::Display) {
+        let mark = self.deferred(b'$', 10, 1);
+        let from = self.buf.len();
+        // Writing to a vector cannot fail; a failing Display has written less, which is still a string.
+        let _ = write!(Appending(&mut self.buf), "{value}");
+        let length = self.buf.len() - from;
+        self.buf.extend_from_slice(b"\r\n");
+        self.finish(mark, length);
+    }
+
+    /// An id, `ms-seq`.
+    #[inline]
+    pub fn id(&mut self, id: StreamId) {
+        self.buf.reserve(48);
+        let (ms_digits, seq_digits) = (decimal::digit_count(id.ms), decimal::digit_count(id.seq));
+        decimal::push_header(&mut self.buf, b'$', ms_digits + 1 + seq_digits);
+        decimal::push(&mut self.buf, id.ms);
+        self.buf.push(b'-');
+        decimal::push(&mut self.buf, id.seq);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// No string.
+    #[inline]
+    pub fn null_bulk(&mut self) {
+        self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
+    }
+
+    /// No array.
+    #[inline]
+    pub fn null_array(&mut self) {
+        self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
+    }
+
+    /// An array of `length` elements, which follow.
+    #[inline]
+    pub fn array(&mut self, length: usize) {
+        decimal::push_header(&mut self.buf, b'*', length);
+    }
+
+    /// A map of `pairs` keys, each followed by its value.
+    pub fn map(&mut self, pairs: usize) {
+        match self.resp3 {
+            true => decimal::push_header(&mut self.buf, b'%', pairs),
+            false => decimal::push_header(&mut self.buf, b'*', 2 * pairs),
+        }
+    }
+
+    /// A set of `length` elements, which follow.
+    pub fn set(&mut self, length: usize) {
+        decimal::push_header(&mut self.buf, if self.resp3 { b'~' } else { b'*' }, length);
+    }
+
+    /// A message the client did not ask for, of `length` elements, which follow.
+    pub fn push(&mut self, length: usize) {
+        decimal::push_header(&mut self.buf, if self.resp3 { b'>' } else { b'*' }, length);
+    }
+
+    /// A floating-point number, in the fewest digits that say it.
+    pub fn double(&mut self, number: f64) {
+        let text = number::format_f64(number);
+        match self.resp3 {
+            true => self.line(b',', text.as_bytes()),
+            false => self.bulk(text),
+        }
+    }
+
+    /// A truth value; in RESP2 the integers 1 and 0.
+    pub fn boolean(&mut self, truth: bool) {
+        self.buf.extend_from_slice(match (self.resp3, truth) {
+            (true, true) => b"#t\r\n",
+            (true, false) => b"#f\r\n",
+            (false, true) => b":1\r\n",
+            (false, false) => b":0\r\n",
+        });
+    }
+
+    /// Text to be shown to a person as it is.
+    pub fn verbatim(&mut self, text: impl AsRef<[u8]>) {
+        if !self.resp3 {
+            return self.bulk(text);
+        }
+        let text = text.as_ref();
+        decimal::push_header(&mut self.buf, b'=', text.len() + 4);
+        self.buf.extend_from_slice(b"txt:");
+        self.buf.extend_from_slice(text);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    /// An array whose elements follow and whose length [`finish`](Self::finish) writes.
+    /// Costs nothing extra when `expected` has as many digits as the length.
+    pub fn array_deferred(&mut self, expected: usize) -> Mark {
+        self.deferred(b'*', expected, 1)
+    }
+
+    /// A map whose pairs follow and whose length [`finish`](Self::finish) writes.
+    pub fn map_deferred(&mut self, expected: usize) -> Mark {
+        if self.resp3 { self.deferred(b'%', expected, 1) } else { self.deferred(b'*', expected, 2) }
+    }
+
+    /// Writes the length of a deferred array or map. Inner ones are finished before outer ones.
+    pub fn finish(&mut self, mark: Mark, length: usize) {
+        let length = (length * mark.scale) as u64;
+        let digits = decimal::digit_count(length);
+        if digits == mark.digits {
+            decimal::write_digits(length, &mut self.buf[mark.at..mark.at + digits]);
+        } else {
+            let mut text = [0; decimal::DIGITS_MAX];
+            decimal::write_digits(length, &mut text[..digits]);
+            self.buf.splice(mark.at..mark.at + mark.digits, text[..digits].iter().copied());
+        }
+    }
+
+    /// Bytes that are a reply already, in this writer's protocol.
+    pub fn raw(&mut self, reply: &[u8]) {
+        self.buf.extend_from_slice(reply);
+    }
+
+    /// An entry: its id, and its fields as a flat array in both protocols. For a run of entries an
+    /// [`EntryEncoder`](super::EntryEncoder) is faster.
+    pub fn entry(&mut self, entry: &EntryRef<'_>) {
+        self.array(2);
+        self.id(entry.id());
+        self.array(2 * entry.field_count());
+        for (name, value) in entry.fields() {
+            self.bulk(name);
+            self.value(value);
+        }
+    }
+
+    /// An entry that is gone from the stream: its id and no fields.
+    pub fn entry_gone(&mut self, id: StreamId) {
+        self.array(2);
+        self.id(id);
+        self.null_array();
+    }
+
+    fn value(&mut self, value: ValueRef<'_>) {
+        match value {
+            ValueRef::Bytes(bytes) => self.bulk(bytes),
+            ValueRef::Int(number) => self.bulk_int(number),
+        }
+    }
+
+    fn line(&mut self, first: u8, text: &[u8]) {
+        self.buf.reserve(text.len() + 3);
+        self.buf.push(first);
+        self.buf.extend_from_slice(text);
+        self.buf.extend_from_slice(b"\r\n");
+    }
+
+    fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> Mark {
+        let at = self.buf.len() + 1;
+        decimal::push_header(&mut self.buf, first, expected * scale);
+        Mark { at, digits: self.buf.len() - 2 - at, scale }
+    }
+}
+
+/// Formats onto the end of a vector.
+struct Appending<'a>(&'a mut Vec<u8>);
+
+impl fmt::Write for Appending<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(resp3: bool, write: impl FnOnce(&mut Writer)) -> String {
+        let mut writer = Writer::new(resp3);
+        write(&mut writer);
+        String::from_utf8(writer.buf).unwrap()
+    }
+
+    /// The same reply in RESP2 and in RESP3.
+    fn both(write: impl Fn(&mut Writer)) -> (String, String) {
+        (written(false, &write), written(true, &write))
+    }
+
+    fn same(write: impl Fn(&mut Writer)) -> String {
+        let (resp2, resp3) = both(write);
+        assert_eq!(resp2, resp3);
+        resp2
+    }
+
+    fn pair(resp2: &str, resp3: &str) -> (String, String) {
+        (resp2.to_owned(), resp3.to_owned())
+    }
+
+    #[test]
+    fn plain_replies_are_the_same_in_both_protocols() {
+        assert_eq!(same(|w| w.ok()), "+OK\r\n");
+        assert_eq!(same(|w| w.simple("PONG")), "+PONG\r\n");
+        assert_eq!(same(|w| w.error("ERR a\r\nb")), "-ERR a  b\r\n");
+        assert_eq!(same(|w| w.int(-42)), ":-42\r\n");
+        assert_eq!(same(|w| w.int(i64::MIN)), ":-9223372036854775808\r\n");
+        assert_eq!(same(|w| w.uint(u64::MAX)), ":18446744073709551615\r\n");
+        assert_eq!(same(|w| w.bulk(b"a\r\nb")), "$4\r\na\r\nb\r\n");
+        assert_eq!(same(|w| w.bulk("")), "$0\r\n\r\n");
+        assert_eq!(same(|w| w.bulk_int(-7)), "$2\r\n-7\r\n");
+        assert_eq!(same(|w| w.bulk_display("short")), "$5\r\nshort\r\n");
+        assert_eq!(same(|w| w.bulk_display("x".repeat(100))), format!("$100\r\n{}\r\n", "x".repeat(100)));
+        assert_eq!(same(|w| w.id(StreamId::new(1_526_569_495_631, 0))), "$15\r\n1526569495631-0\r\n");
+        assert_eq!(same(|w| w.id(StreamId::MAX)), format!("$41\r\n{}-{}\r\n", u64::MAX, u64::MAX));
+        assert_eq!(same(|w| w.array(120)), "*120\r\n");
+    }
+
+    #[test]
+    fn typed_replies_differ() {
+        assert_eq!(both(|w| w.null_bulk()), pair("$-1\r\n", "_\r\n"));
+        assert_eq!(both(|w| w.null_array()), pair("*-1\r\n", "_\r\n"));
+        assert_eq!(both(|w| w.map(7)), pair("*14\r\n", "%7\r\n"));
+        assert_eq!(both(|w| w.set(3)), pair("*3\r\n", "~3\r\n"));
+        assert_eq!(both(|w| w.push(3)), pair("*3\r\n", ">3\r\n"));
+        assert_eq!(both(|w| w.double(2.5)), pair("$3\r\n2.5\r\n", ",2.5\r\n"));
+        assert_eq!(both(|w| w.boolean(true)), pair(":1\r\n", "#t\r\n"));
+        assert_eq!(both(|w| w.boolean(false)), pair(":0\r\n", "#f\r\n"));
+        assert_eq!(both(|w| w.verbatim("hi")), pair("$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"));
+        let gone = |w: &mut Writer| w.entry_gone(StreamId::new(1, 2));
+        assert_eq!(both(gone), pair("*2\r\n$3\r\n1-2\r\n*-1\r\n", "*2\r\n$3\r\n1-2\r\n_\r\n"));
+    }
+
+    #[test]
+    fn deferred_lengths_are_exact_whatever_was_expected() {
+        for expected in [0, 1, 9, 10, 99, 100, 12_345] {
+            for length in [0, 1, 9, 10, 55, 100, 99_999] {
+                let array = same(|w| {
+                    let outer = w.array_deferred(1);
+                    let inner = w.array_deferred(expected);
+                    w.int(5);
+                    w.finish(inner, length);
+                    w.int(6);
+                    w.finish(outer, 12);
+                });
+                assert_eq!(array, format!("*12\r\n*{length}\r\n:5\r\n:6\r\n"));
+                let map = both(|w| {
+                    let mark = w.map_deferred(expected);
+                    w.int(5);
+                    w.finish(mark, length);
+                });
+                assert_eq!(map, (format!("*{}\r\n:5\r\n", 2 * length), format!("%{length}\r\n:5\r\n")));
+            }
+        }
+    }
+
+    #[test]
+    fn a_failed_reply_is_undone() {
+        let mut writer = Writer::new(false);
+        writer.ok();
+        let before = writer.len();
+        writer.array(5);
+        writer.bulk("half");
+        writer.truncate(before);
+        writer.error("ERR no");
+        assert_eq!(writer.buf, b"+OK\r\n-ERR no\r\n");
+    }
+}

@@ -1,0 +1,152 @@
+//! Connections and transactions: AUTH to WATCH.
+
+use super::{NONDETERMINISTIC, container, help};
+use crate::commands;
+use crate::table::spec::{Categories, CommandSpec, Flags, Group, Parse, command, keys};
+
+const fn connection(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).group(Group::Connection).category(Categories::CONNECTION).since("1.0.0")
+}
+
+/// A subcommand of CLIENT that anyone may use.
+const fn client(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    connection(name, arity, parse).flags(ANY_TIME)
+}
+
+/// A subcommand of CLIENT for operators.
+const fn client_admin(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    client(name, arity, parse).flags(&[Flags::ADMIN])
+}
+
+const fn transaction(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).group(Group::Transactions).category(Categories::TRANSACTION).flags(ANY_TIME)
+}
+
+const ANY_TIME: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
+const FAST_ANY_TIME: &[Flags] = &[Flags::LOADING, Flags::STALE, Flags::FAST];
+const BEFORE_AUTH: &[Flags] =
+    &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST, Flags::NO_AUTH, Flags::ALLOW_BUSY];
+const PER_CLIENT: &str = "O(N), N being the clients";
+
+pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
+    connection("auth", -2, commands::parse_auth)
+        .flags(BEFORE_AUTH)
+        .note("one user, `default`, whose password is `requirepass`")
+        .text("AUTH [username] password", "Says who the client is."),
+    container("client")
+        .group(Group::Connection)
+        .since("2.4.0")
+        .text("CLIENT", "Tells about clients and controls them."),
+    client("client|getname", 2, commands::parse_client_getname)
+        .since("2.6.9")
+        .text("CLIENT GETNAME", "Returns the name of this connection."),
+    client("client|getredir", 2, commands::parse_client_getredir)
+        .since("6.0.0")
+        .note("always -1: there is no tracking")
+        .text("CLIENT GETREDIR", "Says where invalidation messages go."),
+    help("client|help", "CLIENT HELP")
+        .group(Group::Connection)
+        .category(Categories::CONNECTION)
+        .since("5.0.0"),
+    client("client|id", 2, commands::parse_client_id)
+        .since("5.0.0")
+        .text("CLIENT ID", "Returns the number of this connection."),
+    client("client|info", 2, commands::parse_client_info)
+        .since("6.2.0")
+        .tips(NONDETERMINISTIC)
+        .text("CLIENT INFO", "Tells about this connection."),
+    client_admin("client|kill", -3, commands::parse_client_kill).since("2.4.0").complexity(PER_CLIENT).text(
+        "CLIENT KILL ip:port | [ID client-id] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [USER username] \
+             [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO] [MAXAGE seconds]",
+        "Closes connections.",
+    ),
+    client_admin("client|list", -2, commands::parse_client_list)
+        .since("2.4.0")
+        .complexity(PER_CLIENT)
+        .tips(NONDETERMINISTIC)
+        .text(
+            "CLIENT LIST [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]",
+            "Lists the connections.",
+        ),
+    client_admin("client|no-evict", 3, commands::parse_client_no_evict)
+        .since("7.0.0")
+        .note("accepted; no client is evicted")
+        .text("CLIENT NO-EVICT ON|OFF", "Protects this connection when memory is short."),
+    client("client|no-touch", 3, commands::parse_client_no_touch)
+        .since("7.2.0")
+        .note("accepted; the time of the last access is not kept")
+        .text("CLIENT NO-TOUCH ON|OFF", "Keeps this connection from refreshing the keys it uses."),
+    client_admin("client|pause", -3, commands::parse_client_pause)
+        .since("2.9.50")
+        .text("CLIENT PAUSE milliseconds [WRITE|ALL]", "Holds back the commands of all clients for a while."),
+    client("client|reply", 3, commands::parse_client_reply)
+        .since("3.2.0")
+        .text("CLIENT REPLY ON|OFF|SKIP", "Says whether this connection wants replies."),
+    client("client|setinfo", 4, commands::parse_client_setinfo)
+        .since("7.2.0")
+        .text("CLIENT SETINFO LIB-NAME|LIB-VER value", "Names the library that this client uses."),
+    client("client|setname", 3, commands::parse_client_setname)
+        .since("2.6.9")
+        .text("CLIENT SETNAME name", "Names this connection."),
+    client("client|tracking", -3, commands::parse_client_tracking)
+        .since("6.0.0")
+        .note("OFF only: there is no tracking")
+        .text("CLIENT TRACKING ON|OFF", "Tells this connection when keys change that it read."),
+    client("client|trackinginfo", 2, commands::parse_client_trackinginfo)
+        .since("6.2.0")
+        .text("CLIENT TRACKINGINFO", "Tells about the tracking of this connection."),
+    client_admin("client|unblock", -3, commands::parse_client_unblock)
+        .since("5.0.0")
+        .text("CLIENT UNBLOCK client-id [TIMEOUT|ERROR]", "Ends the waiting of another client."),
+    client_admin("client|unpause", 2, commands::parse_client_unpause)
+        .since("6.2.0")
+        .complexity("O(N), N being the clients held back")
+        .text("CLIENT UNPAUSE", "Ends a pause."),
+    connection("echo", 2, commands::parse_echo)
+        .flags(FAST_ANY_TIME)
+        .text("ECHO message", "Returns the message."),
+    connection("hello", -1, commands::parse_hello).since("6.0.0").flags(BEFORE_AUTH).text(
+        "HELLO [protover [AUTH username password] [SETNAME name]]",
+        "Chooses the protocol, and says who client and server are.",
+    ),
+    connection("ping", -1, commands::parse_ping)
+        .flags(&[Flags::FAST])
+        .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
+        .text("PING [message]", "Answers, to show that the server lives."),
+    connection("quit", -1, commands::parse_quit).flags(BEFORE_AUTH).text("QUIT", "Closes this connection."),
+    connection("reset", 1, commands::parse_reset)
+        .since("6.2.0")
+        .flags(BEFORE_AUTH)
+        .text("RESET", "Makes this connection as new."),
+    connection("select", 2, commands::parse_select)
+        .flags(FAST_ANY_TIME)
+        .text("SELECT db", "Changes to another database."),
+];
+
+pub(in crate::table) const TRANSACTIONS: &[CommandSpec] = &[
+    transaction("discard", 1, commands::parse_discard)
+        .since("2.0.0")
+        .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
+        .complexity("O(N), N being the commands queued")
+        .text("DISCARD", "Forgets a transaction."),
+    transaction("exec", 1, commands::parse_exec)
+        .since("1.2.0")
+        .flags(&[Flags::SKIP_SLOWLOG])
+        .complexity("Depends on the commands queued.")
+        .text("EXEC", "Runs a transaction as one step."),
+    transaction("multi", 1, commands::parse_multi)
+        .since("1.2.0")
+        .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
+        .text("MULTI", "Begins a transaction."),
+    transaction("unwatch", 1, commands::parse_unwatch)
+        .since("2.2.0")
+        .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
+        .complexity("O(N), N being the keys watched")
+        .text("UNWATCH", "Forgets the keys that this connection watches."),
+    transaction("watch", -2, commands::parse_watch)
+        .since("2.2.0")
+        .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
+        .keys(&[keys("RO", 1, -1, 1)])
+        .complexity("O(N), N being the keys named")
+        .text("WATCH key [key ...]", "Lets the next transaction run only if these keys stay as they are."),
+];

@@ -1,0 +1,173 @@
+//! Keys of any type: DEL to UNLINK.
+
+use super::{NONDETERMINISTIC, SUM_OF_SHARDS, container, help};
+use crate::commands;
+use crate::table::spec::{Categories, CommandSpec, Flags, Group, Parse, command, key, keys};
+
+const fn generic(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).group(Group::Generic).category(Categories::KEYSPACE).since("1.0.0")
+}
+
+const READ_FAST: &[Flags] = &[Flags::READONLY, Flags::FAST];
+const WRITE_FAST: &[Flags] = &[Flags::WRITE, Flags::FAST];
+const PER_KEY: &str = "O(N), N being the keys named";
+
+pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
+    generic("copy", -3, commands::parse_copy)
+        .since("6.2.0")
+        .flags(&[Flags::WRITE, Flags::DENYOOM])
+        .keys(&[key("RO access", 1), key("OW update", 2)])
+        .complexity("O(N), N being the elements of the value; sealed blocks of a stream are shared")
+        .text(
+            "COPY source destination [DB destination-db] [REPLACE]",
+            "Copies a key's value to another key.",
+        ),
+    generic("del", -2, commands::parse_del)
+        .flags(&[Flags::WRITE])
+        .keys(&[keys("RM delete", 1, -1, 1)])
+        .complexity("O(N), N being the elements of the values removed")
+        .tips(SUM_OF_SHARDS)
+        .text("DEL key [key ...]", "Removes keys and says how many there were."),
+    generic("exists", -2, commands::parse_exists)
+        .flags(READ_FAST)
+        .keys(&[keys("RO", 1, -1, 1)])
+        .complexity(PER_KEY)
+        .tips(SUM_OF_SHARDS)
+        .text("EXISTS key [key ...]", "Says how many of the keys exist; one named twice counts twice."),
+    generic("expire", -3, commands::parse_expire)
+        .flags(WRITE_FAST)
+        .keys(&[key("RW update", 1)])
+        .text("EXPIRE key seconds [NX|XX|GT|LT]", "Lets a key live for so many seconds."),
+    generic("expireat", -3, commands::parse_expireat)
+        .since("1.2.0")
+        .flags(WRITE_FAST)
+        .keys(&[key("RW update", 1)])
+        .text("EXPIREAT key unix-time-seconds [NX|XX|GT|LT]", "Lets a key live until a time."),
+    generic("expiretime", 2, commands::parse_expiretime)
+        .since("7.0.0")
+        .flags(READ_FAST)
+        .keys(&[key("RO access", 1)])
+        .text("EXPIRETIME key", "Says until when a key lives, in seconds since 1970."),
+    generic("keys", 2, commands::parse_keys)
+        .flags(&[Flags::READONLY])
+        .category(Categories::DANGEROUS)
+        .complexity("O(N), N being the keys of the database")
+        .tips(&["request_policy:all_shards", "nondeterministic_output_order"])
+        .text("KEYS pattern", "Returns every key that matches a pattern."),
+    generic("move", 3, commands::parse_move)
+        .flags(WRITE_FAST)
+        .keys(&[key("RW access update", 1)])
+        .text("MOVE key db", "Moves a key to another database."),
+    container("object").group(Group::Generic).since("2.2.3").text("OBJECT", "Tells how values are kept."),
+    generic("object|encoding", 3, commands::parse_object_encoding)
+        .since("2.2.3")
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO", 2)])
+        .tips(NONDETERMINISTIC)
+        .note("names the encoding that Redis would use for a value of this type and size")
+        .text("OBJECT ENCODING key", "Names the way a value is kept."),
+    generic("object|freq", 3, commands::parse_object_freq)
+        .since("4.0.0")
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO", 2)])
+        .tips(NONDETERMINISTIC)
+        .note("always refused: no access frequency is kept")
+        .text("OBJECT FREQ key", "Says how often a key was used."),
+    help("object|help", "OBJECT HELP").group(Group::Generic).category(Categories::KEYSPACE).since("6.2.0"),
+    generic("object|idletime", 3, commands::parse_object_idletime)
+        .since("2.2.3")
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO", 2)])
+        .tips(NONDETERMINISTIC)
+        .note("always 0: the time of the last access is not kept")
+        .text("OBJECT IDLETIME key", "Says for how many seconds a key was not used."),
+    generic("object|refcount", 3, commands::parse_object_refcount)
+        .since("2.2.3")
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO", 2)])
+        .tips(NONDETERMINISTIC)
+        .text("OBJECT REFCOUNT key", "Says how many references a value has: 1."),
+    generic("persist", 2, commands::parse_persist)
+        .since("2.2.0")
+        .flags(WRITE_FAST)
+        .keys(&[key("RW update", 1)])
+        .text("PERSIST key", "Lets a key live without end."),
+    generic("pexpire", -3, commands::parse_pexpire)
+        .since("2.6.0")
+        .flags(WRITE_FAST)
+        .keys(&[key("RW update", 1)])
+        .text("PEXPIRE key milliseconds [NX|XX|GT|LT]", "Lets a key live for so many milliseconds."),
+    generic("pexpireat", -3, commands::parse_pexpireat)
+        .since("2.6.0")
+        .flags(WRITE_FAST)
+        .keys(&[key("RW update", 1)])
+        .text(
+            "PEXPIREAT key unix-time-milliseconds [NX|XX|GT|LT]",
+            "Lets a key live until a time given in milliseconds.",
+        ),
+    generic("pexpiretime", 2, commands::parse_pexpiretime)
+        .since("7.0.0")
+        .flags(READ_FAST)
+        .keys(&[key("RO access", 1)])
+        .text("PEXPIRETIME key", "Says until when a key lives, in milliseconds since 1970."),
+    generic("pttl", 2, commands::parse_pttl)
+        .since("2.6.0")
+        .flags(READ_FAST)
+        .keys(&[key("RO access", 1)])
+        .tips(NONDETERMINISTIC)
+        .text("PTTL key", "Says for how many milliseconds a key still lives."),
+    generic("randomkey", 1, commands::parse_randomkey)
+        .flags(&[Flags::READONLY])
+        .tips(&["request_policy:all_shards", "nondeterministic_output"])
+        .text("RANDOMKEY", "Returns any one key."),
+    generic("rename", 3, commands::parse_rename)
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW access delete", 1), key("OW update", 2)])
+        .text("RENAME key newkey", "Gives a key another name, in place of what had it."),
+    generic("renamenx", 3, commands::parse_renamenx)
+        .flags(WRITE_FAST)
+        .keys(&[key("RW access delete", 1), key("OW insert", 2)])
+        .text("RENAMENX key newkey", "Gives a key another name unless that is taken."),
+    generic("scan", -2, commands::parse_scan)
+        .since("2.8.0")
+        .flags(&[Flags::READONLY])
+        .complexity("O(1) for a call, O(N) for a whole walk, N being the keys of the database")
+        .tips(&["nondeterministic_output", "request_policy:special"])
+        .note("a key that is there during the whole walk is returned exactly once")
+        .text(
+            "SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]",
+            "Walks over the keys of the database, a few at a time.",
+        ),
+    generic("touch", -2, commands::parse_touch)
+        .since("3.2.1")
+        .flags(READ_FAST)
+        .keys(&[keys("RO", 1, -1, 1)])
+        .complexity(PER_KEY)
+        .tips(SUM_OF_SHARDS)
+        .text("TOUCH key [key ...]", "Says how many of the keys exist."),
+    generic("ttl", 2, commands::parse_ttl)
+        .flags(READ_FAST)
+        .keys(&[key("RO access", 1)])
+        .tips(NONDETERMINISTIC)
+        .text("TTL key", "Says for how many seconds a key still lives."),
+    generic("type", 2, commands::parse_type)
+        .flags(READ_FAST)
+        .keys(&[key("RO", 1)])
+        .text("TYPE key", "Names the type of a key's value."),
+    generic("unlink", -2, commands::parse_unlink)
+        .since("4.0.0")
+        .flags(WRITE_FAST)
+        .keys(&[keys("RM delete", 1, -1, 1)])
+        .complexity("O(N), N being the elements of the values removed")
+        .tips(SUM_OF_SHARDS)
+        .note("the same as DEL: values are freed at once")
+        .text("UNLINK key [key ...]", "Removes keys and says how many there were."),
+    command("wait", 3, commands::parse_wait)
+        .group(Group::Generic)
+        .category(Categories::CONNECTION)
+        .since("3.0.0")
+        .flags(&[Flags::NOSCRIPT])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .note("always 0: there are no replicas")
+        .text("WAIT numreplicas timeout", "Waits until replicas have what this client wrote."),
+];

@@ -1,0 +1,273 @@
+//! The server itself: ACL to TIME, and what a cluster would answer.
+
+use super::{NONDETERMINISTIC, NONDETERMINISTIC_ORDER, container, help};
+use crate::commands;
+use crate::table::spec::{Categories, CommandSpec, Flags, Group, Parse, command, key};
+
+/// A command for operators.
+const fn admin(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).flags(&[Flags::ADMIN, Flags::LOADING, Flags::STALE])
+}
+
+/// A command for operators that is of no use in scripts.
+const fn operator(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    admin(name, arity, parse).flags(&[Flags::NOSCRIPT])
+}
+
+const fn about_commands(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse)
+        .category(Categories::CONNECTION)
+        .since("2.8.13")
+        .flags(&[Flags::LOADING, Flags::STALE])
+}
+
+/// A command of clusters, which a server on its own refuses.
+const fn cluster(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse)
+        .group(Group::Cluster)
+        .since("3.0.0")
+        .flags(&[Flags::STALE])
+        .tips(NONDETERMINISTIC)
+        .note("answers that cluster support is disabled")
+}
+
+const ALL_KEYS: &str = "O(N), N being the keys removed";
+const EVERY_NODE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
+const SPECIAL_OF_NODES: &[&str] =
+    &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
+const SPECIAL_OF_SHARDS: &[&str] =
+    &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
+const ONE_USER: &str = "one user, `default`";
+const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+
+pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
+    container("acl").since("6.0.0").text("ACL", "Tells about access control."),
+    command("acl|cat", -2, commands::parse_acl_cat)
+        .since("6.0.0")
+        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE])
+        .text("ACL CAT [category]", "Lists the categories, or the commands of one."),
+    operator("acl|getuser", 3, commands::parse_acl_getuser)
+        .since("6.0.0")
+        .note(ONE_USER)
+        .text("ACL GETUSER username", "Tells what a user may do."),
+    help("acl|help", "ACL HELP").since("6.0.0"),
+    operator("acl|list", 2, commands::parse_acl_list)
+        .since("6.0.0")
+        .note(ONE_USER)
+        .text("ACL LIST", "Lists the rules of every user."),
+    operator("acl|users", 2, commands::parse_acl_users)
+        .since("6.0.0")
+        .note(ONE_USER)
+        .text("ACL USERS", "Lists the users."),
+    command("acl|whoami", 2, commands::parse_acl_whoami)
+        .since("6.0.0")
+        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE])
+        .text("ACL WHOAMI", "Names the user of this connection."),
+    about_commands("command", -1, commands::parse_command)
+        .complexity("O(N), N being the commands")
+        .tips(NONDETERMINISTIC_ORDER)
+        .text("COMMAND", "Tells about all commands."),
+    about_commands("command|count", 2, commands::parse_command_count)
+        .text("COMMAND COUNT", "Says how many commands there are."),
+    about_commands("command|docs", -2, commands::parse_command_docs)
+        .since("7.0.0")
+        .complexity("O(N), N being the commands named")
+        .tips(NONDETERMINISTIC_ORDER)
+        .note("has no `arguments` and no `history`")
+        .text("COMMAND DOCS [command-name [command-name ...]]", "Documents commands."),
+    about_commands("command|getkeys", -3, commands::parse_command_getkeys)
+        .complexity("O(N), N being the arguments")
+        .text("COMMAND GETKEYS command [arg [arg ...]]", "Finds the keys in a request."),
+    about_commands("command|getkeysandflags", -3, commands::parse_command_getkeysandflags)
+        .since("7.0.0")
+        .complexity("O(N), N being the arguments")
+        .text(
+            "COMMAND GETKEYSANDFLAGS command [arg [arg ...]]",
+            "Finds the keys in a request, and says how they are used.",
+        ),
+    help("command|help", "COMMAND HELP").category(Categories::CONNECTION).since("5.0.0"),
+    about_commands("command|info", -2, commands::parse_command_info)
+        .complexity("O(N), N being the commands named")
+        .tips(NONDETERMINISTIC_ORDER)
+        .text("COMMAND INFO [command-name [command-name ...]]", "Tells about commands."),
+    about_commands("command|list", -2, commands::parse_command_list)
+        .since("7.0.0")
+        .complexity("O(N), N being the commands")
+        .tips(NONDETERMINISTIC_ORDER)
+        .text(
+            "COMMAND LIST [FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
+            "Lists the names of commands.",
+        ),
+    container("config").since("2.0.0").text("CONFIG", "Reads and changes settings."),
+    operator("config|get", -3, commands::parse_config_get)
+        .since("2.0.0")
+        .complexity("O(N), N being the settings")
+        .text("CONFIG GET parameter [parameter ...]", "Returns settings and their values."),
+    help("config|help", "CONFIG HELP").since("5.0.0"),
+    operator("config|resetstat", 2, commands::parse_config_resetstat)
+        .since("2.0.0")
+        .text("CONFIG RESETSTAT", "Sets the statistics of INFO to zero."),
+    operator("config|rewrite", 2, commands::parse_config_rewrite)
+        .since("2.8.0")
+        .note("refused: the configuration file is not written by the server")
+        .text("CONFIG REWRITE", "Writes the settings to the configuration file."),
+    operator("config|set", -4, commands::parse_config_set)
+        .since("2.0.0")
+        .complexity("O(N), N being the settings named")
+        .tips(EVERY_NODE)
+        .text("CONFIG SET parameter value [parameter value ...]", "Changes settings, all of them or none."),
+    command("dbsize", 1, commands::parse_dbsize)
+        .since("1.0.0")
+        .category(Categories::KEYSPACE)
+        .flags(&[Flags::READONLY, Flags::FAST])
+        .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
+        .text("DBSIZE", "Says how many keys the database has."),
+    operator("debug", -2, commands::parse_debug)
+        .since("1.0.0")
+        .complexity("Depends on the subcommand.")
+        .note("SLEEP only")
+        .text("DEBUG SLEEP seconds", "Stops the server for a while, to try clients out."),
+    command("flushall", -1, commands::parse_flushall)
+        .since("1.0.0")
+        .category(Categories::KEYSPACE)
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::WRITE])
+        .complexity(ALL_KEYS)
+        .tips(ALL_SHARDS)
+        .text("FLUSHALL [ASYNC|SYNC]", "Removes every key of every database."),
+    command("flushdb", -1, commands::parse_flushdb)
+        .since("1.0.0")
+        .category(Categories::KEYSPACE)
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::WRITE])
+        .complexity(ALL_KEYS)
+        .tips(ALL_SHARDS)
+        .text("FLUSHDB [ASYNC|SYNC]", "Removes every key of the database."),
+    command("info", -1, commands::parse_info)
+        .since("1.0.0")
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::LOADING, Flags::STALE])
+        .tips(SPECIAL_OF_SHARDS)
+        .note("the sections and fields that clients, exporters and dashboards read")
+        .text("INFO [section [section ...]]", "Tells how the server is doing."),
+    container("latency").since("2.8.13").text("LATENCY", "Tells what took long."),
+    operator("latency|doctor", 2, commands::parse_latency_doctor)
+        .since("2.8.13")
+        .tips(SPECIAL_OF_NODES)
+        .text("LATENCY DOCTOR", "Explains what took long."),
+    help("latency|help", "LATENCY HELP").since("2.8.13"),
+    operator("latency|histogram", -2, commands::parse_latency_histogram)
+        .since("7.0.0")
+        .complexity("O(N), N being the commands named")
+        .tips(SPECIAL_OF_NODES)
+        .text("LATENCY HISTOGRAM [command [command ...]]", "Tells how long commands took."),
+    operator("latency|history", 3, commands::parse_latency_history)
+        .since("2.8.13")
+        .tips(SPECIAL_OF_NODES)
+        .note("always empty: no events are recorded")
+        .text("LATENCY HISTORY event", "Returns the latest samples of an event."),
+    operator("latency|latest", 2, commands::parse_latency_latest)
+        .since("2.8.13")
+        .tips(SPECIAL_OF_NODES)
+        .note("always empty: no events are recorded")
+        .text("LATENCY LATEST", "Returns the latest sample of every event."),
+    operator("latency|reset", -2, commands::parse_latency_reset)
+        .since("2.8.13")
+        .tips(EVERY_NODE)
+        .text("LATENCY RESET [event [event ...]]", "Forgets the samples."),
+    container("memory").since("4.0.0").text("MEMORY", "Tells about memory."),
+    command("memory|doctor", 2, commands::parse_memory_doctor)
+        .since("4.0.0")
+        .tips(SPECIAL_OF_SHARDS)
+        .text("MEMORY DOCTOR", "Explains where memory goes."),
+    help("memory|help", "MEMORY HELP").since("4.0.0"),
+    command("memory|purge", 2, commands::parse_memory_purge)
+        .since("4.0.0")
+        .tips(ALL_SHARDS)
+        .text("MEMORY PURGE", "Gives unused memory back."),
+    command("memory|stats", 2, commands::parse_memory_stats)
+        .since("4.0.0")
+        .tips(SPECIAL_OF_SHARDS)
+        .text("MEMORY STATS", "Tells how much memory is used for what."),
+    command("memory|usage", -3, commands::parse_memory_usage)
+        .since("4.0.0")
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO", 2)])
+        .complexity("O(N), N being the elements of the value")
+        .note("counts everything a key holds; SAMPLES is accepted and not needed")
+        .text("MEMORY USAGE key [SAMPLES count]", "Says how many bytes a key and its value take."),
+    container("module").since("4.0.0").text("MODULE", "Tells about modules."),
+    help("module|help", "MODULE HELP").since("5.0.0"),
+    command("module|list", 2, commands::parse_module_list)
+        .since("4.0.0")
+        .flags(&[Flags::ADMIN, Flags::NOSCRIPT])
+        .complexity("O(N), N being the modules")
+        .tips(NONDETERMINISTIC_ORDER)
+        .note("always empty")
+        .text("MODULE LIST", "Lists the modules."),
+    command("replicaof", 3, commands::parse_replicaof)
+        .since("5.0.0")
+        .flags(&[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING])
+        .note("NO ONE only: there is no replication")
+        .text("REPLICAOF NO ONE", "Makes this server a replica of none, as it is."),
+    command("role", 1, commands::parse_role)
+        .since("2.8.12")
+        .category(Categories::ADMIN)
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST])
+        .note("always a master without replicas")
+        .text("ROLE", "Says what part this server plays in replication."),
+    operator("shutdown", -1, commands::parse_shutdown)
+        .since("1.0.0")
+        .flags(&[Flags::NO_MULTI, Flags::ALLOW_BUSY])
+        .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
+    command("slaveof", 3, commands::parse_replicaof)
+        .since("1.0.0")
+        .flags(&[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING])
+        .note("NO ONE only: there is no replication")
+        .text("SLAVEOF NO ONE", "The old name of REPLICAOF."),
+    container("slowlog").since("2.2.12").text("SLOWLOG", "Tells which commands took long."),
+    admin("slowlog|get", -2, commands::parse_slowlog_get)
+        .since("2.2.12")
+        .complexity("O(N), N being the commands returned")
+        .tips(&["request_policy:all_nodes", "nondeterministic_output"])
+        .text("SLOWLOG GET [count]", "Returns the latest slow commands."),
+    help("slowlog|help", "SLOWLOG HELP").since("6.2.0"),
+    admin("slowlog|len", 2, commands::parse_slowlog_len)
+        .since("2.2.12")
+        .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
+        .text("SLOWLOG LEN", "Says how many slow commands are noted."),
+    admin("slowlog|reset", 2, commands::parse_slowlog_reset)
+        .since("2.2.12")
+        .complexity("O(N), N being the commands noted")
+        .tips(EVERY_NODE)
+        .text("SLOWLOG RESET", "Forgets the slow commands."),
+    command("swapdb", 3, commands::parse_swapdb)
+        .since("4.0.0")
+        .category(Categories::KEYSPACE)
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .complexity("O(N), N being the clients that watch or wait in the two databases")
+        .text("SWAPDB index1 index2", "Exchanges two databases."),
+    command("time", 1, commands::parse_time)
+        .since("2.6.0")
+        .flags(&[Flags::LOADING, Flags::STALE, Flags::FAST])
+        .tips(NONDETERMINISTIC)
+        .text("TIME", "Returns the server's time, in seconds and microseconds."),
+];
+
+pub(in crate::table) const CLUSTER: &[CommandSpec] = &[
+    container("cluster").group(Group::Cluster).since("3.0.0").text("CLUSTER", "Tells about clusters."),
+    help("cluster|help", "CLUSTER HELP").group(Group::Cluster).since("5.0.0"),
+    cluster("cluster|info", 2, commands::parse_cluster_info)
+        .text("CLUSTER INFO", "Tells how a cluster is doing."),
+    cluster("cluster|myid", 2, commands::parse_cluster_myid)
+        .tips(&[])
+        .text("CLUSTER MYID", "Names this node."),
+    cluster("cluster|nodes", 2, commands::parse_cluster_nodes).text("CLUSTER NODES", "Lists the nodes."),
+    cluster("cluster|shards", 2, commands::parse_cluster_shards)
+        .since("7.0.0")
+        .text("CLUSTER SHARDS", "Lists the shards."),
+    cluster("cluster|slots", 2, commands::parse_cluster_slots)
+        .text("CLUSTER SLOTS", "Says which node has which keys."),
+];

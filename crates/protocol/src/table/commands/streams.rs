@@ -1,0 +1,173 @@
+//! Streams: XADD to XSETID.
+
+use super::{NONDETERMINISTIC, container, help};
+use crate::commands;
+use crate::table::spec::{
+    Categories, CommandSpec, Flags, Group, Parse, command, key, streams as stream_keys,
+};
+
+const fn stream(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).group(Group::Stream).category(Categories::STREAM).since("5.0.0")
+}
+
+const fn stream_container(name: &'static str) -> CommandSpec {
+    container(name).group(Group::Stream).since("5.0.0")
+}
+
+const fn stream_help(name: &'static str, syntax: &'static str) -> CommandSpec {
+    help(name, syntax).group(Group::Stream).category(Categories::STREAM).since("5.0.0")
+}
+
+pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
+    stream("xack", -4, commands::parse_xack)
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(log N) for each id, N being the pending entries of the group")
+        .text("XACK key group id [id ...]", "Marks entries as processed: they are no longer pending."),
+    stream("xadd", -5, commands::parse_xadd)
+        .flags(&[Flags::WRITE, Flags::DENYOOM, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(1), and O(N) for the N entries that trimming removes")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
+            "Appends an entry to a stream, and may shorten the stream.",
+        ),
+    stream("xautoclaim", -6, commands::parse_xautoclaim)
+        .since("6.2.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW delete", 1)])
+        .complexity("O(1) when COUNT is small")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
+            "Walks a group's pending entries and takes over those that were idle for long.",
+        ),
+    stream("xclaim", -6, commands::parse_xclaim)
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(log N) for each id, N being the pending entries of the group")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] \
+             [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
+            "Gives pending entries to another consumer of their group.",
+        ),
+    stream("xdel", -3, commands::parse_xdel)
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW delete", 1)])
+        .complexity("O(1) for each id, however long the stream")
+        .text("XDEL key id [id ...]", "Removes entries and says how many there were."),
+    stream_container("xgroup").text("XGROUP", "Creates, changes and removes consumer groups."),
+    stream("xgroup|create", -5, commands::parse_xgroup_create)
+        .flags(&[Flags::WRITE, Flags::DENYOOM])
+        .keys(&[key("RW insert", 2)])
+        .text(
+            "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD entries-read]",
+            "Creates a consumer group that reads on after the id.",
+        ),
+    stream("xgroup|createconsumer", 5, commands::parse_xgroup_createconsumer)
+        .since("6.2.0")
+        .flags(&[Flags::WRITE, Flags::DENYOOM])
+        .keys(&[key("RW insert", 2)])
+        .text("XGROUP CREATECONSUMER key group consumer", "Adds a consumer to a group."),
+    stream("xgroup|delconsumer", 5, commands::parse_xgroup_delconsumer)
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW delete", 2)])
+        .complexity("O(N), N being the pending entries of the group")
+        .text(
+            "XGROUP DELCONSUMER key group consumer",
+            "Removes a consumer, and its pending entries with it: says how many those were.",
+        ),
+    stream("xgroup|destroy", 4, commands::parse_xgroup_destroy)
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW delete", 2)])
+        .complexity("O(N), N being the pending entries of the group")
+        .text("XGROUP DESTROY key group", "Removes a group with its consumers and pending entries."),
+    stream_help("xgroup|help", "XGROUP HELP"),
+    stream("xgroup|setid", -5, commands::parse_xgroup_setid)
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW update", 2)])
+        .text(
+            "XGROUP SETID key group id|$ [ENTRIESREAD entries-read]",
+            "Moves a group: it reads on after the id.",
+        ),
+    stream_container("xinfo").text("XINFO", "Tells about streams, groups and consumers."),
+    stream("xinfo|consumers", 4, commands::parse_xinfo_consumers)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 2)])
+        .complexity("O(N), N being the consumers of the group")
+        .tips(NONDETERMINISTIC)
+        .text("XINFO CONSUMERS key group", "Lists the consumers of a group."),
+    stream("xinfo|groups", 3, commands::parse_xinfo_groups)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 2)])
+        .complexity("O(N), N being the groups of the stream")
+        .note("`lag` is always a number (`exact-lag yes`, the default); `exact-lag no` answers as Redis does, nulls included")
+        .text("XINFO GROUPS key", "Lists the groups of a stream, each with its lag."),
+    stream_help("xinfo|help", "XINFO HELP"),
+    stream("xinfo|stream", -3, commands::parse_xinfo_stream)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 2)])
+        .note("`radix-tree-keys` and `radix-tree-nodes` describe blocks of entries: there is no radix tree")
+        .text(
+            "XINFO STREAM key [FULL [COUNT count]]",
+            "Tells about a stream; with FULL also about entries, groups and what is pending.",
+        ),
+    stream("xlen", 2, commands::parse_xlen)
+        .flags(&[Flags::READONLY, Flags::FAST])
+        .keys(&[key("RO", 1)])
+        .text("XLEN key", "Says how many entries a stream has."),
+    stream("xpending", -3, commands::parse_xpending)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 1)])
+        .complexity("O(N), N being the entries returned; groups of pending entries that cannot match are skipped")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XPENDING key group [[IDLE min-idle-time] start end count [consumer]]",
+            "Sums up or lists what a group was given and has not acknowledged.",
+        ),
+    stream("xrange", -4, commands::parse_xrange)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 1)])
+        .complexity("O(log S + N), N being the entries returned, S the length of the stream")
+        .text("XRANGE key start end [COUNT count]", "Returns the entries between two ids."),
+    stream("xread", -4, commands::parse_xread)
+        .flags(&[Flags::READONLY, Flags::BLOCKING, Flags::MOVABLEKEYS])
+        .keys(&[stream_keys("RO access", 1)])
+        .complexity("O(log S + N) for each stream, N being the entries returned, S the length of the stream")
+        .text(
+            "XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+            "Returns the entries after the ids, and may wait for them.",
+        ),
+    stream("xreadgroup", -7, commands::parse_xreadgroup)
+        .flags(&[Flags::WRITE, Flags::BLOCKING, Flags::MOVABLEKEYS])
+        .keys(&[stream_keys("RO access", 4)])
+        .complexity("O(N) for each stream, N being the entries returned")
+        .text(
+            "XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] \
+             id [id ...]",
+            "Gives a consumer new entries of its group, or its own pending ones; may wait for them.",
+        ),
+    stream("xrevrange", -4, commands::parse_xrevrange)
+        .flags(&[Flags::READONLY])
+        .keys(&[key("RO access", 1)])
+        .complexity("O(log S + N), N being the entries returned, S the length of the stream")
+        .text("XREVRANGE key end start [COUNT count]", "Returns the entries between two ids, newest first."),
+    stream("xsetid", -3, commands::parse_xsetid)
+        .flags(&[Flags::WRITE, Flags::DENYOOM, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .text(
+            "XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+            "Sets the counters of a stream by hand.",
+        ),
+    stream("xtrim", -4, commands::parse_xtrim)
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW delete", 1)])
+        .complexity("O(N), N being the entries removed; whole blocks go at once")
+        .tips(NONDETERMINISTIC)
+        .text(
+            "XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]",
+            "Shortens a stream from its old end.",
+        ),
+];

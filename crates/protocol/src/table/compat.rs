@@ -1,0 +1,106 @@
+//! COMPAT.md: which commands there are, and where they differ from Redis. Written from the table.
+
+use super::{COMMANDS, CommandSpec, Group};
+use std::fmt::Write as _;
+
+const PREAMBLE: &str = "\
+# Compatibility
+
+Written from the command table by `millstream compat > COMPAT.md`; the table is what the server runs.
+
+Millstream follows Redis 7.4: RESP2 and RESP3, inline commands, replies, error texts and the order of checks. The streams family is
+complete, with the rules of Redis 7.2 and later for waking blocked readers. Everything else is there as far as clients, tools and
+consumers of streams need it.
+
+## Where it differs on purpose
+
+- **Lag is always a number.** `XINFO GROUPS` and `XINFO STREAM FULL` count what a group has not read, whatever was deleted or
+  trimmed. With `exact-lag no` the answer follows Redis' rules to the letter, nulls included.
+- **Deleting entries gives memory back.** A block that is mostly deleted is rewritten. `radix-tree-keys` and `radix-tree-nodes` of `XINFO STREAM`
+  count blocks.
+- **`MEMORY USAGE` is honest**: it counts everything a key holds, pending entries included.
+- **`SCAN` returns a key exactly once** if the key is there during the whole walk.
+- **A group, a consumer or a key may be called `STREAMS`**: `COMMAND GETKEYS` finds the right keys.
+- **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error is the same.
+- **No scripts.** EVAL and its kin are refused with an error that says what to use instead.
+- **One user**, `default`, with or without a password.
+- **Data lives in memory** and is gone when the server stops.
+
+## What is not there
+
+Sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side caching, modules, replication, cluster, MONITOR, DUMP and
+RESTORE, SORT, and those commands of strings, hashes, lists and sets that the tables below do not name. An unknown command is
+refused with Redis' words.
+";
+
+/// COMPAT.md as text.
+pub fn compat_markdown() -> String {
+    let mut text = PREAMBLE.to_owned();
+    let commands = COMMANDS.iter().filter(|spec| !spec.is_subcommand()).count();
+    let subcommands = COMMANDS.len() - commands;
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "\n## Commands\n\n{commands} commands and {subcommands} subcommands. *Since* is the version of Redis.\n"
+    );
+    for chapter in COMMANDS.chunk_by(|one, next| one.group == next.group || next.is_subcommand()) {
+        let _ = write!(
+            text,
+            "\n### {}\n\n| command | since | differs |\n|---|---|---|\n",
+            heading(chapter[0].group)
+        );
+        for spec in chapter.iter().filter(|spec| spec.subcommands().is_empty() || spec.parse.is_some()) {
+            text.push_str(&row(spec));
+        }
+    }
+    text
+}
+
+fn row(spec: &CommandSpec) -> String {
+    let syntax = spec.syntax.replace('|', "\\|");
+    // A version that brought nothing else is written short.
+    let since = spec.since.strip_suffix(".0").unwrap_or(spec.since);
+    format!("| `{syntax}` | {since} | {} |\n", spec.note.unwrap_or_default())
+}
+
+fn heading(group: Group) -> &'static str {
+    match group {
+        Group::Stream => "Streams",
+        Group::Generic => "Keys",
+        Group::String => "Strings",
+        Group::Hash => "Hashes",
+        Group::List => "Lists",
+        Group::Set => "Sets",
+        Group::Transactions => "Transactions",
+        Group::Connection => "Connection",
+        Group::Server => "Server",
+        Group::Cluster => "Cluster",
+        Group::Scripting => "Scripts and functions",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_one_row_in_its_chapter() {
+        let text = compat_markdown();
+        for spec in COMMANDS.iter().filter(|spec| spec.parse.is_some()) {
+            let row = row(spec);
+            assert_eq!(text.matches(&row).count(), 1, "{row}");
+            let chapter = text.find(&format!("### {}\n", heading(spec.group))).unwrap();
+            assert!(text.find(&row).unwrap() > chapter, "{row}");
+        }
+        for group in [Group::Stream, Group::Generic, Group::Server, Group::Scripting] {
+            assert_eq!(text.matches(&format!("### {}\n", heading(group))).count(), 1);
+        }
+    }
+
+    #[test]
+    fn bars_do_not_end_a_cell() {
+        let text = compat_markdown();
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        rows.for_each(|row| assert_eq!(row.replace("\\|", "").matches('|').count(), 4, "{row}"));
+    }
+}

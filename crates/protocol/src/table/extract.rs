@@ -1,0 +1,166 @@
+//! The keys of a request.
+
+use super::{CommandSpec, KeySpec, KeysBegin, KeysFind};
+use crate::number::parse_i64;
+use smallvec::SmallVec;
+
+/// The keys of a request, each with how it is used.
+pub type Keys<'a> = SmallVec<[(&'a [u8], &'static str); 4]>;
+
+/// The keys of a request cannot be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// The command has none.
+    NoKeys,
+    /// The arguments make no sense.
+    Invalid,
+}
+
+/// Finds the keys of a request that has the right number of arguments.
+pub fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>, KeyError> {
+    if spec.keys.is_empty() {
+        return Err(KeyError::NoKeys);
+    }
+    let mut found = Keys::new();
+    for key_spec in spec.keys {
+        let begin = begin(key_spec, argv).ok_or(KeyError::Invalid)?;
+        collect(key_spec, argv, begin, &mut found).ok_or(KeyError::Invalid)?;
+    }
+    Ok(found)
+}
+
+fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
+    match spec.begin {
+        KeysBegin::At(at) => usize::try_from(at).ok(),
+        KeysBegin::AfterWord { word, .. } => after_word(word, argv),
+    }
+}
+
+/// Walks over the options of XREAD and XREADGROUP, each with what belongs to it. A mere search for the
+/// word would mistake a group or a consumer of that name for it. What is no option is stepped over.
+fn after_word(word: &str, argv: &[&[u8]]) -> Option<usize> {
+    const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2), ("NOACK", 0)];
+    let mut at = 1;
+    loop {
+        let option = argv.get(at)?;
+        if option.eq_ignore_ascii_case(word.as_bytes()) {
+            return Some(at + 1);
+        }
+        let known = OPTIONS.iter().find(|(name, _)| option.eq_ignore_ascii_case(name.as_bytes()));
+        at += 1 + known.map_or(0, |(_, values)| *values);
+    }
+}
+
+fn collect<'a>(spec: &KeySpec, argv: &[&'a [u8]], begin: usize, found: &mut Keys<'a>) -> Option<()> {
+    let (count, step) = match spec.find {
+        KeysFind::Range { last, step, limit } => {
+            let step = usize::try_from(step).ok()?;
+            (range_length(argv.len(), begin, last, limit)?.div_ceil(step), step)
+        }
+        KeysFind::Counted => (usize::try_from(parse_i64(argv.get(begin)?)?).ok()?, 1),
+    };
+    let first = if spec.find == KeysFind::Counted { begin + 1 } else { begin };
+    // A count that the client made up must not become a loop.
+    if count > argv.len() {
+        return None;
+    }
+    for number in 0..count {
+        found.push((*argv.get(first + number * step)?, spec.usage));
+    }
+    Some(())
+}
+
+/// How many arguments a range covers.
+fn range_length(args: usize, begin: usize, last: i32, limit: i32) -> Option<usize> {
+    let available = args.checked_sub(begin)?;
+    if last >= 0 {
+        return Some(usize::try_from(last).ok()? + 1);
+    }
+    let from_end = usize::try_from(last.unsigned_abs()).ok()? - 1;
+    let covered = available.checked_sub(from_end)?;
+    match usize::try_from(limit).ok()? {
+        0 | 1 => Some(covered),
+        parts => (covered >= parts).then_some(covered / parts),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::resolve;
+
+    fn keys_of(line: &str) -> Result<Vec<String>, KeyError> {
+        let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        let spec = resolve(&argv).unwrap();
+        let found = keys(spec, &argv)?;
+        Ok(found.iter().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap()).collect())
+    }
+
+    fn ok(keys: &[&str]) -> Result<Vec<String>, KeyError> {
+        Ok(keys.iter().map(|key| key.to_string()).collect())
+    }
+
+    #[test]
+    fn keys_have_their_places() {
+        assert_eq!(keys_of("GET a"), ok(&["a"]));
+        assert_eq!(keys_of("MSET a 1 b 2"), ok(&["a", "b"]));
+        assert_eq!(keys_of("MSET a 1 b"), ok(&["a", "b"]));
+        assert_eq!(keys_of("DEL a b c"), ok(&["a", "b", "c"]));
+        assert_eq!(keys_of("BLPOP a b 0"), ok(&["a", "b"]));
+        assert_eq!(keys_of("RENAME a b"), ok(&["a", "b"]));
+        assert_eq!(keys_of("XGROUP CREATE k g $"), ok(&["k"]));
+        assert_eq!(keys_of("XADD k * f v"), ok(&["k"]));
+        assert_eq!(keys_of("EVAL x 2 a b c"), ok(&["a", "b"]));
+        assert_eq!(keys_of("EVAL x 0 a"), ok(&[]));
+    }
+
+    #[test]
+    fn some_commands_have_none() {
+        assert_eq!(keys_of("PING a"), Err(KeyError::NoKeys));
+        assert_eq!(keys_of("XGROUP HELP"), Err(KeyError::NoKeys));
+        assert_eq!(keys_of("SCAN 0"), Err(KeyError::NoKeys));
+    }
+
+    #[test]
+    fn streams_follow_their_word() {
+        assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 1 2"), ok(&["a", "b"]));
+        assert_eq!(keys_of("XREAD block 1 streams STREAMS 0"), ok(&["STREAMS"]));
+        assert_eq!(
+            keys_of("XREADGROUP GROUP STREAMS streams NOACK STREAMS STREAMS k > 0"),
+            ok(&["STREAMS", "k"])
+        );
+        assert_eq!(keys_of("XREAD foo STREAMS a b 1"), ok(&["a"]));
+        assert_eq!(keys_of("XREADGROUP NOACK BLOCK 0 GROUP g c STREAMS k >"), ok(&["k"]));
+    }
+
+    #[test]
+    fn senseless_arguments_have_no_keys() {
+        for line in [
+            "XREAD a b 1",
+            "XREAD COUNT 1 STREAMS",
+            "XREAD COUNT 1 STREAMS a",
+            "XREAD COUNT 1 COUNT",
+            "EVAL x 3 a b",
+            "EVAL x -1 a b",
+            "EVAL x 99999999999 a",
+            "EVAL x y a",
+        ] {
+            assert_eq!(keys_of(line), Err(KeyError::Invalid), "{line}");
+        }
+    }
+
+    /// A command whose keys are found from its table entry names as many as it has places for them.
+    #[test]
+    fn every_command_of_least_arity_has_its_keys() {
+        for spec in super::super::COMMANDS.iter().filter(|spec| !spec.keys.is_empty()) {
+            let mut argv: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
+            argv.resize(spec.arity.unsigned_abs() as usize, b"0");
+            match spec.name {
+                "xread" => argv[1] = b"STREAMS",
+                "xreadgroup" => (argv[1], argv[4]) = (b"GROUP", b"STREAMS"),
+                _ => {}
+            }
+            assert!(keys(spec, &argv).is_ok(), "{}", spec.name);
+        }
+    }
+}

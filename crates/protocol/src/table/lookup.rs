@@ -1,0 +1,221 @@
+//! From a request to its command: by name, then by subcommand, then by the number of arguments.
+
+use super::{COMMANDS, CommandSpec};
+use crate::errors::{self, CommandError};
+
+/// A power of two, so roomy that most names are found at their first slot.
+const SLOTS: usize = 1024;
+const EMPTY: u16 = u16::MAX;
+/// The command of this name, in whatever case. Subcommands are not found here.
+#[inline]
+pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
+    let folded = Folded::new(name)?;
+    let mut slot = folded.first_slot();
+    loop {
+        let index = INDEX[slot];
+        if index == EMPTY {
+            return None;
+        }
+        if NAMES[index as usize] == folded {
+            return Some(&COMMANDS[index as usize]);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+}
+
+/// The subcommand of this name, in whatever case.
+pub fn lookup_subcommand(container: &CommandSpec, name: &[u8]) -> Option<&'static CommandSpec> {
+    container.subcommands().iter().find(|spec| name.eq_ignore_ascii_case(spec.own_name().as_bytes()))
+}
+
+/// The command or subcommand of a full name, `get` or `xgroup|create`, in whatever case.
+pub fn lookup_full_name(name: &[u8]) -> Option<&'static CommandSpec> {
+    match name.iter().position(|&byte| byte == b'|') {
+        None => lookup(name),
+        Some(bar) => lookup_subcommand(lookup(&name[..bar])?, &name[bar + 1..]),
+    }
+}
+
+/// The command a request means, or what Redis says to a request that means none.
+#[inline]
+pub fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
+    let spec = find(argv)?;
+    if spec.arity_ok(argv.len()) { Ok(spec) } else { Err(errors::wrong_arity(spec.name)) }
+}
+
+/// The command a request means, whatever the number of its arguments.
+pub fn find(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
+    let Some(spec) = argv.first().and_then(|name| lookup(name)) else {
+        return Err(errors::unknown_command(argv));
+    };
+    match argv.get(1) {
+        Some(name) if spec.subcommand_count > 0 => lookup_subcommand(spec, name)
+            .ok_or_else(|| errors::unknown_subcommand(name, &spec.name.to_ascii_uppercase())),
+        _ => Ok(spec),
+    }
+}
+
+/// Slots of open addressing: the number of a command, or [`EMPTY`].
+static INDEX: [u16; SLOTS] = {
+    let mut index = [EMPTY; SLOTS];
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        if !COMMANDS[number].is_subcommand() {
+            let mut slot = NAMES[number].first_slot();
+            while index[slot] != EMPTY {
+                slot = (slot + 1) % SLOTS;
+            }
+            index[slot] = number as u16;
+        }
+        number += 1;
+    }
+    index
+};
+
+/// The names of the commands, to be compared in one step; those of subcommands are left out.
+static NAMES: [Folded; COMMANDS.len()] = {
+    let mut names = [Folded { length: 0, head: 0, tail: 0 }; COMMANDS.len()];
+    let mut number = 0;
+    while number < COMMANDS.len() {
+        if !COMMANDS[number].is_subcommand() {
+            names[number] =
+                Folded::new(COMMANDS[number].name.as_bytes()).expect("a name of at most 16 bytes");
+        }
+        number += 1;
+    }
+    names
+};
+
+/// A name of one to sixteen bytes in small letters. Head and tail overlap where it is shorter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Folded {
+    length: usize,
+    head: u64,
+    tail: u64,
+}
+
+impl Folded {
+    #[inline]
+    const fn new(name: &[u8]) -> Option<Folded> {
+        let length = name.len();
+        let (head, tail) = match (name, name.first_chunk(), name.last_chunk()) {
+            (_, Some(head), Some(tail)) if length <= 16 => {
+                (u64::from_le_bytes(*head), u64::from_le_bytes(*tail))
+            }
+            ([a, b, c, d, ..], ..) if length < 8 => {
+                let tail = [name[length - 4], name[length - 3], name[length - 2], name[length - 1]];
+                (u32::from_le_bytes([*a, *b, *c, *d]) as u64, u32::from_le_bytes(tail) as u64)
+            }
+            ([first, .., last], ..) if length < 4 => {
+                (u32::from_le_bytes([*first, name[length / 2], *last, 0]) as u64, 0)
+            }
+            ([only], ..) => (*only as u64, 0),
+            _ => return None,
+        };
+        Some(Folded { length, head: lowercase(head), tail: lowercase(tail) })
+    }
+
+    #[inline]
+    const fn first_slot(self) -> usize {
+        let mixed = (self.head ^ self.tail.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 48) as usize % SLOTS
+    }
+}
+
+/// Eight bytes at once: capitals become small letters, everything else stays.
+#[inline]
+const fn lowercase(bytes: u64) -> u64 {
+    const EVERY: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = EVERY << 7;
+    // Adding so much to a byte of seven bits carries into its eighth exactly from this letter on.
+    let low = bytes & !HIGH;
+    let from_a = low + EVERY * (0x80 - b'A' as u64);
+    let after_z = low + EVERY * (0x7f - b'Z' as u64);
+    let capitals = from_a & !after_z & !bytes & HIGH;
+    bytes | capitals >> 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for spec in &COMMANDS {
+            let (small, capital) = (spec.name.as_bytes(), spec.name.to_ascii_uppercase().into_bytes());
+            assert_eq!(lookup_full_name(small).map(CommandSpec::index), Some(spec.index()), "{}", spec.name);
+            assert_eq!(
+                lookup_full_name(&capital).map(CommandSpec::index),
+                Some(spec.index()),
+                "{}",
+                spec.name
+            );
+            assert_eq!(lookup(small).is_some(), !spec.is_subcommand(), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn most_names_are_found_at_once() {
+        let commands = COMMANDS.iter().filter(|spec| !spec.is_subcommand());
+        let probes: Vec<usize> = commands
+            .map(|spec| {
+                let first = NAMES[spec.index()].first_slot();
+                (0..).find(|probe| INDEX[(first + probe) % SLOTS] == spec.index() as u16).unwrap()
+            })
+            .collect();
+        assert!(probes.iter().sum::<usize>() * 4 < probes.len(), "{probes:?}");
+    }
+
+    #[test]
+    fn only_capitals_become_small() {
+        for byte in 0..=u8::MAX {
+            let bytes = [byte, b'A', byte, b'[', b'@', b'Z', 0xff, byte];
+            let expected = bytes.map(|byte| byte.to_ascii_lowercase());
+            assert_eq!(lowercase(u64::from_le_bytes(bytes)).to_le_bytes(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_found() {
+        for name in [
+            "",
+            "gett",
+            "ge",
+            "xgroup|create",
+            "xgroup|",
+            "|",
+            "p\u{0}ng",
+            "get\u{0}",
+            "\u{0}",
+            "eval\u{7f}ro",
+            &"x".repeat(500),
+        ] {
+            assert!(lookup(name.as_bytes()).is_none(), "{name:?}");
+        }
+        for name in ["xgroup|", "xgroup|nope", "get|", "|create", "xgroup|create|x"] {
+            assert!(lookup_full_name(name.as_bytes()).is_none(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn requests_resolve_in_the_order_of_redis() {
+        let resolved = |line: &str| {
+            let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            resolve(&argv).map(|spec| spec.name).map_err(|error| error.to_string())
+        };
+        assert_eq!(resolved("Get k"), Ok("get"));
+        assert_eq!(resolved("XGROUP Create k g $"), Ok("xgroup|create"));
+        assert_eq!(resolved("COMMAND"), Ok("command"));
+        assert_eq!(resolved("GET"), Err("ERR wrong number of arguments for 'get' command".into()));
+        assert_eq!(resolved("XGROUP"), Err("ERR wrong number of arguments for 'xgroup' command".into()));
+        assert_eq!(
+            resolved("XGROUP create k"),
+            Err("ERR wrong number of arguments for 'xgroup|create' command".into())
+        );
+        assert_eq!(resolved("xgroup Nope"), Err("ERR unknown subcommand 'Nope'. Try XGROUP HELP.".into()));
+        assert_eq!(
+            resolved("nope a"),
+            Err("ERR unknown command 'nope', with args beginning with: 'a' ".into())
+        );
+    }
+}

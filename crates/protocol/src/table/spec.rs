@@ -1,0 +1,437 @@
+//! What is known of a command: one [`CommandSpec`] each, written down as a chain of facts.
+
+use crate::commands::Command;
+use crate::errors::CommandError;
+
+/// Reads a request's arguments, the names included.
+pub type Parse = for<'a> fn(&'a [&'a [u8]]) -> Result<Command<'a>, CommandError>;
+
+/// Everything that is known of a command or subcommand before it runs.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandSpec {
+    /// In small letters; a subcommand is `container|name`.
+    pub name: &'static str,
+    /// The number of arguments, the names included; negative: at least as many.
+    pub arity: i32,
+    /// What kind of command it is.
+    pub flags: Flags,
+    /// Where its keys are and what happens to them.
+    pub keys: &'static [KeySpec],
+    /// Its categories of access control, those that follow from the flags included.
+    pub categories: Categories,
+    /// The chapter it belongs to.
+    pub group: Group,
+    /// The version of Redis that brought it.
+    pub since: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// How it is spelled, on a line.
+    pub syntax: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// Hints for proxies and cluster clients.
+    pub tips: &'static [&'static str],
+    /// Where it differs from Redis on purpose.
+    pub note: Option<&'static str>,
+    /// Reads its arguments. Nothing for a container, which never runs, and for HELP, which
+    /// [`render::help`](super::render::help) answers.
+    pub parse: Option<Parse>,
+    /// Its place in [`COMMANDS`](super::COMMANDS).
+    pub(super) index: usize,
+    /// How many of the following specs are its subcommands.
+    pub(super) subcommand_count: usize,
+}
+
+/// The facts of a command, to be completed by the functions below.
+pub(super) const fn command(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    let mut spec = named(name, arity);
+    spec.parse = Some(parse);
+    spec
+}
+
+/// The facts of a command that has nothing to parse.
+pub(super) const fn named(name: &'static str, arity: i32) -> CommandSpec {
+    CommandSpec {
+        name,
+        arity,
+        flags: Flags(0),
+        keys: &[],
+        categories: Categories(0),
+        group: Group::Server,
+        since: "",
+        summary: "",
+        syntax: "",
+        complexity: "O(1)",
+        tips: &[],
+        note: None,
+        parse: None,
+        index: 0,
+        subcommand_count: 0,
+    }
+}
+
+impl CommandSpec {
+    pub(super) const fn flags(mut self, flags: &[Flags]) -> CommandSpec {
+        let mut at = 0;
+        while at < flags.len() {
+            self.flags = self.flags.with(flags[at]);
+            at += 1;
+        }
+        self
+    }
+
+    pub(super) const fn keys(mut self, keys: &'static [KeySpec]) -> CommandSpec {
+        self.keys = keys;
+        self
+    }
+
+    pub(super) const fn category(mut self, category: Categories) -> CommandSpec {
+        self.categories = self.categories.with(category);
+        self
+    }
+
+    pub(super) const fn group(mut self, group: Group) -> CommandSpec {
+        self.group = group;
+        self
+    }
+
+    pub(super) const fn since(mut self, since: &'static str) -> CommandSpec {
+        self.since = since;
+        self
+    }
+
+    pub(super) const fn text(mut self, syntax: &'static str, summary: &'static str) -> CommandSpec {
+        self.syntax = syntax;
+        self.summary = summary;
+        self
+    }
+
+    pub(super) const fn complexity(mut self, complexity: &'static str) -> CommandSpec {
+        self.complexity = complexity;
+        self
+    }
+
+    pub(super) const fn tips(mut self, tips: &'static [&'static str]) -> CommandSpec {
+        self.tips = tips;
+        self
+    }
+
+    pub(super) const fn note(mut self, note: &'static str) -> CommandSpec {
+        self.note = Some(note);
+        self
+    }
+
+    /// Completes the facts with those that follow from others.
+    pub(super) const fn complete(mut self, index: usize, subcommand_count: usize) -> CommandSpec {
+        self.index = index;
+        self.subcommand_count = subcommand_count;
+        self.categories = self.categories.with(Categories::implied_by(self.flags));
+        self
+    }
+
+    /// Its place in the table: a number below [`COMMANDS`](super::COMMANDS)`.len()`.
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether a request of this many arguments can be right.
+    #[inline]
+    pub const fn arity_ok(&self, args: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { args >= wanted } else { args == wanted }
+    }
+
+    /// Its subcommands.
+    pub fn subcommands(&self) -> &'static [CommandSpec] {
+        &super::COMMANDS[self.index + 1..][..self.subcommand_count]
+    }
+
+    /// Whether it is a subcommand.
+    pub const fn is_subcommand(&self) -> bool {
+        let name = self.name.as_bytes();
+        let mut at = 0;
+        while at < name.len() {
+            if name[at] == b'|' {
+                return true;
+            }
+            at += 1;
+        }
+        false
+    }
+
+    /// The name a client sends: of a subcommand, the part after the container's.
+    pub fn own_name(&self) -> &'static str {
+        self.name.split_once('|').map_or(self.name, |(_, own)| own)
+    }
+
+    /// Where the keys are as three numbers: the first, the last (negative: from the end) and the step
+    /// between them. All 0 when there are none or they have no fixed place.
+    pub fn key_range(&self) -> (i32, i32, i32) {
+        let (mut first, mut last, mut step) = (0, 0, 0);
+        for (number, spec) in self.keys.iter().enumerate() {
+            let KeySpec {
+                begin: KeysBegin::At(from),
+                find: KeysFind::Range { last: range_last, step: range_step, .. },
+                ..
+            } = *spec
+            else {
+                return (0, 0, 0);
+            };
+            if number == 0 {
+                (first, step) = (from, range_step);
+            }
+            last = if range_last >= 0 { from + range_last } else { range_last };
+        }
+        (first, last, step)
+    }
+}
+
+/// What kind of command it is, as Redis tells clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u32);
+
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal, $text:literal;)*) => {
+        impl Flags {
+            $($(#[$doc])* pub const $name: Flags = Flags(1 << $bit);)*
+
+            /// Every flag with its name, in the order in which they are told.
+            const NAMES: &[(Flags, &str)] = &[$((Flags::$name, $text)),*];
+        }
+    };
+}
+
+flags! {
+    /// May change data.
+    WRITE = 0, "write";
+    /// Reads data and changes none.
+    READONLY = 1, "readonly";
+    /// Refused when memory is short.
+    DENYOOM = 2, "denyoom";
+    /// For operators.
+    ADMIN = 3, "admin";
+    /// Of no use in scripts.
+    NOSCRIPT = 4, "noscript";
+    /// May wait.
+    BLOCKING = 5, "blocking";
+    /// Allowed while data is being loaded.
+    LOADING = 6, "loading";
+    /// Allowed when data may be old.
+    STALE = 7, "stale";
+    /// Not shown by MONITOR.
+    SKIP_MONITOR = 8, "skip_monitor";
+    /// Not noted in the slow log.
+    SKIP_SLOWLOG = 9, "skip_slowlog";
+    /// Takes little and constant time.
+    FAST = 10, "fast";
+    /// Allowed before a client has authenticated.
+    NO_AUTH = 11, "no_auth";
+    /// Need not name any key.
+    NO_MANDATORY_KEYS = 12, "no_mandatory_keys";
+    /// Refused while data is being loaded in the background.
+    NO_ASYNC_LOADING = 13, "no_async_loading";
+    /// Refused inside a transaction.
+    NO_MULTI = 14, "no_multi";
+    /// Its keys have no fixed place.
+    MOVABLEKEYS = 15, "movablekeys";
+    /// Allowed while a script runs.
+    ALLOW_BUSY = 16, "allow_busy";
+}
+
+impl Flags {
+    const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are among these.
+    #[inline]
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The names of these.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Flags::NAMES.iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| *name)
+    }
+}
+
+/// Categories of access control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Categories(u32);
+
+macro_rules! categories {
+    ($($name:ident = $bit:literal, $text:literal;)*) => {
+        impl Categories {
+            $(pub(super) const $name: Categories = Categories(1 << $bit);)*
+
+            /// Every category with its name, in the order in which they are told.
+            pub(super) const NAMES: &[(Categories, &str)] = &[$((Categories::$name, $text)),*];
+        }
+    };
+}
+
+categories! {
+    KEYSPACE = 0, "keyspace";
+    READ = 1, "read";
+    WRITE = 2, "write";
+    SET = 3, "set";
+    SORTEDSET = 4, "sortedset";
+    LIST = 5, "list";
+    HASH = 6, "hash";
+    STRING = 7, "string";
+    BITMAP = 8, "bitmap";
+    HYPERLOGLOG = 9, "hyperloglog";
+    GEO = 10, "geo";
+    STREAM = 11, "stream";
+    PUBSUB = 12, "pubsub";
+    ADMIN = 13, "admin";
+    FAST = 14, "fast";
+    SLOW = 15, "slow";
+    BLOCKING = 16, "blocking";
+    DANGEROUS = 17, "dangerous";
+    CONNECTION = 18, "connection";
+    TRANSACTION = 19, "transaction";
+    SCRIPTING = 20, "scripting";
+}
+
+impl Categories {
+    const fn with(self, other: Categories) -> Categories {
+        Categories(self.0 | other.0)
+    }
+
+    /// What a command's flags say about its categories.
+    const fn implied_by(flags: Flags) -> Categories {
+        let mut implied = if flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
+        if flags.contains(Flags::WRITE) {
+            implied = implied.with(Categories::WRITE);
+        }
+        // Scripts that may only read are in no category of reading: what they do is theirs.
+        if flags.contains(Flags::READONLY) && !flags.contains(Flags::NO_MANDATORY_KEYS) {
+            implied = implied.with(Categories::READ);
+        }
+        if flags.contains(Flags::ADMIN) {
+            implied = implied.with(Categories::ADMIN).with(Categories::DANGEROUS);
+        }
+        if flags.contains(Flags::BLOCKING) {
+            implied = implied.with(Categories::BLOCKING);
+        }
+        implied
+    }
+
+    /// Whether all of `other` are among these.
+    pub const fn contains(self, other: Categories) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The category of this name, in whatever case.
+    pub fn by_name(name: &[u8]) -> Option<Categories> {
+        let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));
+        found.map(|(category, _)| *category)
+    }
+
+    /// The names of these, without the `@`.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Categories::NAMES.iter().filter(move |(category, _)| self.contains(*category)).map(|(_, name)| *name)
+    }
+}
+
+/// The chapters of the manual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Group {
+    Stream,
+    Generic,
+    String,
+    Hash,
+    List,
+    Set,
+    Transactions,
+    Connection,
+    Server,
+    Cluster,
+    Scripting,
+}
+
+impl Group {
+    /// As Redis names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Stream => "stream",
+            Group::Generic => "generic",
+            Group::String => "string",
+            Group::Hash => "hash",
+            Group::List => "list",
+            Group::Set => "set",
+            Group::Transactions => "transactions",
+            Group::Connection => "connection",
+            Group::Server => "server",
+            Group::Cluster => "cluster",
+            Group::Scripting => "scripting",
+        }
+    }
+}
+
+/// Some keys of a command: where they begin, which they are, what happens to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeySpec {
+    /// How the command uses them, in Redis' words, separated by blanks.
+    pub usage: &'static str,
+    /// Where the search begins.
+    pub begin: KeysBegin,
+    /// Which arguments from there on are keys.
+    pub find: KeysFind,
+}
+
+/// Where a search for keys begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysBegin {
+    /// At the argument of this number.
+    At(i32),
+    /// After this word, which stands at the argument `from` or later.
+    AfterWord {
+        /// In capitals.
+        word: &'static str,
+        /// The first argument that may be the word.
+        from: i32,
+    },
+}
+
+/// Which arguments are keys, from where the search began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysFind {
+    /// Every `step`-th up to `last`.
+    Range {
+        /// From the beginning of the search; negative: from the end of the arguments.
+        last: i32,
+        /// The distance between two keys.
+        step: i32,
+        /// Only the first 1/`limit` of the arguments. 0 and 1: all.
+        limit: i32,
+    },
+    /// The first argument says how many follow.
+    Counted,
+}
+
+/// One key, the argument `at`.
+pub(super) const fn key(usage: &'static str, at: i32) -> KeySpec {
+    keys(usage, at, 0, 1)
+}
+
+/// Every `step`-th argument from `at` to `last`.
+pub(super) const fn keys(usage: &'static str, at: i32, last: i32, step: i32) -> KeySpec {
+    KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Range { last, step, limit: 0 } }
+}
+
+/// The first half of the arguments after STREAMS.
+pub(super) const fn streams(usage: &'static str, from: i32) -> KeySpec {
+    KeySpec {
+        usage,
+        begin: KeysBegin::AfterWord { word: "STREAMS", from },
+        find: KeysFind::Range { last: -1, step: 1, limit: 2 },
+    }
+}
+
+/// As many keys as the argument `at` says.
+pub(super) const fn counted_keys(usage: &'static str, at: i32) -> KeySpec {
+    KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Counted }
+}

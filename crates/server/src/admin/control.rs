@@ -1,0 +1,82 @@
+//! INFO, TIME, ROLE, SLOWLOG, LATENCY, DEBUG SLEEP, SHUTDOWN, WAIT: the server as a whole.
+
+use millstream_protocol::commands::ServerCommand;
+use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::resp::Writer;
+
+use super::info;
+use crate::exec::Call;
+use crate::slowlog::{SlowEntry, Slowlog};
+
+/// What SLOWLOG GET shows when it is not told how many.
+const SLOWLOG_SHOWN_DEFAULT: u64 = 10;
+
+pub(crate) fn server(command: &ServerCommand<'_>, call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
+    let server = call.desk.server;
+    let out = &mut *call.out;
+    match command {
+        ServerCommand::Info(sections) => {
+            let text = info::render(sections, server, call.txn);
+            call.out.verbatim(text);
+        }
+        ServerCommand::Time => write_time(out, call.txn.now_ms()),
+        ServerCommand::Role => {
+            out.array(3);
+            out.bulk("master");
+            out.int(0);
+            out.array(0);
+        }
+        ServerCommand::ModuleList | ServerCommand::LatencyLatest | ServerCommand::LatencyHistory(_) => out.array(0),
+        ServerCommand::LatencyHistogram(_) => out.map(0),
+        ServerCommand::LatencyReset(_) => out.int(0),
+        ServerCommand::LatencyDoctor => {
+            out.verbatim("Latency events are not collected here; SLOWLOG GET lists slow commands.\n");
+        }
+        ServerCommand::SlowlogGet(count) => write_slowlog(out, &server.slowlog, *count),
+        ServerCommand::SlowlogLen => out.count(server.slowlog.len()),
+        ServerCommand::SlowlogReset => {
+            server.slowlog.clear();
+            out.ok();
+        }
+        ServerCommand::DebugSleep(duration) => {
+            // With everything locked: what is slow for one is slow for all, which is what this is for.
+            std::thread::sleep(*duration);
+            out.ok();
+        }
+        ServerCommand::Shutdown(_) => {
+            server.shutdown.begin();
+            call.desk.session.close = true;
+        }
+        ServerCommand::ShutdownAbort => return Err(errors::NO_SHUTDOWN),
+        // There are no replicas to wait for.
+        ServerCommand::Wait { .. } => out.int(0),
+        ServerCommand::ReplicaOfNoOne => out.ok(),
+    }
+    Ok(())
+}
+
+/// Seconds, and microseconds within the second.
+fn write_time(out: &mut Writer, now_ms: u64) {
+    out.array(2);
+    out.bulk((now_ms / 1000).to_string());
+    out.bulk((now_ms % 1000 * 1000).to_string());
+}
+
+/// `count`: `None` is the usual number.
+fn write_slowlog(out: &mut Writer, slowlog: &Slowlog, count: Option<u64>) {
+    let count = count.unwrap_or(SLOWLOG_SHOWN_DEFAULT);
+    let entries = slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    out.array(entries.len());
+    entries.iter().for_each(|entry| write_slow_entry(out, entry));
+}
+
+fn write_slow_entry(out: &mut Writer, entry: &SlowEntry) {
+    out.array(6);
+    out.uint(entry.id);
+    out.uint(entry.at_s);
+    out.uint(entry.micros);
+    out.array(entry.args.len());
+    entry.args.iter().for_each(|arg| out.bulk(arg));
+    out.bulk(&entry.addr);
+    out.bulk(&entry.name);
+}

@@ -1,0 +1,284 @@
+//! INFO: the server's state as text, in the sections and under the names that monitoring tools read.
+//!
+//! Only what is true here is told: fields of features this server does not have are left out, save those
+//! that tools insist on, which then are zero.
+
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+
+use millstream_protocol::table::COMMANDS;
+use millstream_store::Txn;
+
+use super::process;
+use crate::server::Server;
+use crate::settings::Id;
+use crate::stats::Totals;
+use crate::version::REDIS_VERSION;
+
+/// A section: its name, whether a plain INFO shows it, and what writes it.
+type Section = (&'static str, bool, fn(&mut Page<'_, '_>));
+
+const SECTIONS: &[Section] = &[
+    ("Server", true, |page| page.server()),
+    ("Clients", true, |page| page.clients()),
+    ("Memory", true, |page| page.memory()),
+    ("Persistence", true, |page| page.persistence()),
+    ("Stats", true, |page| page.stats()),
+    ("Replication", true, |page| page.replication()),
+    ("CPU", true, |page| page.cpu()),
+    ("Modules", true, |_| {}),
+    ("Commandstats", false, |page| page.command_stats()),
+    ("Errorstats", true, |page| page.error_stats()),
+    ("Cluster", true, |page| page.cluster()),
+    ("Keyspace", true, |page| page.keyspace()),
+];
+
+/// The sections asked for, by name, or the usual ones.
+pub(super) fn render(asked: &[&[u8]], server: &Arc<Server>, txn: &mut Txn<'_>) -> String {
+    let totals = server.stats.totals();
+    let mut page = Page { text: String::new(), server, txn, totals };
+    for (title, usual, write) in SECTIONS {
+        if is_asked(asked, title, *usual) {
+            if !page.text.is_empty() {
+                page.text.push_str("\r\n");
+            }
+            let _ = write!(page.text, "# {title}\r\n");
+            write(&mut page);
+        }
+    }
+    page.text
+}
+
+fn is_asked(asked: &[&[u8]], title: &str, usual: bool) -> bool {
+    let names = |word: &&[u8]| word.eq_ignore_ascii_case(title.as_bytes());
+    let all = |word: &&[u8]| word.eq_ignore_ascii_case(b"all") || word.eq_ignore_ascii_case(b"everything");
+    let default = |word: &&[u8]| word.eq_ignore_ascii_case(b"default");
+    match asked.is_empty() {
+        true => usual,
+        false => asked.iter().any(|word| names(word) || all(word) || (usual && default(word))),
+    }
+}
+
+/// The text so far, and where the facts come from.
+struct Page<'a, 't> {
+    text: String,
+    server: &'a Arc<Server>,
+    txn: &'a mut Txn<'t>,
+    totals: Totals,
+}
+
+impl Page<'_, '_> {
+    fn line(&mut self, name: &str, value: impl Display) {
+        let _ = write!(self.text, "{name}:{value}\r\n");
+    }
+
+    /// A number of bytes, plain and as people read it.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.line(name, bytes);
+        self.line(&format!("{name}_human"), human(bytes));
+    }
+
+    fn server(&mut self) {
+        let uptime_s = self.server.uptime_ms() / 1000;
+        let now_ms = self.txn.now_ms();
+        let port = self.server.settings.number(Id::Port);
+        let executable = std::env::current_exe().map_or(String::new(), |path| path.display().to_string());
+        self.line("redis_version", REDIS_VERSION);
+        self.line("millstream_version", env!("CARGO_PKG_VERSION"));
+        self.line("server_name", "millstream");
+        self.line("redis_git_sha1", "00000000");
+        self.line("redis_git_dirty", 0);
+        self.line("redis_build_id", "0");
+        self.line("redis_mode", "standalone");
+        self.line("os", process::system_name());
+        self.line("arch_bits", usize::BITS);
+        self.line("multiplexing_api", "epoll");
+        self.line("process_id", std::process::id());
+        self.line("run_id", self.server.run_id.clone());
+        self.line("tcp_port", port);
+        self.line("server_time_usec", now_ms * 1000);
+        self.line("uptime_in_seconds", uptime_s);
+        self.line("uptime_in_days", uptime_s / 86_400);
+        self.line("hz", 10);
+        self.line("configured_hz", 10);
+        self.line("lru_clock", now_ms / 1000 & 0xff_ffff);
+        self.line("executable", executable);
+        self.line("config_file", "");
+        self.line("io_threads_active", i32::from(self.server.settings.number(Id::IoThreads) > 1));
+    }
+
+    fn clients(&mut self) {
+        let clients = &self.server.clients;
+        let (connected, blocked) = (clients.count(), clients.blocked_count());
+        self.line("connected_clients", connected);
+        self.line("cluster_connections", 0);
+        self.line("maxclients", self.server.settings.number(Id::MaxClients));
+        self.line("client_recent_max_input_buffer", 0);
+        self.line("client_recent_max_output_buffer", 0);
+        self.line("blocked_clients", blocked);
+        self.line("tracking_clients", 0);
+        self.line("clients_in_timeout_table", 0);
+        self.line("total_blocking_keys", self.txn.waited_key_count());
+        self.line("total_blocking_keys_on_nokey", 0);
+    }
+
+    /// Allocations are not counted one by one: what is used is what is resident.
+    fn memory(&mut self) {
+        let memory = process::memory();
+        self.bytes("used_memory", memory.resident);
+        self.bytes("used_memory_rss", memory.resident);
+        self.bytes("used_memory_peak", memory.peak);
+        let percent = 100.0 * memory.resident as f64 / memory.peak.max(1) as f64;
+        self.line("used_memory_peak_perc", format!("{percent:.2}%"));
+        self.bytes("total_system_memory", process::system_memory());
+        self.bytes("used_memory_lua", 0);
+        self.bytes("used_memory_scripts", 0);
+        self.bytes("maxmemory", 0);
+        self.line("maxmemory_policy", "noeviction");
+        self.line("mem_fragmentation_ratio", "1.00");
+        self.line("mem_clients_slaves", 0);
+        self.line("mem_clients_normal", 0);
+        self.line("mem_allocator", "libc");
+        self.line("active_defrag_running", 0);
+        self.line("lazyfree_pending_objects", 0);
+    }
+
+    fn persistence(&mut self) {
+        self.line("loading", 0);
+        self.line("async_loading", 0);
+        self.line("rdb_changes_since_last_save", 0);
+        self.line("rdb_bgsave_in_progress", 0);
+        self.line("rdb_last_save_time", 0);
+        self.line("rdb_last_bgsave_status", "ok");
+        self.line("rdb_last_bgsave_time_sec", -1);
+        self.line("rdb_current_bgsave_time_sec", -1);
+        self.line("aof_enabled", 0);
+        self.line("aof_rewrite_in_progress", 0);
+        self.line("aof_rewrite_scheduled", 0);
+        self.line("aof_last_rewrite_time_sec", -1);
+        self.line("aof_current_rewrite_time_sec", -1);
+        self.line("aof_last_bgrewrite_status", "ok");
+        self.line("aof_last_write_status", "ok");
+    }
+
+    fn stats(&mut self) {
+        let [ops, input, output] = self.server.stats.rates_per_second();
+        let totals = self.totals.clone();
+        self.line("total_connections_received", totals.connections);
+        self.line("total_commands_processed", totals.processed);
+        self.line("instantaneous_ops_per_sec", ops);
+        self.line("total_net_input_bytes", totals.input_bytes);
+        self.line("total_net_output_bytes", totals.output_bytes);
+        self.line("instantaneous_input_kbps", format!("{:.2}", input as f64 / 1024.0));
+        self.line("instantaneous_output_kbps", format!("{:.2}", output as f64 / 1024.0));
+        self.line("rejected_connections", totals.rejected_connections);
+        for name in ["sync_full", "sync_partial_ok", "sync_partial_err"] {
+            self.line(name, 0);
+        }
+        self.line("expired_keys", totals.expired_keys);
+        for name in ["evicted_keys", "evicted_clients", "keyspace_hits", "keyspace_misses"] {
+            self.line(name, 0);
+        }
+        for name in ["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"] {
+            self.line(name, 0);
+        }
+        self.line("client_query_buffer_limit_disconnections", totals.query_limit_closes);
+        self.line("client_output_buffer_limit_disconnections", totals.output_limit_closes);
+        self.line("acl_access_denied_auth", totals.auth_failures);
+        self.line("total_error_replies", totals.errors);
+        self.line("total_reads_processed", totals.reads);
+        self.line("total_writes_processed", totals.writes);
+    }
+
+    fn replication(&mut self) {
+        self.line("role", "master");
+        self.line("connected_slaves", 0);
+        self.line("master_failover_state", "no-failover");
+        self.line("master_replid", self.server.run_id.clone());
+        self.line("master_replid2", "0".repeat(40));
+        self.line("master_repl_offset", 0);
+        self.line("second_repl_offset", -1);
+        self.line("repl_backlog_active", 0);
+        self.line("repl_backlog_size", 0);
+        self.line("repl_backlog_first_byte_offset", 0);
+        self.line("repl_backlog_histlen", 0);
+    }
+
+    fn cpu(&mut self) {
+        let (system, user) = process::cpu_seconds();
+        self.line("used_cpu_sys", format!("{system:.6}"));
+        self.line("used_cpu_user", format!("{user:.6}"));
+        self.line("used_cpu_sys_children", "0.000000");
+        self.line("used_cpu_user_children", "0.000000");
+    }
+
+    fn command_stats(&mut self) {
+        for (spec, totals) in COMMANDS.iter().zip(std::mem::take(&mut self.totals.commands)) {
+            if totals.calls + totals.rejected + totals.failed > 0 {
+                let micros = totals.nanos / 1000;
+                let each = totals.nanos as f64 / 1000.0 / totals.calls.max(1) as f64;
+                let figures = format!(
+                    "calls={},usec={micros},usec_per_call={each:.2},rejected_calls={},failed_calls={}",
+                    totals.calls, totals.rejected, totals.failed
+                );
+                self.line(&format!("cmdstat_{}", spec.name), figures);
+            }
+        }
+    }
+
+    fn error_stats(&mut self) {
+        for (kind, count) in self.server.stats.error_kinds() {
+            self.line(&format!("errorstat_{kind}"), format!("count={count}"));
+        }
+    }
+
+    fn cluster(&mut self) {
+        self.line("cluster_enabled", 0);
+    }
+
+    fn keyspace(&mut self) {
+        let selected = self.txn.db();
+        for db in 0..self.server.store.databases() {
+            self.txn.select(db);
+            let (keys, expires) = (self.txn.key_count(), self.txn.expiring_count());
+            if keys > 0 {
+                self.line(&format!("db{db}"), format!("keys={keys},expires={expires},avg_ttl=0,subexpiry=0"));
+            }
+        }
+        self.txn.select(selected);
+    }
+}
+
+/// Bytes with a unit: `1.50M`.
+fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "K", "M", "G"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes}B") } else { format!("{value:.2}{unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.2}T")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_chosen_by_name_or_by_default() {
+        assert!(is_asked(&[], "Server", true));
+        assert!(!is_asked(&[], "Commandstats", false));
+        assert!(is_asked(&[b"COMMANDSTATS"], "Commandstats", false));
+        assert!(is_asked(&[b"everything"], "Commandstats", false));
+        assert!(!is_asked(&[b"default"], "Commandstats", false));
+        assert!(!is_asked(&[b"server", b"nonsense"], "Clients", true));
+    }
+
+    #[test]
+    fn bytes_are_shown_as_people_read_them() {
+        assert_eq!(human(0), "0B");
+        assert_eq!(human(1536), "1.50K");
+        assert_eq!(human(3 << 30), "3.00G");
+    }
+}

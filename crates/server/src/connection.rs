@@ -1,0 +1,481 @@
+//! A connection: bytes in, commands, bytes out.
+//!
+//! ```text
+//! poll:  read into the thread's buffer -> decode and run everything in it -> write once
+//! ```
+//!
+//! All of that happens in one poll, so it borrows the thread's buffers and the connection keeps only what is left
+//! over: the beginning of a request, replies that the peer has not taken, commands after one that waits. While
+//! replies are left over nothing is read or run, so a peer that does not read holds one batch at most.
+//!
+//! A panic in a command ends this connection's task and nothing else: tokio catches it, the buffers are cleared
+//! before their next use, and locks are freed as the stack unwinds. What the command had applied stays applied.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use millstream_protocol::errors;
+use millstream_protocol::resp::{Decoder, Limits, ProtocolError, Writer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::dispatch::{Batch, Desk, Step};
+use crate::io_thread::{Buffers, with_buffers};
+use crate::registry::{Client, Unblock, flags};
+use crate::server::Server;
+use crate::session::Session;
+use crate::settings::Id;
+use crate::stats::ThreadStats;
+use crate::waiting::Waiting;
+
+/// When a batch's replies exceed this they are sent before it goes on.
+const FLUSH_BYTES: usize = 1024 * 1024;
+/// While a command waits, the peer may send this much ahead.
+const READ_AHEAD_BYTES: usize = 1024 * 1024;
+/// What a peer that has not given the password may send of one request.
+const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
+/// Memory that left-over input may keep beyond what it needs, once a request of it has run.
+const INPUT_BYTES_SPARE: usize = 64 * 1024;
+
+/// A client's connection, without the socket.
+pub(crate) struct Connection {
+    server: Arc<Server>,
+    stats: Arc<ThreadStats>,
+    session: Session,
+    decoder: Decoder,
+    input: Input,
+    output: Output,
+}
+
+/// Received and not yet run.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// There may be whole requests among them: run them before reading on.
+    runnable: bool,
+}
+
+/// Written and not yet taken by the peer.
+#[derive(Default)]
+struct Output {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+/// What a poll came to.
+enum Next {
+    /// On to the next batch.
+    Batch,
+    /// The batch goes on after others had their turn.
+    Yield,
+    /// A command waits.
+    Wait(Box<Waiting>),
+    /// Commands are held back until then, in milliseconds of uptime.
+    Hold(u64),
+    /// The end.
+    Close,
+}
+
+/// Why a batch stopped running.
+enum Stop {
+    /// Everything complete was run.
+    Starved,
+    /// Replies must be sent first.
+    Full,
+    Wait(Box<Waiting>),
+    Hold(u64),
+    Close,
+}
+
+/// How a wait ended.
+enum Ended {
+    /// With this reply; `None` if making it failed.
+    Served(Option<Vec<u8>>),
+    /// Time ran out.
+    TimedOut,
+    /// CLIENT UNBLOCK.
+    Unblocked(Unblock),
+    /// The peer is gone, or is to go.
+    Gone,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.session.unwatch(&self.server);
+        self.server.clients.remove(self.session.client.id);
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(server: Arc<Server>, stats: Arc<ThreadStats>, client: Arc<Client>) -> Connection {
+        let session = Session::new(client, &server);
+        let decoder = Decoder::new(limits(&server, session.authenticated));
+        Connection { server, stats, session, decoder, input: Input::default(), output: Output::default() }
+    }
+
+    pub(crate) fn client_id(&self) -> u64 {
+        self.session.client.id
+    }
+
+    /// Serves the peer until one of the two has enough.
+    pub(crate) async fn serve(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+        poll_fn(|cx| Poll::Ready(self.session.client.wake_with(cx.waker()))).await;
+        loop {
+            let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
+            if !self.flush(&mut stream).await {
+                return;
+            }
+            match next {
+                Next::Batch => {}
+                Next::Yield => tokio::task::yield_now().await,
+                Next::Wait(waiting) => {
+                    if !self.wait(*waiting, &mut stream).await {
+                        return;
+                    }
+                }
+                Next::Hold(until_ms) => {
+                    if !self.hold(until_ms, &mut stream).await {
+                        return;
+                    }
+                }
+                Next::Close => return,
+            }
+        }
+    }
+
+    /// Reads, runs what is complete, and writes as much as the peer takes at once.
+    fn poll_batch(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Poll<Next> {
+        if self.session.client.is_killed() {
+            return Poll::Ready(Next::Close);
+        }
+        with_buffers(self.session.resp3, |Buffers { input, output }| {
+            let fresh = match self.input.runnable {
+                true => &[],
+                false => match ready!(self.poll_read(cx, stream, input)) {
+                    Ok(0) | Err(_) => return Poll::Ready(Next::Close),
+                    Ok(count) => &input[..count],
+                },
+            };
+            let stop = self.run(fresh, output);
+            if self.poll_first_write(cx, stream, output).is_err() {
+                return Poll::Ready(Next::Close);
+            }
+            Poll::Ready(match stop {
+                Stop::Starved => Next::Batch,
+                Stop::Full => Next::Yield,
+                Stop::Wait(waiting) => Next::Wait(waiting),
+                Stop::Hold(until_ms) => Next::Hold(until_ms),
+                Stop::Close => Next::Close,
+            })
+        })
+    }
+
+    /// Runs every request that is complete: what was left over, then what is fresh. Keeps the rest.
+    fn run(&mut self, fresh: &[u8], out: &mut Writer) -> Stop {
+        let mut batch = Batch::begin(&self.server);
+        self.decoder.set_limits(limits(&self.server, self.session.authenticated));
+        self.session.client.active_at_ms.store(batch.uptime_ms, Ordering::Relaxed);
+        let stop = if self.input.bytes.is_empty() {
+            let (used, stop) = self.run_requests(fresh, out, &mut batch);
+            self.input.bytes.extend_from_slice(&fresh[used..]);
+            stop
+        } else {
+            let mut bytes = std::mem::take(&mut self.input.bytes);
+            bytes.extend_from_slice(fresh);
+            let (used, stop) = self.run_requests(&bytes, out, &mut batch);
+            self.input.keep(bytes, used);
+            stop
+        };
+        self.input.runnable = !matches!(stop, Stop::Starved);
+        self.publish();
+        match stop {
+            Stop::Starved if self.input_is_too_long() => {
+                self.server.stats.rare.query_limit_closes.fetch_add(1, Ordering::Relaxed);
+                Stop::Close
+            }
+            stop => stop,
+        }
+    }
+
+    /// Runs requests until one is incomplete or something else must happen first. Returns the bytes used.
+    fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Stop) {
+        let reply_bytes_max = match self.server.settings.size(Id::ClientOutputBufferLimit) {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        let mut used = 0;
+        loop {
+            let mark = out.len();
+            let size = match self.decoder.next(&bytes[used..]) {
+                Ok(Some(size)) => size,
+                Ok(None) => return (used, Stop::Starved),
+                Err(error) => return (used, self.refuse(error, out)),
+            };
+            if self.decoder.arg_count() == 0 {
+                used += size;
+                continue;
+            }
+            match self.run_request(&bytes[used..], out, batch) {
+                Step::Done => used += size,
+                Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
+                Step::Hold(until_ms) => return (used, Stop::Hold(until_ms)),
+            }
+            if self.session.authenticated != self.decoder.limits().authenticated {
+                self.decoder.set_limits(limits(&self.server, self.session.authenticated));
+            }
+            if out.len() - mark > reply_bytes_max {
+                self.server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
+                out.truncate(mark);
+                return (used, Stop::Close);
+            }
+            if self.session.close {
+                return (used, Stop::Close);
+            }
+            if out.len() >= FLUSH_BYTES {
+                return (used, Stop::Full);
+            }
+        }
+    }
+
+    /// Runs the request that the decoder found complete at the start of `bytes`.
+    fn run_request(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> Step {
+        let argv = self.decoder.args(bytes);
+        let session = &mut self.session;
+        Desk { server: &self.server, stats: &self.stats, session, batch }.run(&argv, out)
+    }
+
+    fn refuse(&mut self, error: ProtocolError, out: &mut Writer) -> Stop {
+        let text = error.reply();
+        self.server.stats.note_error(b"ERR");
+        out.error(text);
+        Stop::Close
+    }
+
+    fn input_is_too_long(&self) -> bool {
+        let limit = match self.session.authenticated {
+            true => self.server.settings.size(Id::ClientQueryBufferLimit),
+            false => UNAUTHENTICATED_INPUT_BYTES,
+        };
+        let queued = self.session.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes);
+        self.input.bytes.len() + queued > limit
+    }
+
+    fn publish(&self) {
+        self.session.publish();
+        self.session.client.input_bytes.store(self.input.bytes.len(), Ordering::Relaxed);
+    }
+
+    fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncRead + Unpin),
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(buffer);
+        ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+        let count = buffer.filled().len();
+        self.stats.reads.add(1);
+        self.stats.input_bytes.add(count as u64);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Writes once; what the peer does not take now is kept for [`flush`](Self::flush).
+    fn poll_first_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut (impl AsyncWrite + Unpin),
+        out: &mut Writer,
+    ) -> io::Result<()> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let sent = match Pin::new(stream).poll_write(cx, &out.buf) {
+            Poll::Pending => 0,
+            Poll::Ready(sent) => self.count_write(sent?)?,
+        };
+        if sent < out.len() {
+            self.output.keep(&mut out.buf, sent);
+            self.session.client.output_bytes.store(self.output.bytes.len(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn count_write(&self, sent: usize) -> io::Result<usize> {
+        if sent == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.stats.writes.add(1);
+        self.stats.output_bytes.add(sent as u64);
+        Ok(sent)
+    }
+
+    /// Waits until the peer has taken everything. False: it will not.
+    async fn flush(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> bool {
+        while !self.output.is_empty() {
+            let sent = poll_fn(|cx| {
+                if self.session.client.is_killed() {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                Pin::new(&mut *stream).poll_write(cx, self.output.unsent())
+            })
+            .await;
+            match sent.and_then(|sent| self.count_write(sent)) {
+                Ok(sent) => self.output.advance(sent),
+                Err(_) => return false,
+            }
+            self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Waits for the reply of a blocking command and sends it. False: the peer is gone.
+    async fn wait(&mut self, waiting: Waiting, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> bool {
+        let _blocked = BlockedMark::set(&self.server, &self.session.client);
+        let mut waiting = waiting;
+        let ended = self.wait_for_end(&mut waiting, stream).await;
+        let mut out = Writer::new(self.session.resp3);
+        match ended {
+            Ended::Gone | Ended::Served(None) => return false,
+            Ended::Served(Some(reply)) => {
+                waiting.served();
+                out.raw(&reply);
+            }
+            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => match waiting.cancel() {
+                Some(reply) => out.raw(&reply),
+                None => out.null_array(),
+            },
+            Ended::Unblocked(Unblock::Error) => match waiting.cancel() {
+                Some(reply) => out.raw(&reply),
+                None => {
+                    self.server.stats.note_error(errors::UNBLOCKED.code());
+                    out.error(errors::UNBLOCKED.as_bytes());
+                }
+            },
+        }
+        if self.session.take_reply() {
+            self.output.keep(&mut out.buf, 0);
+        }
+        self.flush(stream).await
+    }
+
+    async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
+        let sleep = waiting.deadline.map(|deadline| tokio::time::sleep_until(deadline.into()));
+        tokio::pin!(sleep);
+        poll_fn(|cx| {
+            if let Poll::Ready(reply) = Pin::new(&mut waiting.reply).poll(cx) {
+                return Poll::Ready(Ended::Served(reply.ok()));
+            }
+            if let Some(how) = self.session.client.take_unblock() {
+                return Poll::Ready(Ended::Unblocked(how));
+            }
+            if sleep.as_mut().as_pin_mut().is_some_and(|sleep| sleep.poll(cx).is_ready()) {
+                return Poll::Ready(Ended::TimedOut);
+            }
+            self.poll_gone(cx, stream).map(|()| Ended::Gone)
+        })
+        .await
+    }
+
+    /// Waits until a pause is over. False: the peer is gone.
+    async fn hold(&mut self, until_ms: u64, stream: &mut (impl AsyncRead + Unpin)) -> bool {
+        let server = Arc::clone(&self.server);
+        let ended = server.pause.ended();
+        if !server.pause.may_hold() {
+            return true;
+        }
+        tokio::select! {
+            () = ended => true,
+            () = tokio::time::sleep_until(server.instant_at(until_ms).into()) => true,
+            () = poll_fn(|cx| self.poll_gone(cx, stream)) => false,
+        }
+    }
+
+    /// Resolves when the peer is gone or is to go. Until then keeps what it sends ahead, up to a limit.
+    fn poll_gone(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncRead + Unpin)) -> Poll<()> {
+        if self.session.client.is_killed() {
+            return Poll::Ready(());
+        }
+        with_buffers(self.session.resp3, |Buffers { input, .. }| {
+            while self.input.bytes.len() < READ_AHEAD_BYTES {
+                match ready!(self.poll_read(cx, stream, input)) {
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                    Ok(count) => self.input.bytes.extend_from_slice(&input[..count]),
+                }
+            }
+            Poll::Pending
+        })
+    }
+}
+
+/// Marks a client as waiting, for as long as it lives.
+struct BlockedMark {
+    server: Arc<Server>,
+    client: Arc<Client>,
+}
+
+impl BlockedMark {
+    fn set(server: &Arc<Server>, client: &Arc<Client>) -> BlockedMark {
+        // A request to unblock that came after the last wait was over is void.
+        client.take_unblock();
+        client.set(flags::BLOCKED, true);
+        server.clients.blocked.fetch_add(1, Ordering::Relaxed);
+        BlockedMark { server: Arc::clone(server), client: Arc::clone(client) }
+    }
+}
+
+impl Drop for BlockedMark {
+    fn drop(&mut self) {
+        self.client.set(flags::BLOCKED, false);
+        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Input {
+    /// Keeps what comes after the first `used` of `bytes`, and no memory if that is nothing.
+    fn keep(&mut self, mut bytes: Vec<u8>, used: usize) {
+        if used == bytes.len() {
+            return;
+        }
+        if used > 0 {
+            bytes.drain(..used);
+            bytes.shrink_to(INPUT_BYTES_SPARE);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Output {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// Takes over a buffer of which `sent` bytes have gone.
+    fn keep(&mut self, bytes: &mut Vec<u8>, sent: usize) {
+        debug_assert!(self.is_empty());
+        self.bytes = std::mem::take(bytes);
+        self.sent = sent;
+    }
+
+    fn advance(&mut self, sent: usize) {
+        self.sent += sent;
+        if self.sent == self.bytes.len() {
+            *self = Output::default();
+        }
+    }
+}
+
+fn limits(server: &Server, authenticated: bool) -> Limits {
+    let bulk_bytes_max = server.settings.number(Id::ProtoMaxBulkLen).unsigned_abs();
+    Limits { bulk_bytes_max, authenticated, ..Limits::default() }
+}

@@ -1,0 +1,299 @@
+//! From arguments to a reply: what every command passes through, whatever it does.
+//!
+//! ```text
+//! find in the table -> arity -> password -> pause -> queue, if in MULTI
+//!    -> parse -> lock its keys -> run -> unlock (serves waiting readers) -> count
+//! ```
+//!
+//! The order is Redis', and so is what a client sees of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_protocol::Command;
+use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::resp::Writer;
+use millstream_protocol::table::{self, CommandSpec, Flags};
+use millstream_store::Txn;
+
+use crate::exec::{self, Call, Outcome, Reach, transactions};
+use crate::server::Server;
+use crate::session::Session;
+use crate::settings::Id;
+use crate::slowlog::{self, SlowEntry};
+use crate::stats::ThreadStats;
+use crate::waiting::Waiting;
+
+/// What the commands of one batch have in common: above all, one moment.
+pub(crate) struct Batch {
+    /// The moment, in Unix milliseconds.
+    pub(crate) now_ms: u64,
+    /// The same, in milliseconds of uptime.
+    pub(crate) uptime_ms: u64,
+    /// When the last command ended, which is when the next begins.
+    last: Instant,
+}
+
+/// What is to happen after a command.
+pub(crate) enum Step {
+    /// The next.
+    Done,
+    /// Its reply is still to come.
+    Wait(Box<Waiting>),
+    /// It was not run: commands are held back until then, in milliseconds of uptime.
+    Hold(u64),
+}
+
+impl Batch {
+    pub(crate) fn begin(server: &Server) -> Batch {
+        let now = Instant::now();
+        Batch { now_ms: server.store.now_ms(), uptime_ms: server.uptime_ms_at(now), last: now }
+    }
+
+    /// The time since the last call, or since the batch began.
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        let lap = now.duration_since(self.last);
+        self.last = now;
+        lap
+    }
+}
+
+/// Where commands run: the server, the thread that counts, the connection and its batch.
+pub(crate) struct Desk<'a> {
+    pub(crate) server: &'a Arc<Server>,
+    pub(crate) stats: &'a ThreadStats,
+    pub(crate) session: &'a mut Session,
+    pub(crate) batch: &'a mut Batch,
+}
+
+impl<'d> Desk<'d> {
+    /// Runs one request of a client and writes the reply.
+    pub(crate) fn run(&mut self, argv: &[&[u8]], out: &mut Writer) -> Step {
+        let mark = out.len();
+        let step = match self.admit(argv) {
+            Err(refused) => {
+                self.refuse(refused, argv, out);
+                Step::Done
+            }
+            Ok(Admitted::Hold(until_ms)) => return Step::Hold(until_ms),
+            Ok(Admitted::Queue(spec)) => {
+                self.session.queue(spec, argv, spec.flags.contains(Flags::WRITE));
+                out.simple("QUEUED");
+                Step::Done
+            }
+            Ok(Admitted::Run(spec)) => self.run_now(spec, argv, out),
+        };
+        if matches!(step, Step::Done) && !self.session.take_reply() {
+            out.truncate(mark);
+        }
+        step
+    }
+
+    /// Decides what happens with a request before anything does.
+    fn admit(&self, argv: &[&[u8]]) -> Result<Admitted, Refused> {
+        let spec = table::find(argv).map_err(|why| Refused { spec: None, why })?;
+        let refuse = |why| Refused { spec: Some(spec), why };
+        if !spec.arity_ok(argv.len()) {
+            return Err(refuse(errors::wrong_arity(spec.name)));
+        }
+        if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.needs_password() {
+            return Err(refuse(errors::NO_AUTH));
+        }
+        if self.server.pause.may_hold()
+            && let Some(until_ms) = self.held_until_ms(spec)
+        {
+            return Ok(Admitted::Hold(until_ms));
+        }
+        if self.session.transaction.is_none() || transactions::runs_inside_multi(spec) {
+            return Ok(Admitted::Run(spec));
+        }
+        if spec.flags.contains(Flags::NO_MULTI) {
+            return Err(refuse(errors::NOT_IN_TRANSACTION));
+        }
+        Ok(Admitted::Queue(spec))
+    }
+
+    fn needs_password(&self) -> bool {
+        !self.server.settings.is_empty(Id::RequirePass)
+    }
+
+    /// CLIENT UNPAUSE is never held: somebody must be able to end what nobody meant.
+    fn held_until_ms(&self, spec: &CommandSpec) -> Option<u64> {
+        if spec.name == "client|unpause" {
+            return None;
+        }
+        let queued_writes = self.session.transaction.as_ref().is_some_and(|queued| queued.writes);
+        let writes = spec.flags.contains(Flags::WRITE) || (spec.name == "exec" && queued_writes);
+        self.server.pause.held_until_ms(writes, self.server.uptime_ms())
+    }
+
+    /// A refused command spoils the transaction it was meant for; a refused EXEC ends it.
+    #[cold]
+    fn refuse(&mut self, refused: Refused, argv: &[&[u8]], out: &mut Writer) {
+        let Refused { spec, why } = refused;
+        if let Some(spec) = spec {
+            self.stats.commands[spec.index()].rejected.add(1);
+        } else if is_http(argv) {
+            // A browser was tricked into talking to us: nothing after its first line is to be run.
+            self.session.close = true;
+            return;
+        }
+        self.session.refuse_transaction();
+        let why = if spec.is_some_and(|spec| spec.name == "exec") {
+            transactions::discard(self.session, self.server);
+            errors::exec_aborted_because(&why)
+        } else {
+            why
+        };
+        self.write_error(&why, out);
+    }
+
+    /// Locks what the command needs, runs it, and unlocks.
+    fn run_now(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], out: &mut Writer) -> Step {
+        let mark = out.len();
+        self.session.client.set_last_command(spec);
+        let result = self.lock_and_run(spec, argv, out);
+        let failed = result.is_err();
+        let step = result.unwrap_or_else(|error| {
+            out.truncate(mark);
+            self.write_error(&error, out);
+            Step::Done
+        });
+        self.count(spec, argv, failed);
+        step
+    }
+
+    fn lock_and_run(
+        &mut self,
+        spec: &'static CommandSpec,
+        argv: &[&[u8]],
+        out: &mut Writer,
+    ) -> Result<Step, CommandError> {
+        let Some(parse) = spec.parse else {
+            table::render::help(out, spec);
+            return Ok(Step::Done);
+        };
+        let command = parse(argv)?;
+        let mut txn = self.lock(spec, argv, &command);
+        match exec::run(&command, &mut Call { desk: self, txn: &mut txn, out })? {
+            Outcome::Done => Ok(Step::Done),
+            Outcome::Block(blocked) => {
+                let resp3 = self.session.resp3;
+                Ok(Step::Wait(Box::new(Waiting::begin(self.server, &mut txn, (spec, argv), resp3, blocked))))
+            }
+        }
+    }
+
+    fn lock(&self, spec: &CommandSpec, argv: &[&[u8]], command: &Command<'_>) -> Txn<'d> {
+        let server: &'d Server = self.server;
+        let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
+        match exec::reach(spec, command) {
+            Reach::Nothing => store.lock(db, [], now_ms),
+            Reach::Everything => store.lock_all(db, now_ms),
+            Reach::Keys => {
+                // A request whose keys cannot be told apart did not parse, or names none.
+                let keys = table::keys(spec, argv).unwrap_or_default();
+                store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
+            }
+        }
+    }
+
+    /// Runs a queued command within the transaction that holds everything. What would wait has waited in vain.
+    pub(crate) fn run_queued(
+        &mut self,
+        spec: &'static CommandSpec,
+        argv: &[&[u8]],
+        txn: &mut Txn<'_>,
+        out: &mut Writer,
+    ) {
+        let mark = out.len();
+        txn.select(self.session.db);
+        let result = match spec.parse {
+            Some(parse) => parse(argv)
+                .and_then(|command| exec::run(&command, &mut Call { desk: self, txn, out: &mut *out })),
+            None => {
+                table::render::help(out, spec);
+                Ok(Outcome::Done)
+            }
+        };
+        let failed = result.is_err();
+        match result {
+            Ok(Outcome::Done) => {}
+            Ok(Outcome::Block(_)) => {
+                out.truncate(mark);
+                out.null_array();
+            }
+            Err(error) => {
+                out.truncate(mark);
+                self.write_error(&error, out);
+            }
+        }
+        self.count(spec, argv, failed);
+    }
+
+    #[cold]
+    pub(crate) fn write_error(&self, error: &CommandError, out: &mut Writer) {
+        self.server.stats.note_error(error.code());
+        out.error(error.as_bytes());
+    }
+
+    fn count(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], failed: bool) {
+        let took = self.batch.lap();
+        let counters = &self.stats.commands[spec.index()];
+        counters.calls.add(1);
+        counters.nanos.add(took.as_nanos() as u64);
+        if failed {
+            counters.failed.add(1);
+        }
+        let slow_from_micros = self.server.settings.number(Id::SlowlogLogSlowerThan);
+        if slow_from_micros >= 0 && took.as_micros() as i64 >= slow_from_micros {
+            self.note_slow(spec, argv, took);
+        }
+    }
+
+    #[cold]
+    fn note_slow(&self, spec: &CommandSpec, argv: &[&[u8]], took: Duration) {
+        if spec.flags.contains(Flags::SKIP_SLOWLOG) {
+            return;
+        }
+        let entry = SlowEntry {
+            id: 0,
+            at_s: self.batch.now_ms / 1000,
+            micros: took.as_micros() as u64,
+            args: slowlog::shorten(argv, holds_secrets(spec, argv)),
+            addr: self.session.client.addr.clone(),
+            name: self.session.client.labels.lock().name.clone(),
+        };
+        self.server.slowlog.note(entry, self.server.settings.size(Id::SlowlogMaxLen));
+    }
+}
+
+/// What happens with a request.
+enum Admitted {
+    Run(&'static CommandSpec),
+    Queue(&'static CommandSpec),
+    Hold(u64),
+}
+
+/// Why nothing happens with it.
+struct Refused {
+    spec: Option<&'static CommandSpec>,
+    why: CommandError,
+}
+
+/// Passwords are not for the slow log.
+fn holds_secrets(spec: &CommandSpec, argv: &[&[u8]]) -> bool {
+    let names_password = || argv.iter().any(|arg| arg.eq_ignore_ascii_case(b"requirepass"));
+    match spec.name {
+        "auth" | "hello" => true,
+        "config|set" => names_password(),
+        _ => false,
+    }
+}
+
+/// The first words of a request of HTTP that could carry commands.
+fn is_http(argv: &[&[u8]]) -> bool {
+    let first = argv.first().copied().unwrap_or_default();
+    first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:")
+}

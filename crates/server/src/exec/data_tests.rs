@@ -1,0 +1,193 @@
+//! Commands on keys, strings, hashes, lists and sets: whole requests and the bytes of their replies, as a
+//! Redis 7 gives them.
+
+use std::sync::Arc;
+
+use millstream_protocol::Command;
+use millstream_protocol::errors::CommandError;
+use millstream_protocol::resp::Writer;
+use millstream_protocol::table;
+use millstream_store::{ManualClock, Store, StoreOptions, Txn};
+
+use super::super::{Outcome, run_data};
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// Runs requests one after the other and compares each reply, line ends shown as blanks.
+fn check(resp3: bool, cases: &[(&str, &str)]) {
+    let clock = Arc::new(ManualClock::new(NOW_MS));
+    let store = Store::new(StoreOptions { databases: 2, shards: 3, seed: 5, clock });
+    let mut txn = store.lock_all(0, NOW_MS);
+    for (request, expected) in cases {
+        let reply = reply(&mut txn, resp3, request);
+        assert_eq!(reply.trim_end().replace("\r\n", " "), *expected, "{request}");
+    }
+}
+
+fn reply(txn: &mut Txn<'_>, resp3: bool, request: &str) -> String {
+    let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+    let mut out = Writer::new(resp3);
+    let outcome = table::resolve(&argv).and_then(|spec| {
+        let command: Command<'_> = spec.parse.expect("it is no container")(&argv)?;
+        run_data(&command, txn, &mut out)
+    });
+    match outcome {
+        Ok(Outcome::Done) => {}
+        Ok(Outcome::Block(blocked)) => return format!("waits {} ms", blocked.timeout_ms),
+        Err(error) => write_error(&mut out, &error),
+    }
+    String::from_utf8(out.buf).expect("these replies are text")
+}
+
+fn write_error(out: &mut Writer, error: &CommandError) {
+    out.truncate(0);
+    out.error(error.as_bytes());
+}
+
+const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+
+#[test]
+fn strings_are_set_under_conditions() {
+    let cases = [
+        ("SET k 1 XX", "$-1"),
+        ("SET k 1 NX GET", "$-1"),
+        ("SET k 2 NX GET", "$1 1"),
+        ("SET k 2 NX", "$-1"),
+        ("SET k 3 GET EX 10", "$1 1"),
+        ("TTL k", ":10"),
+        ("SET k 4 KEEPTTL", "+OK"),
+        ("PTTL k", ":10000"),
+        ("GETSET k 5", "$1 4"),
+        ("TTL k", ":-1"),
+        ("GETEX k PXAT 1700000001499", "$1 5"),
+        ("EXPIRETIME k", ":1700000001"),
+        ("GETEX k PERSIST", "$1 5"),
+        ("PEXPIRETIME k", ":-1"),
+        ("GETEX k EX 0", "-ERR invalid expire time in 'getex' command"),
+        ("GETEX none EX 0", "$-1"),
+        ("SET k v PXAT 1", "+OK"),
+        ("GETDEL k", "$-1"),
+        ("MSETNX a 1 b 2", ":1"),
+        ("MSETNX b 1 c 2", ":0"),
+        ("MGET a none b", "*3 $1 1 $-1 $1 2"),
+    ];
+    check(false, &cases);
+}
+
+#[test]
+fn counters_are_integers_or_decimals() {
+    let cases = [
+        ("INCR n", ":1"),
+        ("DECRBY n 5", ":-4"),
+        ("INCRBYFLOAT n 0.1", "$4 -3.9"),
+        ("INCR n", "-ERR value is not an integer or out of range"),
+        ("INCRBYFLOAT n x", "-ERR value is not a valid float"),
+        ("INCRBYFLOAT n inf", "-ERR increment would produce NaN or Infinity"),
+        ("APPEND n 0", ":5"),
+        ("STRLEN n", ":5"),
+        ("RPUSH l a", ":1"),
+        ("INCRBYFLOAT l x", WRONG_TYPE),
+        ("MGET l n", "*2 $-1 $5 -3.90"),
+        ("SET l v GET", WRONG_TYPE),
+        ("GETEX l EX 0", WRONG_TYPE),
+    ];
+    check(false, &cases);
+}
+
+#[test]
+fn hashes_answer_with_maps_and_sets_with_sets() {
+    let cases = [
+        ("HSET h a 1 b 2 a 3", ":2"),
+        ("HGETALL h", "%2 $1 a $1 3 $1 b $1 2"),
+        ("HMGET h b none", "*2 $1 2 _"),
+        ("HKEYS h", "*2 $1 a $1 b"),
+        ("HVALS h", "*2 $1 3 $1 2"),
+        ("HINCRBYFLOAT h a 0.5", "$3 3.5"),
+        ("HINCRBY h a 1", "-ERR hash value is not an integer"),
+        ("HDEL h a a none", ":1"),
+        ("HGETALL none", "%0"),
+        ("SADD s 3 1 2 1", ":3"),
+        ("SMEMBERS s", "~3 $1 1 $1 2 $1 3"),
+        ("SISMEMBER s 2", ":1"),
+        ("SREM s 1 2 3 4", ":3"),
+        ("SMEMBERS s", "~0"),
+        ("GET none", "_"),
+    ];
+    check(true, &cases);
+    check(false, &[("HSET h a 1", ":1"), ("HGETALL h", "*2 $1 a $1 1"), ("SMEMBERS none", "*0")]);
+}
+
+#[test]
+fn lists_are_popped_with_and_without_a_count() {
+    let cases = [
+        ("LPOP l", "$-1"),
+        ("LPOP l 2", "*-1"),
+        ("BLPOP l m 0.25", "waits 250 ms"),
+        ("RPUSH l a b c d", ":4"),
+        ("LPUSH l x", ":5"),
+        ("LRANGE l 0 -2", "*4 $1 x $1 a $1 b $1 c"),
+        ("RPOP l 2", "*2 $1 d $1 c"),
+        ("LPOP l 0", "*0"),
+        ("BRPOP none l 0", "*2 $1 l $1 b"),
+        ("LPOP l", "$1 x"),
+        ("LPOP l 9", "*1 $1 a"),
+        ("EXISTS l", ":0"),
+        ("SADD s m", ":1"),
+        ("BLPOP none s 0", WRONG_TYPE),
+    ];
+    check(false, &cases);
+    check(true, &[("LPOP l", "_"), ("LPOP l 2", "_")]);
+}
+
+#[test]
+fn keys_expire_move_and_are_counted() {
+    let cases = [
+        ("MSET a 1 b 2", "+OK"),
+        ("EXISTS a b none a", ":3"),
+        ("EXPIRE a 100 GT", ":0"),
+        ("EXPIRE a 100 LT", ":1"),
+        ("EXPIRE a 9223372036854775807", "-ERR invalid expire time in 'expire' command"),
+        ("RENAME a c", "+OK"),
+        ("RENAMENX b c", ":0"),
+        ("TTL c", ":100"),
+        ("TTL a", ":-2"),
+        ("COPY c d", ":1"),
+        ("COPY c d", ":0"),
+        ("COPY c c", "-ERR source and destination objects are the same"),
+        ("MOVE c 1", ":1"),
+        ("MOVE d 7", "-ERR DB index is out of range"),
+        ("TYPE d", "+string"),
+        ("DBSIZE", ":2"),
+        ("PEXPIRE d -1", ":1"),
+        ("SWAPDB 0 1", "+OK"),
+        ("KEYS [a-c]*", "*1 $1 c"),
+        ("SCAN 0 TYPE STRING", "*2 $1 0 *1 $1 c"),
+        ("SCAN 0 MATCH x*", "*2 $1 0 *0"),
+        ("RANDOMKEY", "$1 c"),
+        ("DEL c c none", ":1"),
+        ("RANDOMKEY", "$-1"),
+        ("FLUSHALL ASYNC", "+OK"),
+        ("DBSIZE", ":0"),
+    ];
+    check(false, &cases);
+}
+
+#[test]
+fn objects_are_described() {
+    let cases = [
+        ("SET k 12", "+OK"),
+        ("OBJECT ENCODING k", "$3 int"),
+        ("OBJECT IDLETIME k", ":0"),
+        ("OBJECT REFCOUNT k", ":1"),
+        ("OBJECT ENCODING none", "$-1"),
+        ("OBJECT FREQ none", "$-1"),
+        // The slot with its index entry, a name and a value.
+        ("MEMORY USAGE k", ":140"),
+        ("MEMORY USAGE none", "$-1"),
+        ("SADD s 1 2", ":2"),
+        ("OBJECT ENCODING s", "$6 intset"),
+        ("SADD s x", ":1"),
+        ("OBJECT ENCODING s", "$8 listpack"),
+    ];
+    check(false, &cases);
+}

@@ -1,0 +1,66 @@
+//! Commands about entries: XADD XTRIM XDEL XLEN XRANGE XREVRANGE XSETID.
+
+use millstream_engine::stream::IdRange;
+use millstream_protocol::commands::{Direction, Xadd, Xdel, Xlen, Xrange, Xsetid, Xtrim};
+use millstream_protocol::errors::CommandError;
+use millstream_protocol::resp::Writer;
+use millstream_store::{StreamCounters, Txn};
+
+use super::write_entries;
+
+pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
+    match txn.xadd(cmd.key, !cmd.nomkstream, cmd.id, cmd.fields, cmd.trim.as_ref())? {
+        Some(id) => out.id(id),
+        None => out.null_bulk(),
+    }
+    Ok(())
+}
+
+pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xtrim<'_>) -> Result<(), CommandError> {
+    out.uint(txn.xtrim(cmd.key, &cmd.trim)?);
+    Ok(())
+}
+
+pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdel<'_>) -> Result<(), CommandError> {
+    // A missing stream answers before the ids are looked at.
+    let deleted = match txn.stream(cmd.key)? {
+        None => 0,
+        Some(_) => txn.xdel(cmd.key, &cmd.parse_ids()?)?,
+    };
+    out.uint(deleted);
+    Ok(())
+}
+
+pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xlen<'_>) -> Result<(), CommandError> {
+    out.uint(txn.stream(cmd.key)?.map_or(0, |stream| stream.len()));
+    Ok(())
+}
+
+pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Result<(), CommandError> {
+    let Some(stream) = txn.stream(cmd.key)? else {
+        out.array(0);
+        return Ok(());
+    };
+    if cmd.count == Some(0) {
+        out.null_array();
+        return Ok(());
+    }
+    let range = IdRange { first: cmd.start, last: cmd.end };
+    let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
+    write_entries(out, most, |sink| match cmd.direction {
+        Direction::Forward => stream.visit_range(range, cmd.count, sink),
+        Direction::Backward => stream.visit_range_back(range, cmd.count, sink),
+    });
+    Ok(())
+}
+
+pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xsetid<'_>) -> Result<(), CommandError> {
+    let counters = StreamCounters {
+        last_id: cmd.last_id,
+        entries_added: cmd.entries_added,
+        max_deleted_id: cmd.max_deleted_id,
+    };
+    txn.xsetid(cmd.key, counters)?;
+    out.ok();
+    Ok(())
+}

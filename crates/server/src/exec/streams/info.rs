@@ -1,0 +1,176 @@
+//! XINFO: what is known of a stream, its groups and their consumers. Field order is part of the contract:
+//! some tools read by position.
+
+use std::ops::ControlFlow;
+
+use millstream_engine::pending::{ConsumerHandle, Filter};
+use millstream_engine::stream::{Group, IdRange};
+use millstream_engine::{Refusal, Stream, StreamId};
+use millstream_protocol::commands::{StreamDetail, Xinfo};
+use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
+
+use super::write_entries;
+
+pub(crate) fn xinfo(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xinfo<'_>) -> Result<(), CommandError> {
+    let stream = |key: &[u8]| txn.stream(key)?.ok_or(Refusal::NoSuchKey);
+    let lag = |stream: &Stream, group: &Group| match txn.exact_lag() {
+        true => Some(stream.query_lag_exact(group)),
+        false => stream.query_lag_estimated(group),
+    };
+    match cmd {
+        Xinfo::Stream(asked) => {
+            let stream = stream(asked.key)?;
+            match asked.detail()? {
+                StreamDetail::Summary => write_stream(out, stream),
+                StreamDetail::Full { count } => write_stream_full(out, stream, count, lag),
+            }
+        }
+        Xinfo::Groups { key } => write_groups(out, stream(key)?, lag),
+        Xinfo::Consumers { key, group } => {
+            let found = stream(key)?.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
+            write_consumers(out, found, txn.now_ms());
+        }
+    }
+    Ok(())
+}
+
+/// Pairs that both forms of XINFO STREAM begin with.
+const STREAM_HEAD_PAIRS: usize = 7;
+
+fn write_stream_head(out: &mut Writer, stream: &Stream) {
+    let blocks = stream.block_count();
+    uint_pair(out, "length", stream.len());
+    uint_pair(out, "radix-tree-keys", blocks as u64);
+    uint_pair(out, "radix-tree-nodes", blocks as u64 + 1);
+    id_pair(out, "last-generated-id", stream.last_id());
+    id_pair(out, "max-deleted-entry-id", stream.max_deleted_id());
+    uint_pair(out, "entries-added", stream.entries_added());
+    id_pair(out, "recorded-first-entry-id", stream.first_entry_id());
+}
+
+fn write_stream(out: &mut Writer, stream: &Stream) {
+    out.map(STREAM_HEAD_PAIRS + 3);
+    write_stream_head(out, stream);
+    uint_pair(out, "groups", stream.groups().len() as u64);
+    for (name, entry) in [("first-entry", stream.first_entry()), ("last-entry", stream.last_entry())] {
+        out.bulk(name);
+        match entry {
+            Some(entry) => out.entry(&entry),
+            None => out.null_bulk(),
+        }
+    }
+}
+
+/// `count` bounds the entries and each list of pending entries; `None` is all.
+fn write_stream_full(
+    out: &mut Writer,
+    stream: &Stream,
+    count: Option<u64>,
+    lag: impl Fn(&Stream, &Group) -> Option<u64>,
+) {
+    out.map(STREAM_HEAD_PAIRS + 2);
+    write_stream_head(out, stream);
+    out.bulk("entries");
+    let most = count.unwrap_or(u64::MAX).min(stream.len());
+    write_entries(out, most, |sink| stream.visit_range(IdRange::ALL, count, sink));
+    out.bulk("groups");
+    out.array(stream.groups().len());
+    for (name, group) in stream.groups() {
+        out.map(7);
+        bulk_pair(out, "name", name);
+        id_pair(out, "last-delivered-id", group.last_id());
+        known_pair(out, "entries-read", group.entries_read());
+        known_pair(out, "lag", lag(stream, group));
+        uint_pair(out, "pel-count", group.pending().len());
+        out.bulk("pending");
+        write_pending(out, group, None, count);
+        write_consumers_full(out, group, count);
+    }
+}
+
+fn write_consumers_full(out: &mut Writer, group: &Group, count: Option<u64>) {
+    out.bulk("consumers");
+    out.array(group.consumers().len());
+    for (name, handle, consumer) in group.consumers() {
+        out.map(5);
+        bulk_pair(out, "name", name);
+        uint_pair(out, "seen-time", consumer.seen_at_ms);
+        out.bulk("active-time");
+        out.int(consumer.active_at_ms.map_or(-1, |at_ms| at_ms as i64));
+        uint_pair(out, "pel-count", consumer.pending);
+        out.bulk("pending");
+        write_pending(out, group, Some(handle), count);
+    }
+}
+
+/// Rows of the group, or of one consumer, who then is not named in them.
+fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandle>, count: Option<u64>) {
+    let mark = out.array_deferred(0);
+    let mut rows = 0;
+    group.pending().walk(StreamId::MIN, Filter { consumer, ..Filter::default() }, |row| {
+        if count == Some(rows) {
+            return ControlFlow::Break(());
+        }
+        rows += 1;
+        out.array(if consumer.is_some() { 3 } else { 4 });
+        out.id(row.id);
+        if consumer.is_none() {
+            out.bulk(group.consumer_name(row.consumer));
+        }
+        out.uint(row.delivered_at_ms);
+        out.uint(row.deliveries);
+        ControlFlow::Continue(())
+    });
+    out.finish(mark, rows as usize);
+}
+
+fn write_groups(out: &mut Writer, stream: &Stream, lag: impl Fn(&Stream, &Group) -> Option<u64>) {
+    out.array(stream.groups().len());
+    for (name, group) in stream.groups() {
+        out.map(6);
+        bulk_pair(out, "name", name);
+        uint_pair(out, "consumers", group.consumers().len() as u64);
+        uint_pair(out, "pending", group.pending().len());
+        id_pair(out, "last-delivered-id", group.last_id());
+        known_pair(out, "entries-read", group.entries_read());
+        known_pair(out, "lag", lag(stream, group));
+    }
+}
+
+fn write_consumers(out: &mut Writer, group: &Group, now_ms: u64) {
+    out.array(group.consumers().len());
+    for (name, _, consumer) in group.consumers() {
+        out.map(4);
+        bulk_pair(out, "name", name);
+        uint_pair(out, "pending", consumer.pending);
+        uint_pair(out, "idle", now_ms.saturating_sub(consumer.seen_at_ms));
+        out.bulk("inactive");
+        out.int(consumer.active_at_ms.map_or(-1, |at_ms| now_ms.saturating_sub(at_ms) as i64));
+    }
+}
+
+fn bulk_pair(out: &mut Writer, name: &str, value: &[u8]) {
+    out.bulk(name);
+    out.bulk(value);
+}
+
+fn uint_pair(out: &mut Writer, name: &str, value: u64) {
+    out.bulk(name);
+    out.uint(value);
+}
+
+fn id_pair(out: &mut Writer, name: &str, id: StreamId) {
+    out.bulk(name);
+    out.id(id);
+}
+
+/// A number that may not be known.
+fn known_pair(out: &mut Writer, name: &str, value: Option<u64>) {
+    out.bulk(name);
+    match value {
+        Some(value) => out.uint(value),
+        None => out.null_bulk(),
+    }
+}

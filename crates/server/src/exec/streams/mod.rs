@@ -1,0 +1,32 @@
+//! The streams family: from a typed command to the store's typed call, and from its answer to the reply.
+//!
+//! What a stream does is decided in the engine; here is only the order of checks a client sees, and
+//! the shape of replies.
+
+mod entries;
+mod groups;
+mod info;
+mod pending;
+mod read;
+
+pub(crate) use entries::{xadd, xdel, xlen, xrange, xsetid, xtrim};
+pub(crate) use groups::xgroup;
+pub(crate) use info::xinfo;
+pub(crate) use pending::{xack, xautoclaim, xclaim, xpending};
+pub(crate) use read::{xread, xreadgroup};
+
+use std::cell::RefCell;
+
+use millstream_protocol::resp::{EntryEncoder, EntryRun, Writer};
+
+thread_local! {
+    /// One for each thread: it owns buffers that are worth keeping, and no connection writes entries while another does.
+    static ENCODER: RefCell<EntryEncoder> = RefCell::default();
+}
+
+/// Writes an array of entries as they are visited. `most` bounds how many there can be; `visit` says how many there were.
+fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'_>) -> u64) {
+    let mark = out.array_deferred(most as usize);
+    let count = ENCODER.with_borrow_mut(|encoder| visit(&mut encoder.run(out, most as usize)));
+    out.finish(mark, count as usize);
+}

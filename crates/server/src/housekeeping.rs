@@ -1,0 +1,61 @@
+//! What is done by the clock rather than by a client: expiry, idle clients, samples for rates.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::time::MissedTickBehavior;
+
+use crate::registry::flags;
+use crate::server::Server;
+use crate::settings::Id;
+
+/// Ten times a second.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Ticks between looks at idle clients.
+const IDLE_LOOK_TICKS: u64 = 10;
+/// Keys removed under one lock.
+const EXPIRY_SLICE: usize = 256;
+/// The most time a tick spends on expiry, so that clients are not kept waiting.
+const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
+
+/// Runs until the runtime ends.
+pub(crate) async fn run(server: Arc<Server>) {
+    let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for tick in 0u64.. {
+        ticks.tick().await;
+        expire(&server);
+        server.stats.sample(Instant::now());
+        if tick % IDLE_LOOK_TICKS == 0 {
+            close_idle(&server);
+        }
+    }
+}
+
+/// Removes keys whose time has come, in slices, until none is left or the tick's time is up.
+fn expire(server: &Server) {
+    let begun = Instant::now();
+    loop {
+        let gone = server.store.expire_due(server.store.now_ms(), EXPIRY_SLICE);
+        server.stats.rare.expired_keys.fetch_add(gone as u64, Ordering::Relaxed);
+        if gone < EXPIRY_SLICE || begun.elapsed() > EXPIRY_TIME_MAX {
+            return;
+        }
+    }
+}
+
+/// Closes clients silent for longer than `timeout`. Those who wait for entries are not idle.
+fn close_idle(server: &Server) {
+    let timeout_ms = server.settings.number(Id::Timeout).unsigned_abs() * 1000;
+    if timeout_ms == 0 {
+        return;
+    }
+    let now_ms = server.uptime_ms();
+    for client in server.clients.all() {
+        let idle_ms = now_ms.saturating_sub(client.active_at_ms.load(Ordering::Relaxed));
+        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) {
+            client.kill();
+        }
+    }
+}

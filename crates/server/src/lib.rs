@@ -1,0 +1,44 @@
+//! Sockets to commands to replies.
+//!
+//! A [`Server`] is what all threads share. [`Server::start`] opens sockets and threads, [`Running::run`] serves until
+//! it is asked to stop. Each connection is owned by one thread, which decodes, executes and answers inline; no
+//! rule about streams is written here: executors call the store and say what came of it in RESP.
+//!
+//! ```no_run
+//! use millstream_server::{Server, Settings};
+//!
+//! let running = Server::start(Settings::new())?;
+//! println!("{:?}", running.addresses());
+//! running.run()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod accept;
+mod admin;
+mod args;
+mod connection;
+mod dispatch;
+mod exec;
+mod housekeeping;
+mod io_thread;
+mod listen;
+mod pause;
+mod registry;
+mod server;
+mod session;
+pub mod settings;
+mod shutdown;
+mod slowlog;
+mod stats;
+mod version;
+mod waiting;
+
+pub use listen::ListenError;
+pub use pause::{Pause, PauseMode};
+pub use registry::{Client, Labels, Registry, Unblock, flags};
+pub use server::{Running, Server, StartError};
+pub use settings::Settings;
+pub use shutdown::Shutdown;
+pub use slowlog::{SlowEntry, Slowlog};
+pub use stats::{CommandTotals, Counter, Stats, Totals};
+pub use version::REDIS_VERSION;

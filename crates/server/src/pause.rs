@@ -1,0 +1,81 @@
+//! CLIENT PAUSE: for a while, commands wait instead of running.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+/// Which commands a pause holds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseMode {
+    /// Those that may write.
+    Writes,
+    /// All.
+    All,
+}
+
+/// The pause in force, if any. Times are milliseconds of the server's uptime.
+#[derive(Default)]
+pub struct Pause {
+    /// When writes go on; 0 if they are not held back.
+    writes_until_ms: AtomicU64,
+    /// When everything goes on; 0 if it is not held back.
+    all_until_ms: AtomicU64,
+    ended: Notify,
+}
+
+impl Pause {
+    /// Holds commands back until then. A pause already longer than this stays.
+    pub fn begin(&self, mode: PauseMode, until_ms: u64) {
+        let until = match mode {
+            PauseMode::Writes => &self.writes_until_ms,
+            PauseMode::All => &self.all_until_ms,
+        };
+        until.fetch_max(until_ms.max(1), Ordering::Relaxed);
+    }
+
+    /// Lets every command go on.
+    pub fn end(&self) {
+        self.writes_until_ms.store(0, Ordering::Relaxed);
+        self.all_until_ms.store(0, Ordering::Relaxed);
+        self.ended.notify_waiters();
+    }
+
+    /// Whether any pause was begun and not ended: asked for every command, so it does not look at the time.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.writes_until_ms.load(Ordering::Relaxed) | self.all_until_ms.load(Ordering::Relaxed) != 0
+    }
+
+    /// How long a command must still wait, if it must.
+    pub(crate) fn held_until_ms(&self, writes: bool, now_ms: u64) -> Option<u64> {
+        let all = self.all_until_ms.load(Ordering::Relaxed);
+        let until = if writes { all.max(self.writes_until_ms.load(Ordering::Relaxed)) } else { all };
+        (until > now_ms).then_some(until)
+    }
+
+    /// Resolves when a pause is ended by hand.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> {
+        self.ended.notified()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_wait_for_both_pauses_and_reads_for_one() {
+        let pause = Pause::default();
+        assert!(!pause.may_hold());
+        pause.begin(PauseMode::Writes, 100);
+        assert_eq!(pause.held_until_ms(true, 50), Some(100));
+        assert_eq!(pause.held_until_ms(false, 50), None);
+        pause.begin(PauseMode::All, 80);
+        assert_eq!(pause.held_until_ms(true, 50), Some(100));
+        assert_eq!(pause.held_until_ms(false, 50), Some(80));
+        assert_eq!(pause.held_until_ms(false, 80), None);
+        pause.begin(PauseMode::All, 60);
+        assert_eq!(pause.held_until_ms(false, 70), Some(80));
+        pause.end();
+        assert_eq!(pause.held_until_ms(true, 0), None);
+    }
+}

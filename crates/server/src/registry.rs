@@ -1,0 +1,280 @@
+//! Who is connected: what one client may know about another, and how it reaches it.
+//!
+//! A connection belongs to one thread and nobody else touches it. What others may see of it (CLIENT LIST) it
+//! publishes here, after each batch; what others want of it (CLIENT KILL, CLIENT UNBLOCK) they leave here
+//! and wake it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use millstream_protocol::table::{COMMANDS, CommandSpec};
+use parking_lot::{Mutex, RwLock};
+
+/// Every connected client.
+#[derive(Default)]
+pub struct Registry {
+    clients: RwLock<BTreeMap<u64, Arc<Client>>>,
+    last_id: AtomicU64,
+    /// How many clients wait in a blocking command.
+    pub(crate) blocked: AtomicUsize,
+}
+
+/// A connected client, as others see it.
+pub struct Client {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// Where it calls from, `host:port`.
+    pub addr: String,
+    /// Where it reached us.
+    pub laddr: String,
+    /// The file descriptor, which tools show.
+    pub fd: i32,
+    /// Whether it came by the Unix socket.
+    pub by_unix_socket: bool,
+    /// When it came, in milliseconds of the server's uptime.
+    pub connected_at_ms: u64,
+    /// When it last sent something, in milliseconds of the server's uptime.
+    pub active_at_ms: AtomicU64,
+    /// What it calls itself.
+    pub labels: Mutex<Labels>,
+    /// The selected database.
+    pub db: AtomicU32,
+    /// 2 or 3.
+    pub resp: AtomicU8,
+    /// See [`flags`].
+    pub flags: AtomicU32,
+    /// Commands queued since MULTI; -1 outside a transaction.
+    pub queued: AtomicI64,
+    /// Keys it watches.
+    pub watched: AtomicUsize,
+    /// Bytes of requests that wait to be completed or run.
+    pub input_bytes: AtomicUsize,
+    /// Bytes of replies that it has not taken yet.
+    pub output_bytes: AtomicUsize,
+    /// Bytes of commands queued since MULTI.
+    pub queued_bytes: AtomicUsize,
+    /// The place in the table of the command it ran last; beyond the end: none.
+    last_command: AtomicUsize,
+    signals: AtomicU8,
+    waker: OnceLock<Waker>,
+}
+
+/// Bits of [`Client::flags`].
+pub mod flags {
+    /// Waits in a blocking command.
+    pub const BLOCKED: u32 = 1;
+    /// A key it watches was touched: EXEC will run nothing.
+    pub const DIRTY_WATCH: u32 = 2;
+    /// CLIENT NO-EVICT ON.
+    pub const NO_EVICT: u32 = 4;
+    /// CLIENT NO-TOUCH ON.
+    pub const NO_TOUCH: u32 = 8;
+}
+
+/// What a client calls itself.
+#[derive(Clone, Default)]
+pub struct Labels {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_ver: String,
+}
+
+/// What others want of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Close the connection.
+    Kill = 1,
+    /// Stop waiting as if time had run out.
+    UnblockTimeout = 2,
+    /// Stop waiting with an error.
+    UnblockError = 4,
+}
+
+/// How CLIENT UNBLOCK ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unblock {
+    /// As if time had run out.
+    Timeout,
+    /// With an error.
+    Error,
+}
+
+/// Where a connection comes from.
+pub(crate) struct Peer {
+    pub(crate) addr: String,
+    pub(crate) laddr: String,
+    pub(crate) fd: i32,
+    pub(crate) by_unix_socket: bool,
+}
+
+impl Registry {
+    /// Registers a connection, unless there are `max` already.
+    pub(crate) fn add(&self, peer: Peer, uptime_ms: u64, max: usize) -> Option<Arc<Client>> {
+        let mut clients = self.clients.write();
+        if clients.len() >= max {
+            return None;
+        }
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let client = Arc::new(Client::new(id, peer, uptime_ms));
+        clients.insert(id, Arc::clone(&client));
+        Some(client)
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.clients.write().remove(&id);
+    }
+
+    /// The client of this number.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.clients.read().get(&id).cloned()
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.clients.read().values().cloned().collect()
+    }
+
+    /// How many are connected.
+    pub fn count(&self) -> usize {
+        self.clients.read().len()
+    }
+
+    /// How many wait in a blocking command.
+    pub fn blocked_count(&self) -> usize {
+        self.blocked.load(Ordering::Relaxed)
+    }
+}
+
+impl Client {
+    fn new(id: u64, peer: Peer, uptime_ms: u64) -> Client {
+        Client {
+            id,
+            addr: peer.addr,
+            laddr: peer.laddr,
+            fd: peer.fd,
+            by_unix_socket: peer.by_unix_socket,
+            connected_at_ms: uptime_ms,
+            active_at_ms: AtomicU64::new(uptime_ms),
+            labels: Mutex::default(),
+            db: AtomicU32::new(0),
+            resp: AtomicU8::new(2),
+            flags: AtomicU32::new(0),
+            queued: AtomicI64::new(-1),
+            watched: AtomicUsize::new(0),
+            input_bytes: AtomicUsize::new(0),
+            output_bytes: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
+            last_command: AtomicUsize::new(usize::MAX),
+            signals: AtomicU8::new(0),
+            waker: OnceLock::new(),
+        }
+    }
+
+    /// Whether a flag of [`flags`] is set.
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    pub(crate) fn set(&self, flag: u32, on: bool) {
+        if on {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
+    }
+
+    /// The command it ran last.
+    pub fn last_command(&self) -> Option<&'static CommandSpec> {
+        COMMANDS.get(self.last_command.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_last_command(&self, spec: &CommandSpec) {
+        self.last_command.store(spec.index(), Ordering::Relaxed);
+    }
+
+    /// Closes its connection, as soon as its thread comes to it.
+    pub fn kill(&self) {
+        self.send(Signal::Kill);
+    }
+
+    /// Ends its wait in a blocking command. False if it does not wait.
+    pub fn unblock(&self, how: Unblock) -> bool {
+        let waits = self.has(flags::BLOCKED);
+        if waits {
+            self.send(match how {
+                Unblock::Timeout => Signal::UnblockTimeout,
+                Unblock::Error => Signal::UnblockError,
+            });
+        }
+        waits
+    }
+
+    fn send(&self, signal: Signal) {
+        self.signals.fetch_or(signal as u8, Ordering::AcqRel);
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// The connection's task says how it is woken: once, before it first looks for signals.
+    pub(crate) fn wake_with(&self, waker: &Waker) {
+        self.waker.get_or_init(|| waker.clone());
+    }
+
+    pub(crate) fn is_killed(&self) -> bool {
+        self.signals.load(Ordering::Acquire) & Signal::Kill as u8 != 0
+    }
+
+    /// Takes an unblock request, if there is one.
+    pub(crate) fn take_unblock(&self) -> Option<Unblock> {
+        let mask = Signal::UnblockTimeout as u8 | Signal::UnblockError as u8;
+        let signals = self.signals.fetch_and(!mask, Ordering::AcqRel);
+        if signals & Signal::UnblockError as u8 != 0 {
+            Some(Unblock::Error)
+        } else if signals & Signal::UnblockTimeout as u8 != 0 {
+            Some(Unblock::Timeout)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer { addr: "1.2.3.4:5".into(), laddr: "127.0.0.1:6379".into(), fd: 9, by_unix_socket: false }
+    }
+
+    #[test]
+    fn numbers_rise_and_the_limit_holds() {
+        let registry = Registry::default();
+        let first = registry.add(peer(), 0, 2).unwrap();
+        let second = registry.add(peer(), 0, 2).unwrap();
+        assert_eq!((first.id, second.id), (1, 2));
+        assert!(registry.add(peer(), 0, 2).is_none());
+        registry.remove(1);
+        assert_eq!(registry.add(peer(), 0, 2).unwrap().id, 3);
+        assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn only_a_waiting_client_is_unblocked_and_an_error_wins() {
+        let registry = Registry::default();
+        let client = registry.add(peer(), 0, 1).unwrap();
+        assert!(!client.unblock(Unblock::Error));
+        assert_eq!(client.take_unblock(), None);
+        client.set(flags::BLOCKED, true);
+        assert!(client.unblock(Unblock::Timeout) && client.unblock(Unblock::Error));
+        assert_eq!(client.take_unblock(), Some(Unblock::Error));
+        assert_eq!(client.take_unblock(), None);
+        client.kill();
+        assert!(client.is_killed());
+    }
+}

@@ -1,0 +1,233 @@
+//! What all threads share, and the life of a server: start, run, stop.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_protocol::table::COMMANDS;
+use millstream_store::{Store, StoreOptions};
+
+use crate::accept;
+use crate::housekeeping;
+use crate::io_thread::IoThread;
+use crate::listen::{ListenError, Listeners};
+use crate::pause::Pause;
+use crate::registry::Registry;
+use crate::settings::{Id, Settings};
+use crate::shutdown::Shutdown;
+use crate::slowlog::Slowlog;
+use crate::stats::Stats;
+
+/// File descriptors kept for what is not a client: listeners, the runtimes, standard streams.
+const DESCRIPTORS_RESERVED: u64 = 32;
+
+/// What all threads share.
+pub struct Server {
+    /// The data.
+    pub store: Store,
+    /// The settings in force.
+    pub settings: Settings,
+    /// Who is connected.
+    pub clients: Registry,
+    /// What was counted.
+    pub stats: Stats,
+    /// Commands that took long.
+    pub slowlog: Slowlog,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Asks the server to stop.
+    pub shutdown: Shutdown,
+    /// The addresses it listens on.
+    pub addresses: Vec<SocketAddr>,
+    /// Forty hexadecimal digits, new at each start.
+    pub run_id: String,
+    started: Instant,
+}
+
+/// A server that listens, and serves once [`run`](Running::run) is called.
+pub struct Running {
+    server: Arc<Server>,
+    listeners: Listeners,
+    threads: Vec<IoThread>,
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// Nothing to listen on.
+    Listen(ListenError),
+    /// The folder of the data cannot be made.
+    Dir {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A thread or a runtime could not be made.
+    Threads(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Listen(error) => error.fmt(f),
+            StartError::Dir { path, source } => write!(
+                f,
+                "cannot make the data folder {}: {source}.\nChoose another with --dir",
+                path.display()
+            ),
+            StartError::Threads(source) => write!(f, "cannot start a thread: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl Server {
+    /// Opens sockets and starts threads. Clients are served once [`Running::run`] is called.
+    pub fn start(settings: Settings) -> Result<Running, StartError> {
+        let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
+        make_dir(&settings)?;
+        allow_descriptors(&settings);
+        let server = Arc::new(Server::new(settings, listeners.addresses()));
+        server.apply_store_settings();
+        let threads = (0..server.settings.size(Id::IoThreads))
+            .map(|number| IoThread::start(number, &server))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(StartError::Threads)?;
+        Ok(Running { server, listeners, threads })
+    }
+
+    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Server {
+        let options = StoreOptions {
+            databases: u32::try_from(settings.number(Id::Databases)).unwrap_or(1),
+            shards: settings.size(Id::Shards),
+            ..StoreOptions::default()
+        };
+        Server {
+            store: Store::new(options),
+            clients: Registry::default(),
+            stats: Stats::new(settings.size(Id::IoThreads), COMMANDS.len()),
+            slowlog: Slowlog::default(),
+            pause: Pause::default(),
+            shutdown: Shutdown::default(),
+            addresses,
+            run_id: random_hex(40),
+            started: Instant::now(),
+            settings,
+        }
+    }
+
+    /// Milliseconds since the start.
+    pub fn uptime_ms(&self) -> u64 {
+        self.uptime_ms_at(Instant::now())
+    }
+
+    pub(crate) fn uptime_ms_at(&self, now: Instant) -> u64 {
+        now.duration_since(self.started).as_millis() as u64
+    }
+
+    pub(crate) fn instant_at(&self, uptime_ms: u64) -> Instant {
+        self.started + Duration::from_millis(uptime_ms)
+    }
+
+    /// Hands the store what it reads by itself. Call it when settings have changed.
+    pub fn apply_store_settings(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let number = |id| u64::try_from(self.settings.number(id)).unwrap_or(0);
+        let store = self.store.settings();
+        store.stream_node_max_bytes.store(number(Id::StreamNodeMaxBytes), Relaxed);
+        store.stream_node_max_entries.store(number(Id::StreamNodeMaxEntries), Relaxed);
+        store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
+        store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
+    }
+}
+
+impl Running {
+    /// The addresses it listens on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.server.addresses
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.server.settings
+    }
+
+    /// What all threads share; to stop the server from elsewhere, keep it and use [`Server::shutdown`].
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin). What runs is finished: a batch that
+    /// has begun is answered. A second signal ends the process at once.
+    pub fn run(self) -> io::Result<()> {
+        let Running { server, listeners, threads } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let result = runtime.block_on(async {
+            let _signals = crate::shutdown::listen_for_signals(&server)?;
+            let _expiry = tokio::spawn(housekeeping::run(Arc::clone(&server)));
+            let handles: Vec<_> = threads.iter().map(IoThread::entrance).collect();
+            accept::run(&server, listeners, &handles).await
+        });
+        server.shutdown.begin();
+        for thread in threads {
+            thread.join();
+        }
+        result
+    }
+}
+
+fn make_dir(settings: &Settings) -> Result<(), StartError> {
+    let path = PathBuf::from(settings.text(Id::Dir));
+    std::fs::create_dir_all(&path).map_err(|source| StartError::Dir { path, source })
+}
+
+/// Asks the system for as many descriptors as there may be clients, and if it gives fewer, accepts fewer.
+fn allow_descriptors(settings: &Settings) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let wanted = settings.number(Id::MaxClients) as u64 + DESCRIPTORS_RESERVED;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    let allowed = match setrlimit(Resource::Nofile, limit) {
+        Ok(()) => limit.current,
+        Err(_) => getrlimit(Resource::Nofile).current,
+    };
+    if let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) {
+        let clients = allowed.saturating_sub(DESCRIPTORS_RESERVED).max(1);
+        eprintln!(
+            "millstream: the system allows {allowed} open files, so at most {clients} clients; raise it with ulimit -n"
+        );
+        settings.set(Id::MaxClients, &clients.to_string()).expect("fewer clients than were asked for");
+    }
+}
+
+/// Digits that nobody can guess or repeat, from the randomness that seeds hash tables.
+fn random_hex(digits: usize) -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let mut text = String::with_capacity(digits + 16);
+    while text.len() < digits {
+        text.push_str(&format!("{:016x}", RandomState::new().hash_one(text.len())));
+    }
+    text.truncate(digits);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_are_forty_digits_and_differ() {
+        let (one, two) = (random_hex(40), random_hex(40));
+        assert_eq!(one.len(), 40);
+        assert!(one.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_ne!(one, two);
+    }
+}

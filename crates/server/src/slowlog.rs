@@ -1,0 +1,127 @@
+//! The commands that took longest to run lately, for SLOWLOG.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+/// Arguments kept of a command, the last place telling how many more there were.
+const ARGUMENTS_MAX: usize = 32;
+/// Bytes kept of an argument.
+const ARGUMENT_BYTES_MAX: usize = 128;
+
+/// A command that was slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowEntry {
+    /// Its number, rising.
+    pub id: u64,
+    /// When it ran, in Unix seconds.
+    pub at_s: u64,
+    /// How long it ran.
+    pub micros: u64,
+    /// The command, shortened.
+    pub args: Vec<Vec<u8>>,
+    /// Who sent it, `host:port`.
+    pub addr: String,
+    /// What the sender calls itself.
+    pub name: String,
+}
+
+/// The last slow commands, newest first.
+#[derive(Default)]
+pub struct Slowlog {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: VecDeque<SlowEntry>,
+    next_id: u64,
+}
+
+impl Slowlog {
+    /// Notes a command; the oldest goes when there are more than `max`. Arguments from `redact_from` on are hidden.
+    pub(crate) fn note(&self, entry: SlowEntry, max: usize) {
+        let mut inner = self.inner.lock();
+        let id = inner.next_id;
+        inner.next_id += 1;
+        inner.entries.push_front(SlowEntry { id, ..entry });
+        inner.entries.truncate(max);
+    }
+
+    /// The newest `count` entries.
+    pub fn newest(&self, count: usize) -> Vec<SlowEntry> {
+        self.inner.lock().entries.iter().take(count).cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.inner.lock().entries.clear();
+    }
+}
+
+/// A command as it is kept: long arguments cut, many left out, secrets hidden.
+pub(crate) fn shorten(argv: &[&[u8]], secret: bool) -> Vec<Vec<u8>> {
+    let shown = if argv.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { argv.len() };
+    let mut args: Vec<Vec<u8>> = argv[..shown]
+        .iter()
+        .enumerate()
+        .map(|(place, arg)| if secret && place > 0 { b"(redacted)".to_vec() } else { shorten_argument(arg) })
+        .collect();
+    if shown < argv.len() {
+        args.push(format!("... ({} more arguments)", argv.len() - shown).into_bytes());
+    }
+    args
+}
+
+fn shorten_argument(arg: &[u8]) -> Vec<u8> {
+    if arg.len() <= ARGUMENT_BYTES_MAX {
+        return arg.to_vec();
+    }
+    let mut short = arg[..ARGUMENT_BYTES_MAX].to_vec();
+    short.extend_from_slice(format!("... ({} more bytes)", arg.len() - ARGUMENT_BYTES_MAX).as_bytes());
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(micros: u64) -> SlowEntry {
+        SlowEntry { id: 0, at_s: 1, micros, args: Vec::new(), addr: String::new(), name: String::new() }
+    }
+
+    #[test]
+    fn the_newest_stay_and_numbers_go_on() {
+        let log = Slowlog::default();
+        for micros in 10..15 {
+            log.note(entry(micros), 2);
+        }
+        let kept: Vec<_> = log.newest(10).iter().map(|entry| (entry.id, entry.micros)).collect();
+        assert_eq!(kept, [(4, 14), (3, 13)]);
+        log.clear();
+        assert!(log.is_empty());
+        log.note(entry(1), 2);
+        assert_eq!(log.newest(1)[0].id, 5);
+    }
+
+    #[test]
+    fn long_commands_are_shortened_and_secrets_hidden() {
+        let many = vec![&b"x"[..]; 40];
+        let args = shorten(&many, false);
+        assert_eq!(args.len(), 32);
+        assert_eq!(args[31], b"... (9 more arguments)");
+        let long = [b'y'; 200];
+        assert_eq!(shorten(&[&long], false)[0].len(), 128 + "... (72 more bytes)".len());
+        assert_eq!(shorten(&[b"AUTH", b"secret"], true), [b"AUTH".to_vec(), b"(redacted)".to_vec()]);
+    }
+}

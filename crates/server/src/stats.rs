@@ -1,0 +1,307 @@
+//! What the server has counted: commands, bytes, errors, for INFO.
+//!
+//! Each thread counts for itself, so counting costs a load and a store; whoever asks adds the threads up.
+//! CONFIG RESETSTAT remembers what stood there, and later sums are taken from that.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// How many kinds of errors are told apart; the rest only count in the total.
+const ERROR_KINDS_MAX: usize = 128;
+/// Rates are averages over this many samples.
+const RATE_SAMPLES: usize = 16;
+
+/// A number that one thread raises and any thread reads.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds, on the one thread that may. Not a locked instruction: nobody else writes.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+    }
+
+    /// Where it stands.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread has counted.
+pub(crate) struct ThreadStats {
+    /// By number of the command in the table.
+    pub(crate) commands: Box<[CommandCounters]>,
+    pub(crate) input_bytes: Counter,
+    pub(crate) output_bytes: Counter,
+    pub(crate) reads: Counter,
+    pub(crate) writes: Counter,
+}
+
+#[derive(Default)]
+pub(crate) struct CommandCounters {
+    pub(crate) calls: Counter,
+    pub(crate) nanos: Counter,
+    pub(crate) rejected: Counter,
+    pub(crate) failed: Counter,
+}
+
+impl ThreadStats {
+    fn new(command_count: usize) -> ThreadStats {
+        ThreadStats {
+            commands: (0..command_count).map(|_| CommandCounters::default()).collect(),
+            input_bytes: Counter::default(),
+            output_bytes: Counter::default(),
+            reads: Counter::default(),
+            writes: Counter::default(),
+        }
+    }
+}
+
+/// What one command has cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommandTotals {
+    /// How often it ran.
+    pub calls: u64,
+    /// How long it ran, all calls together.
+    pub nanos: u64,
+    /// How often it was refused before it ran: arguments, permissions.
+    pub rejected: u64,
+    /// How often it ran and answered with an error.
+    pub failed: u64,
+}
+
+/// What all threads have counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// By number of the command in the table.
+    pub commands: Vec<CommandTotals>,
+    /// Commands run.
+    pub processed: u64,
+    /// Bytes received.
+    pub input_bytes: u64,
+    /// Bytes sent.
+    pub output_bytes: u64,
+    /// Times something was read from a client.
+    pub reads: u64,
+    /// Times something was written to a client.
+    pub writes: u64,
+    /// Connections accepted.
+    pub connections: u64,
+    /// Connections turned away because there were too many.
+    pub rejected_connections: u64,
+    /// Error replies.
+    pub errors: u64,
+    /// Keys removed because their time had come.
+    pub expired_keys: u64,
+    /// Clients closed because they sent too much without completing it.
+    pub query_limit_closes: u64,
+    /// Clients closed because a reply was too large.
+    pub output_limit_closes: u64,
+    /// Passwords that were wrong.
+    pub auth_failures: u64,
+}
+
+/// Counters that any thread raises, for what is rare.
+#[derive(Default)]
+pub(crate) struct Rare {
+    pub(crate) connections: AtomicU64,
+    pub(crate) rejected_connections: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) expired_keys: AtomicU64,
+    pub(crate) query_limit_closes: AtomicU64,
+    pub(crate) output_limit_closes: AtomicU64,
+    pub(crate) auth_failures: AtomicU64,
+}
+
+/// Everything counted.
+pub struct Stats {
+    threads: Box<[Arc<ThreadStats>]>,
+    pub(crate) rare: Rare,
+    error_kinds: Mutex<BTreeMap<String, u64>>,
+    baseline: Mutex<Totals>,
+    rates: Mutex<Rates>,
+}
+
+impl Stats {
+    pub(crate) fn new(threads: usize, command_count: usize) -> Stats {
+        Stats {
+            threads: (0..threads).map(|_| Arc::new(ThreadStats::new(command_count))).collect(),
+            rare: Rare::default(),
+            error_kinds: Mutex::default(),
+            baseline: Mutex::default(),
+            rates: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn of_thread(&self, number: usize) -> &Arc<ThreadStats> {
+        &self.threads[number]
+    }
+
+    /// An error reply was sent whose first word is `code`.
+    pub(crate) fn note_error(&self, code: &[u8]) {
+        self.rare.errors.fetch_add(1, Ordering::Relaxed);
+        let kind = String::from_utf8_lossy(code);
+        let mut kinds = self.error_kinds.lock();
+        if let Some(count) = kinds.get_mut(&*kind) {
+            *count += 1;
+        } else if kinds.len() < ERROR_KINDS_MAX {
+            kinds.insert(kind.into_owned(), 1);
+        }
+    }
+
+    /// Error replies by their first word.
+    pub fn error_kinds(&self) -> Vec<(String, u64)> {
+        self.error_kinds.lock().iter().map(|(kind, count)| (kind.clone(), *count)).collect()
+    }
+
+    /// The sums since the start or the last [`Stats::reset`].
+    pub fn totals(&self) -> Totals {
+        self.sum().since(&self.baseline.lock())
+    }
+
+    /// Begins all sums anew.
+    pub fn reset(&self) {
+        *self.baseline.lock() = self.sum();
+        self.error_kinds.lock().clear();
+    }
+
+    fn sum(&self) -> Totals {
+        let rare = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut totals = Totals {
+            connections: rare(&self.rare.connections),
+            rejected_connections: rare(&self.rare.rejected_connections),
+            errors: rare(&self.rare.errors),
+            expired_keys: rare(&self.rare.expired_keys),
+            query_limit_closes: rare(&self.rare.query_limit_closes),
+            output_limit_closes: rare(&self.rare.output_limit_closes),
+            auth_failures: rare(&self.rare.auth_failures),
+            ..Totals::default()
+        };
+        for thread in &self.threads {
+            totals.add(thread);
+        }
+        totals
+    }
+
+    /// Takes a sample for the rates: called by a timer.
+    pub(crate) fn sample(&self, now: Instant) {
+        let sum = self.sum();
+        self.rates.lock().sample(now, [sum.processed, sum.input_bytes, sum.output_bytes]);
+    }
+
+    /// Commands, bytes received and bytes sent per second, over the last moments.
+    pub fn rates_per_second(&self) -> [u64; 3] {
+        self.rates.lock().per_second()
+    }
+}
+
+impl Totals {
+    fn add(&mut self, thread: &ThreadStats) {
+        self.commands.resize(thread.commands.len(), CommandTotals::default());
+        for (total, counters) in self.commands.iter_mut().zip(&thread.commands) {
+            total.calls += counters.calls.get();
+            total.nanos += counters.nanos.get();
+            total.rejected += counters.rejected.get();
+            total.failed += counters.failed.get();
+            self.processed += counters.calls.get();
+        }
+        self.input_bytes += thread.input_bytes.get();
+        self.output_bytes += thread.output_bytes.get();
+        self.reads += thread.reads.get();
+        self.writes += thread.writes.get();
+    }
+
+    fn since(mut self, earlier: &Totals) -> Totals {
+        for (total, before) in self.commands.iter_mut().zip(&earlier.commands) {
+            total.calls -= before.calls;
+            total.nanos -= before.nanos;
+            total.rejected -= before.rejected;
+            total.failed -= before.failed;
+        }
+        self.processed -= earlier.processed;
+        self.input_bytes -= earlier.input_bytes;
+        self.output_bytes -= earlier.output_bytes;
+        self.reads -= earlier.reads;
+        self.writes -= earlier.writes;
+        self.connections -= earlier.connections;
+        self.rejected_connections -= earlier.rejected_connections;
+        self.errors -= earlier.errors;
+        self.expired_keys -= earlier.expired_keys;
+        self.query_limit_closes -= earlier.query_limit_closes;
+        self.output_limit_closes -= earlier.output_limit_closes;
+        self.auth_failures -= earlier.auth_failures;
+        self
+    }
+}
+
+/// Recent samples of rising numbers, oldest first.
+#[derive(Default)]
+struct Rates {
+    samples: VecDeque<(Instant, [u64; 3])>,
+}
+
+impl Rates {
+    fn sample(&mut self, now: Instant, values: [u64; 3]) {
+        if self.samples.len() > RATE_SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, values));
+    }
+
+    fn per_second(&self) -> [u64; 3] {
+        let (Some((from, first)), Some((to, last))) = (self.samples.front(), self.samples.back()) else {
+            return [0; 3];
+        };
+        let millis = to.duration_since(*from).max(Duration::from_millis(1)).as_millis() as u64;
+        std::array::from_fn(|i| (last[i] - first[i]) * 1000 / millis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_added_up_and_reset_begins_anew() {
+        let stats = Stats::new(2, 3);
+        stats.of_thread(0).commands[1].calls.add(5);
+        stats.of_thread(1).commands[1].calls.add(2);
+        stats.of_thread(1).input_bytes.add(100);
+        assert_eq!(stats.totals().commands[1].calls, 7);
+        assert_eq!((stats.totals().processed, stats.totals().input_bytes), (7, 100));
+        stats.reset();
+        assert_eq!(stats.totals().processed, 0);
+        stats.of_thread(0).commands[1].calls.add(1);
+        assert_eq!(stats.totals().commands[1].calls, 1);
+    }
+
+    #[test]
+    fn errors_count_by_their_first_word_and_kinds_are_bounded() {
+        let stats = Stats::new(1, 0);
+        stats.note_error(b"ERR");
+        stats.note_error(b"ERR");
+        stats.note_error(b"NOGROUP");
+        assert_eq!(stats.error_kinds(), [("ERR".to_owned(), 2), ("NOGROUP".to_owned(), 1)]);
+        for kind in 0..1000 {
+            stats.note_error(format!("K{kind}").as_bytes());
+        }
+        assert_eq!(stats.error_kinds().len(), ERROR_KINDS_MAX);
+        assert_eq!(stats.totals().errors, 1003);
+    }
+
+    #[test]
+    fn rates_are_per_second() {
+        let mut rates = Rates::default();
+        let start = Instant::now();
+        assert_eq!(rates.per_second(), [0; 3]);
+        for step in 0..100u64 {
+            rates.sample(start + Duration::from_millis(100 * step), [step * 10, 0, step]);
+        }
+        assert_eq!(rates.per_second(), [100, 0, 10]);
+        assert_eq!(rates.samples.len(), RATE_SAMPLES + 1);
+    }
+}

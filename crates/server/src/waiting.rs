@@ -1,0 +1,146 @@
+//! A connection in a blocking command: it waits for its reply, its deadline, a word from another client, or its
+//! peer's departure, whichever comes first.
+//!
+//! Whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends the
+//! reply here. So a reply that was made is never lost to a race: on any other ending the wait is cancelled first,
+//! and if that comes too late the reply is there to be taken.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millstream_protocol::resp::Writer;
+use millstream_protocol::table::CommandSpec;
+use millstream_store::{Interest, Retry, Txn, WaitToken};
+use tokio::sync::oneshot;
+
+use crate::args::OwnedArgs;
+use crate::exec::{self, Outcome};
+use crate::server::Server;
+
+/// What a command waits for, as its executor says it.
+pub(crate) struct Blocked {
+    /// Keys of the selected database, all of them locked by the command, and what is waited for under each.
+    pub(crate) interests: Vec<(Box<[u8]>, Interest)>,
+    /// Milliseconds until it gives up; 0 is never.
+    pub(crate) timeout_ms: u64,
+    /// These take the place of the command's last arguments when it runs again: `$` is what it was when the wait began.
+    pub(crate) last_args: Vec<Box<[u8]>>,
+}
+
+/// A wait that has begun. Dropped, it ends.
+pub(crate) struct Waiting {
+    server: Arc<Server>,
+    token: Option<WaitToken>,
+    pub(crate) reply: oneshot::Receiver<Vec<u8>>,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl Waiting {
+    /// Registers the command with the store, while the transaction that found nothing still holds its keys.
+    pub(crate) fn begin(
+        server: &Arc<Server>,
+        txn: &mut Txn<'_>,
+        command: (&'static CommandSpec, &[&[u8]]),
+        resp3: bool,
+        blocked: Blocked,
+    ) -> Waiting {
+        let (spec, argv) = command;
+        let deadline = deadline_after(blocked.timeout_ms);
+        let args = with_last_args(argv, &blocked.last_args);
+        let (sender, reply) = oneshot::channel();
+        let mut sender = Some(sender);
+        let again = move |txn: &mut Txn<'_>| run_again((spec, &args), resp3, txn, &mut sender);
+        let token = txn.wait(blocked.interests, Box::new(again));
+        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline }
+    }
+
+    /// Ends the wait. If that comes too late, the reply that was made.
+    pub(crate) fn cancel(mut self) -> Option<Vec<u8>> {
+        let token = self.token.take()?;
+        if self.server.store.cancel(&token) { None } else { self.reply.try_recv().ok() }
+    }
+
+    /// The reply has come: nothing is left to cancel.
+    pub(crate) fn served(mut self) {
+        self.token = None;
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(token) = &self.token {
+            self.server.store.cancel(token);
+        }
+    }
+}
+
+fn deadline_after(timeout_ms: u64) -> Option<Instant> {
+    let after = std::time::Duration::from_millis(timeout_ms);
+    // A deadline beyond what the clock can hold is no deadline.
+    (timeout_ms > 0).then(|| Instant::now().checked_add(after)).flatten()
+}
+
+fn with_last_args(argv: &[&[u8]], last_args: &[Box<[u8]>]) -> OwnedArgs {
+    let kept = argv.len().saturating_sub(last_args.len());
+    let all: Vec<&[u8]> = argv[..kept].iter().copied().chain(last_args.iter().map(|arg| &arg[..])).collect();
+    OwnedArgs::new(&all)
+}
+
+/// Runs the whole command again on the thread that made its keys ready. That thread serves another client: a
+/// panic ends here, and with the sender gone this client's connection closes.
+fn run_again(
+    command: (&CommandSpec, &OwnedArgs),
+    resp3: bool,
+    txn: &mut Txn<'_>,
+    sender: &mut Option<oneshot::Sender<Vec<u8>>>,
+) -> Retry {
+    let ran = catch_unwind(AssertUnwindSafe(|| reply_to(command, resp3, txn)));
+    let reply = match ran {
+        Ok(None) => return Retry::NotYet,
+        Ok(Some(reply)) => Some(reply),
+        Err(_) => None,
+    };
+    if let (Some(sender), Some(reply)) = (sender.take(), reply) {
+        // A peer that left meanwhile loses nothing: what was delivered to it is pending.
+        let _ = sender.send(reply);
+    }
+    Retry::Served
+}
+
+/// The reply, unless there is still nothing to say.
+fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Vec<u8>> {
+    let argv = args.argv();
+    let mut out = Writer::new(resp3);
+    let parse = spec.parse.expect("a command that waits was parsed before");
+    let outcome = parse(&argv).and_then(|command| exec::run_data(&command, txn, &mut out));
+    match outcome {
+        Ok(Outcome::Done) => {}
+        Ok(Outcome::Block(_)) => return None,
+        Err(error) => {
+            out.truncate(0);
+            out.error(error.as_bytes());
+        }
+    }
+    Some(out.buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_arguments_are_replaced() {
+        let argv: [&[u8]; 4] = [b"XREAD", b"STREAMS", b"k", b"$"];
+        let resolved = with_last_args(&argv, &[Box::from(&b"5-1"[..])]);
+        assert_eq!(resolved.argv()[..], [&b"XREAD"[..], b"STREAMS", b"k", b"5-1"]);
+        assert_eq!(with_last_args(&argv, &[]).argv()[..], argv);
+    }
+
+    #[test]
+    fn zero_waits_for_ever_and_so_does_what_no_clock_holds() {
+        assert!(deadline_after(0).is_none());
+        assert!(deadline_after(50).is_some());
+        assert!(deadline_after(u64::MAX).is_none_or(|deadline| deadline > Instant::now()));
+    }
+}

@@ -1,0 +1,444 @@
+//! Commands on keys of any type: existence, expiry, names, databases, overviews.
+//!
+//! Commands over a whole database need a transaction over everything ([`Store::lock_all`](crate::Store::lock_all)).
+
+use millstream_engine::keyspace::SlotRef;
+use millstream_engine::value::{Kind, Layout};
+use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
+
+use crate::rearrange::Flushed;
+use crate::shard::Shard;
+use crate::txn::Txn;
+
+/// When a new expiry takes effect. A key that does not expire counts as living forever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpireIf {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key does not expire yet.
+    Persistent,
+    /// Only if the key expires already.
+    Expiring,
+    /// Only if the new time is later.
+    Later,
+    /// Only if the new time is earlier.
+    Earlier,
+    /// Only if the key expires already, and the new time is earlier.
+    ExpiringAndEarlier,
+}
+
+impl ExpireIf {
+    fn holds(self, current_ms: Option<u64>, new_ms: i64) -> bool {
+        let new = i128::from(new_ms);
+        let is_later = || current_ms.is_some_and(|current_ms| new > i128::from(current_ms));
+        let is_earlier = || current_ms.is_none_or(|current_ms| new < i128::from(current_ms));
+        match self {
+            ExpireIf::Always => true,
+            ExpireIf::Persistent => current_ms.is_none(),
+            ExpireIf::Expiring => current_ms.is_some(),
+            ExpireIf::Later => is_later(),
+            ExpireIf::Earlier => is_earlier(),
+            ExpireIf::ExpiringAndEarlier => current_ms.is_some() && is_earlier(),
+        }
+    }
+}
+
+/// Where a scan goes on: a shard, and a slot in it. Zero is both the start and the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cursor {
+    shard: usize,
+    slot: u32,
+}
+
+impl Cursor {
+    const SLOT_BITS: u32 = u32::BITS;
+
+    fn decode(number: u64) -> Cursor {
+        Cursor { shard: (number >> Self::SLOT_BITS) as usize, slot: number as u32 }
+    }
+
+    fn encode(self) -> u64 {
+        (self.shard as u64) << Self::SLOT_BITS | u64::from(self.slot)
+    }
+}
+
+impl Txn<'_> {
+    // ---- One key ----------------------------------------------------------------------------
+
+    /// Whether there is such a key.
+    pub fn exists(&self, key: &[u8]) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// The type of a key.
+    pub fn kind(&self, key: &[u8]) -> Option<Kind> {
+        self.find(key).map(|(shard, at)| shard.keys.value_at(at).kind())
+    }
+
+    /// The layout of a key's value.
+    pub fn layout(&self, key: &[u8]) -> Option<Layout> {
+        self.find(key).map(|(shard, at)| shard.keys.value_at(at).layout())
+    }
+
+    /// Seconds since a key was last used.
+    pub fn idle_s(&self, key: &[u8]) -> Option<u64> {
+        self.find(key).map(|(shard, at)| shard.keys.idle_s_at(at).into())
+    }
+
+    /// Bytes that a key takes, name and indexes included.
+    pub fn memory_bytes(&self, key: &[u8]) -> Option<usize> {
+        self.find(key).map(|(shard, at)| shard.keys.memory_bytes_at(at))
+    }
+
+    /// Counts as a use of the key. Says whether it is there.
+    pub fn touch(&self, key: &[u8]) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Removes a key. Says whether it was there.
+    pub fn delete(&mut self, key: &[u8]) -> bool {
+        let there = self.exists(key);
+        if there {
+            self.apply(key, &Effect::Delete);
+        }
+        there
+    }
+
+    /// When a key expires (Unix milliseconds), if it is there (outer) and expires at all (inner).
+    pub fn expires_at_ms(&self, key: &[u8]) -> Option<Option<u64>> {
+        self.find(key).map(|(shard, at)| shard.keys.expires_at_ms_at(at))
+    }
+
+    /// Lets a key expire at `at_ms` (Unix milliseconds); a time that has passed removes it at once. Says
+    /// whether anything was done.
+    pub fn expire_at(&mut self, key: &[u8], at_ms: i64, only_if: ExpireIf) -> bool {
+        let Some(current_ms) = self.expires_at_ms(key) else { return false };
+        if !only_if.holds(current_ms, at_ms) {
+            return false;
+        }
+        let effect = match u64::try_from(at_ms) {
+            Ok(at_ms) if at_ms > self.now_ms() => Effect::ExpireAt { at_ms },
+            _ => Effect::Delete,
+        };
+        self.apply(key, &effect);
+        true
+    }
+
+    /// Lets a key live forever. Says whether it would have expired.
+    pub fn persist(&mut self, key: &[u8]) -> bool {
+        let expires = matches!(self.expires_at_ms(key), Some(Some(_)));
+        if expires {
+            self.apply(key, &Effect::Persist);
+        }
+        expires
+    }
+
+    // ---- Names and databases ----------------------------------------------------------------
+
+    /// Gives what is under `from` the name `to`, whatever was there. With `only_if_free`, nothing is done if
+    /// `to` is taken. Says whether the key has its new name.
+    pub fn rename(&mut self, from: &[u8], to: &[u8], only_if_free: bool) -> Result<bool, Refusal> {
+        if !self.exists(from) {
+            return Err(Refusal::NoSuchKey);
+        }
+        if only_if_free && self.exists(to) {
+            return Ok(false);
+        }
+        if from != to {
+            let db = self.db();
+            self.rearrange(&Rearrangement::Move(KeyPlace { db, key: from }, KeyPlace { db, key: to }));
+        }
+        Ok(true)
+    }
+
+    /// Copies `from` to `to` in database `to_db`. Without `replace`, nothing is done if that is taken. Says
+    /// whether there is a copy.
+    pub fn copy(&mut self, from: &[u8], to: &[u8], to_db: u32, replace: bool) -> Result<bool, Refusal> {
+        self.check_database(to_db)?;
+        if from == to && to_db == self.db() {
+            return Err(Refusal::SameObject);
+        }
+        if !self.exists(from) || (!replace && self.exists_in(to_db, to)) {
+            return Ok(false);
+        }
+        let from = KeyPlace { db: self.db(), key: from };
+        self.rearrange(&Rearrangement::Copy(from, KeyPlace { db: to_db, key: to }));
+        Ok(true)
+    }
+
+    /// Moves a key to another database, unless it is taken there. Says whether it went.
+    pub fn move_to(&mut self, key: &[u8], to_db: u32) -> Result<bool, Refusal> {
+        self.check_database(to_db)?;
+        if to_db == self.db() {
+            return Err(Refusal::SameObject);
+        }
+        if !self.exists(key) || self.exists_in(to_db, key) {
+            return Ok(false);
+        }
+        let from = KeyPlace { db: self.db(), key };
+        self.rearrange(&Rearrangement::Move(from, KeyPlace { db: to_db, key }));
+        Ok(true)
+    }
+
+    /// Two databases exchange their content.
+    pub fn swap_databases(&mut self, a: u32, b: u32) -> Result<(), Refusal> {
+        self.check_database(a)?;
+        self.check_database(b)?;
+        if a != b {
+            self.rearrange(&Rearrangement::Swap(a, b));
+        }
+        Ok(())
+    }
+
+    /// Empties the selected database.
+    #[must_use = "dropping this frees the memory, at a time of your choice"]
+    pub fn flush_database(&mut self) -> Flushed {
+        self.rearrange(&Rearrangement::Clear(self.db()))
+    }
+
+    /// Empties every database.
+    #[must_use = "dropping this frees the memory, at a time of your choice"]
+    pub fn flush_all(&mut self) -> Flushed {
+        let mut flushed = Flushed::default();
+        for db in 0..self.store().databases() {
+            flushed.join(self.rearrange(&Rearrangement::Clear(db)));
+        }
+        flushed
+    }
+
+    // ---- Overviews --------------------------------------------------------------------------
+
+    /// How many keys the selected database has.
+    pub fn key_count(&self) -> u64 {
+        self.shards().map(|shard| shard.keys.len(self.db()) as u64).sum()
+    }
+
+    /// How many keys of the selected database expire.
+    pub fn expiring_count(&self) -> u64 {
+        self.shards().map(|shard| shard.keys.expiring_len(self.db()) as u64).sum()
+    }
+
+    /// How many keys all databases have, and how many bytes they take. Walks over every key.
+    pub fn totals(&self) -> (u64, u64) {
+        let databases = 0..self.store().databases();
+        let keys = |shard: &Shard| databases.clone().map(|db| shard.keys.len(db) as u64).sum::<u64>();
+        self.shards().fold((0, 0), |(count, bytes), shard| {
+            (count + keys(shard), bytes + shard.keys.memory_bytes() as u64)
+        })
+    }
+
+    /// Hands every key of the selected database to `visit`.
+    pub fn visit_keys(&self, mut visit: impl FnMut(&[u8])) {
+        self.shards().for_each(|shard| shard.keys.visit_keys(self.db(), self.now_ms(), |key, _| visit(key)));
+    }
+
+    /// Walks over the selected database, about `budget` keys at a time: from cursor 0, then from the cursor
+    /// that each call gives back, until that is 0 again. A key that is there all the while is met exactly once.
+    pub fn scan(&self, cursor: u64, budget: usize, mut visit: impl FnMut(&[u8], Kind)) -> u64 {
+        let Cursor { shard: first, slot } = Cursor::decode(cursor);
+        let mut left = budget.max(1);
+        for (number, shard) in self.shards().enumerate().skip(first) {
+            let from = if number == first { slot } else { 0 };
+            if left == 0 {
+                return Cursor { shard: number, slot: from }.encode();
+            }
+            let next = shard.keys.scan(self.db(), from, left, self.now_ms(), |key, value| {
+                visit(key, value.kind());
+                left -= 1;
+            });
+            if let Some(slot) = next {
+                return Cursor { shard: number, slot }.encode();
+            }
+        }
+        0
+    }
+
+    /// Some key of the selected database; which one, `random` decides.
+    pub fn random_key(&self, random: u64) -> Option<&[u8]> {
+        let mut at = random.checked_rem(self.key_count())?;
+        for shard in self.shards() {
+            let keys = shard.keys.len(self.db()) as u64;
+            if at < keys {
+                return shard.keys.random(self.db(), random, self.now_ms());
+            }
+            at -= keys;
+        }
+        None
+    }
+
+    // ---- Parts ------------------------------------------------------------------------------
+
+    /// Where a key of the selected database is. Looking there is no use of the key.
+    fn find(&self, key: &[u8]) -> Option<(&Shard, SlotRef)> {
+        let shard = self.shard(key);
+        let at = shard.keys.find(self.db(), shard.keys.hash_of(key), key, self.now_ms())?;
+        Some((shard, at))
+    }
+
+    fn exists_in(&self, db: u32, key: &[u8]) -> bool {
+        let keys = &self.shard(key).keys;
+        keys.find(db, keys.hash_of(key), key, self.now_ms()).is_some()
+    }
+
+    fn check_database(&self, db: u32) -> Result<(), Refusal> {
+        if db < self.store().databases() { Ok(()) } else { Err(Refusal::NoSuchDatabase) }
+    }
+}
+
+/// The value as what a command expects, or the refusal that it is something else.
+pub(crate) fn expect<'v, T>(
+    value: Option<&'v Value>,
+    expected: impl FnOnce(&'v Value) -> Option<T>,
+) -> Result<Option<T>, Refusal> {
+    value.map(|value| expected(value).ok_or(Refusal::WrongType)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::shard::{Store, StoreOptions};
+
+    const NOW_MS: u64 = 1_000_000;
+
+    fn store() -> Store {
+        Store::new(StoreOptions {
+            databases: 4,
+            shards: 4,
+            seed: 9,
+            clock: Arc::new(ManualClock::new(NOW_MS)),
+        })
+    }
+
+    fn set(txn: &mut Txn<'_>, key: &[u8], expires_at_ms: Option<u64>) {
+        txn.apply(key, &Effect::StringSet { value: key, expires_at_ms });
+    }
+
+    #[test]
+    fn conditions_compare_with_the_current_expiry() {
+        let cases = [
+            (ExpireIf::Always, None, 5, true),
+            (ExpireIf::Persistent, None, 5, true),
+            (ExpireIf::Persistent, Some(9), 5, false),
+            (ExpireIf::Expiring, None, 5, false),
+            (ExpireIf::Expiring, Some(9), 5, true),
+            (ExpireIf::Later, None, 5, false),
+            (ExpireIf::Later, Some(5), 5, false),
+            (ExpireIf::Later, Some(4), 5, true),
+            (ExpireIf::Earlier, None, 5, true),
+            (ExpireIf::Earlier, Some(5), 5, false),
+            (ExpireIf::Earlier, Some(6), 5, true),
+            (ExpireIf::Earlier, Some(6), -5, true),
+            (ExpireIf::ExpiringAndEarlier, None, 5, false),
+            (ExpireIf::ExpiringAndEarlier, Some(6), 5, true),
+        ];
+        for (condition, current, new, expected) in cases {
+            assert_eq!(condition.holds(current, new), expected, "{condition:?} {current:?} {new}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_has_passed_removes_the_key() {
+        let store = store();
+        let mut txn = store.lock(0, [&b"k"[..]], NOW_MS);
+        assert!(!txn.expire_at(b"k", 1, ExpireIf::Always));
+        set(&mut txn, b"k", None);
+        assert!(txn.expire_at(b"k", NOW_MS as i64 + 5, ExpireIf::Always));
+        assert_eq!(txn.expires_at_ms(b"k"), Some(Some(NOW_MS + 5)));
+        assert!(txn.persist(b"k") && !txn.persist(b"k"));
+        for passed in [NOW_MS as i64, 1, -7] {
+            set(&mut txn, b"k", None);
+            assert!(txn.expire_at(b"k", passed, ExpireIf::Always));
+            assert_eq!(txn.key_count(), 0, "{passed}");
+        }
+    }
+
+    #[test]
+    fn renaming_takes_the_expiry_along_and_touches_both_names() {
+        let store = store();
+        let mut txn = store.lock_all(0, NOW_MS);
+        assert_eq!(txn.rename(b"a", b"b", false), Err(Refusal::NoSuchKey));
+        set(&mut txn, b"a", Some(NOW_MS + 9));
+        set(&mut txn, b"b", None);
+        let (from, to) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        txn.watch(b"a", &from);
+        txn.watch(b"b", &to);
+        assert_eq!(txn.rename(b"a", b"b", true), Ok(false));
+        assert_eq!(txn.rename(b"a", b"a", true), Ok(false));
+        assert_eq!(txn.rename(b"a", b"a", false), Ok(true));
+        assert!(!from.load(Ordering::Relaxed) && !to.load(Ordering::Relaxed));
+        assert_eq!(txn.rename(b"a", b"b", false), Ok(true));
+        assert!(from.load(Ordering::Relaxed) && to.load(Ordering::Relaxed));
+        assert_eq!((txn.expires_at_ms(b"a"), txn.expires_at_ms(b"b")), (None, Some(Some(NOW_MS + 9))));
+    }
+
+    #[test]
+    fn copies_are_independent_and_replace_only_when_told() {
+        let store = store();
+        let mut txn = store.lock_all(0, NOW_MS);
+        assert_eq!(txn.copy(b"a", b"b", 0, false), Ok(false));
+        assert_eq!(txn.copy(b"a", b"a", 0, true), Err(Refusal::SameObject));
+        assert_eq!(txn.copy(b"a", b"b", 4, true), Err(Refusal::NoSuchDatabase));
+        set(&mut txn, b"a", Some(NOW_MS + 9));
+        assert_eq!(txn.copy(b"a", b"b", 1, false), Ok(true));
+        assert_eq!(txn.copy(b"a", b"b", 1, false), Ok(false));
+        assert_eq!(txn.copy(b"a", b"b", 1, true), Ok(true));
+        assert_eq!(txn.copy(b"a", b"a", 1, false), Ok(true));
+        assert!(txn.delete(b"a"));
+        txn.select(1);
+        assert_eq!(txn.expires_at_ms(b"b"), Some(Some(NOW_MS + 9)));
+    }
+
+    #[test]
+    fn moving_and_swapping_change_databases() {
+        let store = store();
+        let mut txn = store.lock_all(0, NOW_MS);
+        set(&mut txn, b"a", None);
+        assert_eq!(txn.move_to(b"a", 0), Err(Refusal::SameObject));
+        assert_eq!(txn.move_to(b"a", 9), Err(Refusal::NoSuchDatabase));
+        assert_eq!(txn.move_to(b"a", 2), Ok(true));
+        assert_eq!((txn.exists(b"a"), txn.move_to(b"a", 2)), (false, Ok(false)));
+        set(&mut txn, b"a", None);
+        assert_eq!(txn.move_to(b"a", 2), Ok(false));
+        assert_eq!(txn.swap_databases(1, 2), Ok(()));
+        assert_eq!(txn.swap_databases(1, 4), Err(Refusal::NoSuchDatabase));
+        txn.select(1);
+        assert!(txn.exists(b"a"));
+        drop(txn.flush_database());
+        assert_eq!(txn.key_count(), 0);
+        txn.select(0);
+        assert_eq!(txn.key_count(), 1);
+        assert!(matches!(txn.totals(), (1, 64..)));
+        drop(txn.flush_all());
+        assert_eq!(txn.totals().0, 0);
+        assert_eq!(txn.key_count(), 0);
+    }
+
+    #[test]
+    fn a_scan_over_all_shards_meets_every_key_once() {
+        let store = store();
+        let mut txn = store.lock_all(0, NOW_MS);
+        let names: Vec<Vec<u8>> = (0..500).map(|n| format!("key:{n}").into_bytes()).collect();
+        names.iter().for_each(|name| set(&mut txn, name, None));
+        for budget in [1, 7, 100, 10_000] {
+            let mut met: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+            let mut cursor = 0;
+            loop {
+                let before = met.len();
+                cursor = txn.scan(cursor, budget, |key, _| *met.entry(key.to_vec()).or_default() += 1);
+                assert!(met.len() - before <= budget);
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert_eq!((met.len(), met.values().max()), (500, Some(&1)), "budget {budget}");
+        }
+        assert_eq!(txn.scan(u64::MAX, 10, |_, _| panic!("nothing is there")), 0);
+        assert!((0..100).all(|n| names.contains(&txn.random_key(n * 7919).unwrap().to_vec())));
+    }
+}

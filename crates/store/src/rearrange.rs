@@ -1,0 +1,65 @@
+//! The other door through which state changes: values move, databases are swapped or emptied.
+
+use millstream_engine::keyspace::{Cleared, Entry};
+use millstream_engine::{KeyPlace, Rearrangement};
+
+use crate::txn::Txn;
+
+/// What databases held before they were emptied. Dropping it frees the memory, which takes a while; it may
+/// be done after the transaction, or on another thread.
+#[derive(Default)]
+pub struct Flushed(Vec<Cleared>);
+
+impl Flushed {
+    /// Keeps what another held as well.
+    pub(crate) fn join(&mut self, mut other: Flushed) {
+        self.0.append(&mut other.0);
+    }
+}
+
+impl Txn<'_> {
+    /// Makes the change. The shards it concerns are locked.
+    pub(crate) fn rearrange(&mut self, change: &Rearrangement<'_>) -> Flushed {
+        let mut flushed = Flushed::default();
+        match *change {
+            Rearrangement::Move(from, to) => {
+                if let Some(entry) = self.shard_mut(from.key).keys.take(from.db, from.key) {
+                    self.put(to, entry);
+                    self.note_replaced(from);
+                }
+            }
+            Rearrangement::Copy(from, to) => {
+                if let Some(entry) = self.copy_of(from) {
+                    self.put(to, entry);
+                }
+            }
+            Rearrangement::Swap(a, b) => {
+                self.shards_mut().for_each(|shard| shard.keys.swap(a, b));
+                self.note_database_changed(a);
+                self.note_database_changed(b);
+            }
+            Rearrangement::Clear(db) => {
+                flushed.0.extend(self.shards_mut().map(|shard| shard.keys.clear(db)));
+                self.note_database_changed(db);
+            }
+        }
+        flushed
+    }
+
+    fn copy_of(&self, from: KeyPlace<'_>) -> Option<Entry> {
+        let keys = &self.shard(from.key).keys;
+        let at = keys.find(from.db, keys.hash_of(from.key), from.key, self.now_ms())?;
+        Some(Entry { value: keys.value_at(at).clone(), expires_at_ms: keys.expires_at_ms_at(at) })
+    }
+
+    fn put(&mut self, to: KeyPlace<'_>, entry: Entry) {
+        self.shard_mut(to.key).keys.put(to.db, to.key, entry);
+        self.note_replaced(to);
+    }
+
+    /// Something else is under a key now, or nothing: who watches it or waits for it is told.
+    fn note_replaced(&mut self, at: KeyPlace<'_>) {
+        self.shard(at.key).watched.touch(at.db, at.key);
+        self.note_ready(at.db, at.key);
+    }
+}

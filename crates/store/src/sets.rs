@@ -1,0 +1,107 @@
+//! Commands on sets: members come and go.
+
+use millstream_engine::value::Set;
+use millstream_engine::{Effect, Refusal, Value};
+use smallvec::SmallVec;
+
+use crate::keys::expect;
+use crate::txn::Txn;
+
+impl Txn<'_> {
+    /// The set under `key`, if there is one.
+    pub fn members(&self, key: &[u8]) -> Result<Option<&Set>, Refusal> {
+        expect(self.get(key), |value| match value {
+            Value::Set(set) => Some(&**set),
+            _ => None,
+        })
+    }
+
+    /// How many members there are.
+    pub fn set_len(&self, key: &[u8]) -> Result<u64, Refusal> {
+        Ok(self.members(key)?.map_or(0, Set::len) as u64)
+    }
+
+    /// Whether `member` is one of them.
+    pub fn set_contains(&self, key: &[u8], member: &[u8]) -> Result<bool, Refusal> {
+        Ok(self.members(key)?.is_some_and(|set| set.contains(member)))
+    }
+
+    /// Members join. Gives back how many are new.
+    pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
+        self.change(key, members, false, |members| Effect::SetAdd { members })
+    }
+
+    /// Members leave. Gives back how many there were.
+    pub fn set_remove(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
+        self.change(key, members, true, |members| Effect::SetRemove { members })
+    }
+
+    /// Applies an effect of the members that are there, or are not; without any there is none. Gives back
+    /// by how many the set has changed: one that is named twice counts once.
+    fn change(
+        &mut self,
+        key: &[u8],
+        members: &[&[u8]],
+        that_are_there: bool,
+        effect: impl for<'a> FnOnce(&'a [&'a [u8]]) -> Effect<'a>,
+    ) -> Result<u64, Refusal> {
+        let set = self.members(key)?;
+        let before = set.map_or(0, Set::len) as u64;
+        let there = |member: &[u8]| set.is_some_and(|set| set.contains(member));
+        let concerned: SmallVec<[&[u8]; 8]> =
+            members.iter().copied().filter(|member| there(member) == that_are_there).collect();
+        if !concerned.is_empty() {
+            self.apply(key, &effect(&concerned));
+        }
+        Ok(self.set_len(key)?.abs_diff(before))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::shard::{Store, StoreOptions};
+
+    fn with_txn(test: impl FnOnce(&mut Txn<'_>)) {
+        let store = Store::new(StoreOptions::default());
+        test(&mut store.lock(0, [&b"k"[..], b"s"], 0));
+    }
+
+    #[test]
+    fn members_count_once() {
+        with_txn(|txn| {
+            assert_eq!(txn.set_add(b"k", &[b"a", b"b", b"a"]), Ok(2));
+            assert_eq!(txn.set_add(b"k", &[b"b", b"c"]), Ok(1));
+            assert_eq!(txn.set_len(b"k"), Ok(3));
+            assert_eq!((txn.set_contains(b"k", b"a"), txn.set_contains(b"k", b"x")), (Ok(true), Ok(false)));
+            assert_eq!(txn.set_remove(b"k", &[b"a", b"x", b"a"]), Ok(1));
+            assert_eq!(txn.set_remove(b"k", &[b"b", b"c"]), Ok(2));
+            assert!(!txn.exists(b"k"));
+        });
+    }
+
+    #[test]
+    fn what_changes_nothing_touches_nobody() {
+        with_txn(|txn| {
+            txn.set_add(b"k", &[b"a"]).unwrap();
+            let touched = Arc::new(AtomicBool::new(false));
+            txn.watch(b"k", &touched);
+            assert_eq!((txn.set_add(b"k", &[b"a"]), txn.set_remove(b"k", &[b"b"])), (Ok(0), Ok(0)));
+            assert!(!touched.load(Ordering::Relaxed));
+            assert_eq!(txn.set_add(b"k", &[b"b"]), Ok(1));
+            assert!(touched.load(Ordering::Relaxed));
+        });
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        with_txn(|txn| {
+            txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
+            assert_eq!(txn.set_add(b"s", &[b"m"]), Err(Refusal::WrongType));
+            assert_eq!(txn.set_remove(b"s", &[b"m"]), Err(Refusal::WrongType));
+        });
+    }
+}

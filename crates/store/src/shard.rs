@@ -1,0 +1,196 @@
+//! The store: a fixed number of shards, each its keys, its waiting readers and its watchers under one lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
+use millstream_engine::{BlockLimits, Keyspace};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::hash::BuildHasher;
+
+use crate::clock::{Clock, SystemClock};
+use crate::txn::Txn;
+use crate::wait::{WaitToken, Waiting};
+use crate::watch::{WatchFlag, Watched};
+
+/// How a store is made.
+pub struct StoreOptions {
+    /// How many numbered databases there are.
+    pub databases: u32,
+    /// How many shards keys are spread over.
+    pub shards: usize,
+    /// Seeds the hash functions, so that nobody can choose keys that collide.
+    pub seed: u64,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let seed = foldhash::fast::RandomState::default().hash_one(0u64);
+        StoreOptions { databases: 16, shards: 16, seed, clock: Arc::new(SystemClock::new()) }
+    }
+}
+
+/// What may be changed while the store runs.
+pub struct Settings {
+    /// Most bytes in a block of stream entries; 0 is no limit.
+    pub stream_node_max_bytes: AtomicU64,
+    /// Most entries in a block of stream entries; 0 is no limit.
+    pub stream_node_max_entries: AtomicU64,
+    /// Whether a group's lag is counted exactly, or estimated by Redis' rules, nulls included.
+    pub exact_lag: AtomicBool,
+    /// The longest string APPEND and its kind may build.
+    pub string_max_bytes: AtomicU64,
+}
+
+impl Settings {
+    fn new() -> Settings {
+        let blocks = BlockLimits::default();
+        Settings {
+            stream_node_max_bytes: AtomicU64::new(blocks.max_bytes),
+            stream_node_max_entries: AtomicU64::new(blocks.max_entries),
+            exact_lag: AtomicBool::new(true),
+            string_max_bytes: AtomicU64::new(512 * 1024 * 1024),
+        }
+    }
+
+    /// The block limits now in force.
+    pub fn block_limits(&self) -> BlockLimits {
+        BlockLimits {
+            max_bytes: self.stream_node_max_bytes.load(Ordering::Relaxed),
+            max_entries: self.stream_node_max_entries.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// One lock's worth of the store.
+pub(crate) struct Shard {
+    pub(crate) keys: Keyspace,
+    pub(crate) waiting: Waiting,
+    pub(crate) watched: Watched,
+}
+
+/// The database. Share it behind an [`Arc`].
+pub struct Store {
+    shards: Box<[Mutex<Shard>]>,
+    databases: u32,
+    hasher: SeedableRandomState,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    pub(crate) wait_numbers: AtomicU64,
+}
+
+impl Store {
+    /// An empty store in memory.
+    pub fn new(options: StoreOptions) -> Store {
+        let shards = (0..options.shards.max(1))
+            .map(|_| Shard {
+                keys: Keyspace::new(options.databases, options.seed),
+                waiting: Waiting::default(),
+                watched: Watched::default(),
+            })
+            .map(Mutex::new)
+            .collect();
+        Store {
+            shards,
+            databases: options.databases,
+            // Another seed than the keyspaces', or every shard would use a fraction of its table.
+            hasher: SeedableRandomState::with_seed(!options.seed, SharedSeed::global_fixed()),
+            clock: options.clock,
+            settings: Settings::new(),
+            wait_numbers: AtomicU64::new(0),
+        }
+    }
+
+    /// Now, in Unix milliseconds, by the store's clock. Take it once for a batch of commands.
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// What may be changed while the store runs.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many numbered databases there are.
+    pub fn databases(&self) -> u32 {
+        self.databases
+    }
+
+    /// How many shards keys are spread over.
+    pub fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub(crate) fn shard(&self, number: usize) -> &Mutex<Shard> {
+        &self.shards[number]
+    }
+
+    pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
+        (self.hasher.hash_one(key) % self.shards.len() as u64) as usize
+    }
+
+    /// Locks the shards of `keys` and nothing else.
+    pub fn lock<'k>(&self, db: u32, keys: impl IntoIterator<Item = &'k [u8]>, now_ms: u64) -> Txn<'_> {
+        let mut keys = keys.into_iter();
+        let mut txn = match (keys.next(), keys.next()) {
+            (None, _) => return Txn::new(self, db, now_ms, SmallVec::new()),
+            (Some(only), None) => {
+                let mut txn = Txn::new(self, db, now_ms, smallvec::smallvec![self.shard_of(only)]);
+                txn.expire(only);
+                return txn;
+            }
+            (Some(first), Some(second)) => {
+                let all: SmallVec<[&[u8]; 8]> = [first, second].into_iter().chain(keys).collect();
+                let mut shards: SmallVec<[usize; 4]> = all.iter().map(|key| self.shard_of(key)).collect();
+                shards.sort_unstable();
+                shards.dedup();
+                (Txn::new(self, db, now_ms, shards), all)
+            }
+        };
+        for key in txn.1 {
+            txn.0.expire(key);
+        }
+        txn.0
+    }
+
+    /// Locks everything, for transactions and for commands over all keys.
+    pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
+        let mut txn = Txn::new(self, db, now_ms, (0..self.shards.len()).collect());
+        while txn.expire_due(usize::MAX) > 0 {}
+        txn
+    }
+
+    /// Removes keys whose time has come, at most `budget` of them. Returns how many went.
+    pub fn expire_due(&self, now_ms: u64, budget: usize) -> usize {
+        let mut gone = 0;
+        for shard in 0..self.shards.len() {
+            gone += Txn::new(self, 0, now_ms, smallvec::smallvec![shard]).expire_due(budget - gone);
+        }
+        gone
+    }
+
+    /// Stops a reader from waiting. True: it was still waiting and will not be called again.
+    /// False: it has been served.
+    pub fn cancel(&self, token: &WaitToken) -> bool {
+        let mut shards: SmallVec<[usize; 4]> = token.shards(self);
+        shards.sort_unstable();
+        shards.dedup();
+        // No transaction: leaving the queue makes nobody ready.
+        let mut found = false;
+        for number in shards {
+            found |= self.shards[number].lock().waiting.remove(token);
+        }
+        found
+    }
+
+    /// A watcher no longer cares for these keys.
+    pub fn unwatch<'k>(&self, keys: impl IntoIterator<Item = (u32, &'k [u8])>, flag: &WatchFlag) {
+        for (db, key) in keys {
+            self.shards[self.shard_of(key)].lock().watched.remove(db, key, flag);
+        }
+    }
+}

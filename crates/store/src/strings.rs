@@ -1,0 +1,208 @@
+//! Commands on strings: set, get, count, append.
+
+use std::sync::atomic::Ordering;
+
+use millstream_engine::value::number::{IntegerText, parse_integer};
+use millstream_engine::value::{Float80, Text};
+use millstream_engine::{Effect, Refusal, Value};
+
+use crate::keys::expect;
+use crate::txn::Txn;
+
+/// When a string is set at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetIf {
+    /// Always.
+    #[default]
+    Always,
+    /// Only if the key is not there.
+    Absent,
+    /// Only if the key is there.
+    Present,
+}
+
+/// How long a string lives that is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetExpiry {
+    /// Forever, whatever was before.
+    #[default]
+    Never,
+    /// As long as what was there before.
+    Keep,
+    /// Until this time (Unix milliseconds).
+    At(u64),
+}
+
+impl Txn<'_> {
+    /// The string under `key`, if there is one.
+    pub fn string(&self, key: &[u8]) -> Result<Option<&[u8]>, Refusal> {
+        expect(self.get(key), |value| match value {
+            Value::String(text) => Some(Text::as_bytes(text)),
+            _ => None,
+        })
+    }
+
+    /// Sets a string over whatever is there. Says whether the condition let it.
+    pub fn set(&mut self, key: &[u8], value: &[u8], only_if: SetIf, expiry: SetExpiry) -> bool {
+        let allowed = match only_if {
+            SetIf::Always => true,
+            SetIf::Absent => !self.exists(key),
+            SetIf::Present => self.exists(key),
+        };
+        if allowed {
+            let expires_at_ms = match expiry {
+                SetExpiry::Never => None,
+                SetExpiry::Keep => self.expires_at_ms(key).flatten(),
+                SetExpiry::At(at_ms) => Some(at_ms),
+            };
+            self.set_or_remove(key, value, expires_at_ms);
+        }
+        allowed
+    }
+
+    /// What has expired before it begins never is: only what was there before goes.
+    fn set_or_remove(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) {
+        if expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms()) {
+            self.delete(key);
+        } else {
+            self.apply(key, &Effect::StringSet { value, expires_at_ms });
+        }
+    }
+
+    /// Sets several strings: key, value, key, value…
+    pub fn set_many(&mut self, pairs: &[&[u8]]) {
+        for pair in pairs.chunks_exact(2) {
+            self.set(pair[0], pair[1], SetIf::Always, SetExpiry::Never);
+        }
+    }
+
+    /// Sets several strings if none of the keys is there. Says whether it did.
+    pub fn set_many_if_absent(&mut self, pairs: &[&[u8]]) -> bool {
+        let free = pairs.chunks_exact(2).all(|pair| !self.exists(pair[0]));
+        if free {
+            self.set_many(pairs);
+        }
+        free
+    }
+
+    /// Adds to the integer under `key`; a missing key is zero. Gives back the sum.
+    pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Refusal> {
+        let current = match self.string(key)? {
+            Some(text) => parse_integer(text).ok_or(Refusal::NotAnInteger)?,
+            None => 0,
+        };
+        let sum = current.checked_add(by).ok_or(Refusal::IntegerOverflow)?;
+        self.set(key, IntegerText::new(sum).as_bytes(), SetIf::Always, SetExpiry::Keep);
+        Ok(sum)
+    }
+
+    /// Adds to the number under `key`; a missing key is zero. Gives back the text of the sum.
+    pub fn increment_float(&mut self, key: &[u8], by: Float80) -> Result<String, Refusal> {
+        let current = match self.string(key)? {
+            Some(text) => Float80::parse(text).ok_or(Refusal::NotAFloat)?,
+            None => Float80::ZERO,
+        };
+        let sum = current.plus(by).ok_or(Refusal::FloatOverflow)?.to_string();
+        self.set(key, sum.as_bytes(), SetIf::Always, SetExpiry::Keep);
+        Ok(sum)
+    }
+
+    /// Adds at the end of a string; a missing key is empty. Gives back the length.
+    pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<u64, Refusal> {
+        let length = self.string(key)?.map_or(0, <[u8]>::len) as u64 + tail.len() as u64;
+        if length > self.settings().string_max_bytes.load(Ordering::Relaxed) {
+            return Err(Refusal::StringTooLong);
+        }
+        self.apply(key, &Effect::StringAppend { tail });
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::{Store, StoreOptions};
+
+    const NOW_MS: u64 = 1_000;
+
+    fn with_txn(test: impl FnOnce(&mut Txn<'_>)) {
+        let store = Store::new(StoreOptions::default());
+        test(&mut store.lock_all(0, NOW_MS));
+    }
+
+    #[test]
+    fn conditions_and_expiries_of_set() {
+        with_txn(|txn| {
+            assert!(!txn.set(b"k", b"1", SetIf::Present, SetExpiry::Never));
+            assert!(txn.set(b"k", b"1", SetIf::Absent, SetExpiry::At(NOW_MS + 10)));
+            assert!(!txn.set(b"k", b"2", SetIf::Absent, SetExpiry::Never));
+            assert!(txn.set(b"k", b"2", SetIf::Present, SetExpiry::Keep));
+            assert_eq!(txn.string(b"k"), Ok(Some(&b"2"[..])));
+            assert_eq!(txn.expires_at_ms(b"k"), Some(Some(NOW_MS + 10)));
+            assert!(txn.set(b"k", b"3", SetIf::Always, SetExpiry::Never));
+            assert_eq!(txn.expires_at_ms(b"k"), Some(None));
+            assert!(txn.set(b"k", b"4", SetIf::Always, SetExpiry::At(NOW_MS)));
+            assert_eq!(txn.key_count(), 0);
+        });
+    }
+
+    #[test]
+    fn msetnx_sets_all_or_none() {
+        with_txn(|txn| {
+            assert!(txn.set_many_if_absent(&[b"a", b"1", b"b", b"2", b"a", b"3"]));
+            assert_eq!(txn.string(b"a"), Ok(Some(&b"3"[..])));
+            assert!(!txn.set_many_if_absent(&[b"c", b"1", b"b", b"2"]));
+            assert!(!txn.exists(b"c"));
+        });
+    }
+
+    #[test]
+    fn counters_keep_their_expiry_and_refuse_overflow() {
+        with_txn(|txn| {
+            assert_eq!(txn.increment(b"n", 5), Ok(5));
+            txn.apply(b"n", &Effect::ExpireAt { at_ms: NOW_MS + 7 });
+            assert_eq!(txn.increment(b"n", -7), Ok(-2));
+            assert_eq!(txn.expires_at_ms(b"n"), Some(Some(NOW_MS + 7)));
+            assert_eq!(txn.increment(b"n", i64::MIN), Err(Refusal::IntegerOverflow));
+            assert_eq!(txn.string(b"n"), Ok(Some(&b"-2"[..])));
+            txn.set_many(&[b"t", b" 1"]);
+            assert_eq!(txn.increment(b"t", 1), Err(Refusal::NotAnInteger));
+        });
+    }
+
+    #[test]
+    fn floats_add_up_as_text() {
+        with_txn(|txn| {
+            let number = |text: &[u8]| Float80::parse(text).unwrap();
+            assert_eq!(txn.increment_float(b"f", number(b"0.1")).as_deref(), Ok("0.1"));
+            assert_eq!(txn.increment_float(b"f", number(b"2e-1")).as_deref(), Ok("0.3"));
+            assert_eq!(txn.increment_float(b"f", number(b"inf")), Err(Refusal::FloatOverflow));
+            assert_eq!(txn.string(b"f"), Ok(Some(&b"0.3"[..])));
+            txn.set_many(&[b"t", b"1x"]);
+            assert_eq!(txn.increment_float(b"t", Float80::ZERO), Err(Refusal::NotAFloat));
+        });
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        with_txn(|txn| {
+            txn.apply(b"set", &Effect::SetAdd { members: &[b"m"] });
+            assert_eq!(txn.increment_float(b"set", Float80::ZERO), Err(Refusal::WrongType));
+            assert_eq!(txn.increment(b"set", 1), Err(Refusal::WrongType));
+            assert_eq!(txn.append(b"set", b"x"), Err(Refusal::WrongType));
+            assert_eq!(txn.string(b"set"), Err(Refusal::WrongType));
+        });
+    }
+
+    #[test]
+    fn append_creates_grows_and_stops_at_the_limit() {
+        with_txn(|txn| {
+            assert_eq!(txn.append(b"a", b""), Ok(0));
+            assert!(txn.exists(b"a"));
+            assert_eq!((txn.append(b"a", b"abc"), txn.append(b"a", b"de")), (Ok(3), Ok(5)));
+            txn.settings().string_max_bytes.store(6, Ordering::Relaxed);
+            assert_eq!(txn.append(b"a", b"fg"), Err(Refusal::StringTooLong));
+            assert_eq!(txn.string(b"a"), Ok(Some(&b"abcde"[..])));
+        });
+    }
+}

@@ -1,0 +1,216 @@
+//! A transaction: some shards locked, one moment in time, and the one door through which state changes.
+//!
+//! ```text
+//! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
+//! ```
+
+use millstream_engine::{Effect, Refusal, Stream, StreamEffect, Value};
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use std::sync::atomic::Ordering;
+
+use crate::shard::{Settings, Shard, Store};
+use crate::watch::WatchFlag;
+
+/// Locked shards and what has been made ready under them. Dropping it serves waiting readers and unlocks.
+pub struct Txn<'s> {
+    store: &'s Store,
+    db: u32,
+    now_ms: u64,
+    /// In shard order, without gaps or repeats.
+    locked: SmallVec<[(usize, MutexGuard<'s, Shard>); 1]>,
+    /// Keys with waiting readers that something has happened to, in order.
+    pub(crate) ready: Vec<(u32, Box<[u8]>)>,
+}
+
+impl<'s> Txn<'s> {
+    /// Locks `shards`, which are sorted and distinct: every transaction locks in this order.
+    pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: SmallVec<[usize; 4]>) -> Txn<'s> {
+        debug_assert!(shards.is_sorted_by(|a, b| a < b));
+        let locked = shards.into_iter().map(|number| (number, store.shard(number).lock())).collect();
+        Txn { store, db, now_ms, locked, ready: Vec::new() }
+    }
+
+    /// The moment of this transaction, in Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// The database that keys are looked up in.
+    pub fn db(&self) -> u32 {
+        self.db
+    }
+
+    /// Turns to another database.
+    pub fn select(&mut self, db: u32) {
+        debug_assert!(db < self.store.databases());
+        self.db = db;
+    }
+
+    /// The store this transaction is of.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// What may be changed while the store runs.
+    pub fn settings(&self) -> &'s Settings {
+        self.store.settings()
+    }
+
+    /// Whether a group's lag is to be counted exactly.
+    pub fn exact_lag(&self) -> bool {
+        self.settings().exact_lag.load(Ordering::Relaxed)
+    }
+
+    /// The value under `key`, if there is one.
+    pub fn get(&self, key: &[u8]) -> Option<&Value> {
+        self.shard(key).keys.get(self.db, key, self.now_ms)
+    }
+
+    /// The stream under `key`, if there is one.
+    pub fn stream(&self, key: &[u8]) -> Result<Option<&Stream>, Refusal> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::Stream(stream)) => Ok(Some(stream)),
+            Some(_) => Err(Refusal::WrongType),
+        }
+    }
+
+    /// Changes what is under `key`: the only way state changes.
+    pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
+        let (db, limits) = (self.db, self.settings().block_limits());
+        let shard = self.shard_mut(key);
+        shard.keys.apply(db, key, effect, limits);
+        if touches_watchers(effect) {
+            shard.watched.touch(db, key);
+        }
+        if may_serve_readers(effect) {
+            self.note_ready(db, key);
+        }
+    }
+
+    /// Raises `flag` when `key` is touched from now on.
+    pub fn watch(&mut self, key: &[u8], flag: &WatchFlag) {
+        let db = self.db;
+        self.shard_mut(key).watched.add(db, key, flag);
+    }
+
+    /// Remembers that readers waiting for `key` are to be looked at when this transaction ends.
+    pub(crate) fn note_ready(&mut self, db: u32, key: &[u8]) {
+        if self.shard(key).waiting.has(db, key) && !self.ready.iter().any(|(d, k)| *d == db && **k == *key) {
+            self.ready.push((db, key.into()));
+        }
+    }
+
+    /// A whole database changed: its watchers and waiting readers are told, key by key.
+    pub(crate) fn note_database_changed(&mut self, db: u32) {
+        let mut waited: Vec<Box<[u8]>> = Vec::new();
+        for (_, shard) in &self.locked {
+            for key in shard.watched.keys_of(db) {
+                shard.watched.touch(db, &key);
+            }
+            waited.extend(shard.waiting.keys_of(db));
+        }
+        for key in waited {
+            self.note_ready(db, &key);
+        }
+    }
+
+    /// Removes `key` if its time has come, so that nothing after this sees it.
+    pub(crate) fn expire(&mut self, key: &[u8]) {
+        if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
+            self.apply(key, &Effect::Delete);
+        }
+    }
+
+    /// Removes keys whose time has come from every locked shard, at most `budget`. Returns how many went.
+    pub(crate) fn expire_due(&mut self, budget: usize) -> usize {
+        let selected = self.db;
+        let mut gone = 0;
+        while gone < budget {
+            let now_ms = self.now_ms;
+            let Some((db, key)) = self.locked.iter().find_map(|(_, shard)| shard.keys.due(now_ms)) else { break };
+            self.db = db;
+            self.apply(&key, &Effect::Delete);
+            gone += 1;
+        }
+        self.db = selected;
+        gone
+    }
+
+    pub(crate) fn shard(&self, key: &[u8]) -> &Shard {
+        &self.locked[self.position(key)].1
+    }
+
+    pub(crate) fn shard_mut(&mut self, key: &[u8]) -> &mut Shard {
+        let position = self.position(key);
+        &mut self.locked[position].1
+    }
+
+    /// Every locked shard, in order. All of them, if this is a transaction over everything.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.locked.iter().map(|(_, shard)| &**shard)
+    }
+
+    pub(crate) fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
+        self.locked.iter_mut().map(|(_, shard)| &mut **shard)
+    }
+
+    fn position(&self, key: &[u8]) -> usize {
+        let number = self.store.shard_of(key);
+        match self.locked.len() {
+            1 if self.locked[0].0 == number => 0,
+            _ => self
+                .locked
+                .binary_search_by_key(&number, |(held, _)| *held)
+                .expect("a transaction locks the shard of every key it uses"),
+        }
+    }
+
+    /// Whether all of these shards are locked.
+    pub(crate) fn holds(&self, shards: &[usize]) -> bool {
+        shards.iter().all(|number| self.locked.binary_search_by_key(number, |(held, _)| *held).is_ok())
+    }
+
+    /// Locks more shards. In between nothing is locked, so what was seen before may have changed.
+    pub(crate) fn lock_more(&mut self, shards: &[usize]) {
+        let mut all: SmallVec<[usize; 4]> = self.locked.iter().map(|(number, _)| *number).collect();
+        all.extend_from_slice(shards);
+        all.sort_unstable();
+        all.dedup();
+        self.locked.clear();
+        self.locked = all.into_iter().map(|number| (number, self.store.shard(number).lock())).collect();
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if !self.ready.is_empty() && !std::thread::panicking() {
+            self.serve_waiting();
+        }
+    }
+}
+
+/// Whether a transaction that watches the key must not run. Groups and what they track are not
+/// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
+fn touches_watchers(effect: &Effect<'_>) -> bool {
+    use StreamEffect::{Append, Create, DeleteEntries, SetId, TrimThrough};
+    match effect {
+        Effect::Stream(effect) => matches!(
+            effect,
+            Append { .. } | Create | DeleteEntries { .. } | SetId { .. } | TrimThrough { .. }
+        ),
+        _ => true,
+    }
+}
+
+/// Whether readers waiting for the key may have something to read, or nothing left to wait for.
+fn may_serve_readers(effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::Delete | Effect::StringSet { .. } | Effect::ListPush { .. } => true,
+        Effect::Stream(effect) => {
+            matches!(effect, StreamEffect::Append { .. } | StreamEffect::GroupDestroy { .. })
+        }
+        _ => false,
+    }
+}

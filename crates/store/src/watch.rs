@@ -1,0 +1,47 @@
+//! Keys watched by clients that mean to run a transaction: touched, the watcher's flag is raised.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::dbkey::{DbKeyMap, DbKeyRef};
+
+/// Raised when a watched key was touched; the transaction that relies on it must not run.
+pub type WatchFlag = Arc<AtomicBool>;
+
+/// The watched keys of one shard.
+#[derive(Default)]
+pub(crate) struct Watched {
+    flags: DbKeyMap<Vec<WatchFlag>>,
+}
+
+impl Watched {
+    pub(crate) fn add(&mut self, db: u32, key: &[u8], flag: &WatchFlag) {
+        let flags = self.flags.entry(DbKeyRef { db, key }.into()).or_default();
+        if !flags.iter().any(|known| Arc::ptr_eq(known, flag)) {
+            flags.push(Arc::clone(flag));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, db: u32, key: &[u8], flag: &WatchFlag) {
+        let at = DbKeyRef { db, key };
+        let Some(flags) = self.flags.get_mut(&at) else { return };
+        flags.retain(|known| !Arc::ptr_eq(known, flag));
+        if flags.is_empty() {
+            self.flags.remove(&at);
+        }
+    }
+
+    pub(crate) fn touch(&self, db: u32, key: &[u8]) {
+        if self.flags.is_empty() {
+            return;
+        }
+        for flag in self.flags.get(&DbKeyRef { db, key }).into_iter().flatten() {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The watched keys of a database, for changes that touch many at once.
+    pub(crate) fn keys_of(&self, db: u32) -> Vec<Box<[u8]>> {
+        self.flags.keys().filter(|at| at.db == db).map(|at| at.key.clone()).collect()
+    }
+}

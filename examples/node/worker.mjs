@@ -1,0 +1,68 @@
+// A producer and a worker that stops cleanly.
+//
+// The worker begins with its own backlog, what it had read before it was last stopped, and then waits for new
+// entries. Told to stop, it finishes the entry in hand. What it did not get to stays pending under its name.
+
+import { connect } from './connection.mjs';
+
+const STREAM = 'example:worker';
+const GROUP = 'mailers';
+const NAME = 'mailer-1';
+
+/** Yields entries until `signal` is aborted: first those still pending from the last time, then new ones. */
+async function* entries(redis, signal) {
+  let id = '0';
+  while (!signal.aborted) {
+    const reply = await redis.xReadGroup(GROUP, NAME, { key: STREAM, id }, { COUNT: 10, BLOCK: 100 });
+    const messages = reply?.[0].messages ?? [];
+    yield* messages;
+    if (id !== '>') id = messages.at(-1)?.id ?? '>';
+  }
+}
+
+async function work(handle, signal) {
+  // A blocking read occupies its connection: acknowledgements travel on another one.
+  const reader = await connect();
+  const writer = await connect();
+  for await (const { id, message } of entries(reader, signal)) {
+    await handle(message);
+    await writer.xAck(STREAM, GROUP, id);
+    if (signal.aborted) break;
+  }
+  await Promise.all([reader.close(), writer.close()]);
+}
+
+async function main() {
+  const redis = await connect();
+  await redis.del(STREAM);
+  await redis.xGroupCreate(STREAM, GROUP, '$', { MKSTREAM: true });
+
+  // Calls made in one tick travel together: this is a pipeline.
+  const ids = await Promise.all(
+    Array.from({ length: 30 }, (_, number) => redis.xAdd(STREAM, '*', { to: `user-${number}@example.org` })),
+  );
+  console.log(`produced ${ids.length} mails`);
+
+  // The last run had read three mails and was stopped before it sent them.
+  await redis.xReadGroup(GROUP, NAME, { key: STREAM, id: '>' }, { COUNT: 3 });
+
+  const stop = new AbortController();
+  const sent = [];
+  await work(async (mail) => {
+    sent.push(mail.to);
+    if (sent.length === 20) stop.abort();
+  }, stop.signal);
+  console.log(`sent ${sent.length}, the first to ${sent[0]}, then told to stop`);
+
+  const left = await redis.xPending(STREAM, GROUP);
+  console.log(`read but not sent: ${left.pending}`);
+  const again = new AbortController();
+  await work(async (mail) => {
+    sent.push(mail.to);
+    if (sent.length === 30) again.abort();
+  }, again.signal);
+  console.log(`after a restart: sent ${sent.length}, every one once: ${new Set(sent).size === 30}`);
+  await redis.close();
+}
+
+await main();

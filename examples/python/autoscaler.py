@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""A pool that follows its lag: more workers while entries wait, fewer when none do.
+
+Lag is what the group has not yet been given, told by XINFO GROUPS. Redis cannot always tell it (after deletions it
+may be null); Millstream always can.
+"""
+
+import time
+
+from connection import connect
+from consumer_pool import ConsumerPool
+
+STREAM, GROUP = "example:autoscaler", "workers"
+SMALLEST, LARGEST = 1, 6
+LAG_PER_WORKER = 25
+
+
+def wanted_size(lag, current):
+    """One worker for every `LAG_PER_WORKER` waiting entries. Up at once, down one at a time."""
+    target = min(LARGEST, max(SMALLEST, -(-lag // LAG_PER_WORKER)))
+    return target if target > current else max(target, current - 1)
+
+
+def backlog(redis):
+    (group,) = redis.xinfo_groups(STREAM)
+    # An unknown lag is no reason to scale down: count what the stream holds instead.
+    return redis.xlen(STREAM) if group["lag"] is None else group["lag"]
+
+
+def main():
+    redis = connect()
+    redis.delete(STREAM)
+    redis.xgroup_create(STREAM, GROUP, mkstream=True)
+    pool = ConsumerPool(STREAM, GROUP, lambda _worker, _fields: time.sleep(0.005))
+    pool.scale(SMALLEST)
+
+    with redis.pipeline(transaction=False) as burst:
+        for number in range(400):
+            burst.xadd(STREAM, {"job": number})
+        burst.execute()
+
+    sizes = [len(pool.workers)]
+    while not (backlog(redis) == 0 and len(pool.workers) == SMALLEST):
+        lag = backlog(redis)
+        size = wanted_size(lag, len(pool.workers))
+        if size != len(pool.workers):
+            print(f"lag {lag:>3}: {len(pool.workers)} -> {size} workers")
+            pool.scale(size)
+            sizes.append(size)
+        time.sleep(0.05)
+    pool.scale(0)
+
+    print(f"most workers at a time: {max(sizes)}, at the end: {sizes[-1]}")
+    (group,) = redis.xinfo_groups(STREAM)
+    print(f"entries read: {group['entries-read']}, pending: {group['pending']}, lag: {group['lag']}")
+
+
+if __name__ == "__main__":
+    main()
