@@ -191,9 +191,13 @@ class RedisInsight(Probe):
         self.assertEqual(self.refused("CLUSTER", "SLOTS"), "ERR This instance has cluster support disabled")
 
     def test_the_client_list_is_pairs(self):
-        (line, *_) = self.call("CLIENT", "LIST").splitlines()
-        client = dict(pair.split("=", 1) for pair in line.split(" "))
-        for name in ("id", "addr", "name", "age", "idle", "flags", "db", "cmd"):
+        self.call("CLIENT", "SETNAME", "insight")
+        lines = self.call("CLIENT", "LIST").splitlines()
+        clients = [dict(pair.split("=", 1) for pair in line.split(" ")) for line in lines]
+        (client,) = [client for client in clients if client["id"] == str(self.call("CLIENT", "ID"))]
+        self.assertEqual((client["name"], client["db"], client["flags"]), ("insight", "0", "N"))
+        self.assertEqual(client["cmd"], "client|list")
+        for name in ("addr", "age", "idle"):
             self.assertIn(name, client)
 
     def test_browsing(self):

@@ -65,8 +65,8 @@ fn accept_unix(socket: UnixSocket, doors: Doors) -> io::Result<impl Future<Outpu
     })
 }
 
-/// A connection that died in the queue is nobody's loss. Without descriptors or memory there is nothing to do but wait;
-/// clients that leave make room.
+/// A connection that died in the queue is nobody's loss. Without descriptors or memory there is nothing to
+/// do but wait; clients that leave make room.
 async fn after_failure(error: &io::Error) {
     if error.kind() == io::ErrorKind::ConnectionAborted {
         return;

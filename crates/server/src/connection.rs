@@ -4,12 +4,14 @@
 //! poll:  read into the thread's buffer -> decode and run everything in it -> write once
 //! ```
 //!
-//! All of that happens in one poll, so it borrows the thread's buffers and the connection keeps only what is left
-//! over: the beginning of a request, replies that the peer has not taken, commands after one that waits. While
-//! replies are left over nothing is read or run, so a peer that does not read holds one batch at most.
+//! All of that happens in one poll, so it borrows the thread's buffers and the connection keeps only what is
+//! left over: the beginning of a request, replies that the peer has not taken, commands after one that
+//! waits. While replies are left over nothing is read or run, so a peer that does not read holds one batch
+//! at most.
 //!
-//! A panic in a command ends this connection's task and nothing else: tokio catches it, the buffers are cleared
-//! before their next use, and locks are freed as the stack unwinds. What the command had applied stays applied.
+//! A panic in a command ends this connection's task and nothing else: tokio catches it, the buffers are
+//! cleared before their next use, and locks are freed as the stack unwinds. What the command had applied
+//! stays applied.
 
 use std::future::poll_fn;
 use std::io;
@@ -122,7 +124,11 @@ impl Connection {
 
     /// Serves the peer until one of the two has enough.
     pub(crate) async fn serve(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
-        poll_fn(|cx| Poll::Ready(self.session.client.wake_with(cx.waker()))).await;
+        poll_fn(|cx| {
+            self.session.client.wake_with(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
         loop {
             let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
             if !self.flush(&mut stream).await {

@@ -1,8 +1,9 @@
 //! Sockets to commands to replies.
 //!
-//! A [`Server`] is what all threads share. [`Server::start`] opens sockets and threads, [`Running::run`] serves until
-//! it is asked to stop. Each connection is owned by one thread, which decodes, executes and answers inline; no
-//! rule about streams is written here: executors call the store and say what came of it in RESP.
+//! A [`Server`] is what all threads share. [`Server::start`] opens sockets and threads, [`Running::run`]
+//! serves until it is asked to stop. Each connection is owned by one thread, which decodes, executes and
+//! answers inline. No rule about streams is written here: executors call the store and say what came of it
+//! in RESP.
 //!
 //! ```no_run
 //! use millstream_server::{Server, Settings};

@@ -162,8 +162,8 @@ impl Running {
         &self.server
     }
 
-    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin). What runs is finished: a batch that
-    /// has begun is answered. A second signal ends the process at once.
+    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`]. What runs is finished: a batch that has
+    /// begun is answered. A second signal ends the process at once.
     pub fn run(self) -> io::Result<()> {
         let Running { server, listeners, threads } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -202,7 +202,7 @@ fn allow_descriptors(settings: &Settings) {
     if let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) {
         let clients = allowed.saturating_sub(DESCRIPTORS_RESERVED).max(1);
         eprintln!(
-            "millstream: the system allows {allowed} open files, so at most {clients} clients; raise it with ulimit -n"
+            "millstream: the system allows {allowed} open files, so at most {clients} clients; ulimit -n raises it"
         );
         settings.set(Id::MaxClients, &clients.to_string()).expect("fewer clients than were asked for");
     }

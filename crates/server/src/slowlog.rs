@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl Slowlog {
-    /// Notes a command; the oldest goes when there are more than `max`. Arguments from `redact_from` on are hidden.
+    /// Notes a command and gives it a number; the oldest goes when there are more than `max`.
     pub(crate) fn note(&self, entry: SlowEntry, max: usize) {
         let mut inner = self.inner.lock();
         let id = inner.next_id;

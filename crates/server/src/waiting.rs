@@ -1,9 +1,9 @@
-//! A connection in a blocking command: it waits for its reply, its deadline, a word from another client, or its
-//! peer's departure, whichever comes first.
+//! A connection in a blocking command: it waits for its reply, its deadline, a word from another client, or
+//! its peer's departure, whichever comes first.
 //!
-//! Whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends the
-//! reply here. So a reply that was made is never lost to a race: on any other ending the wait is cancelled first,
-//! and if that comes too late the reply is there to be taken.
+//! Whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends
+//! the reply here. So a reply that was made is never lost to a race: on any other ending the wait is
+//! cancelled first, and if that comes too late the reply is there to be taken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub(crate) struct Blocked {
     pub(crate) interests: Vec<(Box<[u8]>, Interest)>,
     /// Milliseconds until it gives up; 0 is never.
     pub(crate) timeout_ms: u64,
-    /// These take the place of the command's last arguments when it runs again: `$` is what it was when the wait began.
+    /// These take the place of the command's last arguments when it runs again: `$` is what it was when
+    /// the wait began.
     pub(crate) last_args: Vec<Box<[u8]>>,
 }
 
@@ -55,10 +56,13 @@ impl Waiting {
         Waiting { server: Arc::clone(server), token: Some(token), reply, deadline }
     }
 
-    /// Ends the wait. If that comes too late, the reply that was made.
+    /// Ends the wait. If that comes too late, the reply that was made: once the store has let go of the
+    /// reader nobody can be making one, so what is not there now never comes.
     pub(crate) fn cancel(mut self) -> Option<Vec<u8>> {
-        let token = self.token.take()?;
-        if self.server.store.cancel(&token) { None } else { self.reply.try_recv().ok() }
+        if let Some(token) = self.token.take() {
+            self.server.store.cancel(&token);
+        }
+        self.reply.try_recv().ok()
     }
 
     /// The reply has come: nothing is left to cancel.

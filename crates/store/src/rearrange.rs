@@ -34,13 +34,16 @@ impl Txn<'_> {
                 }
             }
             Rearrangement::Swap(a, b) => {
+                let touched = [a, b].map(|db| (db, self.watched_and_there(db, &[a, b])));
                 self.shards_mut().for_each(|shard| shard.keys.swap(a, b));
-                self.note_database_changed(a);
-                self.note_database_changed(b);
+                for (db, keys) in touched {
+                    self.note_database_changed(db, &keys);
+                }
             }
             Rearrangement::Clear(db) => {
+                let touched = self.watched_and_there(db, &[db]);
                 flushed.0.extend(self.shards_mut().map(|shard| shard.keys.clear(db)));
-                self.note_database_changed(db);
+                self.note_database_changed(db, &touched);
             }
         }
         flushed

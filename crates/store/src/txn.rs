@@ -102,15 +102,22 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// A whole database changed: its watchers and waiting readers are told, key by key.
-    pub(crate) fn note_database_changed(&mut self, db: u32) {
-        let mut waited: Vec<Box<[u8]>> = Vec::new();
-        for (_, shard) in &self.locked {
-            for key in shard.watched.keys_of(db) {
-                shard.watched.touch(db, &key);
-            }
-            waited.extend(shard.waiting.keys_of(db));
+    /// The watched keys of database `db` that exist in one of `in_dbs`: a change to whole databases touches
+    /// those and no others.
+    pub(crate) fn watched_and_there(&self, db: u32, in_dbs: &[u32]) -> Vec<Box<[u8]>> {
+        let there = |shard: &Shard, key: &[u8]| {
+            in_dbs.iter().any(|in_db| shard.keys.get(*in_db, key, self.now_ms).is_some())
+        };
+        let watched = self.shards().flat_map(|shard| shard.watched.keys_of(db).into_iter().map(move |key| (shard, key)));
+        watched.filter(|(shard, key)| there(shard, key)).map(|(_, key)| key).collect()
+    }
+
+    /// A whole database changed: the watchers of `touched` are told, and every waiting reader.
+    pub(crate) fn note_database_changed(&mut self, db: u32, touched: &[Box<[u8]>]) {
+        for key in touched {
+            self.shard(key).watched.touch(db, key);
         }
+        let waited: Vec<Box<[u8]>> = self.shards().flat_map(|shard| shard.waiting.keys_of(db)).collect();
         for key in waited {
             self.note_ready(db, &key);
         }

@@ -492,9 +492,9 @@ impl History {
 
 fn run(seed: u64, ids: Ids, consumers: u64) {
     let mut history = History::new(seed, ids, consumers);
-    for batch in 0..24 {
+    for batch in 0..16 {
         // Grows for a while, then shrinks to little, then grows again.
-        let shrinking = batch % 12 >= 8;
+        let shrinking = batch % 8 >= 5;
         for _ in 0..300 {
             history.step(shrinking);
         }

@@ -1,7 +1,7 @@
 //! What lives under a key: a stream, or one of the plain values beside it.
 //!
 //! Values know nothing of keys, expiry or databases (that is the keyspace's) and nothing of how a
-//! client spells their types. Queries take `&self`; content changes only through [`Value::apply`].
+//! client spells their types. Queries take `&self`; content changes only when the keyspace applies an effect.
 
 mod float80;
 mod hash;

@@ -50,7 +50,10 @@ pub(crate) fn mutated(random: &mut Random, command: Argv) -> Argv {
 fn harmless(command: &Argv) -> Option<(usize, usize)> {
     let streams = command.iter().position(|argument| argument == b"STREAMS");
     let (first, last) = match streams {
-        Some(streams) if is_named(command, "XREADGROUP") => (4, streams.checked_sub(1)?),
+        Some(streams) if is_named(command, "XREADGROUP") && command[1] == b"GROUP" => {
+            (4, streams.checked_sub(1)?)
+        }
+        _ if is_named(command, "XREADGROUP") => return None,
         _ if is_named(command, "XCLAIM") || is_named(command, "XAUTOCLAIM") => (4, command.len() - 1),
         _ if is_named(command, "XSETID") || is_named(command, "CONFIG") => return None,
         _ => (1, command.len().checked_sub(1)?),

@@ -3,4 +3,5 @@
 mod access;
 mod hostile;
 mod process;
+mod sessions;
 mod start;

@@ -112,7 +112,11 @@ impl Xreadgroup<'_> {
             b">" => Ok(GroupReadFrom::New),
             b"$" => Err(errors::LAST_IN_XREADGROUP),
             b"+" => Err(errors::LAST_ENTRY_IN_XREADGROUP),
-            id => ids::parse_id(id).map(GroupReadFrom::PendingAfter),
+            id => ids::parse_id(id).map(|id| match id {
+                // Nothing can come after it: Redis itself writes `>` so.
+                StreamId::MAX => GroupReadFrom::New,
+                id => GroupReadFrom::PendingAfter(id),
+            }),
         }
     }
 

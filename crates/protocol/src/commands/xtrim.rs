@@ -39,8 +39,28 @@ impl Xtrim<'_> {
 
 #[cfg(test)]
 mod tests {
+    use millstream_engine::{Exactness, StreamId, TrimBy, TrimLimit};
+
     use super::*;
-    use crate::commands::testing::error_of;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn only_an_approximate_trim_has_a_limit() {
+        let (exact, approximate) = (Exactness::Exact, Exactness::Approximate);
+        let cases = [
+            ("MAXLEN 5", TrimBy::MaxLen(5), exact, TrimLimit::Unlimited),
+            ("maxlen = 5", TrimBy::MaxLen(5), exact, TrimLimit::Unlimited),
+            ("MAXLEN ~ 5", TrimBy::MaxLen(5), approximate, TrimLimit::Default),
+            ("MINID ~ 5 LIMIT 0", TrimBy::MinId(StreamId::new(5, 0)), approximate, TrimLimit::Unlimited),
+            ("LIMIT 7 MINID ~ 5-1", TrimBy::MinId(StreamId::new(5, 1)), approximate, TrimLimit::AtMost(7)),
+        ];
+        for (options, by, exactness, limit) in cases {
+            with_args(&format!("XTRIM s {options}"), |argv| {
+                let expected = Xtrim { key: b"s", trim: Trim { by, exactness, limit } };
+                assert_eq!(parse_xtrim(argv), Ok(Command::Xtrim(expected)), "{options}");
+            });
+        }
+    }
 
     #[test]
     fn errors_come_in_redis_order() {

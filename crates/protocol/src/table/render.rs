@@ -26,7 +26,7 @@ pub fn info(writer: &mut Writer, names: &[&[u8]]) {
     for name in names {
         match lookup::lookup_full_name(name) {
             Some(spec) => info_one(writer, spec),
-            None => writer.null_array(),
+            None => writer.null_bulk(),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Page<'_, '_> {
         self.line("uptime_in_days", uptime_s / 86_400);
         self.line("hz", 10);
         self.line("configured_hz", 10);
-        self.line("lru_clock", now_ms / 1000 & 0xff_ffff);
+        self.line("lru_clock", (now_ms / 1000) & 0xff_ffff);
         self.line("executable", executable);
         self.line("config_file", "");
         self.line("io_threads_active", i32::from(self.server.settings.number(Id::IoThreads) > 1));

@@ -61,7 +61,7 @@ fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
     }
     let server = desk.server;
     let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);
-    // From here on nothing is watched, whatever the queued commands do; the store hears of it when it is unlocked.
+    // Nothing is watched any more, whatever the queued commands do; the store hears of it when it is unlocked.
     let watch = desk.session.watch.take();
     if watch.as_ref().is_some_and(Watch::is_broken) {
         call.out.null_array();

@@ -1,4 +1,5 @@
-//! Settings: what they are ([`SETTINGS`], one table) and what they stand at ([`Settings`], shared by all threads).
+//! Settings: what they are ([`SETTINGS`], one table) and what they stand at ([`Settings`], shared by all
+//! threads).
 //!
 //! Numbers and switches are atomics, so a connection may ask for a limit on every batch. Where values come
 //! from, flags, environment or file, is the caller's business.
@@ -183,7 +184,8 @@ mod tests {
         let refused = settings.change(&[("timeout", "9"), ("maxclients", "0")]).unwrap_err();
         assert_eq!(
             CommandError::from(refused).to_string(),
-            "ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument must be between 1 and 4294967295 inclusive"
+            "ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument must be between 1 and \
+             4294967295 inclusive"
         );
         assert_eq!(settings.number(Id::Timeout), 5);
     }

@@ -59,7 +59,7 @@ pub enum Fallback {
 pub struct Setting {
     /// Its name in code.
     pub id: Id,
-    /// Its name for CONFIG, on the command line, in the file; upper case and with `MILLSTREAM_` in front in the environment.
+    /// Its name for CONFIG, on the command line and in the file. In the environment: see [`Setting::env_name`].
     pub name: &'static str,
     /// What values it takes.
     pub kind: Kind,

@@ -27,8 +27,8 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
-    /// A number of bytes, or Redis' list of classes (`normal 256mb 64mb 60 pubsub …`) of which the hard limit of
-    /// `normal` counts: this server knows no other class, and a client that does not read is not read from.
+    /// A number of bytes, or Redis' list of classes (`normal 256mb 64mb 60 pubsub …`) of which the hard
+    /// limit of `normal` counts: there is no other class, and a client that does not read is not read from.
     OutputLimit,
 }
 
@@ -174,7 +174,7 @@ fn parse_output_limit(text: &str) -> Result<i64, Refused> {
         return Ok(bytes);
     }
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    if words.is_empty() || words.len() % 4 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err(Refused::NotClasses);
     }
     let mut normal = None;

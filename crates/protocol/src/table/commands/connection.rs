@@ -74,7 +74,7 @@ pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
         .text("CLIENT NO-EVICT ON|OFF", "Protects this connection when memory is short."),
     client("client|no-touch", 3, commands::parse_client_no_touch)
         .since("7.2.0")
-        .note("accepted; the time of the last access is not kept")
+        .note("accepted, and changes nothing")
         .text("CLIENT NO-TOUCH ON|OFF", "Keeps this connection from refreshing the keys it uses."),
     client_admin("client|pause", -3, commands::parse_client_pause)
         .since("2.9.50")

@@ -79,7 +79,6 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .flags(&[Flags::READONLY])
         .keys(&[key("RO", 2)])
         .tips(NONDETERMINISTIC)
-        .note("always 0: the time of the last access is not kept")
         .text("OBJECT IDLETIME key", "Says for how many seconds a key was not used."),
     generic("object|refcount", 3, commands::parse_object_refcount)
         .since("2.2.3")
@@ -144,7 +143,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[keys("RO", 1, -1, 1)])
         .complexity(PER_KEY)
         .tips(SUM_OF_SHARDS)
-        .text("TOUCH key [key ...]", "Says how many of the keys exist."),
+        .text("TOUCH key [key ...]", "Counts as a use of the keys, and says how many exist."),
     generic("ttl", 2, commands::parse_ttl)
         .flags(READ_FAST)
         .keys(&[key("RO access", 1)])

@@ -154,12 +154,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     operator("latency|doctor", 2, commands::parse_latency_doctor)
         .since("2.8.13")
         .tips(SPECIAL_OF_NODES)
+        .note("points to SLOWLOG: no events are recorded")
         .text("LATENCY DOCTOR", "Explains what took long."),
     help("latency|help", "LATENCY HELP").since("2.8.13"),
     operator("latency|histogram", -2, commands::parse_latency_histogram)
         .since("7.0.0")
         .complexity("O(N), N being the commands named")
         .tips(SPECIAL_OF_NODES)
+        .note("always empty: INFO commandstats has calls and times")
         .text("LATENCY HISTOGRAM [command [command ...]]", "Tells how long commands took."),
     operator("latency|history", 3, commands::parse_latency_history)
         .since("2.8.13")
@@ -188,6 +190,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     command("memory|stats", 2, commands::parse_memory_stats)
         .since("4.0.0")
         .tips(SPECIAL_OF_SHARDS)
+        .note("keys and the bytes they take")
         .text("MEMORY STATS", "Tells how much memory is used for what."),
     command("memory|usage", -3, commands::parse_memory_usage)
         .since("4.0.0")
