@@ -45,7 +45,8 @@ struct Run {
 const GROUPS: [&[u8]; 3] = [b"alpha", b"beta", b""];
 const CONSUMERS: [&[u8]; 4] = [b"c1", b"c2", b"c10", b"\xff"];
 const NAMES: [&[u8]; 4] = [b"user", b"action", b"amount", b""];
-const VALUES: [&[u8]; 8] = [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
+const VALUES: [&[u8]; 8] =
+    [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
 
 impl Run {
     fn new(seed: u64) -> Run {
@@ -111,7 +112,9 @@ impl Run {
     fn add(&mut self) {
         let spec = match self.random.below(6) {
             0 => IdSpec::Explicit(self.id()),
-            1 => IdSpec::AutoSeq(self.naive.last_id.ms.saturating_add(self.random.below(3)).saturating_sub(1)),
+            1 => {
+                IdSpec::AutoSeq(self.naive.last_id.ms.saturating_add(self.random.below(3)).saturating_sub(1))
+            }
             _ => IdSpec::Auto,
         };
         let spec = match spec {
@@ -181,7 +184,8 @@ impl Run {
         let consumer = self.random.pick(&CONSUMERS);
         match (self.stream.group(group).is_some(), self.random.below(12)) {
             (false, _) => {
-                let start = if self.random.one_in(3) { GroupStart::Last } else { GroupStart::After(self.id()) };
+                let start =
+                    if self.random.one_in(3) { GroupStart::Last } else { GroupStart::After(self.id()) };
                 let last_id = self.stream.decide_group_start(start);
                 self.apply(StreamEffect::GroupCreate { group, last_id, entries_read: None });
                 self.naive.create_group(group, last_id);
@@ -274,7 +278,8 @@ impl Run {
         let (ids, options) = (self.ids(), self.options());
         let found = self.stream.group(group).unwrap();
         let claimed = self.stream.decide_claim(found, &ids, &options, self.now_ms);
-        let rows: Vec<_> = claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
+        let rows: Vec<_> =
+            claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
         let expected = self.naive.claim(group, consumer, &ids, &options, self.now_ms);
         assert_eq!((rows, claimed.gone.clone()), expected, "{options:?}");
         self.apply(StreamEffect::Ack { group, ids: &claimed.gone });
@@ -287,7 +292,8 @@ impl Run {
         let options = ClaimOptions { min_idle_ms: self.random.below(8), ..ClaimOptions::default() };
         let found = self.stream.group(group).unwrap();
         let found = self.stream.decide_auto_claim(found, start, count, &options, self.now_ms);
-        let rows: Vec<_> = found.claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
+        let rows: Vec<_> =
+            found.claimed.rows.iter().map(|row| (row.id, row.delivered_at_ms, row.deliveries)).collect();
         let expected = self.naive.auto_claim(group, consumer, start, count, options.min_idle_ms, self.now_ms);
         assert_eq!((rows, found.claimed.gone.clone(), found.next), expected);
         self.apply(StreamEffect::Ack { group, ids: &found.claimed.gone });
@@ -322,7 +328,8 @@ impl Run {
             let expected = &naive.groups[name];
             assert_eq!(group.last_id(), expected.last_id);
             assert_eq!(stream.query_lag_exact(group), naive.lag(name));
-            let consumers: Vec<_> = group.consumers().map(|(name, _, c)| (name.to_vec(), c.pending)).collect();
+            let consumers: Vec<_> =
+                group.consumers().map(|(name, _, c)| (name.to_vec(), c.pending)).collect();
             assert_eq!(consumers, expected.consumer_counts());
             let mut rows = Vec::new();
             group.pending().walk(StreamId::MIN, Default::default(), |row| {
@@ -348,7 +355,8 @@ fn collect(into: &mut Vec<(StreamId, NaiveEntry)>) -> impl FnMut(&EntryRef<'_>) 
 
 #[test]
 fn random_requests_answer_as_the_model_does() {
-    let seeds = std::env::var("MILLSTREAM_MODEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let seeds =
+        std::env::var("MILLSTREAM_MODEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     for seed in 0..seeds {
         let outcome = std::panic::catch_unwind(|| {
             let mut run = Run::new(seed);

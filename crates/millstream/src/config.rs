@@ -20,7 +20,7 @@ pub(crate) enum ConfigError {
     /// There is no such setting.
     Unknown { whence: Source, name: String, suggestion: Option<String> },
     /// The setting takes no such value.
-    Refused { whence: Source, name: String, why: Refused },
+    Refused { whence: Source, name: String, value: String, why: Refused },
     /// A value of the file that is neither text, number nor switch.
     WrongShape { path: PathBuf, name: String },
 }
@@ -67,7 +67,10 @@ impl fmt::Display for ConfigError {
                     None => f.write_str(". `millstream serve --help` lists them all"),
                 }
             }
-            ConfigError::Refused { whence, name, why } => write!(f, "{}: {why}", whence.spell(name)),
+            ConfigError::Refused { whence, name, value, why } => {
+                let sign = if matches!(whence, Source::Environment) { "=" } else { " " };
+                write!(f, "{}{sign}{value}: {why}", whence.spell(name))
+            }
             ConfigError::WrongShape { path, name } => write!(
                 f,
                 "{}: {name} must be a text, a number, true or false, or a list of texts",
@@ -163,8 +166,9 @@ fn refuse_misspelt(variable: &str, name: &str) -> Result<(), ConfigError> {
 }
 
 fn set(settings: &Settings, id: Id, text: &str, whence: Source) -> Result<(), ConfigError> {
-    let name = || id.setting().name.to_owned();
-    settings.set(id, text).map_err(|why| ConfigError::Refused { whence, name: name(), why })
+    let name = id.setting().name.to_owned();
+    let refused = |why| ConfigError::Refused { whence, name, value: text.to_owned(), why };
+    settings.set(id, text).map_err(refused)
 }
 
 #[cfg(test)]
@@ -200,7 +204,10 @@ mod tests {
     fn errors_of_a_file_name_the_file_the_key_and_the_way_out() {
         let refusal = |text| toml(text).err().unwrap();
         assert_eq!(refusal("prot = 1"), "m.toml: prot: there is no such setting. Did you mean port?");
-        assert_eq!(refusal("port = 70000"), "m.toml: port: argument must be between 0 and 65535 inclusive");
+        assert_eq!(
+            refusal("port = 70000"),
+            "m.toml: port 70000: argument must be between 0 and 65535 inclusive"
+        );
         assert_eq!(
             refusal("port = 1.5"),
             "m.toml: port must be a text, a number, true or false, or a list of texts"
@@ -232,7 +239,7 @@ mod tests {
     #[test]
     fn what_this_version_cannot_do_is_not_accepted() {
         let refused = toml("appendonly = true").err().unwrap();
-        assert!(refused.starts_with("m.toml: appendonly: "), "{refused}");
+        assert!(refused.starts_with("m.toml: appendonly yes: "), "{refused}");
         assert!(toml("appendonly = false").is_ok());
     }
 }

@@ -11,6 +11,7 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
 use crate::connection::Connection;
 use crate::io_thread::Entrance;
@@ -26,11 +27,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) async fn run(server: &Arc<Server>, listeners: Listeners, threads: &[Entrance]) -> io::Result<()> {
     let doors = Doors { server: Arc::clone(server), threads: threads.into() };
     let Listeners { tcp, unix } = listeners;
+    // Dropped at the end, and with it the loops and their sockets.
+    let mut loops = JoinSet::new();
     for listener in tcp {
-        tokio::spawn(accept_tcp(TcpListener::from_std(listener)?, doors.clone()));
+        loops.spawn(accept_tcp(TcpListener::from_std(listener)?, doors.clone()));
     }
     if let Some(socket) = unix {
-        tokio::spawn(accept_unix(socket, doors.clone())?);
+        loops.spawn(accept_unix(socket, doors.clone())?);
     }
     server.shutdown.begun().await;
     Ok(())

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use millstream_protocol::Command;
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
-use millstream_protocol::table::{self, CommandSpec, Flags};
+use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, KeysFind};
 use millstream_store::Txn;
 
 use crate::exec::{self, Call, Outcome, Reach, transactions};
@@ -191,11 +191,14 @@ impl<'d> Desk<'d> {
         match exec::reach(spec, command) {
             Reach::Nothing => store.lock(db, [], now_ms),
             Reach::Everything => store.lock_all(db, now_ms),
-            Reach::Keys => {
-                // A request whose keys cannot be told apart did not parse, or names none.
-                let keys = table::keys(spec, argv).unwrap_or_default();
-                store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
-            }
+            Reach::Keys => match only_key(spec, argv) {
+                Some(key) => store.lock(db, [key], now_ms),
+                None => {
+                    // A request whose keys cannot be told apart did not parse, or names none.
+                    let keys = table::keys(spec, argv).unwrap_or_default();
+                    store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
+                }
+            },
         }
     }
 
@@ -280,6 +283,16 @@ enum Admitted {
 struct Refused {
     spec: Option<&'static CommandSpec>,
     why: CommandError,
+}
+
+/// Most commands name one key at a fixed place: no list is made for it.
+fn only_key<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Option<&'a [u8]> {
+    match spec.keys {
+        [KeySpec { begin: KeysBegin::At(at), find: KeysFind::Range { last: 0, .. }, .. }] => {
+            argv.get(usize::try_from(*at).ok()?).copied()
+        }
+        _ => None,
+    }
 }
 
 /// Passwords are not for the slow log.

@@ -1,7 +1,11 @@
 //! What is done by the clock rather than by a client: expiry, idle clients, samples for rates.
+//!
+//! On a thread of its own: it waits for locks, and the thread that accepts clients and hears signals must not.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tokio::time::MissedTickBehavior;
@@ -19,16 +23,29 @@ const EXPIRY_SLICE: usize = 256;
 /// The most time a tick spends on expiry, so that clients are not kept waiting.
 const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
 
-/// Runs until the runtime ends.
-pub(crate) async fn run(server: Arc<Server>) {
+/// Starts the thread; it ends when the server is asked to stop.
+pub(crate) fn start(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let server = Arc::clone(server);
+    thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = server.shutdown.begun() => {}
+                () = run(&server) => {}
+            }
+        });
+    })
+}
+
+async fn run(server: &Server) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for tick in 0u64.. {
         ticks.tick().await;
-        expire(&server);
+        expire(server);
         server.stats.sample(Instant::now());
-        if tick % IDLE_LOOK_TICKS == 0 {
-            close_idle(&server);
+        if tick.is_multiple_of(IDLE_LOOK_TICKS) {
+            close_idle(server);
         }
     }
 }

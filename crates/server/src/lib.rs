@@ -35,8 +35,8 @@ mod version;
 mod waiting;
 
 pub use listen::ListenError;
-pub use pause::{Pause, PauseMode};
-pub use registry::{Client, Labels, Registry, Unblock, flags};
+pub use pause::Pause;
+pub use registry::{Client, Labels, Registry, flags};
 pub use server::{Running, Server, StartError};
 pub use settings::Settings;
 pub use shutdown::Shutdown;

@@ -2,16 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use millstream_protocol::commands::PauseMode;
 use tokio::sync::Notify;
-
-/// Which commands a pause holds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseMode {
-    /// Those that may write.
-    Writes,
-    /// All.
-    All,
-}
 
 /// The pause in force, if any. Times are milliseconds of the server's uptime.
 #[derive(Default)]
@@ -27,7 +19,7 @@ impl Pause {
     /// Holds commands back until then. A pause already longer than this stays.
     pub fn begin(&self, mode: PauseMode, until_ms: u64) {
         let until = match mode {
-            PauseMode::Writes => &self.writes_until_ms,
+            PauseMode::Write => &self.writes_until_ms,
             PauseMode::All => &self.all_until_ms,
         };
         until.fetch_max(until_ms.max(1), Ordering::Relaxed);
@@ -66,7 +58,7 @@ mod tests {
     fn writes_wait_for_both_pauses_and_reads_for_one() {
         let pause = Pause::default();
         assert!(!pause.may_hold());
-        pause.begin(PauseMode::Writes, 100);
+        pause.begin(PauseMode::Write, 100);
         assert_eq!(pause.held_until_ms(true, 50), Some(100));
         assert_eq!(pause.held_until_ms(false, 50), None);
         pause.begin(PauseMode::All, 80);

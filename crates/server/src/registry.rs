@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, 
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use millstream_protocol::commands::Unblock;
 use millstream_protocol::table::{COMMANDS, CommandSpec};
 use parking_lot::{Mutex, RwLock};
 
@@ -93,15 +94,6 @@ pub(crate) enum Signal {
     UnblockTimeout = 2,
     /// Stop waiting with an error.
     UnblockError = 4,
-}
-
-/// How CLIENT UNBLOCK ends a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unblock {
-    /// As if time had run out.
-    Timeout,
-    /// With an error.
-    Error,
 }
 
 /// Where a connection comes from.

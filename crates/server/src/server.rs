@@ -167,17 +167,20 @@ impl Running {
     pub fn run(self) -> io::Result<()> {
         let Running { server, listeners, threads } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let result = runtime.block_on(async {
+        runtime.block_on(async {
             let _signals = crate::shutdown::listen_for_signals(&server)?;
-            let _expiry = tokio::spawn(housekeeping::run(Arc::clone(&server)));
-            let handles: Vec<_> = threads.iter().map(IoThread::entrance).collect();
-            accept::run(&server, listeners, &handles).await
-        });
-        server.shutdown.begin();
-        for thread in threads {
-            thread.join();
-        }
-        result
+            let housekeeping = housekeeping::start(&server)?;
+            let entrances: Vec<_> = threads.iter().map(IoThread::entrance).collect();
+            let accepted = accept::run(&server, listeners, &entrances).await;
+            server.shutdown.begin();
+            // Waited for elsewhere, so that a second signal is heard meanwhile.
+            let joined = tokio::task::spawn_blocking(|| {
+                threads.into_iter().for_each(IoThread::join);
+                housekeeping.join()
+            });
+            let ended = joined.await.is_ok_and(|ended| ended.is_ok());
+            accepted.and(if ended { Ok(()) } else { Err(io::Error::other("a thread had failed")) })
+        })
     }
 }
 

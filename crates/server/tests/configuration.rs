@@ -24,7 +24,8 @@ fn the_page_of_settings_is_the_table() {
 }
 
 fn table() -> String {
-    let mut text = String::from("| setting | default | values | changes | meaning |\n|---|---|---|---|---|\n");
+    let mut text =
+        String::from("| setting | default | values | changes | meaning |\n|---|---|---|---|---|\n");
     for setting in SETTINGS {
         let (default, values) = (default_of(setting), values_of(setting.kind));
         let changes = match setting.change {
@@ -32,7 +33,8 @@ fn table() -> String {
             Change::AtStart => "at start",
             Change::Never => "never",
         };
-        writeln!(text, "| `{}` | {default} | {values} | {changes} | {} |", setting.name, setting.doc).unwrap();
+        writeln!(text, "| `{}` | {default} | {values} | {changes} | {} |", setting.name, setting.doc)
+            .unwrap();
     }
     text
 }

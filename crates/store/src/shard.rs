@@ -130,7 +130,9 @@ impl Store {
     }
 
     pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
-        (self.hasher.hash_one(key) % self.shards.len() as u64) as usize
+        // The upper half of the hash, scaled to the number of shards: a division would cost more than the hash.
+        let upper = self.hasher.hash_one(key) >> 32;
+        ((upper * self.shards.len() as u64) >> 32) as usize
     }
 
     /// Locks the shards of `keys` and nothing else.
@@ -179,12 +181,11 @@ impl Store {
         let mut shards: SmallVec<[usize; 4]> = token.shards(self);
         shards.sort_unstable();
         shards.dedup();
-        // No transaction: leaving the queue makes nobody ready.
-        let mut found = false;
-        for number in shards {
-            found |= self.shards[number].lock().waiting.remove(token);
-        }
-        found
+        // All at once, so that nobody serves it from one queue while it leaves another. Not a transaction: leaving
+        // makes nobody ready.
+        let mut locked: SmallVec<[_; 4]> = shards.iter().map(|number| self.shards[*number].lock()).collect();
+        let left = locked.iter_mut().map(|shard| shard.waiting.remove(token)).filter(|found| *found).count();
+        left > 0
     }
 
     /// A watcher no longer cares for these keys.

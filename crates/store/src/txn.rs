@@ -108,7 +108,9 @@ impl<'s> Txn<'s> {
         let there = |shard: &Shard, key: &[u8]| {
             in_dbs.iter().any(|in_db| shard.keys.get(*in_db, key, self.now_ms).is_some())
         };
-        let watched = self.shards().flat_map(|shard| shard.watched.keys_of(db).into_iter().map(move |key| (shard, key)));
+        let watched = self
+            .shards()
+            .flat_map(|shard| shard.watched.keys_of(db).into_iter().map(move |key| (shard, key)));
         watched.filter(|(shard, key)| there(shard, key)).map(|(_, key)| key).collect()
     }
 
@@ -136,7 +138,9 @@ impl<'s> Txn<'s> {
         let mut gone = 0;
         while gone < budget {
             let now_ms = self.now_ms;
-            let Some((db, key)) = self.locked.iter().find_map(|(_, shard)| shard.keys.due(now_ms)) else { break };
+            let Some((db, key)) = self.locked.iter().find_map(|(_, shard)| shard.keys.due(now_ms)) else {
+                break;
+            };
             self.db = db;
             self.apply(&key, &Effect::Delete);
             gone += 1;
@@ -163,15 +167,21 @@ impl<'s> Txn<'s> {
         self.locked.iter_mut().map(|(_, shard)| &mut **shard)
     }
 
+    /// Where in `locked` a key's shard is. A transaction locks the shard of every key it uses: with one
+    /// locked, there is nothing to look for.
+    #[inline]
     fn position(&self, key: &[u8]) -> usize {
-        let number = self.store.shard_of(key);
-        match self.locked.len() {
-            1 if self.locked[0].0 == number => 0,
-            _ => self
-                .locked
-                .binary_search_by_key(&number, |(held, _)| *held)
-                .expect("a transaction locks the shard of every key it uses"),
+        if self.locked.len() == 1 {
+            debug_assert_eq!(self.locked[0].0, self.store.shard_of(key));
+            return 0;
         }
+        self.position_among_many(key)
+    }
+
+    fn position_among_many(&self, key: &[u8]) -> usize {
+        let number = self.store.shard_of(key);
+        let found = self.locked.binary_search_by_key(&number, |(held, _)| *held);
+        found.expect("a transaction locks the shard of every key it uses")
     }
 
     /// Whether all of these shards are locked.

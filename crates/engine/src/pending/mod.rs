@@ -113,6 +113,11 @@ impl PendingList {
         self.shelves.last().map(Shelf::last)
     }
 
+    /// The greatest id.
+    pub fn last_id(&self) -> Option<StreamId> {
+        self.shelves.last().map(Shelf::last_id)
+    }
+
     /// Makes this the row of its id and returns the row it replaces. Fastest beyond the last id.
     pub fn set(&mut self, entry: PendingEntry) -> Option<PendingEntry> {
         let replaced = match self.shelves.last_mut() {

@@ -107,7 +107,12 @@ impl Group {
             self.entries_read = entries.entries_read_after(self, id);
             self.last_id = id;
             if run.pending {
-                self.set_pending(PendingEntry { id, consumer: handle, delivered_at_ms: run.at_ms, deliveries: 1 });
+                self.set_pending(PendingEntry {
+                    id,
+                    consumer: handle,
+                    delivered_at_ms: run.at_ms,
+                    deliveries: 1,
+                });
             }
         }
         self.cursor = Some(cursor);

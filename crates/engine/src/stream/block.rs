@@ -13,6 +13,8 @@
 //!
 //! A block is self-contained: nothing outside it is needed to read it.
 
+mod load;
+
 use smallvec::SmallVec;
 
 use super::{entry::EntryRef, listpack, value, varint};
@@ -108,7 +110,8 @@ impl Block {
         self.put_length_at(body);
         let ms_delta = id.ms.wrapping_sub(self.base.ms) as i64;
         let seq_delta = id.seq.wrapping_sub(self.base.seq) as i64;
-        self.node_bytes += values + listpack::entry_frame_bytes(ms_delta, seq_delta, fields.len() / 2, same_names);
+        self.node_bytes +=
+            values + listpack::entry_frame_bytes(ms_delta, seq_delta, fields.len() / 2, same_names);
         self.last_id = id;
         self.stored_last_id = id;
         self.live += 1;
@@ -321,7 +324,14 @@ impl Block {
     /// What is left of a block without a live entry: its ids, none of its bytes.
     pub(super) fn hollow(of: &Block) -> Block {
         debug_assert_eq!(of.live, 0);
-        Block { bytes: Vec::new(), names_end: 0, stored_last_id: of.base, start: Place { offset: 0, before: of.base }, stored: 0, ..*of }
+        Block {
+            bytes: Vec::new(),
+            names_end: 0,
+            stored_last_id: of.base,
+            start: Place { offset: 0, before: of.base },
+            stored: 0,
+            ..*of
+        }
     }
 
     /// How many bytes of the entry at `place` say its flags and id.

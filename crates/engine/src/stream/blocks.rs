@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::block::{Block, Place};
 use super::counts::Counts;
 use super::entry::EntryRef;
+use super::parts::BadPart;
 use super::visit::IdRange;
 use crate::{BlockLimits, StreamId};
 
@@ -84,6 +85,25 @@ impl Blocks {
         numbered.filter(|((live, _), _)| *live > 0).map(|((live, last), number)| (live, last, number))
     }
 
+    /// The blocks that have live entries, oldest first, and whether each is open.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (&Block, bool)> {
+        let sealed = self.sealed.iter().map(|sealed| (&*sealed.block, false));
+        sealed.filter(|(block, _)| block.live() > 0).chain(self.open.iter().map(|open| (open, true)))
+    }
+
+    /// A block from elsewhere joins the end.
+    pub(super) fn join(&mut self, block: Block, open: bool) -> Result<(), BadPart> {
+        if self.open.is_some() || self.sealed.back().is_some_and(|last| block.base() <= last.block.last_id())
+        {
+            return Err(BadPart("blocks are not in the order of their ids"));
+        }
+        self.open = Some(block);
+        if !open {
+            self.seal();
+        }
+        Ok(())
+    }
+
     /// How many live entries have an id of at most `id`.
     pub(super) fn live_through(&self, id: StreamId) -> u64 {
         let Some(number) = self.number_of(id) else { return 0 };
@@ -100,7 +120,9 @@ impl Blocks {
 
     /// Whether `cursor` still points where it did.
     pub(super) fn is_current(&self, cursor: &Cursor) -> bool {
-        cursor.edition == self.edition && cursor.number >= self.first_number && self.block(cursor.number).is_some()
+        cursor.edition == self.edition
+            && cursor.number >= self.first_number
+            && self.block(cursor.number).is_some()
     }
 
     /// The next live entry at or after the cursor. Finish it with [`Blocks::pass`] to read on.

@@ -48,7 +48,13 @@ pub struct AutoClaim {
 
 impl Stream {
     /// What claiming these ids would do. An id named twice is claimed twice, the second time as the first left it.
-    pub fn decide_claim(&self, group: &Group, ids: &[StreamId], options: &ClaimOptions, now_ms: u64) -> Claimed {
+    pub fn decide_claim(
+        &self,
+        group: &Group,
+        ids: &[StreamId],
+        options: &ClaimOptions,
+        now_ms: u64,
+    ) -> Claimed {
         let delivered_at_ms = options.delivered_at_ms.unwrap_or(now_ms).min(now_ms);
         let mut claimed = Claimed::default();
         // What became of ids seen before; needed only if one may come again.
@@ -60,8 +66,9 @@ impl Stream {
                 Some(row) => *row,
                 None => group.pending().get(id).map(row_of),
             };
-            let exists = id > self.entries.gone_through && id <= self.entries.last_entry_id && before.is_some()
-                || self.entries.blocks.get(id, &mut near).is_some();
+            let exists =
+                id > self.entries.gone_through && id <= self.entries.last_entry_id && before.is_some()
+                    || self.entries.blocks.get(id, &mut near).is_some();
             let after = match (exists, before) {
                 (false, Some(_)) => {
                     claimed.gone.push(id);

@@ -53,7 +53,9 @@ impl Stream {
     pub fn decide_trim(&self, trim: &Trim, limits: BlockLimits) -> Option<TrimDecision> {
         match (trim.exactness, trim.by) {
             (Exactness::Approximate, by) => self.decide_trim_blocks(by, trim_limit(trim.limit, limits)),
-            (Exactness::Exact, TrimBy::MaxLen(keep)) => self.decide_trim_count(self.entries.length.checked_sub(keep)?),
+            (Exactness::Exact, TrimBy::MaxLen(keep)) => {
+                self.decide_trim_count(self.entries.length.checked_sub(keep)?)
+            }
             (Exactness::Exact, TrimBy::MinId(first)) => {
                 let through = first.prev()?;
                 let count = self.entries.live_through(through);
@@ -93,10 +95,14 @@ impl Stream {
         }
         let mut through = from;
         if left > 0 {
-            self.visit_range(IdRange { first: from.next()?, last: StreamId::MAX }, Some(left), &mut |entry: &EntryRef<'_>| {
-                through = entry.id();
-                ControlFlow::Continue(())
-            });
+            self.visit_range(
+                IdRange { first: from.next()?, last: StreamId::MAX },
+                Some(left),
+                &mut |entry: &EntryRef<'_>| {
+                    through = entry.id();
+                    ControlFlow::Continue(())
+                },
+            );
         }
         (count > 0).then_some(TrimDecision { through, count })
     }

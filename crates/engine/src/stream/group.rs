@@ -44,7 +44,9 @@ impl Group {
     }
 
     /// The consumers, by name.
-    pub fn consumers(&self) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> {
+    pub fn consumers(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
         self.consumers.iter()
     }
 
@@ -173,7 +175,9 @@ impl Consumers {
         self.slots[handle.0 as usize].as_mut().expect("a pending entry's consumer exists")
     }
 
-    fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> {
+    fn iter(
+        &self,
+    ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
         self.by_name.iter().map(|(name, handle)| (&**name, *handle, self.get(*handle)))
     }
 

@@ -38,7 +38,9 @@ impl Entries {
     /// Entries read when one more has been delivered to the group, by Redis' rules.
     pub(super) fn entries_read_after(&self, group: &Group, delivered: StreamId) -> Option<u64> {
         match group.entries_read {
-            Some(read) if group.last_id >= self.first_id && !self.has_deletions_from(group.last_id) => Some(read + 1),
+            Some(read) if group.last_id >= self.first_id && !self.has_deletions_from(group.last_id) => {
+                Some(read + 1)
+            }
             read if self.entries_added == 0 => read,
             _ => self.estimate_read_through(delivered),
         }

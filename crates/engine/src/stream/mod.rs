@@ -21,6 +21,7 @@ mod entry;
 mod group;
 mod lag;
 mod listpack;
+mod parts;
 mod value;
 mod varint;
 mod visit;
@@ -34,6 +35,7 @@ pub use claim::{AutoClaim, ClaimOptions, Claimed};
 pub use decide::TrimDecision;
 pub use entry::{EntryRef, EntrySink, Fields, Values};
 pub use group::{Consumer, Group};
+pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
 pub use value::ValueRef;
 pub use visit::{Delivery, IdRange};
 
@@ -117,7 +119,8 @@ impl Stream {
 
     /// What the stream takes in memory.
     pub fn memory_bytes(&self) -> usize {
-        let groups: usize = self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
+        let groups: usize =
+            self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
         size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups
     }
 
@@ -137,7 +140,10 @@ impl Stream {
             return Err(format!("{length} entries {first}..{last}, counted {self:?}"));
         }
         if self.entries.last_entry_id > self.entries.last_id {
-            return Err(format!("entry {} beyond the last id {}", self.entries.last_entry_id, self.entries.last_id));
+            return Err(format!(
+                "entry {} beyond the last id {}",
+                self.entries.last_entry_id, self.entries.last_id
+            ));
         }
         for (name, group) in &self.groups {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
@@ -148,7 +154,8 @@ impl Stream {
 
     /// The exact lag is what a walk over the undelivered entries counts.
     fn check_lag(&self, group: &Group) -> Result<(), String> {
-        let walked = self.visit_undelivered(group, None, &mut |_: &EntryRef<'_>| std::ops::ControlFlow::Continue(()));
+        let walked =
+            self.visit_undelivered(group, None, &mut |_: &EntryRef<'_>| std::ops::ControlFlow::Continue(()));
         let (walked, counted) = (walked.map_or(0, |delivery| delivery.count), self.query_lag_exact(group));
         if walked == counted { Ok(()) } else { Err(format!("lag is {walked}, counted {counted}")) }
     }

@@ -34,7 +34,7 @@ const INTEGER_TEXT_MAX: usize = 20;
 /// listpack would take for it.
 pub(super) fn put(out: &mut Vec<u8>, value: &[u8]) -> u64 {
     match canonical_integer(value) {
-        Some(number) if (-PACKED_MAX..=PACKED_MAX).contains(&number) => {
+        Some(number) if is_packed(number) => {
             varint::put(out, varint::zigzag(number) << 1 | 1);
             listpack::integer_bytes(number)
         }
@@ -44,6 +44,11 @@ pub(super) fn put(out: &mut Vec<u8>, value: &[u8]) -> u64 {
             number.map_or_else(|| listpack::bytes_of_length(value.len()), listpack::integer_bytes)
         }
     }
+}
+
+/// Whether a number is kept as one.
+pub(super) fn is_packed(number: i64) -> bool {
+    (-PACKED_MAX..=PACKED_MAX).contains(&number)
 }
 
 /// Reads the value at `*at` and moves past it.
@@ -105,7 +110,8 @@ mod tests {
 
     #[test]
     fn values_come_back_byte_for_byte() {
-        let values = [&b""[..], b"text", b"42", b"-7", b"042", b"9223372036854775807", b"-9223372036854775808"];
+        let values =
+            [&b""[..], b"text", b"42", b"-7", b"042", b"9223372036854775807", b"-9223372036854775808"];
         let mut bytes = Vec::new();
         values.iter().for_each(|value| {
             put(&mut bytes, value);

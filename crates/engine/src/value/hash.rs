@@ -28,6 +28,21 @@ impl Default for Hash {
 }
 
 impl Hash {
+    /// A hash of these pairs in this layout, or in the one they need. A field that comes again changes its value.
+    pub fn with_layout<'a>(
+        layout: Layout,
+        count: usize,
+        pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        hashing: Hashing,
+    ) -> Hash {
+        let mut hash = match layout {
+            Layout::Table => Hash { form: Form::Table(Box::new(Table::with_capacity(count, hashing))) },
+            _ => Hash::default(),
+        };
+        pairs.for_each(|(field, value)| hash.set(field, value, hashing));
+        hash
+    }
+
     /// How many fields there are.
     pub fn len(&self) -> usize {
         match &self.form {

@@ -21,6 +21,13 @@ pub struct List {
 }
 
 impl List {
+    /// A list of these values, head first.
+    pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> List {
+        let mut list = List::default();
+        values.for_each(|value| list.apply_push(ListEnd::Tail, &[value]));
+        list
+    }
+
     /// How many values there are.
     pub fn len(&self) -> usize {
         self.values.len()

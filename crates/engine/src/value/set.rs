@@ -30,6 +30,23 @@ impl Default for Set {
 }
 
 impl Set {
+    /// A set of these members in this layout, or in the one they need. A member that comes again changes nothing.
+    pub fn with_layout<'a>(
+        layout: Layout,
+        count: usize,
+        members: impl Iterator<Item = &'a [u8]>,
+        hashing: Hashing,
+    ) -> Set {
+        let form = match layout {
+            Layout::Table => Form::Table(Box::new(Table::with_capacity(count, hashing))),
+            Layout::Packed => Form::Packed(Packed::default()),
+            _ => Form::Integers(Vec::new()),
+        };
+        let mut set = Set { form };
+        members.for_each(|member| set.apply_add(&[member], hashing));
+        set
+    }
+
     /// How many members there are.
     pub fn len(&self) -> usize {
         match &self.form {

@@ -208,7 +208,12 @@ impl Naive {
         (rows, gone, all.get(looked_at as usize).copied())
     }
 
-    pub(crate) fn range(&self, range: IdRange, count: Option<u64>, back: bool) -> Vec<(StreamId, NaiveEntry)> {
+    pub(crate) fn range(
+        &self,
+        range: IdRange,
+        count: Option<u64>,
+        back: bool,
+    ) -> Vec<(StreamId, NaiveEntry)> {
         if range.first > range.last {
             return Vec::new();
         }

@@ -107,7 +107,7 @@ fn shorten(pool: &mut Pool, key: &str) -> Argv {
             command
         }
         // Since 7.2 XSETID may not go behind what was deleted, so it only goes forward here.
-        40 if !pool.edge_ids => {
+        4 if !pool.edge_ids => {
             let mut command = argv(&["XSETID", key, &pool.id_above()]);
             if pool.random.percent(40) {
                 command.extend(argv(&["ENTRIESADDED", &pool.random.below(500).to_string()]));

@@ -196,6 +196,53 @@ fn ten_thousand_idle_connections_cost_little() {
 }
 
 #[test]
+fn thousands_of_waiting_readers_cost_little_and_are_served_in_order() {
+    const READERS: usize = 3_000;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.call("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n");
+    let before = server.resident_bytes();
+    let mut readers: Vec<Client> = (0..READERS)
+        .map(|_| {
+            let mut reader = server.connect();
+            reader.send("PING\r\nXREADGROUP GROUP g c COUNT 1 BLOCK 0 STREAMS s >\r\n");
+            // Its wait has begun, or will before the next reader's: one thread serves them in turn.
+            reader.expect("+PONG\r\n");
+            reader
+        })
+        .collect();
+    client.call("PING", "+PONG\r\n");
+    let each = server.resident_bytes().saturating_sub(before) / READERS as u64;
+    assert!(each < 8 * 1024, "{each} bytes a reader");
+    for number in 1..=100 {
+        let id = format!("1-{number}");
+        client.call(&format!("XADD s {id} n {number}"), &format!("${}\r\n{id}\r\n", id.len()));
+    }
+    for (number, reader) in (1..=100).zip(&mut readers) {
+        let id = format!("1-{number}");
+        reader.expect(&format!("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n${}\r\n{id}\r\n", id.len()));
+    }
+    client.send("XPENDING s g\r\n");
+    assert_eq!((client.line(), client.line()), ("*4".to_owned(), ":100".to_owned()));
+}
+
+#[test]
+fn running_out_of_descriptors_is_no_end() {
+    let server = Server::start_with_descriptors(64, &["--maxclients", "1000"]);
+    assert!(server.greeting.contains("the system allows 64 open files"), "{}", server.greeting);
+    let mut first = server.connect();
+    // More than there are descriptors: accepting fails until some of these have left.
+    first.call("CONFIG SET maxclients 1000", "+OK\r\n");
+    let others: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    first.call("PING", "+PONG\r\n");
+    let mut last = server.connect();
+    last.send("PING\r\n");
+    drop(others);
+    last.expect("+PONG\r\n");
+    first.call("PING", "+PONG\r\n");
+}
+
+#[test]
 fn blocked_clients_that_vanish_are_forgotten() {
     let server = Server::start(&["--maxclients", "50"]);
     for _ in 0..5 {

@@ -33,11 +33,25 @@ impl Server {
         Server::start_with(flags, &[])
     }
 
-    /// Starts on a port of the system's choice and waits until it says where it listens.
     pub(crate) fn start_with(flags: &[&str], environment: &[(&str, &str)]) -> Server {
         let dir = TempDir::new();
         let mut command = millstream(&dir);
         command.arg("serve").args(["--port", "0"]).args(flags).envs(environment.iter().copied());
+        Server::spawn(command, dir)
+    }
+
+    /// With so few file descriptors.
+    pub(crate) fn start_with_descriptors(count: u32, flags: &[&str]) -> Server {
+        let dir = TempDir::new();
+        let mut command = Command::new("sh");
+        let script = format!("ulimit -n {count}; exec \"$0\" serve --port 0 \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_millstream")]).args(flags);
+        command.current_dir(&dir.path).stdin(Stdio::null()).stderr(Stdio::piped());
+        Server::spawn(command, dir)
+    }
+
+    /// Waits until it says where it listens.
+    fn spawn(mut command: Command, dir: TempDir) -> Server {
         let mut child = command.spawn().expect("the binary is built");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut greeting = String::new();

@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use crate::process::{Server, TempDir, millstream};
 
@@ -75,6 +76,21 @@ fn sigterm_and_sigint_stop_it_cleanly_whatever_clients_do() {
 }
 
 #[test]
+fn a_second_signal_does_not_wait_for_what_runs() {
+    let server = Server::start(&[]);
+    let mut sleeper = server.connect();
+    sleeper.send("DEBUG SLEEP 60\r\n");
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    let begun = Instant::now();
+    server.signal("-TERM");
+    let (words, status) = server.wait();
+    assert_eq!(status.code(), Some(143), "{words}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
 fn a_taken_port_is_named_with_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -88,7 +104,7 @@ fn wrong_flags_and_values_end_with_code_2() {
     for (args, hint) in [
         (&["serve", "--prot", "1"][..], "--port"),
         (&["serve", "--port", "70000"], "between 0 and 65535"),
-        (&["serve", "--exact-lag", "maybe"], "--exact-lag: argument must be 'yes' or 'no'"),
+        (&["serve", "--exact-lag", "maybe"], "--exact-lag maybe: argument must be 'yes' or 'no'"),
         (&["serve", "--appendonly", "yes"], "--appendonly"),
         (&["dance"], "dance"),
     ] {

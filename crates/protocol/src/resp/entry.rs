@@ -79,7 +79,10 @@ impl EntrySink for EntryRun<'_> {
     #[inline]
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
         self.write(entry);
-        ControlFlow::Continue(())
+        match self.writer.buf.len() > self.writer.length_max {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 

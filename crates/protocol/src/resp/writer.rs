@@ -11,12 +11,14 @@ use millstream_engine::stream::{EntryRef, ValueRef};
 use std::fmt::{self, Write as _};
 
 /// The output of one connection, or of one command.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Writer {
     /// The bytes to send.
     pub buf: Vec<u8>,
     /// Whether the client asked for RESP3.
     pub resp3: bool,
+    /// A reply that makes the output longer than this will not be sent: runs of entries stop there.
+    pub length_max: usize,
 }
 
 /// An array or map whose length is not known yet.
@@ -33,7 +35,7 @@ pub struct Mark {
 impl Writer {
     /// An empty output.
     pub fn new(resp3: bool) -> Writer {
-        Writer { buf: Vec::new(), resp3 }
+        Writer { buf: Vec::new(), resp3, length_max: usize::MAX }
     }
 
     /// Bytes written so far: a point to come back to.

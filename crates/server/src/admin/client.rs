@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_protocol::commands::{
-    ClientAttribute, ClientCommand, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode, Unblock,
+    ClientAttribute, ClientCommand, ClientKill, ClientSelection, ClientType, KillFilter, ReplyMode,
 };
 use millstream_protocol::errors::{self, CommandError};
 
 use crate::exec::Call;
-use crate::pause;
-use crate::registry::{self, Client, flags};
+use crate::registry::{Client, flags};
 use crate::server::Server;
 use crate::session;
 
@@ -41,19 +40,11 @@ pub(crate) fn client(command: &ClientCommand<'_>, call: &mut Call<'_, '_, '_>) -
         ClientCommand::List(selection) => out.verbatim(list(selection, server)),
         ClientCommand::Kill(kill) => return kill_clients(kill, call),
         ClientCommand::Unblock { id, how } => {
-            let how = match how {
-                Unblock::Timeout => registry::Unblock::Timeout,
-                Unblock::Error => registry::Unblock::Error,
-            };
             let found = u64::try_from(*id).ok().and_then(|id| server.clients.get(id));
-            out.int(found.is_some_and(|client| client.unblock(how)).into());
+            out.int(found.is_some_and(|client| client.unblock(*how)).into());
         }
         ClientCommand::Pause { timeout_ms, mode } => {
-            let mode = match mode {
-                PauseMode::All => pause::PauseMode::All,
-                PauseMode::Write => pause::PauseMode::Writes,
-            };
-            server.pause.begin(mode, server.uptime_ms().saturating_add(*timeout_ms));
+            server.pause.begin(*mode, server.uptime_ms().saturating_add(*timeout_ms));
             out.ok();
         }
         ClientCommand::Unpause => {

@@ -11,7 +11,9 @@ pub(crate) fn config(command: &ConfigCommand<'_>, call: &mut Call<'_, '_, '_>) -
     let server = call.desk.server;
     match command {
         ConfigCommand::Get(patterns) => {
-            let asked = |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
+            let asked = |name: &str| {
+                patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()))
+            };
             let found: Vec<_> = SETTINGS.iter().filter(|setting| asked(setting.name)).collect();
             call.out.map(found.len());
             for setting in found {

@@ -26,7 +26,9 @@ pub(crate) fn server(command: &ServerCommand<'_>, call: &mut Call<'_, '_, '_>) -
             out.int(0);
             out.array(0);
         }
-        ServerCommand::ModuleList | ServerCommand::LatencyLatest | ServerCommand::LatencyHistory(_) => out.array(0),
+        ServerCommand::ModuleList | ServerCommand::LatencyLatest | ServerCommand::LatencyHistory(_) => {
+            out.array(0)
+        }
         ServerCommand::LatencyHistogram(_) => out.map(0),
         ServerCommand::LatencyReset(_) => out.int(0),
         ServerCommand::LatencyDoctor => {

@@ -62,7 +62,8 @@ fn write_rows(out: &mut Writer, group: &Group, asked: &PendingRows<'_>, now_ms: 
     let mut rows = 0;
     if asked.count > 0 {
         // Idle at least so long is delivered at or before this moment. Without a bound every row passes.
-        let delivered_at_or_before_ms = (asked.idle_ms_min > 0).then(|| now_ms.saturating_sub(asked.idle_ms_min));
+        let delivered_at_or_before_ms =
+            (asked.idle_ms_min > 0).then(|| now_ms.saturating_sub(asked.idle_ms_min));
         let filter = Filter { consumer, delivered_at_or_before_ms };
         group.pending().walk(asked.start, filter, |row| {
             if row.id > asked.end {
@@ -100,7 +101,11 @@ pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xclaim<'_>) -> R
     write_claimed(txn, out, cmd.key, &claimed.rows, request.justid)
 }
 
-pub(crate) fn xautoclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xautoclaim<'_>) -> Result<(), CommandError> {
+pub(crate) fn xautoclaim(
+    txn: &mut Txn<'_>,
+    out: &mut Writer,
+    cmd: &Xautoclaim<'_>,
+) -> Result<(), CommandError> {
     let options =
         ClaimOptions { min_idle_ms: cmd.idle_ms_min, just_ids: cmd.justid, ..ClaimOptions::default() };
     let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };

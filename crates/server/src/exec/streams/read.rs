@@ -27,7 +27,9 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len());
     for (key, after) in cmd.streams.keys.iter().zip(&after) {
-        let Some(stream) = txn.stream(key)?.filter(|stream| stream.has_entries_after(*after)) else { continue };
+        let Some(stream) = txn.stream(key)?.filter(|stream| stream.has_entries_after(*after)) else {
+            continue;
+        };
         let Some(range) = IdRange::after(*after) else { continue };
         let out = reply.stream(key);
         let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());

@@ -13,6 +13,9 @@
 //! cleared before their next use, and locks are freed as the stack unwinds. What the command had applied
 //! stays applied.
 
+mod leftover;
+mod stall;
+
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -20,27 +23,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use millstream_protocol::errors;
 use millstream_protocol::resp::{Decoder, Limits, ProtocolError, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dispatch::{Batch, Desk, Step};
 use crate::io_thread::{Buffers, with_buffers};
-use crate::registry::{Client, Unblock, flags};
+use crate::registry::Client;
 use crate::server::Server;
 use crate::session::Session;
 use crate::settings::Id;
 use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
+use leftover::{Input, Output};
 
 /// When a batch's replies exceed this they are sent before it goes on.
 const FLUSH_BYTES: usize = 1024 * 1024;
-/// While a command waits, the peer may send this much ahead.
-const READ_AHEAD_BYTES: usize = 1024 * 1024;
 /// What a peer that has not given the password may send of one request.
 const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
-/// Memory that left-over input may keep beyond what it needs, once a request of it has run.
-const INPUT_BYTES_SPARE: usize = 64 * 1024;
 
 /// A client's connection, without the socket.
 pub(crate) struct Connection {
@@ -50,21 +49,6 @@ pub(crate) struct Connection {
     decoder: Decoder,
     input: Input,
     output: Output,
-}
-
-/// Received and not yet run.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    /// There may be whole requests among them: run them before reading on.
-    runnable: bool,
-}
-
-/// Written and not yet taken by the peer.
-#[derive(Default)]
-struct Output {
-    bytes: Vec<u8>,
-    sent: usize,
 }
 
 /// What a poll came to.
@@ -90,18 +74,6 @@ enum Stop {
     Wait(Box<Waiting>),
     Hold(u64),
     Close,
-}
-
-/// How a wait ended.
-enum Ended {
-    /// With this reply; `None` if making it failed.
-    Served(Option<Vec<u8>>),
-    /// Time ran out.
-    TimedOut,
-    /// CLIENT UNBLOCK.
-    Unblocked(Unblock),
-    /// The peer is gone, or is to go.
-    Gone,
 }
 
 impl Drop for Connection {
@@ -228,6 +200,7 @@ impl Connection {
                 used += size;
                 continue;
             }
+            out.length_max = mark.saturating_add(reply_bytes_max);
             match self.run_request(&bytes[used..], out, batch) {
                 Step::Done => used += size,
                 Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
@@ -308,7 +281,7 @@ impl Connection {
         };
         if sent < out.len() {
             self.output.keep(&mut out.buf, sent);
-            self.session.client.output_bytes.store(self.output.bytes.len(), Ordering::Relaxed);
+            self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -339,145 +312,6 @@ impl Connection {
             self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
         }
         true
-    }
-
-    /// Waits for the reply of a blocking command and sends it. False: the peer is gone.
-    async fn wait(&mut self, waiting: Waiting, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> bool {
-        let _blocked = BlockedMark::set(&self.server, &self.session.client);
-        let mut waiting = waiting;
-        let ended = self.wait_for_end(&mut waiting, stream).await;
-        let mut out = Writer::new(self.session.resp3);
-        match ended {
-            Ended::Gone | Ended::Served(None) => return false,
-            Ended::Served(Some(reply)) => {
-                waiting.served();
-                out.raw(&reply);
-            }
-            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => match waiting.cancel() {
-                Some(reply) => out.raw(&reply),
-                None => out.null_array(),
-            },
-            Ended::Unblocked(Unblock::Error) => match waiting.cancel() {
-                Some(reply) => out.raw(&reply),
-                None => {
-                    self.server.stats.note_error(errors::UNBLOCKED.code());
-                    out.error(errors::UNBLOCKED.as_bytes());
-                }
-            },
-        }
-        if self.session.take_reply() {
-            self.output.keep(&mut out.buf, 0);
-        }
-        self.flush(stream).await
-    }
-
-    async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
-        let sleep = waiting.deadline.map(|deadline| tokio::time::sleep_until(deadline.into()));
-        tokio::pin!(sleep);
-        poll_fn(|cx| {
-            if let Poll::Ready(reply) = Pin::new(&mut waiting.reply).poll(cx) {
-                return Poll::Ready(Ended::Served(reply.ok()));
-            }
-            if let Some(how) = self.session.client.take_unblock() {
-                return Poll::Ready(Ended::Unblocked(how));
-            }
-            if sleep.as_mut().as_pin_mut().is_some_and(|sleep| sleep.poll(cx).is_ready()) {
-                return Poll::Ready(Ended::TimedOut);
-            }
-            self.poll_gone(cx, stream).map(|()| Ended::Gone)
-        })
-        .await
-    }
-
-    /// Waits until a pause is over. False: the peer is gone.
-    async fn hold(&mut self, until_ms: u64, stream: &mut (impl AsyncRead + Unpin)) -> bool {
-        let server = Arc::clone(&self.server);
-        let ended = server.pause.ended();
-        if !server.pause.may_hold() {
-            return true;
-        }
-        tokio::select! {
-            () = ended => true,
-            () = tokio::time::sleep_until(server.instant_at(until_ms).into()) => true,
-            () = poll_fn(|cx| self.poll_gone(cx, stream)) => false,
-        }
-    }
-
-    /// Resolves when the peer is gone or is to go. Until then keeps what it sends ahead, up to a limit.
-    fn poll_gone(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncRead + Unpin)) -> Poll<()> {
-        if self.session.client.is_killed() {
-            return Poll::Ready(());
-        }
-        with_buffers(self.session.resp3, |Buffers { input, .. }| {
-            while self.input.bytes.len() < READ_AHEAD_BYTES {
-                match ready!(self.poll_read(cx, stream, input)) {
-                    Ok(0) | Err(_) => return Poll::Ready(()),
-                    Ok(count) => self.input.bytes.extend_from_slice(&input[..count]),
-                }
-            }
-            Poll::Pending
-        })
-    }
-}
-
-/// Marks a client as waiting, for as long as it lives.
-struct BlockedMark {
-    server: Arc<Server>,
-    client: Arc<Client>,
-}
-
-impl BlockedMark {
-    fn set(server: &Arc<Server>, client: &Arc<Client>) -> BlockedMark {
-        // A request to unblock that came after the last wait was over is void.
-        client.take_unblock();
-        client.set(flags::BLOCKED, true);
-        server.clients.blocked.fetch_add(1, Ordering::Relaxed);
-        BlockedMark { server: Arc::clone(server), client: Arc::clone(client) }
-    }
-}
-
-impl Drop for BlockedMark {
-    fn drop(&mut self) {
-        self.client.set(flags::BLOCKED, false);
-        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Input {
-    /// Keeps what comes after the first `used` of `bytes`, and no memory if that is nothing.
-    fn keep(&mut self, mut bytes: Vec<u8>, used: usize) {
-        if used == bytes.len() {
-            return;
-        }
-        if used > 0 {
-            bytes.drain(..used);
-            bytes.shrink_to(INPUT_BYTES_SPARE);
-        }
-        self.bytes = bytes;
-    }
-}
-
-impl Output {
-    fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    fn unsent(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    /// Takes over a buffer of which `sent` bytes have gone.
-    fn keep(&mut self, bytes: &mut Vec<u8>, sent: usize) {
-        debug_assert!(self.is_empty());
-        self.bytes = std::mem::take(bytes);
-        self.sent = sent;
-    }
-
-    fn advance(&mut self, sent: usize) {
-        self.sent += sent;
-        if self.sent == self.bytes.len() {
-            *self = Output::default();
-        }
     }
 }
 

@@ -1,0 +1,144 @@
+//! A connection that stands still: in a blocking command, or held back by a pause. It goes on listening to its
+//! peer, so that a departure is noticed and what is sent ahead is kept.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use millstream_protocol::errors;
+use millstream_protocol::resp::Writer;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::Connection;
+use crate::io_thread::{Buffers, with_buffers};
+use millstream_protocol::commands::Unblock;
+
+use crate::registry::{Client, flags};
+use crate::server::Server;
+use crate::waiting::Waiting;
+
+/// While a command waits, the peer may send this much ahead.
+const READ_AHEAD_BYTES: usize = 1024 * 1024;
+
+/// How a wait ended.
+enum Ended {
+    /// With this reply; `None` if making it failed.
+    Served(Option<Vec<u8>>),
+    /// Time ran out.
+    TimedOut,
+    /// CLIENT UNBLOCK.
+    Unblocked(Unblock),
+    /// The peer is gone, or is to go.
+    Gone,
+}
+
+impl Connection {
+    /// Waits for the reply of a blocking command and sends it. False: the peer is gone.
+    pub(super) async fn wait(
+        &mut self,
+        waiting: Waiting,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> bool {
+        let mut waiting = waiting;
+        let blocked = BlockedMark::set(&self.server, &self.session.client);
+        let ended = self.wait_for_end(&mut waiting, stream).await;
+        // Before the reply goes out: who has it in hand must not find the client blocked any more.
+        drop(blocked);
+        let mut out = Writer::new(self.session.resp3);
+        match ended {
+            Ended::Gone | Ended::Served(None) => return false,
+            Ended::Served(Some(reply)) => {
+                waiting.served();
+                out.raw(&reply);
+            }
+            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => match waiting.cancel() {
+                Some(reply) => out.raw(&reply),
+                None => out.null_array(),
+            },
+            Ended::Unblocked(Unblock::Error) => match waiting.cancel() {
+                Some(reply) => out.raw(&reply),
+                None => {
+                    self.server.stats.note_error(errors::UNBLOCKED.code());
+                    out.error(errors::UNBLOCKED.as_bytes());
+                }
+            },
+        }
+        if self.session.take_reply() {
+            self.output.keep(&mut out.buf, 0);
+        }
+        self.flush(stream).await
+    }
+
+    async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
+        let sleep = waiting.deadline.map(|deadline| tokio::time::sleep_until(deadline.into()));
+        tokio::pin!(sleep);
+        poll_fn(|cx| {
+            if let Poll::Ready(reply) = Pin::new(&mut waiting.reply).poll(cx) {
+                return Poll::Ready(Ended::Served(reply.ok()));
+            }
+            if let Some(how) = self.session.client.take_unblock() {
+                return Poll::Ready(Ended::Unblocked(how));
+            }
+            if sleep.as_mut().as_pin_mut().is_some_and(|sleep| sleep.poll(cx).is_ready()) {
+                return Poll::Ready(Ended::TimedOut);
+            }
+            self.poll_gone(cx, stream).map(|()| Ended::Gone)
+        })
+        .await
+    }
+
+    /// Waits until a pause is over. False: the peer is gone.
+    pub(super) async fn hold(&mut self, until_ms: u64, stream: &mut (impl AsyncRead + Unpin)) -> bool {
+        let server = Arc::clone(&self.server);
+        let ended = server.pause.ended();
+        if !server.pause.may_hold() {
+            return true;
+        }
+        tokio::select! {
+            () = ended => true,
+            () = tokio::time::sleep_until(server.instant_at(until_ms).into()) => true,
+            () = poll_fn(|cx| self.poll_gone(cx, stream)) => false,
+        }
+    }
+
+    /// Resolves when the peer is gone or is to go. Until then keeps what it sends ahead, up to a limit.
+    fn poll_gone(&mut self, cx: &mut Context<'_>, stream: &mut (impl AsyncRead + Unpin)) -> Poll<()> {
+        if self.session.client.is_killed() {
+            return Poll::Ready(());
+        }
+        with_buffers(self.session.resp3, |Buffers { input, .. }| {
+            while self.input.bytes.len() < READ_AHEAD_BYTES {
+                match ready!(self.poll_read(cx, stream, input)) {
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                    Ok(count) => self.input.bytes.extend_from_slice(&input[..count]),
+                }
+            }
+            Poll::Pending
+        })
+    }
+}
+
+/// Marks a client as waiting, for as long as it lives.
+struct BlockedMark {
+    server: Arc<Server>,
+    client: Arc<Client>,
+}
+
+impl BlockedMark {
+    fn set(server: &Arc<Server>, client: &Arc<Client>) -> BlockedMark {
+        // A request to unblock that came after the last wait was over is void.
+        client.take_unblock();
+        client.set(flags::BLOCKED, true);
+        server.clients.blocked.fetch_add(1, Ordering::Relaxed);
+        BlockedMark { server: Arc::clone(server), client: Arc::clone(client) }
+    }
+}
+
+impl Drop for BlockedMark {
+    fn drop(&mut self) {
+        self.client.set(flags::BLOCKED, false);
+        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
