@@ -208,15 +208,14 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// Whether a transaction that watches the key must not run. Groups and what they track are not
+/// Whether a transaction that watches the key must not run. Groups, what they track and XSETID are not
 /// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
 fn touches_watchers(effect: &Effect<'_>) -> bool {
-    use StreamEffect::{Append, Create, DeleteEntries, SetId, TrimThrough};
+    use StreamEffect::{Append, Create, DeleteEntries, TrimThrough};
     match effect {
-        Effect::Stream(effect) => matches!(
-            effect,
-            Append { .. } | Create | DeleteEntries { .. } | SetId { .. } | TrimThrough { .. }
-        ),
+        Effect::Stream(effect) => {
+            matches!(effect, Append { .. } | Create | DeleteEntries { .. } | TrimThrough { .. })
+        }
         _ => true,
     }
 }

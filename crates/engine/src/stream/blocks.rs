@@ -1,4 +1,4 @@
-//! The blocks of a stream in order: sealed ones that never grow again, and the open one at the end.
+//! The blocks of a stream in order: sealed ones that do not grow, and the open one at the end.
 //!
 //! ```text
 //! number   7      8      9      10     11            numbers never change and never come back
@@ -231,8 +231,8 @@ impl Blocks {
     /// Takes an empty block out: from the front and the end at once, from the middle when enough have gathered.
     fn drop_block(&mut self, position: usize) {
         if position == self.sealed.len() {
-            // The next open block takes its number, and cursors may still hold that.
-            self.open = None;
+            // Another block takes its place at the end, and cursors may still hold its number.
+            self.open = self.reopen();
             self.edition += 1;
         } else if position == 0 {
             self.drop_front();
@@ -245,6 +245,19 @@ impl Blocks {
                 self.empty = 0;
                 self.renumber();
             }
+        }
+    }
+
+    /// Takes the last sealed block that has entries back as the open one: it goes on where it ended, as
+    /// Redis' last node does.
+    fn reopen(&mut self) -> Option<Block> {
+        loop {
+            let last = self.sealed.pop_back()?;
+            self.counts.pop();
+            if last.block.live() > 0 {
+                return Some(Arc::unwrap_or_clone(last.block));
+            }
+            self.empty -= 1;
         }
     }
 
@@ -337,6 +350,9 @@ impl Blocks {
             if self.counts.before(at + 1) - self.counts.before(at) != sealed.block.live() {
                 return Err(format!("block {}: count differs from its live entries", sealed.base));
             }
+        }
+        if self.open.is_none() && !self.sealed.is_empty() {
+            return Err("no open block behind the sealed ones".to_owned());
         }
         if let Some(open) = &self.open {
             open.check()?;

@@ -31,6 +31,11 @@ impl Counts {
         self.tree.push(count + self.before(position) - self.before(first));
     }
 
+    /// The last position goes.
+    pub(super) fn pop(&mut self) {
+        self.tree.pop();
+    }
+
     /// The sum of the counts before `position`.
     pub(super) fn before(&self, position: usize) -> u64 {
         let (mut n, mut sum) = (position, 0);
