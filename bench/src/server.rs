@@ -109,13 +109,11 @@ fn ticks_of_stat(text: &str) -> Option<u64> {
 /// How this program is started with persistence off.
 fn command(program: &Program, port: u16, folder: &str) -> Command {
     let mut command = Command::new(&program.path);
-    let port = port.to_string();
     if is_millstream(program) {
-        command.args(["serve", "--bind", "127.0.0.1", "--port", &port, "--dir", folder]);
-    } else {
-        command.args(["--bind", "127.0.0.1", "--port", &port, "--dir", folder]);
-        command.args(["--save", "", "--appendonly", "no"]);
+        command.arg("serve");
     }
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir", folder]);
+    command.args(["--save", "", "--appendonly", "no"]);
     command
 }
 

@@ -14,7 +14,7 @@ export const fresh = (name) => `${name}:${randomUUID().slice(0, 10)}`;
 
 /** Waits until `condition()` is true, for five seconds at most. */
 export async function eventually(condition, what) {
-  const deadline = Date.now() + 5000;
+  const deadline = Date.now() + 60000;
   while (Date.now() < deadline) {
     if (await condition()) return;
     await sleep(10);

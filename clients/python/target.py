@@ -53,7 +53,7 @@ def version():
     return tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", text).groups())
 
 
-def eventually(condition, what, seconds=5):
+def eventually(condition, what, seconds=60):
     """Waits until `condition()` is true; the value it returned is handed back."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -82,7 +82,7 @@ class Background:
         except Exception as error:  # handed over to the thread that asks
             self._outcome = ("error", error)
 
-    def result(self, seconds=10):
+    def result(self, seconds=60):
         self._thread.join(seconds)
         if self._outcome is None:
             raise AssertionError(f"the call has not returned within {seconds} s")

@@ -173,7 +173,10 @@ impl Run {
         let entries_added = self.random.one_in(2).then(|| self.stream.len() + self.random.below(3));
         if last_id != StreamId::MAX && self.stream.decide_set_id(last_id, entries_added).is_ok() {
             assert!(last_id >= self.naive.last_entry() && last_id >= self.naive.max_deleted);
-            self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id: None });
+            // A smaller one lets later requests go back behind entries that were deleted.
+            let max_deleted_id = self.random.one_in(2).then(|| StreamId::new(0, 1));
+            self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id });
+            self.naive.max_deleted = max_deleted_id.unwrap_or(self.naive.max_deleted);
             self.naive.last_id = last_id;
             self.naive.entries_added = entries_added.unwrap_or(self.naive.entries_added);
         }

@@ -14,7 +14,7 @@ pub(crate) fn print(running: &Running) {
     let facts = Facts {
         addresses: running.addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
-        dir: running.settings().text(Id::Dir),
+        data: data(running),
         io_threads: running.settings().number(Id::IoThreads),
         has_password: !running.settings().is_empty(Id::RequirePass),
     };
@@ -26,9 +26,31 @@ pub(crate) fn print(running: &Running) {
 struct Facts<'a> {
     addresses: &'a [SocketAddr],
     unix_socket: String,
-    dir: String,
+    data: String,
     io_threads: i64,
     has_password: bool,
+}
+
+/// Where the data is, how safe, and what was found there.
+fn data(running: &Running) -> String {
+    let settings = running.settings();
+    let Some(recovered) = running.recovered() else {
+        return "in memory, gone when the server stops (appendonly no)".to_owned();
+    };
+    let safety = match &*settings.text(Id::AppendFsync) {
+        "everysec" => "synced every second",
+        "no" => "synced when the system likes",
+        _ => "synced before every answer",
+    };
+    let found = match (recovered.log.created, recovered.snapshot_keys, recovered.replayed) {
+        (true, ..) => "new".to_owned(),
+        (_, 0, records) => format!("{records} records replayed"),
+        (_, keys, records) => format!("{keys} keys and {records} records read back"),
+    };
+    let cut = recovered.log.cut.as_ref().map_or(String::new(), |cut| {
+        format!("; {} bytes of a write that a crash cut short were removed from {}", cut.bytes, cut.file)
+    });
+    format!("{}, {safety} ({found}{cut})", settings.text(Id::Dir))
 }
 
 impl Facts<'_> {
@@ -40,7 +62,7 @@ impl Facts<'_> {
             if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
         for (label, value) in [
             ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
-            ("data", format!("in memory: this version writes nothing to disk, {} stays empty", self.dir)),
+            ("data", self.data.clone()),
             ("try", paint.command(&self.example())),
             ("stop", "Ctrl-C".to_owned()),
         ] {
@@ -108,7 +130,7 @@ mod tests {
         Facts {
             addresses,
             unix_socket: unix_socket.into(),
-            dir: "./d".into(),
+            data: "./d, synced before every answer (new)".into(),
             io_threads: 1,
             has_password: false,
         }
@@ -120,7 +142,10 @@ mod tests {
         let text = facts(&addresses, "").render(&Paint { colours: false });
         assert!(text.contains("listening  127.0.0.1:7000, [::1]:7000 (1 thread, pid "), "{text}");
         assert!(text.contains("try        redis-cli -p 7000 XADD orders '*' item book\n"), "{text}");
-        assert!(text.contains("in memory") && !text.contains('\u{1b}'), "{text}");
+        assert!(
+            text.contains("data       ./d, synced before every answer (new)\n") && !text.contains('\u{1b}'),
+            "{text}"
+        );
     }
 
     #[test]

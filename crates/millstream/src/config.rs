@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn what_this_version_cannot_do_is_not_accepted() {
-        let refused = toml("appendonly = true").err().unwrap();
-        assert!(refused.starts_with("m.toml: appendonly yes: "), "{refused}");
-        assert!(toml("appendonly = false").is_ok());
+        let refused = toml("maxmemory = 1000").err().unwrap();
+        assert!(refused.starts_with("m.toml: maxmemory 1000: "), "{refused}");
+        assert!(toml("maxmemory = 0").is_ok());
     }
 }

@@ -1,8 +1,9 @@
 //! The `millstream` binary: reads what it is asked to do, and does it.
 //!
-//! Exit codes: 0 done, 1 it could not be done, 2 it was asked for in the wrong way.
+//! Exit codes: 0 done, 1 it could not be done, 2 it was asked for in the wrong way, 5 `check` found damage.
 
 mod banner;
+mod check;
 mod cli;
 mod config;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, exit_code_of(&error)),
         },
         Task::Compat => print_compat(),
+        Task::Check(task) => check::run(&task).unwrap_or_else(|error| fail(&error, ExitCode::FAILURE)),
     }
 }
 

@@ -313,6 +313,19 @@ texts! {
     GETKEYS_NO_KEYS = "ERR The command has no key arguments";
     /// COMMAND GETKEYS of a command whose keys cannot be found.
     GETKEYS_INVALID = "ERR Invalid arguments specified for command";
+    /// SAVE and its kin where nothing is written down.
+    NOT_DURABLE = "ERR nothing can be saved: this server keeps its data in memory only (appendonly no)";
+    /// BGSAVE, or SAVE, while one is being taken.
+    SAVE_RUNS = "ERR Background save already in progress";
+    /// BGSAVE while the log is made shorter.
+    REWRITE_RUNS_INSTEAD = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \
+        SCHEDULE in order to schedule a BGSAVE whenever possible.";
+    /// BGREWRITEAOF while one runs.
+    REWRITE_RUNS = "ERR Background append only file rewriting already in progress";
+    /// WAITAOF for a disk that is not written to.
+    WAITAOF_NOT_DURABLE = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+    /// WAITAOF for more disks than a server has.
+    NOT_ZERO_OR_ONE = "ERR value is out of range, value must between 0 and 1";
     /// SHUTDOWN ABORT of nothing.
     NO_SHUTDOWN = "ERR No shutdown in progress.";
     /// CLUSTER on a server that stands alone.
@@ -416,6 +429,16 @@ pub fn invalid_expire_time(command: &str) -> CommandError {
 /// An option that EXPIRE does not have.
 pub fn unsupported_option(option: &[u8]) -> CommandError {
     CommandError::composed(&[b"ERR Unsupported option ", shown(option)])
+}
+
+/// Nothing can be written: the disk is full, or has failed.
+pub fn not_writable(reason: &str) -> CommandError {
+    CommandError::composed(&[b"MISCONF ", reason.as_bytes()])
+}
+
+/// A snapshot that could not be taken, or read back.
+pub fn not_saved(reason: &str) -> CommandError {
+    CommandError::composed(&[b"ERR ", reason.as_bytes()])
 }
 
 /// EXEC that could not even be understood: the transaction is gone, for this reason.

@@ -32,6 +32,8 @@ pub(crate) struct Batch {
     pub(crate) uptime_ms: u64,
     /// When the last command ended, which is when the next begins.
     last: Instant,
+    /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
+    pub(crate) saw_data: bool,
 }
 
 /// What is to happen after a command.
@@ -47,7 +49,12 @@ pub(crate) enum Step {
 impl Batch {
     pub(crate) fn begin(server: &Server) -> Batch {
         let now = Instant::now();
-        Batch { now_ms: server.store.now_ms(), uptime_ms: server.uptime_ms_at(now), last: now }
+        Batch {
+            now_ms: server.store.now_ms(),
+            uptime_ms: server.uptime_ms_at(now),
+            last: now,
+            saw_data: false,
+        }
     }
 
     /// The time since the last call, or since the batch began.
@@ -175,6 +182,9 @@ impl<'d> Desk<'d> {
             return Ok(Step::Done);
         };
         let command = parse(argv)?;
+        if spec.flags.contains(Flags::WRITE) {
+            self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
+        }
         let mut txn = self.lock(spec, argv, &command);
         match exec::run(&command, &mut Call { desk: self, txn: &mut txn, out })? {
             Outcome::Done => Ok(Step::Done),
@@ -182,13 +192,19 @@ impl<'d> Desk<'d> {
                 let resp3 = self.session.resp3;
                 Ok(Step::Wait(Box::new(Waiting::begin(self.server, &mut txn, (spec, argv), resp3, blocked))))
             }
+            Outcome::Later(later) => {
+                drop(txn);
+                Ok(Step::Wait(Box::new(Waiting::begin_work(self.server, later, self.session.resp3))))
+            }
         }
     }
 
-    fn lock(&self, spec: &CommandSpec, argv: &[&[u8]], command: &Command<'_>) -> Txn<'d> {
+    fn lock(&mut self, spec: &CommandSpec, argv: &[&[u8]], command: &Command<'_>) -> Txn<'d> {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
-        match exec::reach(spec, command) {
+        let reach = exec::reach(spec, command);
+        self.batch.saw_data |= reach != Reach::Nothing;
+        match reach {
             Reach::Nothing => store.lock(db, [], now_ms),
             Reach::Everything => store.lock_all(db, now_ms),
             Reach::Keys => match only_key(spec, argv) {
@@ -227,6 +243,10 @@ impl<'d> Desk<'d> {
                 out.truncate(mark);
                 out.null_array();
             }
+            Ok(Outcome::Later(later)) => match later.instead {
+                Some(reply) => out.raw(&reply),
+                None => self.write_error(&errors::NOT_IN_TRANSACTION, out),
+            },
             Err(error) => {
                 out.truncate(mark);
                 self.write_error(&error, out);

@@ -8,15 +8,17 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use millstream_store::log::LogError;
 use tokio::time::MissedTickBehavior;
 
+use crate::persistence::Purpose;
 use crate::registry::flags;
 use crate::server::Server;
 use crate::settings::Id;
 
 /// Ten times a second.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Ticks between looks at idle clients.
+/// Ticks between looks at idle clients and at the log.
 const IDLE_LOOK_TICKS: u64 = 10;
 /// Keys removed under one lock.
 const EXPIRY_SLICE: usize = 256;
@@ -37,7 +39,7 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
     })
 }
 
-async fn run(server: &Server) {
+async fn run(server: &Arc<Server>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for tick in 0u64.. {
@@ -46,6 +48,7 @@ async fn run(server: &Server) {
         server.stats.sample(Instant::now());
         if tick.is_multiple_of(IDLE_LOOK_TICKS) {
             close_idle(server);
+            look_after_log(server);
         }
     }
 }
@@ -59,6 +62,18 @@ fn expire(server: &Server) {
         if gone < EXPIRY_SLICE || begun.elapsed() > EXPIRY_TIME_MAX {
             return;
         }
+    }
+}
+
+/// Takes a snapshot when it is due. A log that has failed ends the server: nothing more can be promised.
+fn look_after_log(server: &Arc<Server>) {
+    if let Err(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = server.store.check_writable() {
+        eprintln!("millstream: {error}");
+        server.shutdown.begin();
+    } else if server.snapshot_is_due()
+        && let Err(error) = server.save_in_background(Purpose::Rewrite, false)
+    {
+        eprintln!("millstream: cannot start a thread for the snapshot: {error}");
     }
 }
 

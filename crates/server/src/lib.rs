@@ -24,6 +24,7 @@ mod housekeeping;
 mod io_thread;
 mod listen;
 mod pause;
+mod persistence;
 mod registry;
 mod server;
 mod session;
@@ -36,6 +37,7 @@ mod waiting;
 
 pub use listen::ListenError;
 pub use pause::Pause;
+pub use persistence::Persistence;
 pub use registry::{Client, Labels, Registry, flags};
 pub use server::{Running, Server, StartError};
 pub use settings::Settings;

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_protocol::table::COMMANDS;
-use millstream_store::{Store, StoreOptions};
+use millstream_store::log::Policy;
+use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
 
 use crate::accept;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners};
 use crate::pause::Pause;
+use crate::persistence::Persistence;
 use crate::registry::Registry;
 use crate::settings::{Id, Settings};
 use crate::shutdown::Shutdown;
@@ -38,6 +40,8 @@ pub struct Server {
     pub slowlog: Slowlog,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// Snapshots.
+    pub persistence: Persistence,
     /// Asks the server to stop.
     pub shutdown: Shutdown,
     /// The addresses it listens on.
@@ -52,6 +56,7 @@ pub struct Running {
     server: Arc<Server>,
     listeners: Listeners,
     threads: Vec<IoThread>,
+    recovered: Option<Recovered>,
 }
 
 /// Why a server did not start.
@@ -59,12 +64,12 @@ pub struct Running {
 pub enum StartError {
     /// Nothing to listen on.
     Listen(ListenError),
-    /// The folder of the data cannot be made.
-    Dir {
+    /// The folder of the data cannot be opened.
+    Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
-        source: io::Error,
+        /// What is wrong with it.
+        source: FolderError,
     },
     /// A thread or a runtime could not be made.
     Threads(io::Error),
@@ -74,9 +79,12 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => error.fmt(f),
-            StartError::Dir { path, source } => write!(
+            StartError::Folder { path, source } => write!(
                 f,
-                "cannot make the data folder {}: {source}.\nChoose another with --dir",
+                "cannot open the data folder {}: {source}.
+Nothing in it was changed. Choose another with --dir, \
+                 or look into it with: millstream check {}",
+                path.display(),
                 path.display()
             ),
             StartError::Threads(source) => write!(f, "cannot start a thread: {source}"),
@@ -90,29 +98,26 @@ impl Server {
     /// Opens sockets and starts threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
-        make_dir(&settings)?;
         allow_descriptors(&settings);
-        let server = Arc::new(Server::new(settings, listeners.addresses()));
+        let (store, recovered) = open_store(&settings)?;
+        let server = Arc::new(Server::new(settings, listeners.addresses(), store));
         server.apply_store_settings();
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Threads)?;
-        Ok(Running { server, listeners, threads })
+        Ok(Running { server, listeners, threads, recovered })
     }
 
-    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Server {
-        let options = StoreOptions {
-            databases: u32::try_from(settings.number(Id::Databases)).unwrap_or(1),
-            shards: settings.size(Id::Shards),
-            ..StoreOptions::default()
-        };
+    fn new(settings: Settings, addresses: Vec<SocketAddr>, store: Store) -> Server {
+        let persistence = Persistence::new(store.now_ms() / 1000);
         Server {
-            store: Store::new(options),
+            store,
             clients: Registry::default(),
             stats: Stats::new(settings.size(Id::IoThreads), COMMANDS.len()),
             slowlog: Slowlog::default(),
             pause: Pause::default(),
+            persistence,
             shutdown: Shutdown::default(),
             addresses,
             run_id: random_hex(40),
@@ -143,6 +148,7 @@ impl Server {
         store.stream_node_max_entries.store(number(Id::StreamNodeMaxEntries), Relaxed);
         store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
         store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
+        self.store.set_policy(policy(&self.settings));
     }
 }
 
@@ -157,6 +163,11 @@ impl Running {
         &self.server.settings
     }
 
+    /// What was found in the data folder; `None` if everything is in memory.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.recovered.as_ref()
+    }
+
     /// What all threads share; to stop the server from elsewhere, keep it and use [`Server::shutdown`].
     pub fn server(&self) -> &Arc<Server> {
         &self.server
@@ -165,7 +176,7 @@ impl Running {
     /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`]. What runs is finished: a batch that has
     /// begun is answered. A second signal ends the process at once.
     pub fn run(self) -> io::Result<()> {
-        let Running { server, listeners, threads } = self;
+        let Running { server, listeners, threads, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = crate::shutdown::listen_for_signals(&server)?;
@@ -179,14 +190,48 @@ impl Running {
                 housekeeping.join()
             });
             let ended = joined.await.is_ok_and(|ended| ended.is_ok());
-            accepted.and(if ended { Ok(()) } else { Err(io::Error::other("a thread had failed")) })
+            let closed = server.store.close().map_err(io::Error::other);
+            accepted.and(if ended { closed } else { Err(io::Error::other("a thread had failed")) })
         })
     }
 }
 
-fn make_dir(settings: &Settings) -> Result<(), StartError> {
-    let path = PathBuf::from(settings.text(Id::Dir));
-    std::fs::create_dir_all(&path).map_err(|source| StartError::Dir { path, source })
+/// The data: from its folder, or empty and in memory.
+fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartError> {
+    let options = StoreOptions {
+        databases: u32::try_from(settings.number(Id::Databases)).unwrap_or(1),
+        shards: settings.size(Id::Shards),
+        ..StoreOptions::default()
+    };
+    if !settings.is_on(Id::AppendOnly) {
+        return Ok((Store::new(options), None));
+    }
+    let dir = PathBuf::from(settings.text(Id::Dir));
+    let folder = FolderOptions {
+        policy: policy(settings),
+        progress: Box::new(show_progress),
+        ..FolderOptions::default()
+    };
+    match Store::open(&dir, options, folder) {
+        Ok((store, recovered)) => Ok((store, Some(recovered))),
+        Err(source) => Err(StartError::Folder { path: dir, source }),
+    }
+}
+
+fn policy(settings: &Settings) -> Policy {
+    match &*settings.text(Id::AppendFsync) {
+        "everysec" => Policy::EverySecond,
+        "no" => Policy::Never,
+        _ => Policy::Always,
+    }
+}
+
+/// Long recoveries say how far they are.
+fn show_progress(progress: RecoveryProgress) {
+    match progress {
+        RecoveryProgress::Snapshot { keys } => eprintln!("millstream: read {keys} keys of the snapshot"),
+        RecoveryProgress::Log { records } => eprintln!("millstream: replayed {records} records of the log"),
+    }
 }
 
 /// Asks the system for as many descriptors as there may be clients, and if it gives fewer, accepts fewer.

@@ -1,7 +1,8 @@
 //! A connection in a blocking command: it waits for its reply, its deadline, a word from another client, or
 //! its peer's departure, whichever comes first.
 //!
-//! Whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends
+//! Some commands wait for work that takes a while, which is done on a thread beside. The others wait for entries:
+//! whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends
 //! the reply here. So a reply that was made is never lost to a race: on any other ending the wait is
 //! cancelled first, and if that comes too late the reply is there to be taken.
 
@@ -9,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::CommandSpec;
 use millstream_store::{Interest, Retry, Txn, WaitToken};
@@ -29,12 +31,27 @@ pub(crate) struct Blocked {
     pub(crate) last_args: Vec<Box<[u8]>>,
 }
 
+/// Does what was asked and writes the reply, on a thread beside.
+pub(crate) type Work = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
+
+/// Work that a command's reply waits for, as its executor says it. It is begun when nothing is locked.
+pub(crate) struct Later {
+    /// Writes the reply.
+    pub(crate) work: Work,
+    /// Milliseconds until the client waits no longer; 0 is never. The work is done all the same.
+    pub(crate) timeout_ms: u64,
+    /// The reply to who does not wait: because time ran out, or in a transaction. `None`: not in a transaction.
+    pub(crate) instead: Option<Vec<u8>>,
+}
+
 /// A wait that has begun. Dropped, it ends.
 pub(crate) struct Waiting {
     server: Arc<Server>,
     token: Option<WaitToken>,
     pub(crate) reply: oneshot::Receiver<Vec<u8>>,
     pub(crate) deadline: Option<Instant>,
+    /// The reply when time runs out, if it is not the usual null.
+    pub(crate) instead: Option<Vec<u8>>,
 }
 
 impl Waiting {
@@ -53,7 +70,26 @@ impl Waiting {
         let mut sender = Some(sender);
         let again = move |txn: &mut Txn<'_>| run_again((spec, &args), resp3, txn, &mut sender);
         let token = txn.wait(blocked.interests, Box::new(again));
-        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline }
+        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline, instead: None }
+    }
+
+    /// Begins the work on a thread beside. A panic there closes the client's connection.
+    pub(crate) fn begin_work(server: &Arc<Server>, later: Later, resp3: bool) -> Waiting {
+        let Later { work, timeout_ms, instead } = later;
+        let (sender, reply) = oneshot::channel();
+        let for_work = Arc::clone(server);
+        tokio::task::spawn_blocking(move || {
+            let mut out = Writer::new(resp3);
+            if let Err(error) = work(&for_work, &mut out) {
+                for_work.stats.note_error(error.code());
+                out.truncate(0);
+                out.error(error.as_bytes());
+            }
+            // Nobody may be waiting any more.
+            let _ = sender.send(out.buf);
+        });
+        let deadline = deadline_after(timeout_ms);
+        Waiting { server: Arc::clone(server), token: None, reply, deadline, instead }
     }
 
     /// Ends the wait. If that comes too late, the reply that was made: once the store has let go of the
@@ -65,9 +101,12 @@ impl Waiting {
         self.reply.try_recv().ok()
     }
 
-    /// The reply has come: nothing is left to cancel.
+    /// The reply has come. Whoever made it may still hold its locks, and have the record of it to write: taking the
+    /// same locks waits for that, so that the position asked for afterwards covers what is about to be told.
     pub(crate) fn served(mut self) {
-        self.token = None;
+        if let Some(token) = self.token.take() {
+            self.server.store.cancel(&token);
+        }
     }
 }
 
@@ -120,7 +159,7 @@ fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn
     let outcome = parse(&argv).and_then(|command| exec::run_data(&command, txn, &mut out));
     match outcome {
         Ok(Outcome::Done) => {}
-        Ok(Outcome::Block(_)) => return None,
+        Ok(Outcome::Block(_) | Outcome::Later(_)) => return None,
         Err(error) => {
             out.truncate(0);
             out.error(error.as_bytes());

@@ -12,6 +12,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Now, in Unix milliseconds.
     fn now_ms(&self) -> u64;
+
+    /// It is at least this time: what was stamped before a restart must not lie in the future after it.
+    fn not_before(&self, at_ms: u64);
 }
 
 /// How far the clock is drawn towards the wall clock in each second, at most.
@@ -74,6 +77,11 @@ impl Clock for SystemClock {
         self.slew(elapsed.as_secs(), now);
         self.last_ms.fetch_max(now, Ordering::Relaxed).max(now)
     }
+
+    fn not_before(&self, at_ms: u64) {
+        let behind_ms = at_ms.saturating_sub(self.now_ms());
+        self.slewed_ms.fetch_add(i64::try_from(behind_ms).unwrap_or(0), Ordering::Relaxed);
+    }
 }
 
 fn wall_ms() -> u64 {
@@ -101,6 +109,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_ms(&self) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
+    }
+
+    fn not_before(&self, at_ms: u64) {
+        self.now_ms.fetch_max(at_ms, Ordering::Relaxed);
     }
 }
 

@@ -5,16 +5,31 @@
 //! Every change goes through [`Txn::apply`], which hands an effect to the engine; when the transaction
 //! is dropped, readers waiting for what it made ready are served, in the order they began to wait.
 //!
+//! Programs that want a database rather than its parts open a [`Millstream`]: see [`embedded`].
+//!
 //! What this crate does not know: sockets, RESP, argument order, error texts.
 
+pub mod check;
 mod clock;
+mod codec;
 mod dbkey;
+pub mod disk;
+pub mod embedded;
 mod hashes;
+mod journal;
 mod keys;
 mod lists;
+pub mod log;
+mod planted;
 mod rearrange;
+mod recovery;
+mod reload;
 mod sets;
 mod shard;
+#[cfg(test)]
+mod sim_tests;
+mod snapshot;
+mod snapshots;
 mod streams;
 mod strings;
 mod txn;
@@ -22,9 +37,14 @@ mod wait;
 mod watch;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use embedded::Millstream;
+pub use journal::{DurabilityStats, Settle, Snapshot};
 pub use keys::ExpireIf;
 pub use rearrange::Flushed;
+pub use recovery::{FolderError, FolderOptions, Recovered, RecoveryProgress};
+pub use reload::ReloadFailed;
 pub use shard::{Settings, Store, StoreOptions};
+pub use snapshots::{SnapshotFailed, SnapshotTaken};
 pub use streams::{Reader, StreamCounters};
 pub use strings::{SetExpiry, SetIf};
 pub use txn::Txn;

@@ -20,6 +20,7 @@ impl Flushed {
 impl Txn<'_> {
     /// Makes the change. The shards it concerns are locked.
     pub(crate) fn rearrange(&mut self, change: &Rearrangement<'_>) -> Flushed {
+        self.note_rearrangement(change);
         let mut flushed = Flushed::default();
         match *change {
             Rearrangement::Move(from, to) => {
@@ -53,6 +54,11 @@ impl Txn<'_> {
         let keys = &self.shard(from.key).keys;
         let at = keys.find(from.db, keys.hash_of(from.key), from.key, self.now_ms())?;
         Some(Entry { value: keys.value_at(at).clone(), expires_at_ms: keys.expires_at_ms_at(at) })
+    }
+
+    /// Puts a value back that was read from the disk.
+    pub(crate) fn restore(&mut self, at: KeyPlace<'_>, entry: Entry) {
+        self.shard_mut(at.key).keys.put(at.db, at.key, entry);
     }
 
     fn put(&mut self, to: KeyPlace<'_>, entry: Entry) {

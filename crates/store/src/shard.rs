@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Keyspace};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
 use crate::clock::{Clock, SystemClock};
+use crate::journal::Journal;
 use crate::txn::Txn;
 use crate::wait::{WaitToken, Waiting};
 use crate::watch::{WatchFlag, Watched};
@@ -77,9 +79,12 @@ pub(crate) struct Shard {
 pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     databases: u32,
+    seed: u64,
     hasher: SeedableRandomState,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    /// `None` for a store in memory.
+    journal: Option<Arc<Journal>>,
     pub(crate) wait_numbers: AtomicU64,
 }
 
@@ -97,12 +102,33 @@ impl Store {
         Store {
             shards,
             databases: options.databases,
+            seed: options.seed,
             // Another seed than the keyspaces', or every shard would use a fraction of its table.
             hasher: SeedableRandomState::with_seed(!options.seed, SharedSeed::global_fixed()),
             clock: options.clock,
             settings: Settings::new(),
+            journal: None,
             wait_numbers: AtomicU64::new(0),
         }
+    }
+
+    /// An empty store in memory that spreads keys over its shards as this one does, with the same settings.
+    pub(crate) fn sibling(&self) -> Store {
+        let sibling = Store::new(StoreOptions {
+            databases: self.databases,
+            shards: self.shards.len(),
+            seed: self.seed,
+            clock: Arc::clone(&self.clock),
+        });
+        let limits = self.settings.block_limits();
+        sibling.settings.stream_node_max_bytes.store(limits.max_bytes, Ordering::Relaxed);
+        sibling.settings.stream_node_max_entries.store(limits.max_entries, Ordering::Relaxed);
+        sibling
+    }
+
+    /// How values hash what is in them.
+    pub(crate) fn hashing(&self) -> Hashing {
+        Hashing::new(self.seed)
     }
 
     /// Now, in Unix milliseconds, by the store's clock. Take it once for a batch of commands.
@@ -123,6 +149,15 @@ impl Store {
     /// How many shards keys are spread over.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.journal.as_deref()
+    }
+
+    /// From now on, changes are logged.
+    pub(crate) fn begin_journal(&mut self, journal: Arc<Journal>) {
+        self.journal = Some(journal);
     }
 
     pub(crate) fn shard(&self, number: usize) -> &Mutex<Shard> {
@@ -193,5 +228,12 @@ impl Store {
         for (db, key) in keys {
             self.shards[self.shard_of(key)].lock().watched.remove(db, key, flag);
         }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Whoever must know whether this went well calls `close`.
+        let _ = self.close();
     }
 }

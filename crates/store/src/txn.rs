@@ -4,11 +4,15 @@
 //! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
 //! ```
 
-use millstream_engine::{Effect, Refusal, Stream, StreamEffect, Value};
+use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, Value};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
+use crate::codec;
+use crate::log::Log;
+use crate::planted::{self, Bug};
 use crate::shard::{Settings, Shard, Store};
 use crate::watch::WatchFlag;
 
@@ -21,14 +25,26 @@ pub struct Txn<'s> {
     locked: SmallVec<[(usize, MutexGuard<'s, Shard>); 1]>,
     /// Keys with waiting readers that something has happened to, in order.
     pub(crate) ready: Vec<(u32, Box<[u8]>)>,
+    /// What was changed and is not in the log yet.
+    record: Vec<u8>,
+    /// How many values in `record` changed places.
+    rearranged: u64,
 }
+
+thread_local! {
+    /// A record's buffer, kept from one transaction to the next.
+    static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A buffer larger than this is given back.
+const KEEP_RECORD_BYTES: usize = 1 << 20;
 
 impl<'s> Txn<'s> {
     /// Locks `shards`, which are sorted and distinct: every transaction locks in this order.
     pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: SmallVec<[usize; 4]>) -> Txn<'s> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
         let locked = shards.into_iter().map(|number| (number, store.shard(number).lock())).collect();
-        Txn { store, db, now_ms, locked, ready: Vec::new() }
+        Txn { store, db, now_ms, locked, ready: Vec::new(), record: Vec::new(), rearranged: 0 }
     }
 
     /// The moment of this transaction, in Unix milliseconds.
@@ -79,6 +95,9 @@ impl<'s> Txn<'s> {
     /// Changes what is under `key`: the only way state changes.
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());
+        if self.store.journal().is_some() && is_logged(effect) {
+            codec::put_change(self.record(), db, key, effect);
+        }
         let shard = self.shard_mut(key);
         shard.keys.apply(db, key, effect, limits);
         if touches_watchers(effect) {
@@ -86,6 +105,53 @@ impl<'s> Txn<'s> {
         }
         if may_serve_readers(effect) {
             self.note_ready(db, key);
+        }
+        if planted::has(Bug::TransactionInPieces) {
+            self.log_changes();
+        }
+    }
+
+    /// The other kind of change, for the log.
+    pub(crate) fn note_rearrangement(&mut self, change: &Rearrangement<'_>) {
+        if self.store.journal().is_some() {
+            codec::put_rearrangement(self.record(), change);
+            self.rearranged += 1;
+            if planted::has(Bug::RearrangementCountedEarly) {
+                self.count_rearranged();
+            }
+        }
+    }
+
+    fn record(&mut self) -> &mut Vec<u8> {
+        if self.record.capacity() == 0 {
+            self.record = RECORD.take();
+        }
+        &mut self.record
+    }
+
+    /// Appends what was changed so far as one record. Called while everything is still locked: the log's order is
+    /// the order of changes.
+    fn log_changes(&mut self) {
+        if self.record.is_empty() {
+            return;
+        }
+        if let Some(journal) = self.store.journal() {
+            append(&journal.log, &self.record);
+            // Once the record has its position: a snapshot that begins before that must see the count change.
+            self.count_rearranged();
+        }
+        self.record.clear();
+        if self.record.capacity() <= KEEP_RECORD_BYTES {
+            RECORD.set(std::mem::take(&mut self.record));
+        }
+    }
+
+    fn count_rearranged(&mut self) {
+        let count = std::mem::take(&mut self.rearranged);
+        if count > 0
+            && let Some(journal) = self.store.journal()
+        {
+            journal.rearranged.fetch_add(count, Ordering::AcqRel);
         }
     }
 
@@ -191,6 +257,7 @@ impl<'s> Txn<'s> {
 
     /// Locks more shards. In between nothing is locked, so what was seen before may have changed.
     pub(crate) fn lock_more(&mut self, shards: &[usize]) {
+        self.log_changes();
         let mut all: SmallVec<[usize; 4]> = self.locked.iter().map(|(number, _)| *number).collect();
         all.extend_from_slice(shards);
         all.sort_unstable();
@@ -202,9 +269,33 @@ impl<'s> Txn<'s> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
+        self.log_changes();
         if !self.ready.is_empty() && !std::thread::panicking() {
             self.serve_waiting();
+            self.log_changes();
         }
+    }
+}
+
+fn append(log: &Log, record: &[u8]) {
+    #[cfg(test)]
+    if planted::has(Bug::LoggedAfterUnlock) {
+        return planted::testing::append_late(log, record);
+    }
+    // A log that has failed keeps its error, and whoever waits for this record is told.
+    let _ = log.append(record);
+}
+
+/// Whether a change must survive. When a consumer last asked in vain need not: a record for every empty poll
+/// would cost a sync each.
+fn is_logged(effect: &Effect<'_>) -> bool {
+    match effect {
+        Effect::Stream(StreamEffect::ConsumerSeen { .. }) => false,
+        Effect::Stream(StreamEffect::ConsumerCreate { .. }) => !planted::has(Bug::ConsumerCreationNotLogged),
+        Effect::Stream(StreamEffect::Deliver { pending: false, .. }) => {
+            !planted::has(Bug::UnacknowledgedDeliveryNotLogged)
+        }
+        _ => true,
     }
 }
 

@@ -21,6 +21,7 @@ impl Stream {
             StreamEffect::DeleteEntries { ids } => self.entries.delete(ids),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
                 let entries = &mut self.entries;
+                entries.blocks.go_back_to(last_id);
                 entries.last_id = last_id;
                 entries.entries_added = entries_added.unwrap_or(entries.entries_added);
                 entries.max_deleted_id = max_deleted_id.unwrap_or(entries.max_deleted_id);

@@ -72,6 +72,15 @@ impl Blocks {
         len
     }
 
+    /// The next entry may have any id greater than `last_id`: a deleted entry beyond it, to which the next one's step
+    /// would count, leaves the open block.
+    pub(super) fn go_back_to(&mut self, last_id: StreamId) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.last_id() > last_id) {
+            open.forget_dead();
+            self.edition += 1;
+        }
+    }
+
     /// How many blocks there are, as Redis would count its nodes.
     pub(super) fn count(&self) -> usize {
         self.sealed.len() - self.empty + usize::from(self.open.is_some())
@@ -85,22 +94,19 @@ impl Blocks {
         numbered.filter(|((live, _), _)| *live > 0).map(|((live, last), number)| (live, last, number))
     }
 
-    /// The blocks that have live entries, oldest first, and whether each is open.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = (&Block, bool)> {
-        let sealed = self.sealed.iter().map(|sealed| (&*sealed.block, false));
-        sealed.filter(|(block, _)| block.live() > 0).chain(self.open.iter().map(|open| (open, true)))
+    /// The blocks that have live entries, oldest first; the last is the open one.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = &Block> {
+        let sealed = self.sealed.iter().map(|sealed| &*sealed.block);
+        sealed.filter(|block| block.live() > 0).chain(&self.open)
     }
 
-    /// A block from elsewhere joins the end.
-    pub(super) fn join(&mut self, block: Block, open: bool) -> Result<(), BadPart> {
-        if self.open.is_some() || self.sealed.back().is_some_and(|last| block.base() <= last.block.last_id())
-        {
+    /// A block from elsewhere joins the end, and is the open one.
+    pub(super) fn join(&mut self, block: Block) -> Result<(), BadPart> {
+        if self.open.as_ref().is_some_and(|last| block.base() <= last.last_id()) {
             return Err(BadPart("blocks are not in the order of their ids"));
         }
+        self.seal();
         self.open = Some(block);
-        if !open {
-            self.seal();
-        }
         Ok(())
     }
 

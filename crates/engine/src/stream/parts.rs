@@ -43,8 +43,6 @@ pub struct BlockParts<'a> {
     pub slots: u32,
     /// What Redis' node would take, without its two counters.
     pub node_bytes: u64,
-    /// Whether entries may still join. Only the last block is open, if any is.
-    pub open: bool,
 }
 
 /// What is wrong with a part.
@@ -73,9 +71,9 @@ impl Stream {
         }
     }
 
-    /// The blocks that have entries, oldest first. There are [`Stream::block_count`] of them.
+    /// The blocks that have entries, oldest first; new entries join the last. There are [`Stream::block_count`] of them.
     pub fn blocks(&self) -> impl Iterator<Item = BlockParts<'_>> {
-        self.entries.blocks.in_use().map(|(block, open)| block.parts(open))
+        self.entries.blocks.in_use().map(Block::parts)
     }
 }
 
@@ -113,7 +111,7 @@ impl StreamBuilder {
             return Err(BadPart("an entry lies beyond the stream's last id"));
         }
         entries.length += block.live();
-        entries.blocks.join(block, parts.open)
+        entries.blocks.join(block)
     }
 
     /// The next group, in the order of names.

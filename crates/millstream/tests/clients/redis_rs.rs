@@ -286,7 +286,7 @@ impl Life {
     }
 
     fn until_blocked(&mut self, count: usize) {
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let line = format!("blocked_clients:{count}\r\n");
         loop {
             let info: String = redis::cmd("INFO").arg("clients").query(&mut self.redis).expect("INFO");
@@ -320,7 +320,7 @@ async fn asynchronous_life(client: &Client) -> RedisResult<()> {
         }));
     }
     let line = format!("blocked_clients:{READERS}\r\n");
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !redis::cmd("INFO").arg("clients").query_async::<String>(&mut redis).await?.contains(&line) {
         assert!(Instant::now() < deadline, "never {line}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -13,7 +13,7 @@ use crate::support::wire::{Client, Outcome};
 /// How long `waiting` listens before it believes the silence.
 const SILENCE: Duration = Duration::from_millis(30);
 /// How long a reply may take. Above every timeout that a case waits for.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first thing in a case that was not as expected.
 pub(crate) struct Failure {

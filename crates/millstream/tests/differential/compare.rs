@@ -69,7 +69,7 @@ impl Masks {
         let queue = &mut self.queued[exchange.connection];
         if *reply == Value::Simple(b"QUEUED".to_vec()) {
             queue.push(exchange.command.clone());
-        } else if ["MULTI", "EXEC", "DISCARD"].iter().any(|name| is_named(&exchange.command, name)) {
+        } else if is_named(&exchange.command, "EXEC") || is_named(&exchange.command, "DISCARD") {
             queue.clear();
         }
     }

@@ -22,7 +22,7 @@ use script::{Script, Step, argv, listing};
 use support::process::Server;
 
 /// Sequences in an ordinary run.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 1500;
 /// Failing sequences told before a run gives up.
 const REPORTS: usize = 5;
 /// Sequences that show the comparison itself to be steady.

@@ -61,9 +61,28 @@ fn harmless(command: &Argv) -> Option<(usize, usize)> {
     (first <= last).then_some((first, last))
 }
 
-/// Not what waits, asks the clock, or means something new since the reference was built.
+/// Not what waits, asks the clock, means something new since the reference was built, or asks it for memory it has not.
 fn is_safe(command: &Argv) -> bool {
     let reads = is_named(command, "XREAD") || is_named(command, "XREADGROUP");
     let has = |word: &[u8]| command.iter().any(|argument| argument.eq_ignore_ascii_case(word));
-    !(has(b"*") || reads && (has(b"BLOCK") || has(b"+")))
+    let new_or_waiting = has(b"*") || reads && (has(b"BLOCK") || has(b"+"));
+    !new_or_waiting && !depends_on_the_clock(command) && !wants_much_memory(command)
+}
+
+/// An idle time between nothing and very long: whether it has passed is chance.
+fn depends_on_the_clock(command: &Argv) -> bool {
+    let short = |argument: Option<&Vec<u8>>| number(argument).is_some_and(|ms| (1..400_000).contains(&ms));
+    let claims = is_named(command, "XCLAIM") || is_named(command, "XAUTOCLAIM");
+    let idle = command.iter().position(|argument| argument == b"IDLE").map_or(0, |at| at + 1);
+    claims && short(command.get(4)) || is_named(command, "XPENDING") && short(command.get(idle))
+}
+
+/// XAUTOCLAIM in Redis sets aside room for COUNT ids.
+fn wants_much_memory(command: &Argv) -> bool {
+    is_named(command, "XAUTOCLAIM")
+        && command.iter().skip(5).any(|argument| number(Some(argument)) > Some(1_000_000))
+}
+
+fn number(argument: Option<&Vec<u8>>) -> Option<i64> {
+    std::str::from_utf8(argument?).ok()?.parse().ok()
 }

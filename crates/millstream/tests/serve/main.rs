@@ -1,6 +1,8 @@
-//! The server as a process: how it starts and stops, who may enter, and what hostile clients cannot do to it.
+//! The server as a process: how it starts and stops, who may enter, what hostile clients cannot do to it, and
+//! what it remembers.
 
 mod access;
+mod durable;
 mod hostile;
 mod process;
 mod sessions;

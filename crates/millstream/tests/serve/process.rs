@@ -15,7 +15,8 @@ pub(crate) struct Server {
     stderr: BufReader<ChildStderr>,
     pub(crate) greeting: String,
     pub(crate) port: u16,
-    _dir: TempDir,
+    /// Its folder, unless that is the test's own.
+    _dir: Option<TempDir>,
 }
 
 /// The binary, with a data folder of its own and none of the caller's settings.
@@ -37,7 +38,14 @@ impl Server {
         let dir = TempDir::new();
         let mut command = millstream(&dir);
         command.arg("serve").args(["--port", "0"]).args(flags).envs(environment.iter().copied());
-        Server::spawn(command, dir)
+        Server::spawn(command, Some(dir))
+    }
+
+    /// In a folder that outlives it.
+    pub(crate) fn start_in(dir: &TempDir, flags: &[&str]) -> Server {
+        let mut command = millstream(dir);
+        command.arg("serve").args(["--port", "0"]).args(flags);
+        Server::spawn(command, None)
     }
 
     /// With so few file descriptors.
@@ -47,11 +55,11 @@ impl Server {
         let script = format!("ulimit -n {count}; exec \"$0\" serve --port 0 \"$@\"");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_millstream")]).args(flags);
         command.current_dir(&dir.path).stdin(Stdio::null()).stderr(Stdio::piped());
-        Server::spawn(command, dir)
+        Server::spawn(command, Some(dir))
     }
 
     /// Waits until it says where it listens.
-    fn spawn(mut command: Command, dir: TempDir) -> Server {
+    fn spawn(mut command: Command, dir: Option<TempDir>) -> Server {
         let mut child = command.spawn().expect("the binary is built");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut greeting = String::new();
@@ -140,6 +148,21 @@ impl Client {
     pub(crate) fn call(&mut self, command: &str, reply: &str) {
         self.send(format!("{command}\r\n"));
         self.expect(reply);
+    }
+
+    /// Sends inline commands; everything they answer, as it came.
+    pub(crate) fn ask(&mut self, commands: &[&str]) -> String {
+        const END: &str = "$14\r\nthat-is-it-all\r\n";
+        self.send(format!("{}\r\nECHO that-is-it-all\r\n", commands.join("\r\n")));
+        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        while !answer.ends_with(END.as_bytes()) {
+            match self.stream.read(&mut piece) {
+                Ok(0) | Err(_) => panic!("no end: {}", String::from_utf8_lossy(&answer)),
+                Ok(count) => answer.extend_from_slice(&piece[..count]),
+            }
+        }
+        answer.truncate(answer.len() - END.len());
+        String::from_utf8_lossy(&answer).into_owned()
     }
 
     /// One line, without its end.

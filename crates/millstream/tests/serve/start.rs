@@ -18,7 +18,7 @@ fn the_greeting_says_where_it_listens_where_the_data_is_and_what_to_type() {
     let greeting = &server.greeting;
     assert!(greeting.contains(concat!("millstream ", env!("CARGO_PKG_VERSION"))), "{greeting}");
     assert!(greeting.contains(&format!("127.0.0.1:{}", server.port)), "{greeting}");
-    assert!(greeting.contains("in memory") && greeting.contains("./millstream-data"), "{greeting}");
+    assert!(greeting.contains("./millstream-data, synced before every answer (new)"), "{greeting}");
     assert!(
         greeting.contains(&format!("redis-cli -p {} XADD orders '*' item book", server.port)),
         "{greeting}"
@@ -105,7 +105,7 @@ fn wrong_flags_and_values_end_with_code_2() {
         (&["serve", "--prot", "1"][..], "--port"),
         (&["serve", "--port", "70000"], "between 0 and 65535"),
         (&["serve", "--exact-lag", "maybe"], "--exact-lag maybe: argument must be 'yes' or 'no'"),
-        (&["serve", "--appendonly", "yes"], "--appendonly"),
+        (&["serve", "--appendfsync", "often"], "--appendfsync often: argument"),
         (&["dance"], "dance"),
     ] {
         let (words, output) = run(args);

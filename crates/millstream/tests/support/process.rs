@@ -33,12 +33,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the binary under test with further arguments of `millstream serve`.
+    /// Starts the binary under test with further arguments of `millstream serve`; in memory, unless they say otherwise.
     ///
     /// # Panics
     /// When it does not answer PING in time; the message holds what it wrote.
     pub(crate) fn millstream(arguments: &[&str]) -> Server {
-        Server::start(Kind::Millstream, arguments)
+        let in_memory: &[&str] =
+            if arguments.contains(&"--appendonly") { &[] } else { &["--appendonly", "no"] };
+        Server::start(Kind::Millstream, &[in_memory, arguments].concat())
     }
 
     /// Starts the reference with further arguments of `redis-server`, or `None` when it is not wanted.
@@ -115,7 +117,7 @@ impl Server {
     }
 
     fn answers(&mut self) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;

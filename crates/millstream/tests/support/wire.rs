@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::resp::{self, Value};
 
 /// How long a reply may take before a suite calls it missing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One reply.
 #[derive(Clone, Debug, PartialEq)]

@@ -118,9 +118,10 @@ pub(crate) use scripting::{
     parse_script_load,
 };
 pub(crate) use server::{
-    parse_debug, parse_info, parse_latency_doctor, parse_latency_histogram, parse_latency_history,
-    parse_latency_latest, parse_latency_reset, parse_module_list, parse_replicaof, parse_role,
-    parse_shutdown, parse_slowlog_get, parse_slowlog_len, parse_slowlog_reset, parse_time, parse_wait,
+    parse_bgrewriteaof, parse_bgsave, parse_debug, parse_info, parse_lastsave, parse_latency_doctor,
+    parse_latency_histogram, parse_latency_history, parse_latency_latest, parse_latency_reset,
+    parse_module_list, parse_replicaof, parse_role, parse_save, parse_shutdown, parse_slowlog_get,
+    parse_slowlog_len, parse_slowlog_reset, parse_time, parse_wait, parse_waitaof,
 };
 pub(crate) use sets::{parse_sadd, parse_scard, parse_sismember, parse_smembers, parse_srem};
 pub(crate) use strings::{

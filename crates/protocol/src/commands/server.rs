@@ -2,8 +2,9 @@
 //!
 //! `INFO [section ...]`, `TIME`, `ROLE`, `MODULE LIST`, `SLOWLOG GET [count]`, `SLOWLOG LEN|RESET`,
 //! `LATENCY LATEST|DOCTOR`, `LATENCY HISTORY event`, `LATENCY RESET [event ...]`,
-//! `LATENCY HISTOGRAM [command ...]`, `DEBUG SLEEP seconds`,
-//! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `WAIT replicas ms`,
+//! `LATENCY HISTOGRAM [command ...]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
+//! `SAVE`, `BGSAVE [SCHEDULE]`, `LASTSAVE`, `BGREWRITEAOF`,
+//! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `WAIT replicas ms`, `WAITAOF local replicas ms`,
 //! `REPLICAOF|SLAVEOF host port`, `CLUSTER …`
 
 use std::time::Duration;
@@ -47,6 +48,22 @@ pub enum ServerCommand<'a> {
     LatencyHistogram(ArgList<'a>),
     /// DEBUG SLEEP
     DebugSleep(Duration),
+    /// DEBUG RELOAD and DEBUG LOADAOF
+    DebugReload {
+        /// Whether a snapshot is taken first, to be read back.
+        save: bool,
+    },
+    /// SAVE
+    Save,
+    /// BGSAVE
+    BgSave {
+        /// Whether to wait for what runs in the background, instead of refusing.
+        schedule: bool,
+    },
+    /// LASTSAVE
+    LastSave,
+    /// BGREWRITEAOF
+    BgRewriteAof,
     /// SHUTDOWN
     Shutdown(Shutdown),
     /// SHUTDOWN ABORT
@@ -56,6 +73,15 @@ pub enum ServerCommand<'a> {
         /// How many replicas must have acknowledged.
         replicas: i64,
         /// How long to wait for them, in milliseconds; 0 is forever.
+        timeout_ms: u64,
+    },
+    /// WAITAOF
+    WaitAof {
+        /// Whether this server's own disk must have everything.
+        local: bool,
+        /// How many replicas must have it on theirs.
+        replicas: u64,
+        /// How long to wait for that, in milliseconds; 0 is forever.
         timeout_ms: u64,
     },
     /// REPLICAOF NO ONE; anything else is refused.
@@ -129,13 +155,44 @@ pub(crate) fn parse_latency_histogram<'a>(argv: &'a [&'a [u8]]) -> Result<Comman
     Ok(Command::Server(ServerCommand::LatencyHistogram(Args::of_subcommand(argv).rest())))
 }
 
-/// Of DEBUG only SLEEP: the rest looks into a process that is not this one.
+/// Of DEBUG what tries clients and the disk out: the rest looks into a process that is not this one.
 pub(crate) fn parse_debug<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
     let mut args = Args::of_command(argv);
-    match (args.keyword("SLEEP"), args.rest()) {
-        (true, [seconds]) => Ok(Command::Server(ServerCommand::DebugSleep(sleep_time(seconds)))),
-        _ => Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")),
+    let command = if args.keyword_before("SLEEP", 1) {
+        ServerCommand::DebugSleep(sleep_time(args.next()?))
+    } else if args.keyword("RELOAD") {
+        ServerCommand::DebugReload { save: !args.keyword("NOSAVE") }
+    } else if args.keyword("LOADAOF") {
+        ServerCommand::DebugReload { save: false }
+    } else {
+        return Err(errors::subcommand_syntax(subcommand(argv), "DEBUG"));
+    };
+    match args.is_empty() {
+        true => Ok(Command::Server(command)),
+        false => Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")),
     }
+}
+
+pub(crate) fn parse_save<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    Args::of_command(argv).finish()?;
+    Ok(Command::Server(ServerCommand::Save))
+}
+
+pub(crate) fn parse_bgsave<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let schedule = args.keyword("SCHEDULE");
+    args.finish()?;
+    Ok(Command::Server(ServerCommand::BgSave { schedule }))
+}
+
+pub(crate) fn parse_lastsave<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    Args::of_command(argv).finish()?;
+    Ok(Command::Server(ServerCommand::LastSave))
+}
+
+pub(crate) fn parse_bgrewriteaof<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    Args::of_command(argv).finish()?;
+    Ok(Command::Server(ServerCommand::BgRewriteAof))
 }
 
 pub(crate) fn parse_shutdown<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
@@ -166,6 +223,19 @@ pub(crate) fn parse_wait<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comman
     let timeout_ms = parse_timeout_ms(args.next()?)?;
     args.finish()?;
     Ok(Command::Server(ServerCommand::Wait { replicas, timeout_ms }))
+}
+
+pub(crate) fn parse_waitaof<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let local = match args.next_i64()? {
+        0 => false,
+        1 => true,
+        _ => return Err(errors::NOT_ZERO_OR_ONE),
+    };
+    let replicas = u64::try_from(args.next_i64()?).map_err(|_| errors::NOT_POSITIVE)?;
+    let timeout_ms = parse_timeout_ms(args.next()?)?;
+    args.finish()?;
+    Ok(Command::Server(ServerCommand::WaitAof { local, replicas, timeout_ms }))
 }
 
 /// REPLICAOF and SLAVEOF: only to have no master, which is so already.
@@ -241,16 +311,56 @@ mod tests {
     }
 
     #[test]
-    fn of_debug_there_is_only_sleep() {
-        with_args("DEBUG sleep 0.25", |argv| {
-            let expected = ServerCommand::DebugSleep(Duration::from_millis(250));
-            assert_eq!(parse_debug(argv), Ok(Command::Server(expected)));
-        });
+    fn of_debug_there_is_sleep_and_reading_back() {
+        let parsed = |line: &str| {
+            with_args(line, |argv| match parse_debug(argv) {
+                Ok(Command::Server(command)) => format!("{command:?}"),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(parsed("DEBUG sleep 0.25"), "DebugSleep(250ms)");
+        assert_eq!(parsed("DEBUG reload"), "DebugReload { save: true }");
+        assert_eq!(parsed("DEBUG RELOAD nosave"), "DebugReload { save: false }");
+        assert_eq!(parsed("DEBUG LOADAOF"), "DebugReload { save: false }");
         assert_eq!(sleep_time(b"x"), Duration::ZERO);
         assert_eq!(sleep_time(b"-1"), Duration::ZERO);
-        for line in ["DEBUG JMAP", "DEBUG OBJECT k", "DEBUG SLEEP", "DEBUG SLEEP 1 2"] {
-            assert_eq!(error_of(parse_debug, line).code(), b"ERR", "{line}");
+        for line in [
+            "DEBUG JMAP",
+            "DEBUG OBJECT k",
+            "DEBUG SLEEP",
+            "DEBUG SLEEP 1 2",
+            "DEBUG RELOAD NOFLUSH",
+            "DEBUG LOADAOF x",
+        ] {
+            assert_eq!(
+                error_of(parse_debug, line),
+                errors::subcommand_syntax(line.split(' ').nth(1).unwrap().as_bytes(), "DEBUG"),
+                "{line}"
+            );
         }
+    }
+
+    #[test]
+    fn saving_in_the_background_may_be_put_off() {
+        for (line, schedule) in [("BGSAVE", false), ("BGSAVE schedule", true)] {
+            with_args(line, |argv| {
+                assert_eq!(parse_bgsave(argv), Ok(Command::Server(ServerCommand::BgSave { schedule })));
+            });
+        }
+        assert_eq!(error_of(parse_bgsave, "BGSAVE now"), errors::SYNTAX);
+        assert_eq!(error_of(parse_bgsave, "BGSAVE SCHEDULE now"), errors::SYNTAX);
+    }
+
+    #[test]
+    fn waiting_for_the_disk_names_one_disk_or_none_here() {
+        with_args("WAITAOF 1 0 50", |argv| {
+            let expected = ServerCommand::WaitAof { local: true, replicas: 0, timeout_ms: 50 };
+            assert_eq!(parse_waitaof(argv), Ok(Command::Server(expected)));
+        });
+        assert_eq!(error_of(parse_waitaof, "WAITAOF 2 0 0"), errors::NOT_ZERO_OR_ONE);
+        assert_eq!(error_of(parse_waitaof, "WAITAOF 0 -1 0"), errors::NOT_POSITIVE);
+        assert_eq!(error_of(parse_waitaof, "WAITAOF x 0 0"), errors::NOT_AN_INTEGER);
+        assert_eq!(error_of(parse_waitaof, "WAITAOF 1 0 -1"), errors::TIMEOUT_NEGATIVE);
     }
 
     #[test]

@@ -24,7 +24,10 @@ consumers of streams need it.
 - **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error is the same.
 - **No scripts.** EVAL and its kin are refused with an error that says what to use instead.
 - **One user**, `default`, with or without a password.
-- **Data lives in memory** and is gone when the server stops.
+- **Durable by default**: `appendonly yes` and `appendfsync always`. Replies, those of reads included, wait until what they tell
+  is safe on disk. The files are Millstream's own: neither RDB nor AOF is read or written.
+- **Snapshots need no fork** and stop nobody. They are taken when the log has grown enough (`save` is empty), and by SAVE, BGSAVE and BGREWRITEAOF.
+- **After a restart a consumer's `idle` may count from an earlier call**: a read that delivered nothing is not written down.
 
 ## What is not there
 

@@ -87,7 +87,7 @@ const NEWER: &[&str] = &[
 ];
 
 /// Commands that the reference does not have yet.
-const ADDED_LATER: &[&str] = &["client|no-touch", "client|setinfo"];
+const ADDED_LATER: &[&str] = &["waitaof", "client|no-touch", "client|setinfo"];
 
 #[test]
 fn the_facts_are_those_of_redis() {

@@ -1,17 +1,20 @@
-//! INFO, TIME, ROLE, SLOWLOG, LATENCY, DEBUG SLEEP, SHUTDOWN, WAIT: the server as a whole.
+//! INFO, TIME, ROLE, SLOWLOG, LATENCY, DEBUG SLEEP, WAIT: the server as a whole.
 
 use millstream_protocol::commands::ServerCommand;
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 
-use super::info;
-use crate::exec::Call;
+use super::{info, saving};
+use crate::exec::{Call, Outcome};
 use crate::slowlog::{SlowEntry, Slowlog};
 
 /// What SLOWLOG GET shows when it is not told how many.
 const SLOWLOG_SHOWN_DEFAULT: u64 = 10;
 
-pub(crate) fn server(command: &ServerCommand<'_>, call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
+pub(crate) fn server(
+    command: &ServerCommand<'_>,
+    call: &mut Call<'_, '_, '_>,
+) -> Result<Outcome, CommandError> {
     let server = call.desk.server;
     let out = &mut *call.out;
     match command {
@@ -45,16 +48,19 @@ pub(crate) fn server(command: &ServerCommand<'_>, call: &mut Call<'_, '_, '_>) -
             std::thread::sleep(*duration);
             out.ok();
         }
-        ServerCommand::Shutdown(_) => {
-            server.shutdown.begin();
-            call.desk.session.close = true;
-        }
+        ServerCommand::Save => return saving::save(call),
+        ServerCommand::BgSave { schedule } => saving::save_in_background(call, *schedule)?,
+        ServerCommand::BgRewriteAof => saving::rewrite_in_background(call)?,
+        ServerCommand::LastSave => out.uint(server.persistence.last_save_s()),
+        ServerCommand::DebugReload { save } => return saving::reload(call, *save),
+        ServerCommand::WaitAof { local, timeout_ms, .. } => return saving::wait(call, *local, *timeout_ms),
+        ServerCommand::Shutdown(how) => return saving::shut_down(call, *how),
         ServerCommand::ShutdownAbort => return Err(errors::NO_SHUTDOWN),
         // There are no replicas to wait for.
         ServerCommand::Wait { .. } => out.int(0),
         ServerCommand::ReplicaOfNoOne => out.ok(),
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 /// Seconds, and microseconds within the second.

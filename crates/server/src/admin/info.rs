@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millstream_protocol::table::COMMANDS;
 use millstream_store::Txn;
 
-use super::process;
+use super::{persistence, process};
 use crate::server::Server;
 use crate::settings::Id;
 use crate::stats::Totals;
@@ -22,7 +22,7 @@ const SECTIONS: &[Section] = &[
     ("Server", true, |page| page.server()),
     ("Clients", true, |page| page.clients()),
     ("Memory", true, |page| page.memory()),
-    ("Persistence", true, |page| page.persistence()),
+    ("Persistence", true, |page| persistence::write(page)),
     ("Stats", true, |page| page.stats()),
     ("Replication", true, |page| page.replication()),
     ("CPU", true, |page| page.cpu()),
@@ -60,15 +60,15 @@ fn is_asked(asked: &[&[u8]], title: &str, usual: bool) -> bool {
 }
 
 /// The text so far, and where the facts come from.
-struct Page<'a, 't> {
+pub(super) struct Page<'a, 't> {
     text: String,
-    server: &'a Arc<Server>,
+    pub(super) server: &'a Arc<Server>,
     txn: &'a mut Txn<'t>,
     totals: Totals,
 }
 
 impl Page<'_, '_> {
-    fn line(&mut self, name: &str, value: impl Display) {
+    pub(super) fn line(&mut self, name: &str, value: impl Display) {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 
@@ -141,24 +141,6 @@ impl Page<'_, '_> {
         self.line("mem_allocator", "libc");
         self.line("active_defrag_running", 0);
         self.line("lazyfree_pending_objects", 0);
-    }
-
-    fn persistence(&mut self) {
-        self.line("loading", 0);
-        self.line("async_loading", 0);
-        self.line("rdb_changes_since_last_save", 0);
-        self.line("rdb_bgsave_in_progress", 0);
-        self.line("rdb_last_save_time", 0);
-        self.line("rdb_last_bgsave_status", "ok");
-        self.line("rdb_last_bgsave_time_sec", -1);
-        self.line("rdb_current_bgsave_time_sec", -1);
-        self.line("aof_enabled", 0);
-        self.line("aof_rewrite_in_progress", 0);
-        self.line("aof_rewrite_scheduled", 0);
-        self.line("aof_last_rewrite_time_sec", -1);
-        self.line("aof_current_rewrite_time_sec", -1);
-        self.line("aof_last_bgrewrite_status", "ok");
-        self.line("aof_last_write_status", "ok");
     }
 
     fn stats(&mut self) {

@@ -5,7 +5,9 @@ mod config;
 mod control;
 mod info;
 mod introspection;
+mod persistence;
 mod process;
+mod saving;
 mod scripting;
 
 pub(crate) use client::client;

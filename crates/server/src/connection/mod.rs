@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     decoder: Decoder,
     input: Input,
     output: Output,
+    /// The log's position that must be settled before `output` may be sent.
+    owed: Option<u64>,
 }
 
 /// What a poll came to.
@@ -87,7 +89,15 @@ impl Connection {
     pub(crate) fn new(server: Arc<Server>, stats: Arc<ThreadStats>, client: Arc<Client>) -> Connection {
         let session = Session::new(client, &server);
         let decoder = Decoder::new(limits(&server, session.authenticated));
-        Connection { server, stats, session, decoder, input: Input::default(), output: Output::default() }
+        Connection {
+            server,
+            stats,
+            session,
+            decoder,
+            input: Input::default(),
+            output: Output::default(),
+            owed: None,
+        }
     }
 
     pub(crate) fn client_id(&self) -> u64 {
@@ -103,7 +113,7 @@ impl Connection {
         .await;
         loop {
             let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
-            if !self.flush(&mut stream).await {
+            if !self.settle().await || !self.flush(&mut stream).await {
                 return;
             }
             match next {
@@ -142,7 +152,9 @@ impl Connection {
                 },
             };
             let stop = self.run(fresh, output);
-            if self.poll_first_write(cx, stream, output).is_err() {
+            if self.owed.is_some() && !output.is_empty() {
+                self.output.keep(&mut output.buf, 0);
+            } else if self.poll_first_write(cx, stream, output).is_err() {
                 return Poll::Ready(Next::Close);
             }
             Poll::Ready(match stop {
@@ -153,6 +165,21 @@ impl Connection {
                 Stop::Close => Next::Close,
             })
         })
+    }
+
+    /// What was seen must be safe before it is told.
+    fn owe(&mut self) {
+        let store = &self.server.store;
+        let seen = store.seen();
+        self.owed = (!store.settle_now(seen)).then_some(seen);
+    }
+
+    /// Waits until what the replies tell is safe. False: it never will be, and nothing is told.
+    async fn settle(&mut self) -> bool {
+        let Some(position) = self.owed.take() else { return true };
+        // Those who are ready run first: one sync then serves them all.
+        tokio::task::yield_now().await;
+        self.server.store.settle(position).await.is_ok()
     }
 
     /// Runs every request that is complete: what was left over, then what is fresh. Keeps the rest.
@@ -172,6 +199,9 @@ impl Connection {
             stop
         };
         self.input.runnable = !matches!(stop, Stop::Starved);
+        if batch.saw_data {
+            self.owe();
+        }
         self.publish();
         match stop {
             Stop::Starved if self.input_is_too_long() => {

@@ -53,10 +53,13 @@ impl Connection {
                 waiting.served();
                 out.raw(&reply);
             }
-            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => match waiting.cancel() {
-                Some(reply) => out.raw(&reply),
-                None => out.null_array(),
-            },
+            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => {
+                let instead = waiting.instead.take();
+                match waiting.cancel().or(instead) {
+                    Some(reply) => out.raw(&reply),
+                    None => out.null_array(),
+                }
+            }
             Ended::Unblocked(Unblock::Error) => match waiting.cancel() {
                 Some(reply) => out.raw(&reply),
                 None => {
@@ -68,7 +71,8 @@ impl Connection {
         if self.session.take_reply() {
             self.output.keep(&mut out.buf, 0);
         }
-        self.flush(stream).await
+        self.owe();
+        self.settle().await && self.flush(stream).await
     }
 
     async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {

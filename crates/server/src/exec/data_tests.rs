@@ -34,6 +34,7 @@ fn reply(txn: &mut Txn<'_>, resp3: bool, request: &str) -> String {
     match outcome {
         Ok(Outcome::Done) => {}
         Ok(Outcome::Block(blocked)) => return format!("waits {} ms", blocked.timeout_ms),
+        Ok(Outcome::Later(_)) => unreachable!("data is there at once"),
         Err(error) => write_error(&mut out, &error),
     }
     String::from_utf8(out.buf).expect("these replies are text")

@@ -29,7 +29,7 @@ use millstream_store::Txn;
 
 use crate::admin;
 use crate::dispatch::Desk;
-pub(crate) use crate::waiting::Blocked;
+pub(crate) use crate::waiting::{Blocked, Later};
 
 /// What came of a command.
 pub(crate) enum Outcome {
@@ -37,6 +37,8 @@ pub(crate) enum Outcome {
     Done,
     /// There is nothing yet: the client waits.
     Block(Blocked),
+    /// The reply takes a while to make: the client waits, and nobody else.
+    Later(Later),
 }
 
 /// A command's surroundings, for those that are about more than data.
@@ -88,7 +90,7 @@ pub(crate) fn run(command: &Command<'_>, call: &mut Call<'_, '_, '_>) -> Result<
         Command::Config(command) => admin::config(command, call)?,
         Command::Command(command) => admin::command(command, call)?,
         Command::Acl(command) => admin::acl(command, call)?,
-        Command::Server(command) => admin::server(command, call)?,
+        Command::Server(command) => return admin::server(command, call),
         Command::Scripting(command) => admin::scripting(command, call)?,
         _ => return run_data(command, call.txn, call.out),
     }

@@ -60,6 +60,10 @@ fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
         return Err(errors::EXEC_ABORTED);
     }
     let server = desk.server;
+    if transaction.writes {
+        server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
+    }
+    desk.batch.saw_data = true;
     let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);
     // Nothing is watched any more, whatever the queued commands do; the store hears of it when it is unlocked.
     let watch = desk.session.watch.take();

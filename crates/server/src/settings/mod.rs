@@ -198,8 +198,9 @@ mod tests {
             ChangeError::Unknown { .. } => None,
         };
         assert_eq!(refusal(&[("port", "7000")]), Some(Refused::Immutable));
-        assert_eq!(settings.change(&[("appendonly", "no")]), Ok(vec![Id::AppendOnly]));
-        assert_eq!(refusal(&[("appendonly", "yes")]), Some(Refused::Immutable));
+        assert_eq!(settings.change(&[("maxmemory", "0")]), Ok(vec![Id::MaxMemory]));
+        assert_eq!(refusal(&[("maxmemory", "1gb")]), Some(Refused::Immutable));
+        assert_eq!(refusal(&[("appendonly", "no")]), Some(Refused::Immutable));
         assert_eq!(refusal(&[("sky", "blue")]), None);
         assert_eq!(refusal(&[("timeout", "1"), ("timeout", "2")]), Some(Refused::Repeated));
     }

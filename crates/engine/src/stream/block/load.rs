@@ -15,7 +15,7 @@ const NODE_BYTES_MAX: u64 = 1 << 40;
 
 impl Block {
     /// What the block is made of.
-    pub(in crate::stream) fn parts(&self, open: bool) -> BlockParts<'_> {
+    pub(in crate::stream) fn parts(&self) -> BlockParts<'_> {
         BlockParts {
             bytes: &self.bytes,
             name_count: self.name_count,
@@ -23,7 +23,6 @@ impl Block {
             last_id: self.last_id,
             slots: self.slots,
             node_bytes: self.node_bytes,
-            open,
         }
     }
 

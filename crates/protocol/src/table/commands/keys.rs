@@ -169,4 +169,12 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
         .note("always 0: there are no replicas")
         .text("WAIT numreplicas timeout", "Waits until replicas have what this client wrote."),
+    command("waitaof", 4, commands::parse_waitaof)
+        .group(Group::Generic)
+        .category(Categories::CONNECTION)
+        .since("7.2.0")
+        .flags(&[Flags::NOSCRIPT])
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .note("syncs at once whatever `appendfsync` says; replicas are always 0")
+        .text("WAITAOF numlocal numreplicas timeout", "Waits until what this client wrote is safe on disk."),
 ];

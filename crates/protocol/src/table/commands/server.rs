@@ -21,6 +21,15 @@ const fn about_commands(name: &'static str, arity: i32, parse: Parse) -> Command
         .flags(&[Flags::LOADING, Flags::STALE])
 }
 
+/// A command about snapshots.
+const fn saving(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
+    command(name, arity, parse).since("1.0.0").flags(&[
+        Flags::ADMIN,
+        Flags::NOSCRIPT,
+        Flags::NO_ASYNC_LOADING,
+    ])
+}
+
 /// A command of clusters, which a server on its own refuses.
 const fn cluster(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
     command(name, arity, parse)
@@ -63,6 +72,12 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .since("6.0.0")
         .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE])
         .text("ACL WHOAMI", "Names the user of this connection."),
+    saving("bgrewriteaof", 1, commands::parse_bgrewriteaof)
+        .note("takes a snapshot in the background, which releases the log it covers")
+        .text("BGREWRITEAOF", "Makes the log shorter, in the background."),
+    saving("bgsave", -1, commands::parse_bgsave)
+        .note("without a fork: nobody stops meanwhile")
+        .text("BGSAVE [SCHEDULE]", "Takes a snapshot in the background."),
     about_commands("command", -1, commands::parse_command)
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
@@ -125,8 +140,11 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     operator("debug", -2, commands::parse_debug)
         .since("1.0.0")
         .complexity("Depends on the subcommand.")
-        .note("SLEEP only")
-        .text("DEBUG SLEEP seconds", "Stops the server for a while, to try clients out."),
+        .note("these only; RELOAD reads back into memory what the folder holds, a snapshot taken first, LOADAOF without one")
+        .text(
+            "DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF",
+            "Stops the server for a while, or reads its data back, to try things out.",
+        ),
     command("flushall", -1, commands::parse_flushall)
         .since("1.0.0")
         .category(Categories::KEYSPACE)
@@ -150,6 +168,13 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .tips(SPECIAL_OF_SHARDS)
         .note("the sections and fields that clients, exporters and dashboards read")
         .text("INFO [section [section ...]]", "Tells how the server is doing."),
+    command("lastsave", 1, commands::parse_lastsave)
+        .since("1.0.0")
+        .category(Categories::ADMIN)
+        .category(Categories::DANGEROUS)
+        .flags(&[Flags::LOADING, Flags::STALE, Flags::FAST])
+        .tips(NONDETERMINISTIC)
+        .text("LASTSAVE", "Says when the last snapshot was taken, in Unix seconds."),
     container("latency").since("2.8.13").text("LATENCY", "Tells what took long."),
     operator("latency|doctor", 2, commands::parse_latency_doctor)
         .since("2.8.13")
@@ -220,9 +245,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST])
         .note("always a master without replicas")
         .text("ROLE", "Says what part this server plays in replication."),
+    saving("save", 1, commands::parse_save)
+        .flags(&[Flags::NO_MULTI])
+        .note("waits for the snapshot; others go on working")
+        .text("SAVE", "Takes a snapshot."),
     operator("shutdown", -1, commands::parse_shutdown)
         .since("1.0.0")
         .flags(&[Flags::NO_MULTI, Flags::ALLOW_BUSY])
+        .note("SAVE takes a snapshot first; without it everything is in the log just the same")
         .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
     command("slaveof", 3, commands::parse_replicaof)
         .since("1.0.0")

@@ -1,0 +1,159 @@
+//! A disk that can lose its power and run full: an ext4 image on a loop device. Needs root and loop devices.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Big enough for any campaign, and sparse.
+const IMAGE_BYTES: u64 = 256 << 20;
+
+/// Waits for flags and calls EXT4_IOC_SHUTDOWN with each, telling when it began. In Python, so that no crate of ours
+/// needs unsafe code; started beforehand, so that the cut comes when it is asked for.
+const SWITCH: &str = r"
+import fcntl, os, struct, sys, time
+for line in sys.stdin:
+    folder = os.open(sys.argv[1], os.O_RDONLY)
+    began = time.time()
+    fcntl.ioctl(folder, 0x8004587D, struct.pack('I', int(line)))
+    os.close(folder)
+    print(f'{began:.6f}', flush=True)
+";
+
+/// What a power cut leaves of what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Nothing is flushed: what is not on the disk is gone.
+    Nothing,
+    /// The file system's journal is flushed first: names and lengths survive, bytes do not.
+    Journal,
+}
+
+/// How the file system is made and mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    pub block_bytes: u32,
+    /// Mounted with `data=writeback`: bytes may reach the disk after the lengths that cover them.
+    pub writeback: bool,
+}
+
+/// A mounted image. Unmounted and removed on drop.
+pub(crate) struct Disk {
+    folder: PathBuf,
+    format: Format,
+    mounted: bool,
+    switch: Child,
+}
+
+impl Disk {
+    /// Makes and mounts one. The error says what is missing on this machine.
+    pub(crate) fn new(format: Format) -> Result<Disk, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = parent.join(format!("millstream-disk-{}-{number}", std::process::id()));
+        fs::create_dir_all(folder.join("mount")).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let switch = Command::new("python3")
+            .args(["-c", SWITCH])
+            .arg(folder.join("mount"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("python3: {error}"))?;
+        let mut disk = Disk { folder, format, mounted: false, switch };
+        let image = File::create(disk.image()).map_err(|error| error.to_string())?;
+        image.set_len(IMAGE_BYTES).map_err(|error| error.to_string())?;
+        let block = format.block_bytes.to_string();
+        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0", "-b", &block]).arg(disk.image()))?;
+        disk.mount()?;
+        Ok(disk)
+    }
+
+    /// Where files go.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join("mount")
+    }
+
+    /// The power goes. What still runs sees errors from now on. Gives the moment just before, in seconds since 1970.
+    pub(crate) fn cut(&mut self, cut: Cut) -> f64 {
+        let flag = match cut {
+            Cut::Nothing => 2,
+            Cut::Journal => 1,
+        };
+        let input = self.switch.stdin.as_mut().expect("the switch has an input");
+        writeln!(input, "{flag}").expect("ask for the cut");
+        let mut began = String::new();
+        let output = self.switch.stdout.as_mut().expect("the switch has an output");
+        // One short line answers each cut, so nothing is read ahead and lost.
+        BufReader::new(output).read_line(&mut began).expect("hear of the cut");
+        began.trim().parse().unwrap_or_else(|_| panic!("cannot shut down {}", self.path().display()))
+    }
+
+    /// The power returns. Nothing may have files open.
+    pub(crate) fn power_up(&mut self) {
+        self.unmount().and_then(|()| self.mount()).unwrap_or_else(|error| panic!("power up: {error}"));
+    }
+
+    /// Takes all space but this much.
+    pub(crate) fn fill(&self, bytes_left: u64) {
+        let free = self.bytes_free();
+        let ballast = free.saturating_sub(bytes_left).to_string();
+        run(Command::new("fallocate").args(["-l", &ballast]).arg(self.ballast()))
+            .unwrap_or_else(|error| panic!("fill the disk: {error}"));
+    }
+
+    /// Gives the space back.
+    pub(crate) fn make_room(&self) {
+        fs::remove_file(self.ballast()).expect("remove the ballast");
+    }
+
+    fn bytes_free(&self) -> u64 {
+        let output = Command::new("stat").args(["-f", "-c", "%a %S"]).arg(self.path()).output();
+        let text = String::from_utf8(output.expect("run stat").stdout).expect("digits");
+        text.split_whitespace().map(|part| part.parse::<u64>().expect("a number")).product()
+    }
+
+    fn mount(&mut self) -> Result<(), String> {
+        let options = if self.format.writeback { "loop,data=writeback" } else { "loop" };
+        run(Command::new("mount").args(["-t", "ext4", "-o", options]).arg(self.image()).arg(self.path()))?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn unmount(&mut self) -> Result<(), String> {
+        run(Command::new("umount").arg(self.path()))?;
+        self.mounted = false;
+        Ok(())
+    }
+
+    fn image(&self) -> PathBuf {
+        self.folder.join("image")
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.path().join("ballast")
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Fails only when it has already ended.
+        let _ = self.switch.kill();
+        let _ = self.switch.wait();
+        if self.mounted && self.unmount().is_err() {
+            // A process still holds a file: leave the name space clean at least.
+            let _ = run(Command::new("umount").arg("-l").arg(self.path()));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&output.stderr).trim()))
+}

@@ -1,0 +1,206 @@
+//! The server under test, started again and again on one folder: ours, or a real `redis-server` as the yardstick.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::process::Kind;
+use crate::support::resp::Value;
+use crate::support::wire::{Client, Outcome};
+
+/// Reading a folder back may take this long.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Another binary than the one cargo built for this test.
+const BINARY: &str = "MILLSTREAM_DURABILITY_BINARY";
+/// More arguments for `millstream serve`, separated by blanks.
+const ARGUMENTS: &str = "MILLSTREAM_DURABILITY_ARGS";
+
+/// When writes are synced, by Redis' names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Always,
+    Everysec,
+    No,
+}
+
+impl Policy {
+    /// The value of `appendfsync`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Policy::Always => "always",
+            Policy::Everysec => "everysec",
+            Policy::No => "no",
+        }
+    }
+
+    /// The policy of this name.
+    pub(crate) fn parse(name: &str) -> Option<Policy> {
+        [Policy::Always, Policy::Everysec, Policy::No].into_iter().find(|policy| policy.name() == name)
+    }
+}
+
+/// Which program, with which policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub kind: Kind,
+    pub policy: Policy,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.program_name(), self.policy.name())
+    }
+}
+
+impl Subject {
+    /// What people call the program.
+    pub(crate) fn program_name(&self) -> &'static str {
+        match self.kind {
+            Kind::Redis => "redis",
+            Kind::Millstream => "millstream",
+        }
+    }
+
+    /// Starts it on this folder and waits until it answers. `output` collects what it prints.
+    ///
+    /// The error is what it printed when it ended by itself, or that it did not answer.
+    pub(crate) fn start(&self, folder: &Path, output: &Path) -> Result<Running, String> {
+        let mut failure = String::new();
+        // Another process may take the free port between our look and the server's bind.
+        for _ in 0..3 {
+            let mut running = self.launch(folder, output);
+            match running.wait_until_ready() {
+                Ok(()) => return Ok(running),
+                Err(how) => failure = format!("{how}\n{}", tail(output)),
+            }
+            if !failure.to_lowercase().contains("address already in use") {
+                break;
+            }
+        }
+        Err(failure)
+    }
+
+    /// Starts it and does not wait.
+    pub(crate) fn launch(&self, folder: &Path, output: &Path) -> Running {
+        let port = free_port();
+        let log = OpenOptions::new().create(true).append(true).open(output).expect("open the output file");
+        let child = self
+            .command(port, folder)
+            .stdin(Stdio::null())
+            .stdout(File::try_clone(&log).expect("share the output file"))
+            .stderr(log)
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {self}: {error}"));
+        Running { child, port, output: output.to_owned() }
+    }
+
+    fn command(&self, port: u16, folder: &Path) -> Command {
+        let port = port.to_string();
+        let mut command = match self.kind {
+            Kind::Redis => {
+                let mut command = Command::new("redis-server");
+                command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
+                command
+            }
+            Kind::Millstream => {
+                let built = env!("CARGO_BIN_EXE_millstream").to_owned();
+                let mut command = Command::new(std::env::var(BINARY).unwrap_or(built));
+                command.args(["serve", "--port", &port]);
+                let more = std::env::var(ARGUMENTS).unwrap_or_default();
+                command.args(more.split_whitespace());
+                command
+            }
+        };
+        command.arg("--dir").arg(folder).args(["--appendonly", "yes", "--appendfsync", self.policy.name()]);
+        command
+    }
+}
+
+/// A server process. Killed on drop.
+pub(crate) struct Running {
+    child: Child,
+    /// Where it listens, on 127.0.0.1.
+    pub port: u16,
+    output: PathBuf,
+}
+
+impl Running {
+    /// A new connection.
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.port).unwrap_or_else(|error| panic!("connect: {error}\n{}", tail(&self.output)))
+    }
+
+    /// The process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL, and waits for the end.
+    pub(crate) fn kill(&mut self) {
+        // Both fail only when the process is already gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// SIGTERM, and waits for the end; `None` when it does not come.
+    pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
+        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.wait_for_end(START_PATIENCE)
+    }
+
+    /// Waits for the process to end by itself.
+    pub(crate) fn wait_for_end(&mut self, within: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            if Instant::now() >= deadline {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + START_PATIENCE;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("ended with {status}"));
+            }
+            if self.says_pong() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        Err("does not answer".to_owned())
+    }
+
+    fn says_pong(&self) -> bool {
+        let Ok(mut client) = Client::connect(self.port) else { return false };
+        client.send(&["PING"]);
+        matches!(client.next(Duration::from_secs(5)), Outcome::Reply(reply) if reply.value == Value::Simple(b"PONG".to_vec()))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The last lines a server printed.
+fn tail(output: &Path) -> String {
+    let text = std::fs::read(output).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().rev().take(20).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
+    listener.local_addr().expect("the address just bound").port()
+}

@@ -1,0 +1,224 @@
+//! Snapshots of a running server: when the log has grown enough, and when somebody asks.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream_store::SnapshotFailed;
+use parking_lot::Mutex;
+
+use crate::server::Server;
+
+/// A log smaller than this is not worth a snapshot.
+const LOG_BYTES_MIN: u64 = 64 << 20;
+/// A snapshot is taken when the log is this many times as large as the last one.
+const LOG_PER_SNAPSHOT: u64 = 1;
+
+/// What a snapshot in the background is for. It is the same snapshot; Redis has two commands and tells them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// BGSAVE.
+    Save,
+    /// BGREWRITEAOF, and the log having grown enough.
+    Rewrite,
+}
+
+/// What came of asking for a snapshot in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Background {
+    /// It is being taken.
+    Begun,
+    /// It is taken after the one that is being taken.
+    Scheduled,
+    /// Nothing: one is being taken for this purpose.
+    Refused(Purpose),
+}
+
+/// What became of the last snapshot for one purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastRun {
+    /// How long it took, if there was one.
+    pub took: Option<Duration>,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// How it stands with snapshots.
+#[derive(Clone, Debug)]
+pub struct SnapshotState {
+    /// What one is being taken for in the background, and since when.
+    pub running: Option<(Purpose, Instant)>,
+    /// What the next one is for, if one is wanted.
+    pub scheduled: Option<Purpose>,
+    /// The last one for BGSAVE, or for SAVE.
+    pub last_save: LastRun,
+    /// The last one that made the log shorter.
+    pub last_rewrite: LastRun,
+    /// How many were taken.
+    pub taken: u64,
+    /// When the data was last known to be in a snapshot, or the server began, in Unix seconds.
+    pub last_save_s: u64,
+    /// Why the last one failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Snapshots: what runs, what is wanted, what became of the last.
+pub struct Persistence {
+    state: Mutex<SnapshotState>,
+}
+
+impl Persistence {
+    pub(crate) fn new(now_s: u64) -> Persistence {
+        Persistence {
+            state: Mutex::new(SnapshotState {
+                running: None,
+                scheduled: None,
+                last_save: LastRun::default(),
+                last_rewrite: LastRun::default(),
+                taken: 0,
+                last_save_s: now_s,
+                error: None,
+            }),
+        }
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> SnapshotState {
+        self.state.lock().clone()
+    }
+
+    /// What a snapshot is being taken for in the background.
+    pub fn running(&self) -> Option<Purpose> {
+        self.state.lock().running.map(|(purpose, _)| purpose)
+    }
+
+    /// When the last one was taken, in Unix seconds.
+    pub fn last_save_s(&self) -> u64 {
+        self.state.lock().last_save_s
+    }
+
+    /// Decides whether one may begin, and if so notes that it has.
+    fn begin(&self, purpose: Purpose, schedule: bool) -> Background {
+        let mut state = self.state.lock();
+        match state.running {
+            None => {
+                state.running = Some((purpose, Instant::now()));
+                Background::Begun
+            }
+            Some((running, _)) if running != purpose && schedule => {
+                state.scheduled = Some(purpose);
+                Background::Scheduled
+            }
+            Some((running, _)) => Background::Refused(running),
+        }
+    }
+
+    fn note(&self, purpose: Purpose, took: Duration, result: &Result<u64, SnapshotFailed>) {
+        let mut state = self.state.lock();
+        let last = LastRun { took: Some(took), failed: result.is_err() };
+        match purpose {
+            Purpose::Save => state.last_save = last,
+            Purpose::Rewrite => state.last_rewrite = last,
+        }
+        state.error = result.as_ref().err().map(ToString::to_string);
+        if let Ok(now_s) = result {
+            state.taken += 1;
+            state.last_save_s = *now_s;
+        }
+    }
+
+    /// One has ended. The purpose of the next, if one is wanted; it counts as running.
+    fn next(&self) -> Option<Purpose> {
+        let mut state = self.state.lock();
+        let next = state.scheduled.take();
+        state.running = next.map(|purpose| (purpose, Instant::now()));
+        next
+    }
+}
+
+impl Server {
+    /// Takes a snapshot now, on this thread.
+    pub(crate) fn save(&self) -> Result<(), SnapshotFailed> {
+        self.save_for(Purpose::Save)
+    }
+
+    fn save_for(&self, purpose: Purpose) -> Result<(), SnapshotFailed> {
+        let begun = Instant::now();
+        let taken = self.store.take_snapshot().map(|_| self.store.now_ms() / 1000);
+        self.persistence.note(purpose, begun.elapsed(), &taken);
+        taken.map(|_| ())
+    }
+
+    /// Takes a snapshot on a thread of its own, if none is being taken, or after that one if `schedule` is set.
+    pub(crate) fn save_in_background(
+        self: &Arc<Self>,
+        purpose: Purpose,
+        schedule: bool,
+    ) -> io::Result<Background> {
+        let answer = self.persistence.begin(purpose, schedule);
+        if answer != Background::Begun {
+            return Ok(answer);
+        }
+        let server = Arc::clone(self);
+        let spawned = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
+            let mut wanted = Some(purpose);
+            while let Some(purpose) = wanted {
+                if let Err(error) = server.save_for(purpose)
+                    && !server.shutdown.has_begun()
+                {
+                    eprintln!("millstream: {error}");
+                }
+                wanted = server.persistence.next();
+            }
+        });
+        if spawned.is_err() {
+            self.persistence.state.lock().running = None;
+        }
+        spawned.map(|_| answer)
+    }
+
+    /// Whether the log has grown so much that a snapshot would pay.
+    pub(crate) fn snapshot_is_due(&self) -> bool {
+        let Some(durability) = self.store.durability() else { return false };
+        let last_bytes = durability.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
+        let grown = durability.log.bytes > (last_bytes * LOG_PER_SNAPSHOT).max(LOG_BYTES_MIN);
+        grown && !durability.snapshotting && durability.error.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_the_other_purpose_may_be_next() {
+        let persistence = Persistence::new(5);
+        assert_eq!(persistence.begin(Purpose::Rewrite, false), Background::Begun);
+        assert_eq!(persistence.begin(Purpose::Rewrite, true), Background::Refused(Purpose::Rewrite));
+        assert_eq!(persistence.begin(Purpose::Save, false), Background::Refused(Purpose::Rewrite));
+        assert_eq!(persistence.begin(Purpose::Save, true), Background::Scheduled);
+        assert_eq!(persistence.next(), Some(Purpose::Save));
+        assert_eq!(persistence.running(), Some(Purpose::Save));
+        assert_eq!(persistence.begin(Purpose::Save, true), Background::Refused(Purpose::Save));
+        assert_eq!(persistence.next(), None);
+        assert_eq!(persistence.running(), None);
+    }
+
+    #[test]
+    fn a_failure_is_remembered_until_the_next_success() {
+        let persistence = Persistence::new(5);
+        let failed = Err(SnapshotFailed::File(io::Error::other("broken")));
+        persistence.note(Purpose::Save, Duration::from_secs(2), &failed);
+        let state = persistence.state();
+        assert!(state.last_save.failed && !state.last_rewrite.failed);
+        assert_eq!((state.taken, state.last_save_s), (0, 5));
+        assert!(state.error.unwrap().contains("broken"));
+        persistence.note(Purpose::Save, Duration::from_secs(2), &Ok(9));
+        let state = persistence.state();
+        assert_eq!(
+            (state.last_save.failed, state.taken, state.last_save_s, state.error),
+            (false, 1, 9, None)
+        );
+    }
+}

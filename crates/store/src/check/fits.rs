@@ -1,0 +1,97 @@
+//! Whether a change can have been made to what is there: decided before anything is applied that was read from a folder in
+//! doubt.
+//!
+//! A log that is whole holds only changes that fit. Behind a gap, some do not: they belong to something that is lost.
+
+use millstream_engine::value::Kind;
+use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
+
+use crate::codec::Change;
+use crate::txn::Txn;
+
+/// Why a change cannot be applied to what `txn` holds, if it cannot. Turns to the change's database.
+pub(super) fn check_fits(txn: &mut Txn<'_>, change: &Change<'_>) -> Result<(), String> {
+    match change {
+        Change::Key { db, key, effect } => {
+            check_database(txn, *db)?;
+            txn.select(*db);
+            effect_fits(txn.get(key), effect)
+        }
+        Change::Rearrange(change) => rearrangement_fits(txn, change),
+    }
+}
+
+fn rearrangement_fits(txn: &mut Txn<'_>, change: &Rearrangement<'_>) -> Result<(), String> {
+    match *change {
+        Rearrangement::Move(from, to) | Rearrangement::Copy(from, to) => {
+            check_database(txn, from.db)?;
+            check_database(txn, to.db)?;
+            txn.select(from.db);
+            match txn.get(from.key) {
+                Some(_) => Ok(()),
+                None => Err(format!("the key it comes from, {}, is not there", name_of(from))),
+            }
+        }
+        Rearrangement::Swap(a, b) => check_database(txn, a).and(check_database(txn, b)),
+        Rearrangement::Clear(db) => check_database(txn, db),
+    }
+}
+
+fn name_of(place: KeyPlace<'_>) -> String {
+    format!("\"{}\" of database {}", place.key.escape_ascii(), place.db)
+}
+
+pub(super) fn check_database(txn: &Txn<'_>, db: u32) -> Result<(), String> {
+    let databases = txn.store().databases();
+    if db < databases { Ok(()) } else { Err(format!("there is no database {db}; {databases} are the most")) }
+}
+
+fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String> {
+    let (wanted, may_begin) = match effect {
+        Effect::Delete | Effect::ExpireAt { .. } | Effect::Persist | Effect::StringSet { .. } => {
+            return Ok(());
+        }
+        Effect::StringAppend { .. } => (Kind::String, true),
+        Effect::HashSet { .. } => (Kind::Hash, true),
+        Effect::HashDelete { .. } => (Kind::Hash, false),
+        Effect::ListPush { .. } => (Kind::List, true),
+        Effect::ListPop { .. } => (Kind::List, false),
+        Effect::SetAdd { .. } => (Kind::Set, true),
+        Effect::SetRemove { .. } => (Kind::Set, false),
+        Effect::Stream(effect) => {
+            (Kind::Stream, matches!(effect, StreamEffect::Create | StreamEffect::Append { .. }))
+        }
+    };
+    match (value, effect) {
+        (None, _) if may_begin => Ok(()),
+        (None, _) => Err(format!("it changes a {wanted:?} that is not there")),
+        (Some(value), _) if value.kind() != wanted => {
+            Err(format!("it changes a {wanted:?}, and there is a {:?}", value.kind()))
+        }
+        (Some(Value::Stream(stream)), Effect::Stream(effect)) => stream_effect_fits(stream, effect),
+        _ => Ok(()),
+    }
+}
+
+fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), String> {
+    match *effect {
+        StreamEffect::Append { id, .. } if id <= stream.last_id() => {
+            Err(format!("it adds entry {id} behind {}", stream.last_id()))
+        }
+        StreamEffect::SetId { last_id, .. } if last_id < stream.last_entry_id() => {
+            Err(format!("it sets the last id to {last_id}, which is before an entry"))
+        }
+        StreamEffect::GroupSetId { group, .. }
+        | StreamEffect::ConsumerCreate { group, .. }
+        | StreamEffect::ConsumerDelete { group, .. }
+        | StreamEffect::Deliver { group, .. }
+        | StreamEffect::Redeliver { group, .. }
+        | StreamEffect::Ack { group, .. }
+        | StreamEffect::Claim { group, .. }
+            if stream.group(group).is_none() =>
+        {
+            Err(format!("it changes group \"{}\", which is not there", group.escape_ascii()))
+        }
+        _ => Ok(()),
+    }
+}

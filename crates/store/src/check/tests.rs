@@ -1,0 +1,272 @@
+//! Folders broken in every way: checking agrees with opening, and salvaging always gives a sound folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use millstream_engine::stream::EntryRef;
+use millstream_engine::{GroupStart, IdSpec, StreamId};
+use std::ops::ControlFlow;
+
+use super::{Report, SalvageReport, check_folder, salvage};
+use crate::clock::ManualClock;
+use crate::{FolderOptions, Reader, Store, StoreOptions};
+
+/// A folder of its own, gone afterwards.
+struct Folder(PathBuf);
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Folder(std::env::temp_dir().join(format!("millstream-check-{}-{number}", std::process::id())))
+    }
+
+    fn of(files: &Files) -> Folder {
+        let folder = Folder::new();
+        fs::create_dir_all(&folder.0).unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.0.join(name), bytes).unwrap();
+        }
+        folder
+    }
+
+    fn open(&self) -> Option<Store> {
+        let clock = Arc::new(ManualClock::new(1_000));
+        let options = StoreOptions { clock, shards: 2, ..StoreOptions::default() };
+        let folder = FolderOptions { segment_bytes: 1024, ..FolderOptions::default() };
+        Store::open(&self.0, options, folder).ok().map(|(store, _)| store)
+    }
+
+    fn files(&self) -> Files {
+        let entries = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap());
+        let read =
+            entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()));
+        read.filter(|(name, _)| name != "LOCK").collect()
+    }
+
+    fn check(&self) -> Report {
+        let before = self.files();
+        let report = check_folder(&self.0).unwrap();
+        assert_eq!(self.files(), before, "checking changed something");
+        report
+    }
+
+    /// What was saved, and where.
+    fn salvage(&self) -> (SalvageReport, Folder) {
+        let (before, out) = (self.files(), Folder::new());
+        let report = salvage(&self.0, &out.0).unwrap();
+        assert_eq!(self.files(), before, "salvaging changed something");
+        assert!(report.saved.is_sound());
+        out.open().expect("what was saved opens");
+        (report, out)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const READER: Reader<'static> = Reader { key: b"s", group: b"g", consumer: b"c" };
+
+/// One transaction for each number: an entry read by a group, a string, a list that grows and moves back and forth.
+fn work(store: &Store, numbers: std::ops::Range<u64>) {
+    for n in numbers {
+        let mut txn = store.lock_all(0, store.now_ms());
+        let value = n.to_string();
+        txn.xadd(b"s", true, IdSpec::Explicit(StreamId::new(n + 1, 0)), &[b"n", value.as_bytes()], None)
+            .unwrap();
+        let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
+        txn.xreadgroup_new(READER, Some(1), true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
+        txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[value.as_bytes()]).unwrap();
+        txn.hash_set(format!("h{}", n % 3).as_bytes(), &[b"field", value.as_bytes()]).unwrap();
+    }
+}
+
+/// A folder with a snapshot at 30 and 40 records behind it, closed or as a crash would leave it.
+fn worked(close: bool) -> Files {
+    let folder = Folder::new();
+    let store = folder.open().unwrap();
+    work(&store, 0..30);
+    store.take_snapshot().unwrap().unwrap();
+    work(&store, 30..70);
+    match close {
+        true => store.close().unwrap(),
+        false => drop(store.journal().unwrap().log.commit().unwrap()),
+    }
+    folder.files()
+}
+
+fn broken(files: &Files, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Folder {
+    let mut files = files.clone();
+    change(files.get_mut(name).unwrap());
+    Folder::of(&files)
+}
+
+fn segments(files: &Files) -> Vec<&String> {
+    files.keys().filter(|name| name.starts_with("log-")).collect()
+}
+
+fn snapshot_name(files: &Files) -> &String {
+    files.keys().find(|name| name.starts_with("snapshot-")).unwrap()
+}
+
+#[test]
+fn a_sound_folder_is_sound_and_everything_in_it_is_counted() {
+    let folder = Folder::of(&worked(true));
+    let report = folder.check();
+    assert_eq!(report.damage, []);
+    assert_eq!((report.contents.keys, report.contents.entries, report.contents.pending), (5, 70, 70));
+    assert_eq!((report.log.last, report.snapshot.unwrap().keys), (70, 5));
+    let (saved, _out) = folder.salvage();
+    assert!(saved.lost_nothing());
+    assert_eq!(saved.saved.contents, report.contents);
+}
+
+#[test]
+fn checking_says_sound_exactly_when_the_folder_opens() {
+    for close in [false, true] {
+        let files = worked(close);
+        let (mut opened, mut refused) = (0, 0);
+        for (name, bytes) in &files {
+            for bit in (0..bytes.len() * 8).step_by(211) {
+                let folder = broken(&files, name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+                let report = folder.check();
+                let opens = folder.open().is_some();
+                assert_eq!(report.is_sound(), opens, "{name} bit {bit}, closed {close}: {:?}", report.damage);
+                if opens { opened += 1 } else { refused += 1 }
+            }
+            for cut in (0..bytes.len()).step_by(97) {
+                let folder = broken(&files, name, |bytes| bytes.truncate(cut));
+                let report = folder.check();
+                assert_eq!(
+                    report.is_sound(),
+                    folder.open().is_some(),
+                    "{name} cut to {cut}: {:?}",
+                    report.damage
+                );
+            }
+            let mut without = files.clone();
+            without.remove(name);
+            let folder = Folder::of(&without);
+            let report = folder.check();
+            assert_eq!(report.is_sound(), folder.open().is_some(), "without {name}: {:?}", report.damage);
+        }
+        assert!(refused > 30, "{refused} refused, {opened} opened");
+    }
+}
+
+#[test]
+fn whatever_is_broken_something_sound_is_saved() {
+    let files = worked(true);
+    let whole = Folder::of(&files).check().contents;
+    for (name, bytes) in &files {
+        for bit in (0..bytes.len() * 8).step_by(1013) {
+            let folder = broken(&files, name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+            let (report, _out) = folder.salvage();
+            assert!(report.saved.contents.keys >= 3, "{name} bit {bit}");
+            // Every record added an entry; those that the snapshot covers are not needed.
+            let is_whole = report.saved.contents == whole && !name.starts_with("snapshot-");
+            assert_eq!(report.lost_nothing(), is_whole, "{name} bit {bit}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_record_is_named_and_everything_around_it_is_saved() {
+    let files = worked(true);
+    let name = segments(&files)[1];
+    let folder = broken(&files, name, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    let (report, out) = folder.salvage();
+    assert_eq!(report.lost_positions.len(), 1);
+    let lost = &report.lost_positions[0];
+    assert_eq!(lost.last, Some(lost.first));
+    assert_eq!(report.saved.contents.entries, 69);
+    let store = out.open().unwrap();
+    let txn = store.lock_all(0, 1_000);
+    let stream = txn.stream(b"s").unwrap().unwrap();
+    assert!(!stream.contains(StreamId::new(lost.first, 0)) && stream.contains(StreamId::new(70, 0)));
+}
+
+#[test]
+fn a_damaged_snapshot_loses_the_damaged_key_only() {
+    let mut files = worked(true);
+    // Without the segment that still has the first positions, the log cannot give what the snapshot lost.
+    let report = Folder::of(&files).check();
+    let first = segments(&files)[0].clone();
+    assert!(first.ends_with("00001") || report.log.first == 31);
+    let name = snapshot_name(&files).clone();
+    let middle = files[&name].windows(2).position(|two| two == b"h1").unwrap();
+    files.get_mut(&name).unwrap()[middle] ^= 1;
+    let folder = Folder::of(&files);
+    let found = folder.check();
+    assert_eq!(found.snapshot.as_ref().map(|found| (found.keys, found.keys_written)), Some((4, Some(5))));
+    let (report, _out) = folder.salvage();
+    assert_eq!((report.lost_keys.len(), report.lost_keys_count), (1, Some(1)));
+    assert_eq!(report.saved.contents.entries, 70);
+}
+
+#[test]
+fn a_log_that_goes_back_to_the_beginning_does_without_the_snapshot() {
+    let folder = Folder::new();
+    let options = StoreOptions { shards: 2, ..StoreOptions::default() };
+    let (store, _) = Store::open(&folder.0, options, FolderOptions::default()).unwrap();
+    work(&store, 0..10);
+    store.take_snapshot().unwrap();
+    work(&store, 10..20);
+    store.close().unwrap();
+    let files = folder.files();
+    let name = snapshot_name(&files);
+    for damaged in [broken(&files, name, |bytes| bytes[60] ^= 1), broken(&files, name, Vec::clear)] {
+        assert!(!damaged.check().is_sound());
+        let (report, _out) = damaged.salvage();
+        assert!(report.lost_nothing(), "{:?}", report.lost_keys);
+        assert_eq!(report.saved.contents.entries, 20);
+    }
+}
+
+#[test]
+fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
+    let folder = Folder::new();
+    let store = folder.open().unwrap();
+    work(&store, 0..3);
+    store.lock_all(0, 1_000).delete(b"s");
+    store
+        .lock_all(0, 1_000)
+        .xadd(b"s", true, IdSpec::Explicit(StreamId::new(1, 0)), &[b"a", b"b"], None)
+        .unwrap();
+    store.close().unwrap();
+    let mut files = folder.files();
+    let name = segments(&files)[0].clone();
+    // The fourth record deletes the stream; the fifth begins it anew with an id that was given before.
+    let bytes = files.get_mut(&name).unwrap();
+    let mut at = 64;
+    for _ in 0..3 {
+        at += 28 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    }
+    bytes[at + 28] ^= 1;
+    let (report, _out) = Folder::of(&files).salvage();
+    assert_eq!(
+        report.lost_positions.iter().map(|lost| (lost.first, lost.last)).collect::<Vec<_>>(),
+        [(4, Some(4))]
+    );
+    let [key] = &report.damaged_keys[..] else { panic!("{:?}", report.damaged_keys) };
+    assert_eq!((&*key.key, key.changes, key.position), (&b"s"[..], 1, Some(5)));
+    assert_eq!(report.saved.contents.entries, 3);
+}
+
+#[test]
+fn the_new_folder_must_be_new_and_elsewhere() {
+    let folder = Folder::of(&worked(true));
+    let inside = salvage(&folder.0, &folder.0.join("out")).unwrap_err().to_string();
+    assert!(inside.contains("elsewhere"), "{inside}");
+    let itself = salvage(&folder.0, &folder.0).unwrap_err().to_string();
+    assert!(itself.contains("not empty"), "{itself}");
+    assert!(!folder.0.join("out").exists());
+}

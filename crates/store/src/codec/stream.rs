@@ -1,0 +1,208 @@
+//! Streams as bytes: the blocks as they lie in memory, and everything around them.
+//!
+//! ```text
+//! stream   := last:id  max_deleted:id  gone_through:id  entries_added:number
+//!             count:number  block…   count:number  group…
+//! block    := base:id  last:id  name_count:number  slots:number  node_bytes:number  bytes:text
+//! group    := name:text  last:id  entries_read:optional
+//!             count:number  consumer…   count:number  row…
+//! consumer := name:text  seen_at_ms:number  active_at_ms:optional
+//! row      := head:1  [ms:number]  seq:number  [consumer:number]  [delivered_at_ms:signed]  [deliveries:number]
+//! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1    ms-step 31: the step follows as [ms]
+//! ```
+//!
+//! A row is told by what differs from the one before it, the first from 0-0, time 0 and consumer 0; within a
+//! millisecond `seq` is a step too. Rows of one delivery take two bytes each. Consumers are numbered in the
+//! order of their names.
+
+use std::ops::ControlFlow;
+
+use millstream_engine::pending::{ConsumerHandle, PendingEntry};
+use millstream_engine::stream::{BadPart, BlockParts, Counters, Group, StreamBuilder};
+use millstream_engine::{Stream, StreamId};
+
+use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
+
+const SAME_CONSUMER: u8 = 1;
+const SAME_TIME: u8 = 2;
+const DELIVERED_ONCE: u8 = 4;
+const MS_STEP_SHIFT: u32 = 3;
+/// An ms step from here on does not fit the head byte.
+const MS_STEP_FOLLOWS: u64 = 31;
+
+/// What the first row differs from.
+const BEFORE_ROWS: PendingEntry =
+    PendingEntry { id: StreamId::MIN, consumer: ConsumerHandle(0), delivered_at_ms: 0, deliveries: 0 };
+
+/// Fewest bytes of a block, a group, a consumer and a row.
+const BLOCK_BYTES_MIN: usize = 8;
+const GROUP_BYTES_MIN: usize = 6;
+const CONSUMER_BYTES_MIN: usize = 3;
+const ROW_BYTES_MIN: usize = 2;
+
+// ---- Writing ------------------------------------------------------------------------------------
+
+pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream) {
+    let counters = stream.counters();
+    put_id(out, counters.last_id);
+    put_id(out, counters.max_deleted_id);
+    put_id(out, counters.gone_through);
+    put_number(out, counters.entries_added);
+    put_number(out, stream.block_count() as u64);
+    stream.blocks().for_each(|block| put_block(out, &block));
+    put_number(out, stream.groups().len() as u64);
+    stream.groups().for_each(|(name, group)| put_group(out, name, group));
+}
+
+fn put_block(out: &mut Vec<u8>, block: &BlockParts<'_>) {
+    put_id(out, block.base);
+    put_id(out, block.last_id);
+    put_number(out, u64::from(block.name_count));
+    put_number(out, u64::from(block.slots));
+    put_number(out, block.node_bytes);
+    put_text(out, block.bytes);
+}
+
+fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group) {
+    put_text(out, name);
+    put_id(out, group.last_id());
+    put_optional(out, group.entries_read());
+    put_number(out, group.consumers().len() as u64);
+    for (name, _, consumer) in group.consumers() {
+        put_text(out, name);
+        put_number(out, consumer.seen_at_ms);
+        put_optional(out, consumer.active_at_ms);
+    }
+    let numbers = consumer_numbers(group);
+    let mut before = BEFORE_ROWS;
+    put_number(out, group.pending().len());
+    group.pending().walk(StreamId::MIN, Default::default(), |row| {
+        let row = PendingEntry { consumer: ConsumerHandle(numbers[row.consumer.0 as usize]), ..row };
+        put_row(out, &before, &row);
+        before = row;
+        ControlFlow::Continue(())
+    });
+}
+
+/// By handle, the place of each consumer in the order of names.
+fn consumer_numbers(group: &Group) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for (number, (_, handle, _)) in (0..).zip(group.consumers()) {
+        let slot = handle.0 as usize;
+        numbers.resize(numbers.len().max(slot + 1), 0);
+        numbers[slot] = number;
+    }
+    numbers
+}
+
+fn put_row(out: &mut Vec<u8>, before: &PendingEntry, row: &PendingEntry) {
+    let ms_step = row.id.ms - before.id.ms;
+    let same_consumer = row.consumer == before.consumer;
+    let same_time = row.delivered_at_ms == before.delivered_at_ms;
+    let once = row.deliveries == 1;
+    out.push(
+        ((ms_step.min(MS_STEP_FOLLOWS) as u8) << MS_STEP_SHIFT)
+            | (u8::from(same_consumer) * SAME_CONSUMER)
+            | (u8::from(same_time) * SAME_TIME)
+            | (u8::from(once) * DELIVERED_ONCE),
+    );
+    if ms_step >= MS_STEP_FOLLOWS {
+        put_number(out, ms_step);
+    }
+    put_number(out, if ms_step == 0 { row.id.seq - before.id.seq } else { row.id.seq });
+    if !same_consumer {
+        put_number(out, u64::from(row.consumer.0));
+    }
+    if !same_time {
+        put_step(out, before.delivered_at_ms, row.delivered_at_ms);
+    }
+    if !once {
+        put_number(out, row.deliveries);
+    }
+}
+
+// ---- Reading ------------------------------------------------------------------------------------
+
+pub(super) fn read_stream(reader: &mut Reader<'_>) -> Result<Stream, CodecError> {
+    let counters = Counters {
+        last_id: reader.id()?,
+        max_deleted_id: reader.id()?,
+        gone_through: reader.id()?,
+        entries_added: reader.number()?,
+    };
+    let mut builder = at(reader, StreamBuilder::new(&counters))?;
+    read_blocks(reader, &mut builder)?;
+    for _ in 0..reader.count(GROUP_BYTES_MIN)? {
+        read_group(reader, &mut builder)?;
+    }
+    Ok(builder.finish())
+}
+
+fn read_blocks(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    for _ in 0..reader.count(BLOCK_BYTES_MIN)? {
+        let parts = BlockParts {
+            base: reader.id()?,
+            last_id: reader.id()?,
+            name_count: reader.small_number()?,
+            slots: reader.small_number()?,
+            node_bytes: reader.number()?,
+            bytes: reader.text()?,
+        };
+        at(reader, builder.block(&parts))?;
+    }
+    Ok(())
+}
+
+fn read_group(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let (name, last_id, entries_read) = (reader.text()?, reader.id()?, reader.optional()?);
+    at(reader, builder.group(name, last_id, entries_read))?;
+    for _ in 0..reader.count(CONSUMER_BYTES_MIN)? {
+        let (name, seen_at_ms, active_at_ms) = (reader.text()?, reader.number()?, reader.optional()?);
+        at(reader, builder.consumer(name, seen_at_ms, active_at_ms))?;
+    }
+    let mut before = BEFORE_ROWS;
+    for _ in 0..reader.count(ROW_BYTES_MIN)? {
+        before = read_row(reader, &before)?;
+        at(reader, builder.pending(before))?;
+    }
+    Ok(())
+}
+
+fn read_row(reader: &mut Reader<'_>, before: &PendingEntry) -> Result<PendingEntry, CodecError> {
+    let head = reader.byte()?;
+    let ms_step = match u64::from(head >> MS_STEP_SHIFT) {
+        MS_STEP_FOLLOWS => reader.number()?,
+        step => step,
+    };
+    let row = PendingEntry {
+        id: read_row_id(reader, before.id, ms_step)?,
+        consumer: match head & SAME_CONSUMER {
+            0 => ConsumerHandle(reader.small_number()?),
+            _ => before.consumer,
+        },
+        delivered_at_ms: match head & SAME_TIME {
+            0 => reader.step(before.delivered_at_ms)?,
+            _ => before.delivered_at_ms,
+        },
+        deliveries: if head & DELIVERED_ONCE == 0 { reader.number()? } else { 1 },
+    };
+    let head_is_right = (row.consumer == before.consumer) == (head & SAME_CONSUMER != 0)
+        && (row.delivered_at_ms == before.delivered_at_ms) == (head & SAME_TIME != 0)
+        && (row.deliveries == 1) == (head & DELIVERED_ONCE != 0)
+        && (ms_step >= MS_STEP_FOLLOWS) == (u64::from(head >> MS_STEP_SHIFT) == MS_STEP_FOLLOWS);
+    if head_is_right { Ok(row) } else { Err(reader.error("a pending entry longer than it needs to be")) }
+}
+
+fn read_row_id(reader: &mut Reader<'_>, before: StreamId, ms_step: u64) -> Result<StreamId, CodecError> {
+    let seq = reader.number()?;
+    let id = match ms_step {
+        0 => before.seq.checked_add(seq).map(|seq| StreamId::new(before.ms, seq)),
+        _ => before.ms.checked_add(ms_step).map(|ms| StreamId::new(ms, seq)),
+    };
+    id.ok_or_else(|| reader.error("an id greater than any can be"))
+}
+
+/// Says where a bad part was.
+fn at<T>(reader: &Reader<'_>, part: Result<T, BadPart>) -> Result<T, CodecError> {
+    part.map_err(|BadPart(what)| reader.error(what))
+}

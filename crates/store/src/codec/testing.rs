@@ -1,0 +1,337 @@
+//! What the tests of this module and of snapshots share: a seeded random source, streams that have lived, and
+//! everything there is to know of one.
+
+use std::fmt::{Debug, Write};
+use std::ops::ControlFlow;
+
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::{
+    BlockLimits, Exactness, GroupStart, IdSpec, Stream, StreamEffect, StreamId, Trim, TrimBy, TrimLimit,
+};
+
+/// Xorshift: small, seeded, good enough to wander.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// Small and great numbers, and the edges.
+    pub(crate) fn number(&mut self) -> u64 {
+        match self.below(6) {
+            0 => self.pick(&[0, 1, 127, 128, u64::MAX, u64::MAX - 1, 1 << 63, i64::MAX as u64]),
+            1 => 1_700_000_000_000 + self.below(1_000_000),
+            2 => self.next() >> self.below(64),
+            _ => self.below(300),
+        }
+    }
+
+    pub(crate) fn optional(&mut self) -> Option<u64> {
+        self.one_in(2).then(|| self.number())
+    }
+
+    pub(crate) fn id(&mut self) -> StreamId {
+        StreamId::new(self.number(), self.number())
+    }
+
+    pub(crate) fn text(&mut self) -> Vec<u8> {
+        let len = self.pick(&[0, 1, 3, 8, 8, 20, 127, 128, 300]);
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+
+    /// These bytes with something wrong: bits flipped, bytes replaced, cut out or put in.
+    pub(crate) fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for _ in 0..=self.below(3) {
+            let at = self.below(bytes.len().max(1) as u64) as usize;
+            match self.below(8) {
+                0 => bytes.truncate(at),
+                1 if at < bytes.len() => drop(bytes.remove(at)),
+                2 => bytes.insert(at, self.next() as u8),
+                3..6 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
+                _ if at < bytes.len() => bytes[at] = self.pick(&[0, 1, 2, 0x7f, 0x80, 0xff]),
+                _ => {}
+            }
+        }
+        bytes
+    }
+}
+
+/// Streams that are asked and told the same, and answer the same.
+pub(crate) struct Drive {
+    pub(crate) random: Random,
+    pub(crate) streams: Vec<Stream>,
+    limits: BlockLimits,
+    now_ms: u64,
+}
+
+const GROUPS: [&[u8]; 3] = [b"alpha", b"beta", b""];
+const CONSUMERS: [&[u8]; 5] = [b"c1", b"c2", b"c10", b"\xff", b"a"];
+const NAMES: [&[u8]; 4] = [b"user", b"action", b"amount", b""];
+const VALUES: [&[u8]; 8] =
+    [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
+
+impl Drive {
+    pub(crate) fn new(seed: u64, stream: Stream) -> Drive {
+        let mut random = Random::new(seed);
+        let limits = match random.below(4) {
+            0 => BlockLimits { max_bytes: 4096, max_entries: 3 },
+            1 => BlockLimits { max_bytes: 200, max_entries: 0 },
+            2 => BlockLimits { max_bytes: 0, max_entries: 10 },
+            _ => BlockLimits::default(),
+        };
+        Drive { random, streams: vec![stream], limits, now_ms: 1_000 }
+    }
+
+    pub(crate) fn run(&mut self, steps: usize) {
+        (0..steps).for_each(|_| self.step());
+    }
+
+    /// The one answer of all streams.
+    fn ask<T: PartialEq + Debug>(&self, question: impl Fn(&Stream) -> T) -> T {
+        let answer = question(&self.streams[0]);
+        for other in &self.streams[1..] {
+            assert_eq!(question(other), answer);
+        }
+        answer
+    }
+
+    fn apply(&mut self, effect: StreamEffect<'_>) {
+        for stream in &mut self.streams {
+            stream.apply(&effect, self.limits);
+        }
+    }
+
+    fn step(&mut self) {
+        self.now_ms += self.random.below(3) * self.random.below(40);
+        match self.random.below(100) {
+            0..40 => self.add(),
+            40..45 => self.trim(),
+            45..52 => self.delete(),
+            52..54 => self.set_id(),
+            54..60 => self.manage_groups(),
+            60..76 => self.deliver(),
+            76..80 => self.read_history(),
+            80..90 => self.acknowledge(),
+            90..95 => self.claim(),
+            _ => self.auto_claim(),
+        }
+    }
+
+    /// Mostly ids of entries.
+    fn id(&mut self) -> StreamId {
+        let known = ids_of(&self.streams[0]);
+        match self.random.below(10) {
+            0 => StreamId::MIN,
+            1 => StreamId::MAX,
+            2 => self.streams[0].last_id(),
+            3 => StreamId::new(self.random.below(self.now_ms + 10), self.random.below(4)),
+            _ if known.is_empty() => StreamId::new(0, 1),
+            n => {
+                let id = self.random.pick(&known);
+                if n == 4 { id.next().unwrap_or(id) } else { id }
+            }
+        }
+    }
+
+    fn ids(&mut self) -> Vec<StreamId> {
+        (0..=self.random.below(5)).map(|_| self.id()).collect()
+    }
+
+    fn add(&mut self) {
+        let last = self.streams[0].last_id();
+        let spec = match self.random.below(6) {
+            0 => IdSpec::Explicit(StreamId::new(
+                last.ms.saturating_add(self.random.below(200)),
+                self.random.below(300),
+            )),
+            1 => IdSpec::AutoSeq(last.ms),
+            _ => IdSpec::Auto,
+        };
+        let mut fields: Vec<&[u8]> = Vec::new();
+        for n in 0..=self.random.below(3) {
+            fields.push(if self.random.one_in(8) { self.random.pick(&NAMES) } else { NAMES[n as usize] });
+            fields.push(self.random.pick(&VALUES));
+        }
+        if let Ok(id) = self.ask(|stream| stream.decide_add(spec, &fields, self.now_ms)) {
+            self.apply(StreamEffect::Append { id, fields: &fields });
+        }
+    }
+
+    fn trim(&mut self) {
+        let by = match self.random.below(2) {
+            0 => TrimBy::MaxLen(self.random.below(self.streams[0].len() + 20)),
+            _ => TrimBy::MinId(self.id()),
+        };
+        let (exactness, limit) = match self.random.below(4) {
+            0 => (Exactness::Exact, TrimLimit::Default),
+            _ => (Exactness::Approximate, TrimLimit::AtMost(self.random.below(30))),
+        };
+        let trim = Trim { by, exactness, limit };
+        if let Some(decision) = self.ask(|stream| stream.decide_trim(&trim, self.limits)) {
+            self.apply(StreamEffect::TrimThrough { last: decision.through });
+        }
+    }
+
+    fn delete(&mut self) {
+        let ids = self.ids();
+        let found = self.ask(|stream| stream.decide_delete(&ids));
+        self.apply(StreamEffect::DeleteEntries { ids: &found });
+    }
+
+    fn set_id(&mut self) {
+        let last_id = self.id();
+        let entries_added = self.random.one_in(2).then(|| self.streams[0].len() + self.random.below(3));
+        if last_id != StreamId::MAX && self.ask(|stream| stream.decide_set_id(last_id, entries_added)).is_ok()
+        {
+            self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id: None });
+        }
+    }
+
+    fn manage_groups(&mut self) {
+        let (group, consumer) = (self.random.pick(&GROUPS), self.random.pick(&CONSUMERS));
+        let entries_read = self.random.one_in(3).then(|| self.random.below(20));
+        match (self.ask(|stream| stream.group(group).is_some()), self.random.below(14)) {
+            (false, _) => {
+                let start =
+                    if self.random.one_in(3) { GroupStart::Last } else { GroupStart::After(self.id()) };
+                let last_id = self.ask(|stream| stream.decide_group_start(start));
+                self.apply(StreamEffect::GroupCreate { group, last_id, entries_read });
+            }
+            (true, 0) => self.apply(StreamEffect::GroupDestroy { group }),
+            (true, 1..4) => {
+                let last_id = self.id();
+                self.apply(StreamEffect::GroupSetId { group, last_id, entries_read });
+            }
+            (true, 4..6) => self.apply(StreamEffect::ConsumerDelete { group, consumer }),
+            (true, _) => self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms: self.now_ms }),
+        }
+    }
+
+    /// A group that exists, with a consumer that may be new.
+    fn reader(&mut self) -> Option<(&'static [u8], &'static [u8])> {
+        let group = self.random.pick(&GROUPS);
+        self.ask(|stream| stream.group(group).is_some()).then(|| (group, self.random.pick(&CONSUMERS)))
+    }
+
+    fn deliver(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (count, pending) = (1 + self.random.below(6), !self.random.one_in(6));
+        let delivery = self.ask(|stream| {
+            let mut ids = Vec::new();
+            let delivery =
+                stream.visit_undelivered(stream.group(group)?, Some(count), &mut collect(&mut ids));
+            delivery.map(|delivery| (delivery, ids))
+        });
+        let at_ms = self.now_ms;
+        match delivery {
+            None => self.apply(StreamEffect::ConsumerSeen { group, consumer, at_ms }),
+            Some((delivery, _)) => {
+                let (last, count) = (delivery.last, delivery.count);
+                self.apply(StreamEffect::Deliver { group, consumer, last, count, at_ms, pending });
+            }
+        }
+    }
+
+    fn read_history(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let after = self.id();
+        let ids = self.ask(|stream| {
+            let group = stream.group(group)?;
+            Some(stream.query_history(group, group.consumer(consumer)?, after, Some(4)))
+        });
+        if let Some(ids) = ids {
+            self.apply(StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms: self.now_ms });
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let Some((group, _)) = self.reader() else { return };
+        let ids = self.ids();
+        let acked = self.ask(|stream| Some(stream.decide_ack(stream.group(group)?, &ids).to_vec()));
+        self.apply(StreamEffect::Ack { group, ids: &acked.unwrap_or_default() });
+    }
+
+    fn claim(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let ids = self.ids();
+        let options = ClaimOptions {
+            min_idle_ms: self.random.below(8),
+            delivered_at_ms: self.random.one_in(2).then(|| self.now_ms + self.random.below(20) - 15),
+            deliveries: self.random.one_in(4).then(|| self.random.below(300)),
+            force: self.random.one_in(2),
+            just_ids: self.random.one_in(3),
+        };
+        let claimed =
+            self.ask(|stream| Some(stream.decide_claim(stream.group(group)?, &ids, &options, self.now_ms)));
+        let Some(claimed) = claimed else { return };
+        self.apply(StreamEffect::Claim { group, consumer, rows: &claimed.rows, at_ms: self.now_ms });
+    }
+
+    fn auto_claim(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let start = self.id();
+        let options = ClaimOptions { min_idle_ms: self.random.below(8), ..ClaimOptions::default() };
+        let found = self.ask(|stream| {
+            Some(stream.decide_auto_claim(stream.group(group)?, start, 3, &options, self.now_ms))
+        });
+        let Some(found) = found else { return };
+        self.apply(StreamEffect::Claim { group, consumer, rows: &found.claimed.rows, at_ms: self.now_ms });
+    }
+}
+
+fn collect(into: &mut Vec<StreamId>) -> impl FnMut(&EntryRef<'_>) -> ControlFlow<()> {
+    |entry| {
+        into.push(entry.id());
+        ControlFlow::Continue(())
+    }
+}
+
+fn ids_of(stream: &Stream) -> Vec<StreamId> {
+    let mut ids = Vec::new();
+    stream.visit_range(IdRange::ALL, None, &mut collect(&mut ids));
+    ids
+}
+
+/// Everything that can be seen of a stream, as text.
+pub(crate) fn dump(stream: &Stream) -> String {
+    let mut out = String::new();
+    let ends = (stream.len(), stream.first_entry_id(), stream.last_entry_id(), stream.block_count());
+    writeln!(out, "{:?} {ends:?}", stream.counters()).unwrap();
+    stream.blocks().for_each(|block| writeln!(out, "{block:?}").unwrap());
+    stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+        writeln!(out, "{} {:?}", entry.id(), entry.fields().collect::<Vec<_>>()).unwrap();
+        ControlFlow::Continue(())
+    });
+    for (name, group) in stream.groups() {
+        let lag = (stream.query_lag_exact(group), stream.query_lag_estimated(group));
+        writeln!(out, "{name:?} {} {:?} {lag:?}", group.last_id(), group.entries_read()).unwrap();
+        group.consumers().for_each(|(name, _, consumer)| writeln!(out, "{name:?} {consumer:?}").unwrap());
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            let owner = group.consumer_name(row.consumer);
+            writeln!(out, "{} {owner:?} {} {}", row.id, row.delivered_at_ms, row.deliveries).unwrap();
+            ControlFlow::Continue(())
+        });
+    }
+    out
+}

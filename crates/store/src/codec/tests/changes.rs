@@ -1,0 +1,178 @@
+//! Changes, generated: every variant, with every kind of number and text.
+
+use millstream_engine::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, StreamEffect, StreamId};
+
+use super::rewritten;
+use crate::codec::testing::Random;
+use crate::codec::{Change, put_change, put_rearrangement, replay};
+
+/// How many different changes [`with_change`] makes.
+const VARIANTS: u64 = 31;
+
+/// Hands the `n`-th kind of change, with random content, to `test`.
+fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &Change<'_>)) {
+    let (db, key) = (random.number() as u32, random.text());
+    let (group, consumer, at_ms) = (random.text(), random.text(), random.number());
+    let texts: Vec<Vec<u8>> = (0..2 * random.below(5)).map(|_| random.text()).collect();
+    let texts: Vec<&[u8]> = texts.iter().map(|text| &**text).collect();
+    let ids: Vec<StreamId> = (0..random.below(20)).map(|_| random.id()).collect();
+    let rows: Vec<ClaimedRow> = (0..random.below(6))
+        .map(|_| ClaimedRow {
+            id: random.id(),
+            delivered_at_ms: random.number(),
+            deliveries: random.number(),
+        })
+        .collect();
+    let (group, consumer, last_id, count) = (&*group, &*consumer, random.id(), random.number());
+    let from = KeyPlace { db, key: &key };
+    let to = KeyPlace { db: random.below(16) as u32, key: group };
+    let effect = match n {
+        0 => Effect::Delete,
+        1 => Effect::ExpireAt { at_ms },
+        2 => Effect::Persist,
+        3 => Effect::StringSet { value: group, expires_at_ms: None },
+        4 => Effect::StringSet { value: group, expires_at_ms: Some(at_ms) },
+        5 => Effect::StringAppend { tail: group },
+        6 => Effect::HashSet { pairs: &texts },
+        7 => Effect::HashDelete { fields: &texts },
+        8 => Effect::ListPush { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), values: &texts },
+        9 => Effect::ListPop { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), count },
+        10 => Effect::SetAdd { members: &texts },
+        11 => Effect::SetRemove { members: &texts },
+        12 => return test(random, &Change::Rearrange(Rearrangement::Move(from, to))),
+        13 => return test(random, &Change::Rearrange(Rearrangement::Copy(from, to))),
+        14 => return test(random, &Change::Rearrange(Rearrangement::Swap(from.db, to.db))),
+        15 => return test(random, &Change::Rearrange(Rearrangement::Clear(db))),
+        _ => Effect::Stream(match n {
+            16 => StreamEffect::Create,
+            17 => StreamEffect::Append { id: last_id, fields: &texts },
+            18 => StreamEffect::TrimThrough { last: last_id },
+            19 => StreamEffect::DeleteEntries { ids: &ids },
+            20 => {
+                let max_deleted_id = random.one_in(2).then(|| random.id());
+                StreamEffect::SetId { last_id, entries_added: random.optional(), max_deleted_id }
+            }
+            21 => StreamEffect::GroupCreate { group, last_id, entries_read: random.optional() },
+            22 => StreamEffect::GroupSetId { group, last_id, entries_read: random.optional() },
+            23 => StreamEffect::GroupDestroy { group },
+            24 => StreamEffect::ConsumerCreate { group, consumer, at_ms },
+            25 => StreamEffect::ConsumerDelete { group, consumer },
+            26 => StreamEffect::ConsumerSeen { group, consumer, at_ms },
+            27 => {
+                let pending = random.one_in(2);
+                StreamEffect::Deliver { group, consumer, last: last_id, count, at_ms, pending }
+            }
+            28 => StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms },
+            29 => StreamEffect::Ack { group, ids: &ids },
+            _ => StreamEffect::Claim { group, consumer, rows: &rows, at_ms },
+        }),
+    };
+    test(random, &Change::Key { db, key: &key, effect });
+}
+
+fn put(out: &mut Vec<u8>, change: &Change<'_>) {
+    match change {
+        Change::Key { db, key, effect } => put_change(out, *db, key, effect),
+        Change::Rearrange(change) => put_rearrangement(out, change),
+    }
+}
+
+fn assert_same(found: &Change<'_>, expected: &Change<'_>) {
+    match (found, expected) {
+        (Change::Key { db, key, effect }, Change::Key { db: d, key: k, effect: e }) => {
+            assert_eq!((db, key, effect), (d, k, e));
+        }
+        (Change::Rearrange(found), Change::Rearrange(expected)) => assert_eq!(found, expected),
+        _ => panic!("another kind of change came back"),
+    }
+}
+
+fn for_all_changes(seeds: u64, mut test: impl FnMut(&mut Random, &Change<'_>)) {
+    for seed in 0..seeds {
+        let mut random = Random::new(seed);
+        (0..VARIANTS).for_each(|n| with_change(n, &mut random, &mut test));
+    }
+}
+
+#[test]
+fn every_change_comes_back() {
+    for_all_changes(300, |_, change| {
+        let mut payload = b"before".to_vec();
+        put(&mut payload, change);
+        let mut count = 0;
+        let outcome = replay(&payload[6..], &mut |found| {
+            assert_same(&found, change);
+            count += 1;
+        });
+        assert_eq!((outcome, count), (Ok(()), 1));
+    });
+}
+
+#[test]
+fn a_record_of_many_changes_comes_back_in_order() {
+    let mut payload = Vec::new();
+    for_all_changes(20, |_, change| put(&mut payload, change));
+    assert_eq!(rewritten(&payload), Ok(payload.clone()));
+    let mut count = 0;
+    replay(&payload, &mut |_| count += 1).unwrap();
+    assert_eq!(count, 20 * VARIANTS);
+}
+
+#[test]
+fn a_change_cut_short_anywhere_is_an_error() {
+    for_all_changes(10, |_, change| {
+        let mut payload = Vec::new();
+        put(&mut payload, change);
+        for cut in 1..payload.len() {
+            let outcome = replay(&payload[..cut], &mut |_| panic!("visited a change cut short"));
+            assert!(outcome.is_err(), "cut at {cut} of {}", payload.len());
+        }
+    });
+}
+
+#[test]
+fn damaged_changes_are_refused_or_are_another_change_in_its_one_form() {
+    let mut accepted = 0;
+    for_all_changes(200, |random, change| {
+        let mut payload = Vec::new();
+        put(&mut payload, change);
+        for _ in 0..5 {
+            let damaged = random.damaged(&payload);
+            if let Ok(again) = rewritten(&damaged) {
+                assert_eq!(again, damaged);
+                accepted += 1;
+            }
+        }
+    });
+    assert!(accepted > 1000, "only {accepted} were accepted: the test tests nothing");
+}
+
+#[test]
+fn garbage_does_not_panic() {
+    let mut random = Random::new(1);
+    for n in 0..100_000u64 {
+        let mut garbage: Vec<u8> =
+            (0..random.below(60)).map(|_| (random.next() >> random.below(8)) as u8).collect();
+        if let Some(first) = garbage.first_mut() {
+            *first = (n % 90) as u8;
+        }
+        let _ = replay(&garbage, &mut |_| {});
+    }
+}
+
+#[test]
+fn common_changes_are_small() {
+    let size = |effect| {
+        let mut out = Vec::new();
+        put_change(&mut out, 0, b"events", &Effect::Stream(effect));
+        out.len()
+    };
+    let id = StreamId::new(1_700_000_000_000, 3);
+    let fields: [&[u8]; 6] = [b"user", b"4711", b"action", b"click", b"amount", b"12"];
+    let raw: usize = fields.iter().map(|text| text.len()).sum();
+    assert!(size(StreamEffect::Append { id, fields: &fields }) <= raw + 6 + 17);
+    let (group, consumer, at_ms) = (&b"workers"[..], &b"w1"[..], id.ms + 5);
+    assert!(size(StreamEffect::Deliver { group, consumer, last: id, count: 10, at_ms, pending: true }) <= 32);
+    let ids: Vec<StreamId> = (0..100).map(|n| StreamId::new(id.ms + n, 0)).collect();
+    assert!(size(StreamEffect::Ack { group, ids: &ids }) <= 230);
+}

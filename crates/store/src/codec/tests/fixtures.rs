@@ -1,0 +1,198 @@
+//! The bytes of one change of every variant and of one value of every kind, as they are in files.
+//!
+//! A failure here means that files written before can no longer be read, or read as something else. If the
+//! form must change: give the new form a new tag (or kind), keep reading the old one, keep its line, add a
+//! line for the new form. Lines are never changed.
+
+use millstream_engine::{
+    BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, StreamEffect, StreamId,
+    Value,
+};
+
+use super::{hashing, rewritten};
+use crate::codec::{put_change, put_rearrangement, put_value, take_value};
+
+const FIXTURES: &str = include_str!("fixtures.txt");
+
+const ID: StreamId = StreamId::new(1_700_000_000_123, 4);
+const NEAR: StreamId = StreamId::new(1_700_000_000_123, 7);
+const BACK: StreamId = StreamId::new(1_700_000_000_000, 1);
+
+/// Every change, by the name of its line.
+fn changes() -> Vec<(&'static str, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut add = |name, effect: Effect<'_>| {
+        let mut out = Vec::new();
+        put_change(&mut out, 2, b"key", &effect);
+        all.push((name, out));
+    };
+    let texts: &[&[u8]] = &[b"field", b"value"];
+    add("delete", Effect::Delete);
+    add("expire-at", Effect::ExpireAt { at_ms: ID.ms });
+    add("persist", Effect::Persist);
+    add("string-set", Effect::StringSet { value: b"value", expires_at_ms: None });
+    add("string-set-expiring", Effect::StringSet { value: b"value", expires_at_ms: Some(ID.ms) });
+    add("string-append", Effect::StringAppend { tail: b"tail" });
+    add("hash-set", Effect::HashSet { pairs: texts });
+    add("hash-delete", Effect::HashDelete { fields: texts });
+    add("list-push-head", Effect::ListPush { end: ListEnd::Head, values: texts });
+    add("list-push-tail", Effect::ListPush { end: ListEnd::Tail, values: texts });
+    add("list-pop-head", Effect::ListPop { end: ListEnd::Head, count: 300 });
+    add("list-pop-tail", Effect::ListPop { end: ListEnd::Tail, count: 1 });
+    add("set-add", Effect::SetAdd { members: texts });
+    add("set-remove", Effect::SetRemove { members: texts });
+    stream_effects(|name, effect| add(name, Effect::Stream(effect)));
+    all.extend(rearrangements());
+    all
+}
+
+fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
+    let (group, consumer, at_ms) = (&b"group"[..], &b"me"[..], ID.ms + 20);
+    let fields: &[&[u8]] = &[b"field", b"value", b"", b"12"];
+    let ids = &[ID, NEAR, BACK];
+    let row = |id, delivered_at_ms, deliveries| ClaimedRow { id, delivered_at_ms, deliveries };
+    let rows = &[row(ID, at_ms, 1), row(BACK, at_ms - 7, 200)];
+    add("create", StreamEffect::Create);
+    add("append", StreamEffect::Append { id: ID, fields });
+    add("trim-through", StreamEffect::TrimThrough { last: ID });
+    add("delete-entries", StreamEffect::DeleteEntries { ids });
+    add("set-id", StreamEffect::SetId { last_id: ID, entries_added: None, max_deleted_id: None });
+    add(
+        "set-id-all",
+        StreamEffect::SetId { last_id: ID, entries_added: Some(9), max_deleted_id: Some(BACK) },
+    );
+    add("group-create", StreamEffect::GroupCreate { group, last_id: ID, entries_read: None });
+    add("group-set-id", StreamEffect::GroupSetId { group, last_id: ID, entries_read: Some(3) });
+    add("group-destroy", StreamEffect::GroupDestroy { group });
+    add("consumer-create", StreamEffect::ConsumerCreate { group, consumer, at_ms });
+    add("consumer-delete", StreamEffect::ConsumerDelete { group, consumer });
+    add("consumer-seen", StreamEffect::ConsumerSeen { group, consumer, at_ms });
+    for (name, pending) in [("deliver-pending", true), ("deliver-for-good", false)] {
+        add(name, StreamEffect::Deliver { group, consumer, last: ID, count: 10, at_ms, pending });
+    }
+    add("redeliver", StreamEffect::Redeliver { group, consumer, ids, at_ms });
+    add("ack", StreamEffect::Ack { group, ids });
+    add("claim", StreamEffect::Claim { group, consumer, rows, at_ms });
+}
+
+fn rearrangements() -> Vec<(&'static str, Vec<u8>)> {
+    let (from, to) = (KeyPlace { db: 0, key: b"from" }, KeyPlace { db: 300, key: b"to" });
+    let changes = [
+        ("move", Rearrangement::Move(from, to)),
+        ("copy", Rearrangement::Copy(from, to)),
+        ("swap", Rearrangement::Swap(0, 15)),
+        ("clear", Rearrangement::Clear(3)),
+    ];
+    let bytes = |change: &Rearrangement<'_>| {
+        let mut out = Vec::new();
+        put_rearrangement(&mut out, change);
+        out
+    };
+    let all: Vec<_> = changes.iter().map(|(name, change)| (*name, bytes(change))).collect();
+    all
+}
+
+/// A value of every kind, by the name of its line. Tables of one item: more have no order of their own.
+fn values() -> Vec<(&'static str, Value)> {
+    let long: &[u8] = &[b'x'; 65];
+    vec![
+        ("string", value_of(&[Effect::StringSet { value: b"value", expires_at_ms: None }])),
+        ("stream", stream_with_everything()),
+        ("list", value_of(&[Effect::ListPush { end: ListEnd::Tail, values: &[b"a", b"", b"c"] }])),
+        ("hash-packed", value_of(&[Effect::HashSet { pairs: &[b"z", b"1", b"a", b"2"] }])),
+        ("hash-table", value_of(&[Effect::HashSet { pairs: &[b"field", long] }])),
+        ("set-integers", value_of(&[Effect::SetAdd { members: &[b"7", b"-3"] }])),
+        ("set-packed", value_of(&[Effect::SetAdd { members: &[b"z", b"a"] }])),
+        ("set-table", value_of(&[Effect::SetAdd { members: &[long] }])),
+        ("stream-empty", value_of(&[Effect::Stream(StreamEffect::Create)])),
+    ]
+}
+
+fn value_of(effects: &[Effect<'_>]) -> Value {
+    let limits = BlockLimits { max_bytes: 4096, max_entries: 2 };
+    let mut keys = Keyspace::new(1, 3);
+    effects.iter().for_each(|effect| keys.apply(0, b"key", effect, limits));
+    keys.take(0, b"key").expect("the effects leave a value").value
+}
+
+/// Two sealed blocks and an open one, a deleted entry, two groups, two consumers, rows that differ in everything.
+fn stream_with_everything() -> Value {
+    let ids: Vec<StreamId> = (0..5).map(|n| StreamId::new(ID.ms + n * 40, n)).collect();
+    let fields: [&[&[u8]]; 2] = [&[b"a", b"1", b"b", b"text"], &[b"other", b"-70000"]];
+    let append = |n: usize| StreamEffect::Append { id: ids[n], fields: fields[n % 2] };
+    let (group, at_ms) = (&b"group"[..], ID.ms + 500);
+    let deliver = |consumer, last, at_ms| StreamEffect::Deliver {
+        group,
+        consumer,
+        last,
+        count: 2,
+        at_ms,
+        pending: true,
+    };
+    let claimed = [ClaimedRow { id: ids[2], delivered_at_ms: at_ms - 5, deliveries: 3 }];
+    let effects = [
+        append(0),
+        append(1),
+        append(2),
+        append(3),
+        append(4),
+        StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: Some(0) },
+        StreamEffect::GroupCreate { group: b"", last_id: ID, entries_read: None },
+        StreamEffect::ConsumerCreate { group, consumer: b"idle", at_ms },
+        deliver(b"me", ids[1], at_ms),
+        deliver(b"a", ids[3], at_ms + 1),
+        StreamEffect::Claim { group, consumer: b"me", rows: &claimed, at_ms: at_ms + 2 },
+        StreamEffect::DeleteEntries { ids: &ids[1..2] },
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+/// Line by line: `change` or `value`, a name, the bytes.
+fn written() -> String {
+    let mut out = String::new();
+    for (name, bytes) in changes() {
+        out += &format!("change {name} {}\n", hex(&bytes));
+    }
+    for (name, value) in values() {
+        let mut bytes = Vec::new();
+        put_value(&mut bytes, &value);
+        out += &format!("value {name} {}\n", hex(&bytes));
+    }
+    out
+}
+
+#[test]
+fn what_is_written_has_not_changed() {
+    let written = written();
+    for (found, expected) in written.lines().zip(FIXTURES.lines()) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(written.lines().count(), FIXTURES.lines().count());
+}
+
+#[test]
+fn what_was_written_can_be_read() {
+    for line in FIXTURES.lines() {
+        let [kind, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let bytes = unhex(bytes);
+        let again = match kind {
+            "change" => rewritten(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
+            _ => {
+                let value = take_value(&bytes, hashing()).unwrap_or_else(|error| panic!("{name}: {error}"));
+                value.check().unwrap();
+                let mut again = Vec::new();
+                put_value(&mut again, &value);
+                again
+            }
+        };
+        assert_eq!(again, bytes, "{name}");
+    }
+}

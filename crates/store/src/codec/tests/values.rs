@@ -1,0 +1,236 @@
+//! Values: every type in every layout, and streams that have lived.
+
+use millstream_engine::pending::{ConsumerHandle, PendingEntry};
+use millstream_engine::stream::{Counters, StreamBuilder};
+use millstream_engine::value::Layout;
+use millstream_engine::{BlockLimits, Effect, Keyspace, Stream, StreamEffect, StreamId, Value};
+
+use super::hashing;
+use crate::codec::testing::{Drive, Random, dump};
+use crate::codec::{put_value, take_value};
+
+fn bytes_of(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_value(&mut out, value);
+    out
+}
+
+fn loaded(stream: &Stream) -> Stream {
+    let bytes = bytes_of(&Value::Stream(Box::new(stream.clone())));
+    match take_value(&bytes, hashing()) {
+        Ok(Value::Stream(stream)) => *stream,
+        Ok(_) => panic!("a stream became something else"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The value that effects leave under a key.
+fn value_after(effects: &[Effect<'_>]) -> Value {
+    let mut keys = Keyspace::new(1, 3);
+    effects.iter().for_each(|effect| keys.apply(0, b"key", effect, BlockLimits::default()));
+    keys.take(0, b"key").expect("the effects leave a value").value
+}
+
+/// Values of every kind and layout.
+fn plain_values() -> Vec<(Value, Layout)> {
+    let many: Vec<Vec<u8>> = (0..600u32).map(|n| format!("item {n}").into_bytes()).collect();
+    let many: Vec<&[u8]> = many.iter().map(|item| &**item).collect();
+    let numbers: Vec<Vec<u8>> = (-20..20).map(|n: i64| (n * 1_000_003).to_string().into_bytes()).collect();
+    let numbers: Vec<&[u8]> = numbers.iter().map(|item| &**item).collect();
+    let text = |value| Effect::StringSet { value, expires_at_ms: None };
+    let push = |values| Effect::ListPush { end: millstream_engine::ListEnd::Tail, values };
+    let few: &[&[u8]] = &[b"z", b"1", b"a", b""];
+    vec![
+        (value_after(&[text(b"")]), Layout::ShortString),
+        (value_after(&[text(b"12")]), Layout::Integer),
+        (value_after(&[text(&[0xff; 1000])]), Layout::LongString),
+        (value_after(&[push(few)]), Layout::Packed),
+        (value_after(&[push(&many), push(&many)]), Layout::LongList),
+        (value_after(&[Effect::HashSet { pairs: few }]), Layout::Packed),
+        (value_after(&[Effect::HashSet { pairs: &many }]), Layout::Table),
+        // What has become a table stays one.
+        (
+            value_after(&[Effect::HashSet { pairs: &many }, Effect::HashDelete { fields: &many[2..] }]),
+            Layout::Table,
+        ),
+        (value_after(&[Effect::SetAdd { members: &numbers }]), Layout::SortedIntegers),
+        (value_after(&[Effect::SetAdd { members: few }]), Layout::Packed),
+        (
+            value_after(&[Effect::SetAdd { members: few }, Effect::SetRemove { members: &few[..1] }]),
+            Layout::Packed,
+        ),
+        (value_after(&[Effect::SetAdd { members: &many }]), Layout::Table),
+        (
+            value_after(&[Effect::SetAdd { members: &many }, Effect::SetRemove { members: &many[1..] }]),
+            Layout::Table,
+        ),
+    ]
+}
+
+/// The content: in order where there is one, sorted in a table.
+fn items(value: &Value) -> Vec<Vec<u8>> {
+    let mut items = Vec::new();
+    match value {
+        Value::Stream(stream) => items.push(dump(stream).into_bytes()),
+        Value::String(text) => items.push(text.as_bytes().to_vec()),
+        Value::List(list) => items.extend(list.range(0..list.len()).map(<[u8]>::to_vec)),
+        Value::Hash(hash) => hash.visit(|field, value| items.push([field, b"=", value].concat())),
+        Value::Set(set) => set.visit(|member| items.push(member.to_vec())),
+    }
+    if value.layout() == Layout::Table {
+        items.sort();
+    }
+    items
+}
+
+#[test]
+fn plain_values_come_back_in_their_layout() {
+    for (value, layout) in plain_values() {
+        assert_eq!(value.layout(), layout);
+        let again = take_value(&bytes_of(&value), hashing()).unwrap();
+        again.check().unwrap();
+        assert_eq!((again.kind(), again.layout()), (value.kind(), layout));
+        assert_eq!(items(&again), items(&value));
+    }
+}
+
+#[test]
+fn a_value_cut_short_anywhere_or_with_more_behind_it_is_an_error() {
+    let mut drive = Drive::new(5, Stream::new());
+    drive.run(150);
+    let stream = Value::Stream(Box::new(drive.streams.remove(0)));
+    for value in plain_values().into_iter().map(|(value, _)| value).chain([stream]) {
+        let mut bytes = bytes_of(&value);
+        // Long ones at every seventh place, which is enough to hit every field.
+        let step = if bytes.len() > 5_000 { 7 } else { 1 };
+        for cut in (0..bytes.len()).step_by(step) {
+            assert!(take_value(&bytes[..cut], hashing()).is_err(), "cut at {cut} of {}", bytes.len());
+        }
+        bytes.push(0);
+        assert!(take_value(&bytes, hashing()).is_err());
+    }
+}
+
+#[test]
+fn damaged_plain_values_are_refused_or_sound() {
+    let mut random = Random::new(3);
+    for (value, _) in plain_values() {
+        let bytes = bytes_of(&value);
+        for _ in 0..300 {
+            if let Ok(value) = take_value(&random.damaged(&bytes), hashing()) {
+                value.check().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_comes_back_exactly_and_lives_on_the_same() {
+    for seed in 0..150 {
+        let mut drive = Drive::new(seed, Stream::new());
+        for _ in 0..3 {
+            let steps = drive.random.below(250) as usize;
+            drive.run(steps);
+            let again = loaded(&drive.streams[0]);
+            again.check().unwrap();
+            assert_eq!(dump(&again), dump(&drive.streams[0]), "seed {seed}");
+            assert_eq!(
+                bytes_of(&Value::Stream(Box::new(again.clone()))),
+                bytes_of(&Value::Stream(Box::new(drive.streams[0].clone())))
+            );
+            drive.streams.truncate(1);
+            drive.streams.push(again);
+            drive.run(150);
+            drive.streams.iter().for_each(|stream| stream.check().unwrap());
+            assert_eq!(dump(&drive.streams[1]), dump(&drive.streams[0]), "seed {seed}, later");
+        }
+    }
+}
+
+#[test]
+fn damaged_streams_are_refused_or_sound() {
+    let mut accepted = 0;
+    for seed in 0..60 {
+        let mut drive = Drive::new(seed, Stream::new());
+        drive.run(60 + seed as usize);
+        let bytes = bytes_of(&Value::Stream(Box::new(drive.streams.remove(0))));
+        for round in 0..100 {
+            let damaged = drive.random.damaged(&bytes);
+            let Ok(Value::Stream(stream)) = take_value(&damaged, hashing()) else { continue };
+            accepted += 1;
+            stream.check().unwrap();
+            assert_eq!(dump(&loaded(&stream)), dump(&stream));
+            let mut later = Drive::new(round, *stream);
+            later.run(30);
+            later.streams[0].check().unwrap();
+        }
+    }
+    assert!(accepted > 500, "only {accepted} were accepted: the test tests nothing");
+}
+
+#[test]
+fn an_empty_stream_keeps_what_it_knows() {
+    let id = StreamId::new(5, 1);
+    let mut stream = Stream::new();
+    for effect in [
+        StreamEffect::Append { id, fields: &[b"a", b"1"] },
+        StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: Some(0) },
+        StreamEffect::Deliver { group: b"g", consumer: b"c", last: id, count: 1, at_ms: 9, pending: true },
+        StreamEffect::DeleteEntries { ids: &[id] },
+    ] {
+        stream.apply(&effect, BlockLimits::default());
+    }
+    let again = loaded(&stream);
+    again.check().unwrap();
+    assert_eq!(dump(&again), dump(&stream));
+    assert_eq!((again.len(), again.last_id(), again.max_deleted_id()), (0, id, id));
+    assert_eq!(again.group(b"g").unwrap().pending().len(), 1);
+}
+
+#[test]
+fn a_last_id_set_back_over_deleted_entries_takes_new_ones() {
+    let mut stream = Stream::new();
+    let [first, last] = [StreamId::new(1, 0), StreamId::new(9, 0)];
+    for effect in [
+        StreamEffect::Append { id: first, fields: &[b"a", b"1"] },
+        StreamEffect::Append { id: last, fields: &[b"a", b"2"] },
+        StreamEffect::DeleteEntries { ids: &[last] },
+        StreamEffect::SetId {
+            last_id: StreamId::new(2, 0),
+            entries_added: None,
+            max_deleted_id: Some(first),
+        },
+    ] {
+        stream.apply(&effect, BlockLimits::default());
+    }
+    let mut again = loaded(&stream);
+    again.apply(
+        &StreamEffect::Append { id: StreamId::new(3, 0), fields: &[b"a", b"3"] },
+        BlockLimits::default(),
+    );
+    again.check().unwrap();
+    assert_eq!(again.len(), 2);
+}
+
+#[test]
+fn groups_consumers_and_rows_come_once_and_in_order() {
+    let row = |ms, consumer| PendingEntry {
+        id: StreamId::new(ms, 0),
+        consumer: ConsumerHandle(consumer),
+        delivered_at_ms: 1,
+        deliveries: 1,
+    };
+    let mut builder = StreamBuilder::new(&Counters::default()).unwrap();
+    assert!(builder.consumer(b"c", 1, None).is_err());
+    assert!(builder.pending(row(1, 0)).is_err());
+    builder.group(b"g", StreamId::MIN, None).unwrap();
+    builder.consumer(b"c", 1, None).unwrap();
+    builder.pending(row(5, 0)).unwrap();
+    assert!(builder.consumer(b"c", 1, None).is_err());
+    assert!(builder.consumer(b"b", 1, None).is_err());
+    assert!(builder.pending(row(5, 0)).is_err());
+    assert!(builder.pending(row(4, 0)).is_err());
+    assert!(builder.pending(row(6, 1)).is_err());
+    assert!(builder.group(b"g", StreamId::MIN, None).is_err());
+    assert!(builder.group(b"h", StreamId::MIN, Some(u64::MAX)).is_err());
+}

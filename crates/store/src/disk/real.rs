@@ -1,0 +1,253 @@
+//! A folder of the machine. Private to its owner, never followed through a symbolic link, one process at a time.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, OFlags};
+
+use super::{Access, Disk, DiskError, File, LOCK_FILE, Listed};
+
+/// A folder of the machine's file system.
+pub struct RealDisk {
+    dir: PathBuf,
+    /// The open LOCK file; closing it gives the lock back.
+    held: Mutex<Option<fs::File>>,
+}
+
+impl RealDisk {
+    /// The folder `dir`, made (mode 0700, with its parents) when it is not there.
+    pub fn create(dir: impl Into<PathBuf>) -> Result<RealDisk, DiskError> {
+        let disk = RealDisk::existing(dir);
+        if !disk.dir.is_dir() {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&disk.dir);
+            made.map_err(|error| DiskError::new("make the folder", disk.dir.display().to_string(), &error))?;
+            disk.sync_parent()?;
+        }
+        Ok(disk)
+    }
+
+    /// The folder `dir` as it is; nothing is made. For reading only, when [`Disk::lock`] is not called.
+    pub fn existing(dir: impl Into<PathBuf>) -> RealDisk {
+        RealDisk { dir: dir.into(), held: Mutex::new(None) }
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A folder that a power cut forgets takes everything in it along.
+    fn sync_parent(&self) -> Result<(), DiskError> {
+        let parent = match self.dir.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let synced = fs::File::open(parent).and_then(|opened| opened.sync_all());
+        synced.map_err(|error| DiskError::new("sync the folder", parent.display().to_string(), &error))
+    }
+
+    fn error(&self, operation: &'static str, name: &str, error: &io::Error) -> DiskError {
+        DiskError::new(operation, self.path_of(name), error)
+    }
+
+    /// Opens with mode 0600 and without following a link at `name`.
+    fn open_with(
+        &self,
+        operation: &'static str,
+        name: &str,
+        options: &mut fs::OpenOptions,
+    ) -> Result<fs::File, DiskError> {
+        let no_follow = OFlags::NOFOLLOW.bits() as i32;
+        let opened = options.mode(0o600).custom_flags(no_follow).open(self.dir.join(name));
+        opened.map_err(|error| self.error(operation, name, &error))
+    }
+
+    fn wrap(&self, name: &str, file: fs::File) -> Arc<dyn File> {
+        Arc::new(RealFile { file, path: self.path_of(name) })
+    }
+
+    /// The error of a folder that another process holds, naming that process.
+    fn in_use(&self, mut lock: &fs::File) -> DiskError {
+        let mut text = String::new();
+        let holder = match lock.read_to_string(&mut text) {
+            Ok(_) if !text.trim().is_empty() => format!("in use by pid {}", text.trim()),
+            _ => "in use by another process".to_owned(),
+        };
+        let message = format!("{holder}; a data folder belongs to one process at a time");
+        let path = self.dir.display().to_string();
+        DiskError { operation: "lock", path, kind: io::ErrorKind::ResourceBusy, message }
+    }
+}
+
+impl Disk for RealDisk {
+    fn lock(&self) -> Result<(), DiskError> {
+        let mut held = self.held.lock();
+        if held.is_some() {
+            let message = "already in use by this process".to_owned();
+            let path = self.dir.display().to_string();
+            return Err(DiskError { operation: "lock", path, kind: io::ErrorKind::ResourceBusy, message });
+        }
+        let options = &mut fs::OpenOptions::new();
+        let mut lock =
+            self.open_with("lock", LOCK_FILE, options.read(true).write(true).create(true).truncate(false))?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(self.in_use(&lock)),
+            Err(errno) => return Err(self.error("lock", LOCK_FILE, &errno.into())),
+        }
+        let noted = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        noted.map_err(|error| self.error("write", LOCK_FILE, &error))?;
+        *held = Some(lock);
+        Ok(())
+    }
+
+    fn unlock(&self) {
+        self.held.lock().take();
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, DiskError> {
+        let failed = |error: io::Error| DiskError::new("list", self.dir.display().to_string(), &error);
+        let mut listed = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Of the entry itself: a link is not a regular file, whatever it points to.
+            let metadata = entry.metadata().map_err(failed)?;
+            if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
+                listed.push(Listed { name, bytes: metadata.len() });
+            }
+        }
+        listed.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(listed)
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
+        let options = &mut fs::OpenOptions::new();
+        let file = self.open_with("create", name, options.read(true).write(true).create_new(true))?;
+        Ok(self.wrap(name, file))
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError> {
+        let options = &mut fs::OpenOptions::new();
+        let file = self.open_with("open", name, options.read(true).write(access == Access::Write))?;
+        Ok(self.wrap(name, file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        let renamed = fs::rename(self.dir.join(from), self.dir.join(to));
+        renamed.map_err(|error| self.error("rename", from, &error))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        fs::remove_file(self.dir.join(name)).map_err(|error| self.error("remove", name, &error))
+    }
+
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        let synced = fs::File::open(&self.dir).and_then(|opened| opened.sync_all());
+        synced.map_err(|error| DiskError::new("sync the folder", self.dir.display().to_string(), &error))
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        let stat = rustix::fs::statvfs(&self.dir).map_err(|errno| {
+            DiskError::new("ask for the free space of", self.dir.display().to_string(), &errno.into())
+        })?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+}
+
+/// An open file of the folder.
+struct RealFile {
+    file: fs::File,
+    path: String,
+}
+
+impl RealFile {
+    fn error(&self, operation: &'static str) -> impl Fn(io::Error) -> DiskError {
+        move |error| DiskError::new(operation, self.path.as_str(), &error)
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        uninterrupted(|| self.file.read_at(into, offset)).map_err(self.error("read"))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
+        let written = uninterrupted(|| self.file.write_at(bytes, offset)).map_err(self.error("write"))?;
+        match written {
+            0 if !bytes.is_empty() => Err(self.error("write")(io::ErrorKind::WriteZero.into())),
+            written => Ok(written),
+        }
+    }
+
+    fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
+        self.file.set_len(bytes).map_err(self.error("cut"))
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.file.sync_data().map_err(self.error("sync"))
+    }
+
+    fn bytes(&self) -> Result<u64, DiskError> {
+        Ok(self.file.metadata().map_err(self.error("ask for the size of"))?.len())
+    }
+}
+
+/// A signal during a read or write is not a failure.
+fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("millstream-disk-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        dir
+    }
+
+    #[test]
+    fn folder_and_files_are_private_and_the_lock_names_its_holder() {
+        let dir = scratch("private");
+        let disk = RealDisk::create(&dir).unwrap();
+        disk.lock().unwrap();
+        disk.create("log").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&dir), mode(&dir.join("log")), mode(&dir.join(LOCK_FILE))), (0o700, 0o600, 0o600));
+
+        let error = RealDisk::existing(&dir).lock().unwrap_err();
+        assert!(error.to_string().contains(&format!("in use by pid {}", std::process::id())), "{error}");
+        disk.unlock();
+        RealDisk::existing(&dir).lock().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn links_are_neither_followed_nor_listed() {
+        let dir = scratch("links");
+        let disk = RealDisk::create(&dir).unwrap();
+        fs::write(dir.join("target"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.join("target"), dir.join("manifest")).unwrap();
+        assert!(disk.open("manifest", Access::Write).is_err());
+        assert!(disk.create("manifest").is_err());
+        let names: Vec<String> = disk.list().unwrap().into_iter().map(|listed| listed.name).collect();
+        assert_eq!(names, ["target"]);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

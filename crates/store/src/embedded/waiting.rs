@@ -1,0 +1,111 @@
+//! A call that waits for entries: whoever makes them ready runs its command and leaves the answer here.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use parking_lot::Mutex;
+
+use super::keeper::Bell;
+use super::{Command, Error, Patience};
+use crate::shard::Store;
+use crate::txn::Txn;
+use crate::wait::{Retry, WaitToken};
+
+/// A wait that has begun.
+pub(super) struct Waiting<T> {
+    token: WaitToken,
+    slot: Arc<Mutex<Slot<T>>>,
+    /// The answer when time is up.
+    nothing: T,
+    bell: Bell,
+}
+
+/// Where the answer is left.
+struct Slot<T> {
+    answer: Option<Result<T, Error>>,
+    waker: Option<Waker>,
+}
+
+impl<T: Send + 'static> Waiting<T> {
+    /// Joins the queues, while the transaction that found nothing still holds the keys.
+    pub(super) fn begin<C: Command<Output = T>>(
+        txn: &mut Txn<'_>,
+        command: &C,
+        patience: Patience,
+        nothing: T,
+        bell: Bell,
+    ) -> Waiting<T> {
+        let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
+        let (mut command, left_at) = (command.clone(), Arc::clone(&slot));
+        let again = move |txn: &mut Txn<'_>| {
+            let answer = command.run(txn);
+            if answer.as_ref().is_ok_and(|answer| command.patience(answer).is_some()) {
+                return Retry::NotYet;
+            }
+            leave_answer(&left_at, answer);
+            Retry::Served
+        };
+        let token = txn.wait(patience.interests, Box::new(again));
+        Waiting { token, slot, nothing, bell }
+    }
+
+    /// The answer, or the wait again if there is none yet.
+    pub(super) fn poll(
+        self,
+        store: &Store,
+        is_closed: impl Fn() -> bool,
+        context: &mut Context<'_>,
+    ) -> Result<Result<T, Error>, Waiting<T>> {
+        if !self.is_served(context.waker()) && !self.bell.is_due() {
+            // Closing rings every bell, so it is looked for after this one can be heard.
+            let listening = self.bell.listen(context.waker());
+            match (listening, is_closed()) {
+                (Ok(()), false) => return Err(self),
+                (Ok(()), true) => return Ok(self.end(store).unwrap_or(Err(Error::Closed))),
+                (Err(error), _) => return Ok(self.end(store).unwrap_or(Err(Error::Thread(error)))),
+            }
+        }
+        let served = self.end(store);
+        Ok(served.unwrap_or(Ok(self.nothing)))
+    }
+
+    /// Whether the answer is there. If not, `waker` is called when it is.
+    fn is_served(&self, waker: &Waker) -> bool {
+        let mut slot = self.slot.lock();
+        if slot.answer.is_some() {
+            return true;
+        }
+        let known = slot.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        let before = if known { None } else { slot.waker.replace(waker.clone()) };
+        drop(slot);
+        // A waker may own anything: it is not dropped under the lock.
+        drop(before);
+        false
+    }
+
+    /// Ends the wait. If it was served, whoever did so has logged what it did when this returns: that happens before
+    /// it unlocks, and leaving takes the same locks.
+    fn end(&self, store: &Store) -> Option<Result<T, Error>> {
+        store.cancel(&self.token);
+        self.slot.lock().answer.take()
+    }
+
+    /// Leaves the queues, unless an answer is there: then this may be running under the locks of who left it.
+    pub(super) fn leave(&self, store: &Store) {
+        let served = self.slot.lock().answer.is_some();
+        if !served {
+            store.cancel(&self.token);
+        }
+    }
+}
+
+fn leave_answer<T>(slot: &Mutex<Slot<T>>, answer: Result<T, Error>) {
+    let waker = {
+        let mut slot = slot.lock();
+        slot.answer = Some(answer);
+        slot.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

@@ -1,0 +1,346 @@
+//! The store and its log: transactions append what they change, replies wait until that is safe.
+//!
+//! Nobody is told anything, by acknowledgement or by observation, that the policy does not cover yet: whoever has run
+//! commands asks for the position everything seen so far has ([`Store::seen`]) and waits until it is settled.
+//!
+//! Who syncs? Where a sync is fast, the thread that first needs one: it has run what was ready, and those behind it
+//! share the sync. Where it is slow, a thread of its own, so that nobody who waits for nothing is made to wait;
+//! after each sync it gives the clients it released a moment to come back, or they would take turns in two halves.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::log::{Log, LogError, LogStats, Policy};
+use crate::planted::{self, Bug};
+use crate::shard::Store;
+use crate::snapshots::SnapshotTaken;
+
+/// A sync that takes longer is left to the thread made for it.
+const SLOW_SYNC: Duration = Duration::from_micros(500);
+/// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The log as the store uses it.
+pub(crate) struct Journal {
+    pub(crate) log: Log,
+    pub(crate) disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    waiting: Mutex<Waiting>,
+    wanted: Condvar,
+    /// How long syncs take, a moving average in nanoseconds.
+    sync_ns: AtomicU64,
+    /// Counts what no snapshot under way can follow: values that moved, databases that were swapped or emptied.
+    pub(crate) rearranged: AtomicU64,
+    /// Held by whoever takes a snapshot.
+    pub(crate) snapshotting: Mutex<()>,
+    last_snapshot: Mutex<Option<Snapshot>>,
+    /// When something last became durable, in Unix milliseconds; 0 before the first time.
+    synced_at_ms: AtomicU64,
+    closed: AtomicBool,
+    /// Whether a snapshot under way is to give up.
+    closing: AtomicBool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Who waits for which position.
+    readers: Vec<(u64, Waker)>,
+    /// How many the last sync released.
+    released: usize,
+    sync_wanted: bool,
+}
+
+impl Journal {
+    /// Starts the syncing thread too; it ends when the journal is closed or gone.
+    pub(crate) fn start(log: Log, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Arc<Journal> {
+        let journal = Journal::unattended(log, disk, clock);
+        journal.closed.store(false, Ordering::Relaxed);
+        let weak = Arc::downgrade(&journal);
+        let spawned = thread::Builder::new().name("sync".into()).spawn(move || sync_for_others(&weak));
+        if spawned.is_err() {
+            journal.closed.store(true, Ordering::Relaxed);
+        }
+        journal
+    }
+
+    /// Without the syncing thread, as if closed: every waiter syncs for itself.
+    pub(crate) fn unattended(log: Log, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Arc<Journal> {
+        Arc::new(Journal {
+            log,
+            disk,
+            clock,
+            waiting: Mutex::default(),
+            wanted: Condvar::new(),
+            sync_ns: AtomicU64::new(0),
+            rearranged: AtomicU64::new(0),
+            snapshotting: Mutex::new(()),
+            last_snapshot: Mutex::new(None),
+            synced_at_ms: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            closed: AtomicBool::new(true),
+        })
+    }
+
+    /// The position up to which what was appended may be told.
+    fn settled(&self) -> u64 {
+        match self.log.policy() {
+            _ if planted::has(Bug::ToldBeforeSettled) => self.log.appended(),
+            Policy::Always => self.log.durable(),
+            Policy::EverySecond | Policy::Never => self.log.written(),
+        }
+    }
+
+    /// Does what the policy asks for, and wakes who waited for it.
+    fn flush(&self) -> Result<(), LogError> {
+        let now_ms = self.clock.now_ms();
+        self.timed(now_ms, |log| log.flush(now_ms))
+    }
+
+    /// Makes everything appended so far durable, whatever the policy, and wakes who waited for it.
+    fn commit(&self) -> Result<(), LogError> {
+        self.timed(self.clock.now_ms(), |log| log.commit().map(|_| ()))
+    }
+
+    fn timed(&self, now_ms: u64, work: impl FnOnce(&Log) -> Result<(), LogError>) -> Result<(), LogError> {
+        let (before, started) = (self.log.durable(), Instant::now());
+        let done = work(&self.log);
+        if self.log.durable() > before {
+            self.note_sync(started.elapsed());
+            self.synced_at_ms.store(now_ms, Ordering::Relaxed);
+        }
+        self.wake_settled();
+        done
+    }
+
+    fn note_sync(&self, took: Duration) {
+        let average = self.sync_ns.load(Ordering::Relaxed);
+        let took = took.as_nanos() as u64;
+        self.sync_ns.store(if average == 0 { took } else { (average * 7 + took) / 8 }, Ordering::Relaxed);
+    }
+
+    fn sync_time(&self) -> Duration {
+        Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
+    }
+
+    /// Whether whoever needs a sync may do it.
+    fn syncs_inline(&self) -> bool {
+        self.log.policy() != Policy::Always
+            || self.sync_time() < SLOW_SYNC
+            || self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Wakes those whose position is settled, or everybody if nothing ever will be.
+    fn wake_settled(&self) {
+        let (settled, failed) = (self.settled(), self.log.error().is_some());
+        let mut waiting = self.waiting.lock();
+        let woken: Vec<Waker> = waiting
+            .readers
+            .extract_if(.., |(position, _)| failed || *position <= settled)
+            .map(|(_, waker)| waker)
+            .collect();
+        waiting.released = woken.len();
+        drop(waiting);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn wait_for(&self, position: u64, waker: &Waker) {
+        let mut waiting = self.waiting.lock();
+        waiting.readers.push((position, waker.clone()));
+        waiting.sync_wanted = true;
+        self.wanted.notify_one();
+    }
+
+    /// One round of the syncing thread.
+    fn sync_round(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.sync_wanted {
+            self.wanted.wait_for(&mut waiting, TICK);
+        }
+        let gathering = self.sync_time() / 4;
+        let until = Instant::now() + gathering;
+        while waiting.sync_wanted && waiting.readers.len() < waiting.released {
+            if self.wanted.wait_until(&mut waiting, until).timed_out() {
+                break;
+            }
+        }
+        waiting.sync_wanted = false;
+        drop(waiting);
+        if self.log.written() < self.log.appended()
+            || self.settled() < self.log.appended()
+            || self.is_behind()
+        {
+            // Kept by the log: whoever waits is told.
+            let _ = self.flush();
+        }
+    }
+
+    /// Whether something was written that is not durable yet, which `everysec` must see to.
+    fn is_behind(&self) -> bool {
+        self.log.policy() == Policy::EverySecond && self.log.durable() < self.log.written()
+    }
+
+    pub(crate) fn snapshot_taken(&self, taken: SnapshotTaken) {
+        *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: Some(self.clock.now_ms()) });
+    }
+
+    /// The snapshot that was in force when the folder was opened.
+    pub(crate) fn snapshot_found(&self, taken: SnapshotTaken) {
+        *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: None });
+    }
+
+    /// Whether a snapshot under way is to give up.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Makes everything durable and gives the folder back.
+    pub(crate) fn close(&self) -> Result<(), LogError> {
+        self.closing.store(true, Ordering::Relaxed);
+        let _no_snapshot = self.snapshotting.lock();
+        self.closed.store(true, Ordering::Relaxed);
+        let closed = self.log.close();
+        self.wake_settled();
+        closed
+    }
+}
+
+fn sync_for_others(journal: &Weak<Journal>) {
+    while let Some(journal) = journal.upgrade() {
+        if journal.closed.load(Ordering::Relaxed) {
+            return;
+        }
+        journal.sync_round();
+    }
+}
+
+impl Store {
+    /// The position of everything seen so far. What was seen may be told once this is settled.
+    pub fn seen(&self) -> u64 {
+        self.journal().map_or(0, |journal| journal.log.appended())
+    }
+
+    /// Whether everything up to `position` may be told.
+    pub fn is_settled(&self, position: u64) -> bool {
+        self.journal().is_none_or(|journal| journal.settled() >= position && journal.log.error().is_none())
+    }
+
+    /// Settles everything up to `position` if that takes no sync. False: [`Store::settle`] must see to it.
+    pub fn settle_now(&self, position: u64) -> bool {
+        let Some(journal) = self.journal() else { return true };
+        if journal.settled() < position && journal.log.policy() != Policy::Always {
+            // Kept by the log: this position never settles.
+            let _ = journal.log.write();
+        }
+        self.is_settled(position)
+    }
+
+    /// Resolves when everything up to `position` may be told, or never will be.
+    pub fn settle(&self, position: u64) -> Settle<'_> {
+        Settle { store: self, position }
+    }
+
+    /// Whether everything up to `position` survives a power cut. Never in a store in memory.
+    pub fn is_durable(&self, position: u64) -> bool {
+        self.journal().is_some_and(|journal| journal.log.durable() >= position)
+    }
+
+    /// Makes everything seen so far durable, whatever the policy, on this thread. Nothing to do in a store in memory.
+    pub fn make_durable(&self) -> Result<(), LogError> {
+        self.journal().map_or(Ok(()), Journal::commit)
+    }
+
+    /// Refuses what would change something when the disk is nearly full, or has failed.
+    pub fn check_writable(&self) -> Result<(), LogError> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        if let Some(error) = journal.log.error() {
+            return Err(error.clone());
+        }
+        journal.log.check_space()
+    }
+}
+
+/// The snapshot in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it holds.
+    pub taken: SnapshotTaken,
+    /// When this process took it, in Unix milliseconds; `None` for one it found.
+    pub at_ms: Option<u64>,
+}
+
+/// How durability stands, for people.
+#[derive(Clone, Debug)]
+pub struct DurabilityStats {
+    /// When records are synced.
+    pub policy: Policy,
+    /// The log.
+    pub log: LogStats,
+    /// When something last became durable, in Unix milliseconds; `None` if nothing did since the start.
+    pub synced_at_ms: Option<u64>,
+    /// The snapshot in force.
+    pub snapshot: Option<Snapshot>,
+    /// Whether a snapshot is being taken.
+    pub snapshotting: bool,
+    /// Why nothing is acknowledged any more.
+    pub error: Option<String>,
+}
+
+impl Store {
+    /// How durability stands; `None` for a store in memory.
+    pub fn durability(&self) -> Option<DurabilityStats> {
+        self.journal().map(|journal| DurabilityStats {
+            policy: journal.log.policy(),
+            log: journal.log.stats(),
+            synced_at_ms: Some(journal.synced_at_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0),
+            snapshot: *journal.last_snapshot.lock(),
+            snapshotting: journal.snapshotting.is_locked(),
+            error: journal.log.error().map(ToString::to_string),
+        })
+    }
+
+    /// Changes when records are synced. Nothing to change for a store in memory.
+    pub fn set_policy(&self, policy: Policy) {
+        if let Some(journal) = self.journal() {
+            journal.log.set_policy(policy);
+            journal.wake_settled();
+        }
+    }
+
+    /// Makes everything durable and gives the folder back. Nothing is taken afterwards.
+    pub fn close(&self) -> Result<(), LogError> {
+        self.journal().map_or(Ok(()), |journal| journal.close())
+    }
+}
+
+/// Waits until what was seen may be told.
+#[must_use = "a future does nothing until it is awaited"]
+pub struct Settle<'s> {
+    store: &'s Store,
+    position: u64,
+}
+
+impl Future for Settle<'_> {
+    type Output = Result<(), LogError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
+        let open = journal.settled() < self.position && journal.log.error().is_none();
+        if open && (!journal.syncs_inline() || journal.flush().is_err()) {
+            journal.wait_for(self.position, cx.waker());
+        }
+        match journal.log.error() {
+            Some(error) => Poll::Ready(Err(error.clone())),
+            None if journal.settled() >= self.position => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    }
+}

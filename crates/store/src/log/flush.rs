@@ -1,0 +1,206 @@
+//! The one place that writes: batches into segments, syncs, the turn to a new segment, and what a failure means.
+//!
+//! All syncs of the log happen under `syncing`: the kernel tells a failure to one caller only, and that one must have ended the
+//! log before another believes its own success.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::manifest::{self, Manifest};
+use super::planted::Bug;
+use super::segment::{self, SegmentHeader};
+use super::writer::{Batch, Segment, Writer};
+use super::{Log, LogError};
+use crate::disk::{DiskError, write_full};
+
+/// A batch buffer larger than this is given back after use.
+const KEEP_BUFFER_BYTES: usize = 4 << 20;
+
+impl Log {
+    pub(super) fn check_alive(&self) -> Result<(), LogError> {
+        self.ended.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Ends the log: from here on nothing succeeds.
+    fn fail(&self, error: DiskError) -> LogError {
+        if self.planted.has(Bug::SyncRetried) {
+            return LogError::Failed(error);
+        }
+        self.ended.get_or_init(|| LogError::Failed(error)).clone()
+    }
+
+    fn put_off(&self, error: &DiskError) -> LogError {
+        self.counters.full.fetch_add(1, Ordering::Relaxed);
+        self.room_bytes.store(0, Ordering::Relaxed);
+        LogError::Full(error.to_string())
+    }
+
+    /// Takes what was appended, leaving an empty buffer of the size that was needed last.
+    pub(super) fn take_batch(&self, writer: &mut Writer) {
+        debug_assert_eq!(writer.done, writer.batch.bytes.len());
+        let mut empty = std::mem::take(&mut writer.batch.bytes);
+        if empty.capacity() > KEEP_BUFFER_BYTES {
+            empty = Vec::new();
+        }
+        empty.clear();
+        let fresh = Batch { bytes: empty, turns: Vec::new(), last: 0 };
+        writer.batch = std::mem::replace(&mut self.tail.lock().batch, fresh);
+        writer.done = 0;
+    }
+
+    /// Writes the rest of the batch, turning to new segments where it says.
+    pub(super) fn write_batch(&self, writer: &mut Writer) -> Result<(), LogError> {
+        if writer.done == writer.batch.bytes.len() && writer.batch.turns.is_empty() {
+            return Ok(());
+        }
+        while let Some(turn) = writer.batch.turns.first() {
+            let (at, header) = (turn.at, turn.header);
+            self.write_up_to(writer, at)?;
+            self.begin_segment(writer, header)?;
+            writer.batch.turns.remove(0);
+        }
+        self.write_up_to(writer, writer.batch.bytes.len())?;
+        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.publish_written(writer, writer.batch.last);
+        Ok(())
+    }
+
+    fn write_up_to(&self, writer: &mut Writer, end: usize) -> Result<(), LogError> {
+        if writer.done == end {
+            return Ok(());
+        }
+        let bytes = &writer.batch.bytes[writer.done..end];
+        if let Err(error) = write_full(&*writer.file, writer.file_bytes, bytes) {
+            // Without space, and with the file as it was, nothing has happened yet.
+            if error.is_full() && writer.file.truncate(writer.file_bytes).is_ok() {
+                return Err(self.put_off(&error));
+            }
+            return Err(self.fail(error));
+        }
+        let count = bytes.len() as u64;
+        writer.file_bytes += count;
+        writer.done = end;
+        self.counters.pending_bytes.fetch_sub(count, Ordering::Relaxed);
+        self.counters.appended_bytes.fetch_add(count, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(count, Ordering::Relaxed);
+        self.unmeasured_bytes.fetch_add(count, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn publish_written(&self, writer: &Writer, position: u64) {
+        let mut current = self.current.lock();
+        *current = (Arc::clone(&writer.file), position);
+        self.written.store(position, Ordering::Release);
+    }
+
+    /// Syncs the segment so far, then makes the next one, durably, before any record goes there.
+    fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
+        self.publish_written(writer, header.first - 1);
+        self.sync_written(header.first - 1)?;
+        let name = segment::name(header.first);
+        let file = match self.disk.create(&name) {
+            Ok(file) => file,
+            Err(error) if error.is_full() => return Err(self.put_off(&error)),
+            Err(error) => return Err(self.fail(error)),
+        };
+        if let Err(error) = write_full(&*file, 0, &header.encode()) {
+            if error.is_full() && self.disk.remove(&name).is_ok() {
+                return Err(self.put_off(&error));
+            }
+            return Err(self.fail(error));
+        }
+        let guard = self.syncing.lock();
+        self.check_alive()?;
+        file.sync().map_err(|error| self.fail(error))?;
+        if !self.planted.has(Bug::FolderNotSynced) {
+            self.disk.sync_dir().map_err(|error| self.fail(error))?;
+        }
+        drop(guard);
+        writer.segments.last_mut().expect("there was one").bytes = writer.file_bytes;
+        let bytes = segment::HEADER_BYTES as u64;
+        writer.segments.push(Segment { name, header, bytes });
+        (writer.file, writer.file_bytes) = (file, bytes);
+        self.counters.rotations.fetch_add(1, Ordering::Relaxed);
+        self.counters.segments.fetch_add(1, Ordering::Relaxed);
+        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes `target`, which is written, durable, and whatever else is written by then.
+    pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
+        let _guard = self.syncing.lock();
+        self.check_alive()?;
+        if self.durable() >= target {
+            return Ok(());
+        }
+        let (file, position) = self.current.lock().clone();
+        if self.planted.has(Bug::AcknowledgedBeforeSync) || self.planted.has(Bug::SyncSkipped) {
+            self.publish_durable(position);
+        }
+        if self.planted.has(Bug::SyncSkipped) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        file.sync().map_err(|error| self.fail(error))?;
+        self.count_sync(began);
+        self.publish_durable(position);
+        Ok(())
+    }
+
+    fn publish_durable(&self, position: u64) {
+        assert!(position <= self.written(), "durable is never ahead of written");
+        self.durable.fetch_max(position, Ordering::AcqRel);
+    }
+
+    fn count_sync(&self, began: Instant) {
+        let took_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        self.counters.sync_ns.fetch_add(took_ns, Ordering::Relaxed);
+        self.counters.last_sync_ns.store(took_ns, Ordering::Relaxed);
+    }
+
+    /// Asks how much is free, less what waits in memory. A disk that does not say is taken to have room: a write will tell.
+    pub(super) fn measure_room(&self) -> u64 {
+        let free = self.disk.free_bytes().unwrap_or(u64::MAX);
+        let room = free.saturating_sub(self.counters.pending_bytes.load(Ordering::Relaxed));
+        self.room_bytes.store(room, Ordering::Relaxed);
+        self.unmeasured_bytes.store(0, Ordering::Relaxed);
+        room
+    }
+
+    pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
+        next.replace(&*self.disk, self.planted).map_err(|error| {
+            // A write without space came before the rename; the old manifest is in force.
+            if error.is_full() && error.operation == "write" {
+                let _ = self.disk.remove(manifest::NEW_NAME);
+                return self.put_off(&error);
+            }
+            self.fail(error)
+        })
+    }
+
+    /// Removes the segments whose successor begins at or before `first`.
+    pub(super) fn remove_covered(&self, first: u64) -> Vec<String> {
+        let segments: Vec<Segment> = self.writer.lock().segments.clone();
+        let covered = segments.windows(2).take_while(|pair| pair[1].header.first <= first);
+        let mut removed = Vec::new();
+        for pair in covered {
+            if self.disk.remove(&pair[0].name).is_err() {
+                break;
+            }
+            removed.push(pair[0].name.clone());
+            self.counters.segments.fetch_sub(1, Ordering::Relaxed);
+            self.counters.bytes.fetch_sub(pair[0].bytes, Ordering::Relaxed);
+        }
+        self.writer.lock().segments.retain(|segment| !removed.contains(&segment.name));
+        removed
+    }
+
+    pub(super) fn written_segments(&self) -> Vec<Segment> {
+        let writer = self.writer.lock();
+        let mut segments = writer.segments.clone();
+        segments.last_mut().expect("a log has a segment").bytes = writer.file_bytes;
+        segments
+    }
+}

@@ -1,0 +1,134 @@
+//! The manifest: 64 bytes that say which snapshot is in force and where the log begins; read and replaced as a whole.
+//!
+//! ```text
+//! 0       8        12     16         32        40     48       56    60   64
+//! | magic | version| flags| store id | snapshot| first| durable| zero| crc |
+//! ```
+
+use super::planted::{Bug, Planted};
+use super::{StoreId, What};
+use crate::disk::{Access, Disk, DiskError, read_full, write_full};
+
+/// The manifest's name.
+pub(crate) const NAME: &str = "manifest";
+/// The name of one being written.
+pub(crate) const NEW_NAME: &str = "manifest.new";
+
+const BYTES: usize = 64;
+const MAGIC: [u8; 8] = *b"MILLSMAN";
+const VERSION: u32 = 1;
+const HAS_SNAPSHOT: u32 = 1;
+
+/// What the manifest says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// Drawn when the folder was made.
+    pub store_id: StoreId,
+    /// The position of the snapshot in force.
+    pub snapshot: Option<u64>,
+    /// The first record still needed; at least 1.
+    pub first: u64,
+    /// Records up to here were durable when this was written.
+    pub durable: u64,
+}
+
+impl Manifest {
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.snapshot.map_or(0, |_| HAS_SNAPSHOT).to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.store_id.0);
+        bytes[32..40].copy_from_slice(&self.snapshot.unwrap_or(0).to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.first.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.durable.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Manifest, What> {
+        let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| What::ManifestDamaged)?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..60]) != word(60) {
+            return Err(What::ManifestDamaged);
+        }
+        if word(8) != VERSION {
+            return Err(What::UnknownVersion(word(8)));
+        }
+        let snapshot = match (word(12), long(32)) {
+            (0, 0) => None,
+            (HAS_SNAPSHOT, position) => Some(position),
+            _ => return Err(What::ManifestDamaged),
+        };
+        let manifest = Manifest {
+            store_id: StoreId(bytes[16..32].try_into().expect("sixteen bytes")),
+            snapshot,
+            first: long(40),
+            durable: long(48),
+        };
+        if manifest.first == 0 { Err(What::ManifestDamaged) } else { Ok(manifest) }
+    }
+
+    /// The manifest of the folder; the inner error is one of its contents.
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Result<Manifest, What>, DiskError> {
+        let file = disk.open(NAME, Access::Read)?;
+        // One byte more than there should be, to notice a longer file.
+        let mut bytes = [0; BYTES + 1];
+        let count = read_full(&*file, 0, &mut bytes)?;
+        Ok(Manifest::decode(&bytes[..count]))
+    }
+
+    /// Makes this the folder's manifest, durably. After an error before the rename the old one is in force; later,
+    /// either may be.
+    pub(crate) fn replace(&self, disk: &dyn Disk, planted: Planted) -> Result<(), DiskError> {
+        if disk.list()?.iter().any(|listed| listed.name == NEW_NAME) {
+            disk.remove(NEW_NAME)?;
+        }
+        let file = disk.create(NEW_NAME)?;
+        write_full(&*file, 0, &self.encode())?;
+        file.sync()?;
+        disk.rename(NEW_NAME, NAME)?;
+        if planted.has(Bug::FolderNotSynced) { Ok(()) } else { disk.sync_dir() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        Manifest { store_id: StoreId([7; 16]), snapshot: Some(41), first: 42, durable: 50 }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let none = Manifest { snapshot: None, first: 1, durable: 0, ..manifest() };
+        assert_eq!(Manifest::decode(&manifest().encode()), Ok(manifest()));
+        assert_eq!(Manifest::decode(&none.encode()), Ok(none));
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_is_noticed() {
+        let bytes = manifest().encode();
+        for cut in 0..BYTES {
+            assert_eq!(Manifest::decode(&bytes[..cut]), Err(What::ManifestDamaged), "cut at {cut}");
+        }
+        for bit in 0..BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Manifest::decode(&damaged), Err(What::ManifestDamaged), "bit {bit}");
+        }
+        assert_eq!(Manifest::decode(&[&bytes[..], b"x"].concat()), Err(What::ManifestDamaged));
+    }
+
+    #[test]
+    fn a_later_version_is_named_not_called_damaged() {
+        let mut bytes = manifest().encode();
+        bytes[8] = 9;
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Manifest::decode(&bytes), Err(What::UnknownVersion(9)));
+    }
+}

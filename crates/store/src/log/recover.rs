@@ -1,0 +1,420 @@
+//! From a folder to an open log: read everything, decide, and only then change anything.
+//!
+//! Reading ([`Recovery::read`]) never writes. Opening ([`Recovery::open`]) reads and then repairs, in an order in which a
+//! crash at any point leaves the same conclusions to be drawn again; what was repaired is in the [`OpenReport`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::manifest::{self, Manifest};
+use super::planted::{Bug, Planted};
+use super::scan::{
+    EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, ScannedSegment, Tail, decide_end, decide_header,
+};
+use super::segment::{self, Records, SegmentHeader, Step};
+use super::writer::{Log, Start};
+use super::{Damage, LogOptions, OpenError, StoreId, Visit, What};
+use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
+
+/// The prefix of snapshots' names; they are other modules' business, but a folder that has one is not new.
+const SNAPSHOT_PREFIX: &str = "snapshot-";
+/// How much of an unproven tail is held in memory while it is written again.
+const REWRITE_BYTES: usize = 1 << 20;
+/// How finely the offsets of records are remembered.
+const MARK_BYTES: u64 = 64 << 10;
+
+/// A folder whose manifest was read: what is in force is known, the log not yet walked through.
+pub struct Recovery {
+    disk: Arc<dyn Disk>,
+    lock: Option<FolderLock>,
+    /// `None` in a new folder.
+    manifest: Option<Manifest>,
+    listed: Vec<Listed>,
+}
+
+/// An opened log and what opening it found.
+pub struct Opened {
+    /// The log.
+    pub log: Log,
+    /// What was found and repaired.
+    pub report: OpenReport,
+}
+
+/// What opening found and repaired.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The folder was new.
+    pub created: bool,
+    /// How many segments were read.
+    pub segments: usize,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// How many records.
+    pub records: u64,
+    /// The position of the last record.
+    pub last: u64,
+    /// The torn tail that was cut.
+    pub cut: Option<Cut>,
+    /// How many bytes were written again because no record proves them durable.
+    pub rewritten_bytes: u64,
+    /// Files that were removed: leftovers of a crash, segments no longer needed.
+    pub removed: Vec<String>,
+}
+
+/// A torn tail that was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The path of the segment.
+    pub file: String,
+    /// The length it was cut to.
+    pub at: u64,
+    /// How many bytes went.
+    pub bytes: u64,
+}
+
+/// Gives the folder back when dropped.
+pub(crate) struct FolderLock(Arc<dyn Disk>);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        self.0.unlock();
+    }
+}
+
+impl Recovery {
+    /// Locks the folder for this process and reads its manifest.
+    pub fn begin(disk: Arc<dyn Disk>) -> Result<Recovery, OpenError> {
+        disk.lock()?;
+        let lock = FolderLock(Arc::clone(&disk));
+        let recovery = Recovery::inspect(disk)?;
+        Ok(Recovery { lock: Some(lock), ..recovery })
+    }
+
+    /// Reads the manifest without locking, to look at a folder; [`Recovery::open`] is not for such a one.
+    pub fn inspect(disk: Arc<dyn Disk>) -> Result<Recovery, OpenError> {
+        let listed = disk.list()?;
+        let manifest = if listed.iter().any(|file| file.name == manifest::NAME) {
+            let read = Manifest::read(&*disk)?;
+            Some(read.map_err(|what| damage(&*disk, manifest::NAME, 0, 0, what))?)
+        } else if is_new(&listed) {
+            None
+        } else {
+            return Err(damage(&*disk, manifest::NAME, 0, 1, What::ManifestMissing).into());
+        };
+        Ok(Recovery { disk, lock: None, manifest, listed })
+    }
+
+    /// What is in force; `None` in a new folder.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// Walks through the log and hands every record that the manifest needs to `visit`. Changes nothing. An error of
+    /// `visit` ends the walk.
+    pub fn read(&self, planted: Planted, visit: &mut Visit<'_>) -> Result<Option<Scan>, OpenError> {
+        match &self.manifest {
+            None => Ok(None),
+            Some(manifest) => Walk::new(&*self.disk, manifest, planted).run(&self.listed, visit).map(Some),
+        }
+    }
+
+    /// Walks through the log as [`Recovery::read`] does, then repairs it and opens it for appending.
+    pub fn open(
+        mut self,
+        mut options: LogOptions,
+        mut visit: impl FnMut(u64, &[u8]) -> Result<(), String>,
+    ) -> Result<Opened, OpenError> {
+        let lock = self.lock.take().expect("only a locked folder is opened");
+        let scan = self.read(options.planted, &mut visit)?;
+        let mut report = OpenReport::default();
+        let (manifest, scan) = match (self.manifest.take(), scan) {
+            (Some(manifest), Some(scan)) => (manifest, scan),
+            _ => self.create(&mut options, &mut report)?,
+        };
+        let file = self.repair(&scan, options.planted, &mut report)?;
+        report.segments = scan.segments.len();
+        report.bytes = scan.segments.iter().map(|segment| segment.bytes).sum();
+        (report.records, report.last) = (scan.records, scan.last);
+        let log = Log::start(Start { disk: self.disk, lock, manifest, scan, file, options });
+        Ok(Opened { log, report })
+    }
+
+    /// Makes a new folder's first segment, then the manifest: a manifest never names what is not there.
+    fn create(
+        &self,
+        options: &mut LogOptions,
+        report: &mut OpenReport,
+    ) -> Result<(Manifest, Scan), OpenError> {
+        report.created = true;
+        for listed in self.listed.iter().filter(|listed| segment::first_of(&listed.name).is_some()) {
+            self.disk.remove(&listed.name)?;
+            report.removed.push(listed.name.clone());
+        }
+        let mut store_id = [0; 16];
+        store_id[..8].copy_from_slice(&(options.random)().to_le_bytes());
+        store_id[8..].copy_from_slice(&(options.random)().to_le_bytes());
+        let store_id = StoreId(store_id);
+        let header = SegmentHeader { store_id, first: 1, salt: (options.random)(), previous: 0 };
+        let name = segment::name(1);
+        let file = self.disk.create(&name)?;
+        write_full(&*file, 0, &header.encode())?;
+        file.sync()?;
+        if !options.planted.has(Bug::FolderNotSynced) {
+            self.disk.sync_dir()?;
+        }
+        let manifest = Manifest { store_id, snapshot: None, first: 1, durable: 0 };
+        manifest.replace(&*self.disk, options.planted)?;
+        let bytes = segment::HEADER_BYTES as u64;
+        let scan = Scan {
+            segments: vec![ScannedSegment { name, first: 1, bytes, salt: header.salt, previous: 0 }],
+            records: 0,
+            last: 0,
+            last_checksum: 0,
+            tail: Tail::Clean,
+            unproven_from: bytes,
+            unfinished: None,
+            covered: Vec::new(),
+        };
+        Ok((manifest, scan))
+    }
+
+    /// Does what the scan calls for, and gives the last segment, whole and durable.
+    fn repair(
+        &self,
+        scan: &Scan,
+        planted: Planted,
+        report: &mut OpenReport,
+    ) -> Result<Arc<dyn File>, OpenError> {
+        let last = scan.segments.last().expect("a log has a segment");
+        let file = self.disk.open(&last.name, Access::Write)?;
+        if let Tail::Torn { at, bytes } = scan.tail
+            && !planted.has(Bug::TailNotCut)
+        {
+            file.truncate(at)?;
+            report.cut = Some(Cut { file: self.disk.path_of(&last.name), at, bytes });
+        }
+        if !planted.has(Bug::TailNotRewritten) {
+            rewrite(&*file, scan.unproven_from, last.bytes)?;
+            report.rewritten_bytes = last.bytes - scan.unproven_from;
+        }
+        file.sync()?;
+        // The manifest may have its name in the cache only; nothing it does without goes before that is durable.
+        self.disk.sync_dir()?;
+        for name in scan.unfinished.iter().chain(&scan.covered) {
+            self.disk.remove(name)?;
+            report.removed.push(name.clone());
+        }
+        if self.listed.iter().any(|listed| listed.name == manifest::NEW_NAME) && !report.created {
+            self.disk.remove(manifest::NEW_NAME)?;
+            report.removed.push(manifest::NEW_NAME.to_owned());
+        }
+        self.disk.sync_dir()?;
+        Ok(file)
+    }
+}
+
+/// Nothing was ever acknowledged from such a folder.
+fn is_new(listed: &[Listed]) -> bool {
+    listed.iter().all(|file| match segment::first_of(&file.name) {
+        Some(first) => first == 1 && file.bytes <= segment::HEADER_BYTES as u64,
+        None => !file.name.starts_with(SNAPSHOT_PREFIX),
+    })
+}
+
+/// Writes the bytes over themselves: a failed sync of an earlier process may have left them in the cache only, marked as
+/// written, and no later sync would write them.
+fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<(), DiskError> {
+    let mut chunk = vec![0; REWRITE_BYTES.min((to - from) as usize)];
+    let mut at = from;
+    while at < to {
+        let count = chunk.len().min((to - at) as usize);
+        let count = read_full(file, at, &mut chunk[..count])?;
+        write_full(file, at, &chunk[..count])?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: What) -> Damage {
+    Damage { file: disk.path_of(name), offset, position, what }
+}
+
+/// A walk through all segments that are needed.
+struct Walk<'a> {
+    disk: &'a dyn Disk,
+    manifest: &'a Manifest,
+    planted: Planted,
+    scan: Scan,
+    unproven: Unproven,
+}
+
+impl<'a> Walk<'a> {
+    fn new(disk: &'a dyn Disk, manifest: &'a Manifest, planted: Planted) -> Walk<'a> {
+        let scan = Scan {
+            segments: Vec::new(),
+            records: 0,
+            last: 0,
+            last_checksum: 0,
+            tail: Tail::Clean,
+            unproven_from: 0,
+            unfinished: None,
+            covered: Vec::new(),
+        };
+        let unproven = Unproven { claim: manifest.durable, marks: VecDeque::new() };
+        Walk { disk, manifest, planted, scan, unproven }
+    }
+
+    fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
+        let found: Vec<(u64, &Listed)> =
+            listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+        let begin = self.first_needed(&found)?;
+        self.scan.covered = found[..begin].iter().map(|(_, file)| file.name.clone()).collect();
+        for index in begin..found.len() {
+            self.segment(&found, index, visit)?;
+        }
+        self.check_end()?;
+        Ok(self.scan)
+    }
+
+    /// The segment that has the manifest's first position.
+    fn first_needed(&self, found: &[(u64, &Listed)]) -> Result<usize, OpenError> {
+        let first = self.manifest.first;
+        let Some(index) = found.iter().rposition(|&(begins, _)| begins <= first) else {
+            let name = found.first().map_or(segment::name(first), |(_, file)| file.name.clone());
+            return Err(damage(self.disk, &name, 0, first, What::SegmentMissing).into());
+        };
+        // A last segment that may turn out unfinished leaves the one before as the last.
+        let short = found[index].1.bytes <= segment::HEADER_BYTES as u64;
+        if index > 0 && index + 1 == found.len() && short && self.header(found[index].1)?.is_err() {
+            return Ok(index - 1);
+        }
+        Ok(index)
+    }
+
+    fn header(&self, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {
+        SegmentHeader::read(&*self.disk.open(&file.name, Access::Read)?)
+    }
+
+    fn segment(
+        &mut self,
+        found: &[(u64, &Listed)],
+        index: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), OpenError> {
+        let (named, listed) = found[index];
+        let is_last = index + 1 == found.len();
+        let header = self.header(listed)?;
+        let facts = HeaderFacts {
+            header: header.as_ref(),
+            named,
+            file_bytes: listed.bytes,
+            is_last,
+            before: self.scan.segments.last().map(|_| (self.scan.last, self.scan.last_checksum)),
+            is_of_this_store: header.as_ref().is_ok_and(|header| header.store_id == self.manifest.store_id),
+        };
+        let position = facts.before.map_or(named, |(last, _)| last + 1);
+        match (decide_header(&facts, self.planted), header) {
+            (HeaderVerdict::Refuse(what), _) => {
+                Err(damage(self.disk, &listed.name, 0, position, what).into())
+            }
+            (HeaderVerdict::Read, Ok(header)) => self.records(listed, &header, is_last, visit),
+            (HeaderVerdict::Unfinished | HeaderVerdict::Read, _) => {
+                self.scan.unfinished = Some(listed.name.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn records(
+        &mut self,
+        listed: &Listed,
+        header: &SegmentHeader,
+        is_last: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), OpenError> {
+        let file = self.disk.open(&listed.name, Access::Read)?;
+        let mut records = Records::new(&*file, listed.bytes, header, self.planted);
+        self.unproven.marks.clear();
+        let found = loop {
+            match records.step()? {
+                Step::End => break None,
+                Step::Bad(what) => break Some(what),
+                Step::Record { offset, header, payload } => {
+                    self.scan.records += 1;
+                    self.unproven.note(header.position, offset, header.claim);
+                    if header.position >= self.manifest.first {
+                        visit(header.position, payload).map_err(|why| {
+                            damage(self.disk, &listed.name, offset, header.position, What::Payload(why))
+                        })?;
+                    }
+                }
+            }
+        };
+        let facts = EndFacts {
+            claimed: found.is_some() && records.find_claim()?.is_some(),
+            found,
+            later_segment: !is_last,
+            expected: records.expected(),
+            durable: self.manifest.durable,
+        };
+        let (offset, expected) = (records.offset(), records.expected());
+        self.scan.tail = match decide_end(facts, self.planted) {
+            EndVerdict::Clean => Tail::Clean,
+            EndVerdict::Torn => Tail::Torn { at: offset, bytes: listed.bytes - offset },
+            EndVerdict::Refuse(what) => {
+                return Err(damage(self.disk, &listed.name, offset, expected, what).into());
+            }
+        };
+        self.scan.last = expected - 1;
+        self.scan.last_checksum = records.previous();
+        self.scan.unproven_from = self.unproven.from(header.first).min(offset);
+        let segment = ScannedSegment {
+            name: listed.name.clone(),
+            first: header.first,
+            bytes: offset,
+            salt: header.salt,
+            previous: header.previous,
+        };
+        self.scan.segments.push(segment);
+        Ok(())
+    }
+
+    /// The log must reach what the manifest knows to be durable, and what it says is needed next.
+    fn check_end(&self) -> Result<(), OpenError> {
+        let durable = self.manifest.durable.max(self.manifest.first - 1);
+        if self.scan.last >= durable {
+            return Ok(());
+        }
+        let last = self.scan.segments.last().expect("a walk reads a segment");
+        let what = What::RolledBack { durable };
+        Err(damage(self.disk, &last.name, last.bytes, self.scan.last + 1, what).into())
+    }
+}
+
+/// Follows which records of a segment are proven durable by claims, remembering few offsets.
+struct Unproven {
+    /// Everything up to here is durable.
+    claim: u64,
+    /// Position and offset of some records, ascending; the first is not behind the first unproven record.
+    marks: VecDeque<(u64, u64)>,
+}
+
+impl Unproven {
+    fn note(&mut self, position: u64, offset: u64, claim: u64) {
+        self.claim = self.claim.max(claim);
+        if self.marks.back().is_none_or(|&(_, last)| offset >= last + MARK_BYTES) {
+            self.marks.push_back((position, offset));
+        }
+        while self.marks.get(1).is_some_and(|&(position, _)| position <= self.claim + 1) {
+            self.marks.pop_front();
+        }
+    }
+
+    /// The offset from which on nothing is proven; 0 when not even the header is.
+    fn from(&self, first: u64) -> u64 {
+        match self.marks.front() {
+            Some(&(_, offset)) if self.claim >= first => offset,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Reading a log to its very end, however damaged: every intact record that belongs to it, and a list of what is not there.
+//!
+//! Nothing is changed. Whether a place is damaged or merely torn is decided by the same table as when opening; what is
+//! different is that the walk goes on behind damage, at the next intact record.
+
+use super::planted::Planted;
+use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
+use super::segment::{self, Records, SegmentHeader, Step};
+use super::{StoreId, Visit, What};
+use crate::disk::{Access, Disk, DiskError, Listed};
+
+/// Which log is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Segments of other stores are passed over. `None`: any store's will do.
+    pub store_id: Option<StoreId>,
+    /// The first position that is needed.
+    pub first: u64,
+    /// The log is known to have been durable up to here.
+    pub durable: u64,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Wanted { store_id: None, first: 1, durable: 0 }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Salvage {
+    /// How many intact records there are.
+    pub records: u64,
+    /// The last position that was found, needed or not.
+    pub last: u64,
+    /// How many segments were read, damaged ones included.
+    pub segments: usize,
+    /// How many bytes they have.
+    pub bytes: u64,
+    /// Where something is missing or unreadable, in order.
+    pub losses: Vec<Loss>,
+    /// Bytes at the end that never became durable as records: the path, where they begin, how many they are.
+    pub torn: Option<(String, u64, u64)>,
+    /// The name of a last segment whose making was cut short.
+    pub unfinished: Option<String>,
+    /// The names of segments that are no longer needed.
+    pub covered: Vec<String>,
+}
+
+/// A stretch that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The path of the file.
+    pub file: String,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Up to where; the end of the file when nothing intact follows.
+    pub end: u64,
+    /// The first position that is missing.
+    pub first: u64,
+    /// The position found next, `first` when none is missing; `None` when it is not known how many there were.
+    pub next: Option<u64>,
+    /// What was found there.
+    pub what: What,
+}
+
+/// Hands every intact record that is wanted to `visit`, in ascending positions, passing over damage. A segment without a
+/// sound header cannot be read at all, because its salt is lost. An error of `visit` counts as a loss of that record.
+pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Result<Salvage, DiskError> {
+    let listed = disk.list()?;
+    let segments: Vec<(u64, &Listed)> =
+        listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+    let mut walk = Walk { disk, wanted, found: Salvage::default(), before: None };
+    let begin = walk.first_needed(&segments)?;
+    walk.found.covered = segments[..begin].iter().map(|(_, file)| file.name.clone()).collect();
+    for index in begin..segments.len() {
+        walk.segment(&segments, index, visit)?;
+    }
+    walk.check_end(&segments);
+    Ok(walk.found)
+}
+
+/// Where every segment begins by its name, and of which store its header says it is, if the header is sound.
+pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
+    let mut owners = Vec::new();
+    for listed in disk.list()? {
+        if let Some(named) = segment::first_of(&listed.name) {
+            let header = SegmentHeader::read(&*disk.open(&listed.name, Access::Read)?)?;
+            owners.push((named, header.ok().map(|header| header.store_id)));
+        }
+    }
+    Ok(owners)
+}
+
+/// A walk through all segments that are needed.
+struct Walk<'a> {
+    disk: &'a dyn Disk,
+    wanted: &'a Wanted,
+    found: Salvage,
+    /// Position and checksum of the last record of the segment before, when that was read to its end.
+    before: Option<(u64, u32)>,
+}
+
+impl Walk<'_> {
+    /// The segment that has the first position, or the first there is.
+    fn first_needed(&mut self, segments: &[(u64, &Listed)]) -> Result<usize, DiskError> {
+        let first = self.wanted.first;
+        let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else {
+            let next = segments.first().map(|&(begins, _)| begins);
+            let name = segments.first().map_or(segment::name(first), |(_, file)| file.name.clone());
+            self.lose(&name, (0, 0), (first, next), What::SegmentMissing);
+            return Ok(0);
+        };
+        // A last segment that may turn out unfinished leaves the one before as the last.
+        let file = segments[index].1;
+        let short = file.bytes <= segment::HEADER_BYTES as u64;
+        if index > 0 && index + 1 == segments.len() && short {
+            let opened = self.disk.open(&file.name, Access::Read)?;
+            return Ok(index - usize::from(SegmentHeader::read(&*opened)?.is_err()));
+        }
+        Ok(index)
+    }
+
+    fn segment(
+        &mut self,
+        segments: &[(u64, &Listed)],
+        index: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), DiskError> {
+        let (named, listed) = segments[index];
+        let later = segments.get(index + 1).map(|&(begins, _)| begins);
+        let file = self.disk.open(&listed.name, Access::Read)?;
+        let header = SegmentHeader::read(&*file)?;
+        let facts = HeaderFacts {
+            header: header.as_ref(),
+            named,
+            file_bytes: listed.bytes,
+            is_last: later.is_none(),
+            before: self.before,
+            is_of_this_store: header
+                .as_ref()
+                .is_ok_and(|header| self.wanted.store_id.is_none_or(|wanted| header.store_id == wanted)),
+        };
+        let is_ours = facts.is_of_this_store;
+        let verdict = decide_header(&facts, Planted::default());
+        if verdict == HeaderVerdict::Unfinished {
+            self.found.unfinished = Some(listed.name.clone());
+            return Ok(());
+        }
+        self.found.segments += 1;
+        self.found.bytes += listed.bytes;
+        match (verdict, header) {
+            (HeaderVerdict::Refuse(what), Ok(header)) if is_ours => {
+                // Readable, though not where it belongs: what is missing is what lies between.
+                let first = self.expected(header.first);
+                self.lose(&listed.name, (0, 0), (first, Some(header.first.max(first))), what);
+                self.records(
+                    listed,
+                    Records::new(&*file, listed.bytes, &header, Planted::default()),
+                    later,
+                    visit,
+                )
+            }
+            (HeaderVerdict::Refuse(what), _) => {
+                let first = self.expected(named);
+                self.lose(&listed.name, (0, listed.bytes), (first, later), what);
+                self.before = None;
+                Ok(())
+            }
+            (_, Ok(header)) => self.records(
+                listed,
+                Records::new(&*file, listed.bytes, &header, Planted::default()),
+                later,
+                visit,
+            ),
+            (_, Err(_)) => Ok(()),
+        }
+    }
+
+    /// The position that should come next, where something was read before; else `named`.
+    fn expected(&self, named: u64) -> u64 {
+        if self.before.is_some() || self.found.records > 0 { self.found.last + 1 } else { named }
+    }
+
+    fn records(
+        &mut self,
+        listed: &Listed,
+        mut records: Records<'_>,
+        later: Option<u64>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), DiskError> {
+        loop {
+            let (offset, expected) = (records.offset(), records.expected());
+            match records.step()? {
+                Step::End => break,
+                Step::Record { header, payload, .. } => {
+                    if header.position > self.found.last
+                        && header.position >= self.wanted.first
+                        && let Err(why) = visit(header.position, payload)
+                    {
+                        let what = What::Payload(why);
+                        self.lose(&listed.name, (offset, offset), (expected, Some(expected + 1)), what);
+                    }
+                    self.found.records += 1;
+                    self.found.last = self.found.last.max(header.position);
+                }
+                Step::Bad(what) => {
+                    if !self.damage(listed, &mut records, later, what)? {
+                        self.found.last = self.found.last.max(expected - 1);
+                        self.before = None;
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        self.found.last = self.found.last.max(records.expected() - 1);
+        self.before = Some((records.expected() - 1, records.previous()));
+        Ok(())
+    }
+
+    /// Judges the place where the records end, and goes on behind it if there is something. False at the end.
+    fn damage(
+        &mut self,
+        listed: &Listed,
+        records: &mut Records<'_>,
+        later: Option<u64>,
+        what: What,
+    ) -> Result<bool, DiskError> {
+        let (offset, first) = (records.offset(), records.expected());
+        let facts = EndFacts {
+            found: Some(what),
+            later_segment: later.is_some(),
+            expected: first,
+            durable: self.wanted.durable,
+            claimed: records.find_claim()?.is_some(),
+        };
+        let EndVerdict::Refuse(what) = decide_end(facts, Planted::default()) else {
+            self.found.torn = Some((self.disk.path_of(&listed.name), offset, listed.bytes - offset));
+            return Ok(false);
+        };
+        let goes_on = records.skip_damage()?;
+        let (end, next) = match goes_on {
+            true => (records.offset(), Some(records.expected())),
+            false => (listed.bytes, later),
+        };
+        self.lose(&listed.name, (offset, end), (first, next), what);
+        Ok(goes_on)
+    }
+
+    /// The log must reach what is known to have been durable.
+    fn check_end(&mut self, segments: &[(u64, &Listed)]) {
+        let durable = self.wanted.durable.max(self.wanted.first - 1);
+        let is_known = self.found.losses.last().is_some_and(|loss| loss.next.is_none());
+        let Some((_, listed)) = segments.last().filter(|_| self.found.last < durable && !is_known) else {
+            return;
+        };
+        let first = self.found.last + 1;
+        let what = What::RolledBack { durable };
+        self.lose(&listed.name, (listed.bytes, listed.bytes), (first, Some(durable + 1)), what);
+    }
+
+    fn lose(&mut self, name: &str, (offset, end): (u64, u64), (first, next): (u64, Option<u64>), what: What) {
+        let file = self.disk.path_of(name);
+        self.found.losses.push(Loss { file, offset, end, first, next, what });
+    }
+}

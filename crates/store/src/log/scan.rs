@@ -1,0 +1,232 @@
+//! What a found log means: the decision table of `docs/format.md` as pure functions, and the result of a walk.
+//!
+//! Facts come in, verdicts go out; nothing here reads or writes.
+
+use super::What;
+use super::planted::{Bug, Planted};
+use super::segment::{self, SegmentHeader};
+
+/// What was found by walking through a log. Returned, not acted upon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// The segments that were read, in order.
+    pub segments: Vec<ScannedSegment>,
+    /// How many records they hold.
+    pub records: u64,
+    /// The position of the last record, or the one before the first segment's first.
+    pub last: u64,
+    /// The checksum of that record.
+    pub last_checksum: u32,
+    /// How the last segment ends.
+    pub tail: Tail,
+    /// From this offset of the last segment on, no record proves that the bytes are durable.
+    pub unproven_from: u64,
+    /// A last segment whose making was cut short.
+    pub unfinished: Option<String>,
+    /// Segments that are no longer needed.
+    pub covered: Vec<String>,
+}
+
+/// A segment that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedSegment {
+    /// Its name.
+    pub name: String,
+    /// The position of its first record.
+    pub first: u64,
+    /// The bytes that hold its header and records.
+    pub bytes: u64,
+    /// Its salt.
+    pub salt: u64,
+    /// The checksum of the record before its first.
+    pub previous: u32,
+}
+
+/// How a log ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// With a record.
+    Clean,
+    /// With bytes that never became durable as records.
+    Torn {
+        /// Where they begin in the last segment.
+        at: u64,
+        /// How many there are.
+        bytes: u64,
+    },
+}
+
+/// What is known of a segment's header before its records are read.
+pub(crate) struct HeaderFacts<'a> {
+    pub(crate) header: Result<&'a SegmentHeader, &'a What>,
+    /// The first position according to the name.
+    pub(crate) named: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) is_last: bool,
+    /// Position and checksum of the last record of the segment before, when that was read.
+    pub(crate) before: Option<(u64, u32)>,
+    pub(crate) is_of_this_store: bool,
+}
+
+/// What to do with a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HeaderVerdict {
+    Read,
+    /// Its making was cut short: it counts as not there.
+    Unfinished,
+    Refuse(What),
+}
+
+/// The table "a segment's header".
+pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> HeaderVerdict {
+    let gap = facts.before.is_some_and(|(last, _)| last + 1 != facts.named);
+    match facts.header {
+        // A name out of sequence means lost records, even when the segment itself never came to be.
+        _ if gap => HeaderVerdict::Refuse(What::SegmentMisplaced { found: facts.named }),
+        Err(What::SegmentHeaderDamaged)
+            if facts.is_last
+                && facts.before.is_some()
+                && facts.file_bytes <= segment::HEADER_BYTES as u64 =>
+        {
+            HeaderVerdict::Unfinished
+        }
+        Err(what) => HeaderVerdict::Refuse(what.clone()),
+        Ok(_) if !facts.is_of_this_store => HeaderVerdict::Refuse(What::SegmentForeign),
+        Ok(header) if header.first != facts.named => {
+            HeaderVerdict::Refuse(What::SegmentMisplaced { found: header.first })
+        }
+        Ok(header)
+            if facts.before.is_some_and(|(_, checksum)| checksum != header.previous)
+                && !planted.has(Bug::ChainUnchecked) =>
+        {
+            HeaderVerdict::Refuse(What::SegmentNotContinuing)
+        }
+        Ok(_) => HeaderVerdict::Read,
+    }
+}
+
+/// What is known of the place where the walk through a segment stopped.
+pub(crate) struct EndFacts {
+    /// What stands there; `None` at the end of the file.
+    pub(crate) found: Option<What>,
+    /// Whether there is another segment, finished or not.
+    pub(crate) later_segment: bool,
+    /// The position that should stand there.
+    pub(crate) expected: u64,
+    /// The manifest's durable position.
+    pub(crate) durable: u64,
+    /// Whether a record further on claims that `expected` was durable.
+    pub(crate) claimed: bool,
+}
+
+/// What the end of a segment means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum EndVerdict {
+    Clean,
+    Torn,
+    Refuse(What),
+}
+
+/// The table "where its records end".
+pub(crate) fn decide_end(facts: EndFacts, planted: Planted) -> EndVerdict {
+    let was_durable = facts.later_segment || facts.expected <= facts.durable || facts.claimed;
+    match facts.found {
+        None if !facts.later_segment && facts.expected <= facts.durable => {
+            EndVerdict::Refuse(What::RolledBack { durable: facts.durable })
+        }
+        None => EndVerdict::Clean,
+        Some(_) if planted.has(Bug::CutOnAnyDamage) && !facts.later_segment => EndVerdict::Torn,
+        Some(what) if was_durable => EndVerdict::Refuse(what),
+        Some(_) => EndVerdict::Torn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::StoreId;
+    use super::*;
+
+    const SOUND: SegmentHeader =
+        SegmentHeader { store_id: StoreId([1; 16]), first: 10, salt: 3, previous: 7 };
+
+    fn header_verdict(
+        header: Result<SegmentHeader, What>,
+        file_bytes: u64,
+        is_last: bool,
+        before: Option<(u64, u32)>,
+    ) -> HeaderVerdict {
+        let is_of_this_store = header.as_ref().is_ok_and(|header| header.store_id == StoreId([1; 16]));
+        let facts =
+            HeaderFacts { header: header.as_ref(), named: 10, file_bytes, is_last, before, is_of_this_store };
+        decide_header(&facts, Planted::default())
+    }
+
+    /// Every combination of header, length, place and predecessor.
+    #[test]
+    fn headers_enumerated() {
+        let headers = [
+            Ok(SOUND),
+            Ok(SegmentHeader { store_id: StoreId([2; 16]), ..SOUND }),
+            Ok(SegmentHeader { first: 11, ..SOUND }),
+            Ok(SegmentHeader { previous: 8, ..SOUND }),
+            Err(What::SegmentHeaderDamaged),
+            Err(What::UnknownVersion(2)),
+        ];
+        let (mut read, mut unfinished) = (0, 0);
+        for header in &headers {
+            for file_bytes in [0, 63, 64, 65, 1000] {
+                for is_last in [false, true] {
+                    for before in [None, Some((9, 7)), Some((9, 6)), Some((8, 7)), Some((10, 7))] {
+                        let verdict = header_verdict(header.clone(), file_bytes, is_last, before);
+                        let in_place = before.is_none_or(|(last, _)| last == 9);
+                        let continues =
+                            before.is_none_or(|(_, sum)| header.as_ref().is_ok_and(|h| h.previous == sum));
+                        let sound =
+                            header.as_ref().is_ok_and(|h| h.first == 10 && h.store_id == SOUND.store_id);
+                        let short = *header == Err(What::SegmentHeaderDamaged) && file_bytes <= 64;
+                        let expected_unfinished = short && is_last && before.is_some() && in_place;
+                        assert_eq!(verdict == HeaderVerdict::Read, sound && in_place && continues);
+                        assert_eq!(verdict == HeaderVerdict::Unfinished, expected_unfinished);
+                        read += usize::from(verdict == HeaderVerdict::Read);
+                        unfinished += usize::from(verdict == HeaderVerdict::Unfinished);
+                    }
+                }
+            }
+        }
+        // Sound: 10 each alone and behind (9, 7); with previous 8: 10 alone. Unfinished: 3 lengths x 2 predecessors.
+        assert_eq!((read, unfinished), (30, 6));
+    }
+
+    /// Every combination of end, later segment, manifest and claim, against the table written out.
+    #[test]
+    fn ends_enumerated() {
+        let bad = || Some(What::RecordDamaged);
+        let refuse = || EndVerdict::Refuse(What::RecordDamaged);
+        let rolled = || EndVerdict::Refuse(What::RolledBack { durable: 5 });
+        let table = [
+            // found, later segment, expected <= durable, claimed
+            (None, false, false, false, EndVerdict::Clean),
+            (None, false, false, true, EndVerdict::Clean),
+            (None, false, true, false, rolled()),
+            (None, false, true, true, rolled()),
+            (None, true, false, false, EndVerdict::Clean),
+            (None, true, false, true, EndVerdict::Clean),
+            (None, true, true, false, EndVerdict::Clean),
+            (None, true, true, true, EndVerdict::Clean),
+            (bad(), false, false, false, EndVerdict::Torn),
+            (bad(), false, false, true, refuse()),
+            (bad(), false, true, false, refuse()),
+            (bad(), false, true, true, refuse()),
+            (bad(), true, false, false, refuse()),
+            (bad(), true, false, true, refuse()),
+            (bad(), true, true, false, refuse()),
+            (bad(), true, true, true, refuse()),
+        ];
+        for (found, later_segment, behind, claimed, verdict) in table {
+            let expected = if behind { 5 } else { 6 };
+            let text = format!("{found:?} {later_segment} {behind} {claimed}");
+            let facts = EndFacts { found, later_segment, expected, durable: 5, claimed };
+            assert_eq!(decide_end(facts, Planted::default()), verdict, "{text}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! One segment: its name, its 64-byte header, and walking through its records with bounded memory.
+//!
+//! ```text
+//! 0       8        12    16         32     40    48        52    60   64
+//! | magic | version| zero| store id | first| salt| previous| zero| crc | records …
+//! ```
+//!
+//! The walk stops at the first record that is not what it should be and says so; what that means is decided in
+//! `scan`.
+
+use super::planted::{Bug, Planted};
+use super::record::{self, RecordHeader, Salt};
+use super::{StoreId, What};
+use crate::disk::{DiskError, File, read_full};
+
+/// The length of a segment's header.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+const MAGIC: [u8; 8] = *b"MILLSLOG";
+const VERSION: u32 = 1;
+const PREFIX: &str = "log-";
+/// How much is read at a time; also what a reader holds when records are small.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The name of the segment that begins at this position.
+pub(crate) fn name(first: u64) -> String {
+    format!("{PREFIX}{first:020}")
+}
+
+/// The position at which the segment with this name begins; `None` for other files.
+pub(crate) fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) store_id: StoreId,
+    /// The position of the first record.
+    pub(crate) first: u64,
+    pub(crate) salt: u64,
+    /// The checksum of the last record of the segment before.
+    pub(crate) previous: u32,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.store_id.0);
+        bytes[32..40].copy_from_slice(&self.first.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.previous.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, What> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.try_into().map_err(|_| What::SegmentHeaderDamaged)?;
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..60]) != word(60) {
+            return Err(What::SegmentHeaderDamaged);
+        }
+        if word(8) != VERSION {
+            return Err(What::UnknownVersion(word(8)));
+        }
+        let store_id = StoreId(bytes[16..32].try_into().expect("sixteen bytes"));
+        Ok(SegmentHeader { store_id, first: long(32), salt: long(40), previous: word(48) })
+    }
+
+    /// The header at the beginning of `file`; the inner error is one of its contents.
+    pub(crate) fn read(file: &dyn File) -> Result<Result<SegmentHeader, What>, DiskError> {
+        let mut bytes = [0; HEADER_BYTES];
+        let count = read_full(file, 0, &mut bytes)?;
+        Ok(SegmentHeader::decode(&bytes[..count]))
+    }
+}
+
+/// A walk through the records of one segment.
+pub(crate) struct Records<'a> {
+    file: &'a dyn File,
+    file_bytes: u64,
+    salt: Salt,
+    /// Where the next record begins.
+    offset: u64,
+    expected: u64,
+    previous: u32,
+    planted: Planted,
+    /// The bytes of the file from `window_offset` on.
+    window: Vec<u8>,
+    window_offset: u64,
+}
+
+/// What stands at a record's place.
+pub(crate) enum Step<'w> {
+    /// A record that is intact and continues the one before.
+    Record { offset: u64, header: RecordHeader, payload: &'w [u8] },
+    /// The end of the file.
+    End,
+    /// Something else.
+    Bad(What),
+}
+
+impl<'a> Records<'a> {
+    /// From the first record of `file`, of which the first `file_bytes` are looked at.
+    pub(crate) fn new(
+        file: &'a dyn File,
+        file_bytes: u64,
+        header: &SegmentHeader,
+        planted: Planted,
+    ) -> Records<'a> {
+        Records {
+            file,
+            file_bytes,
+            salt: Salt::new(header.salt),
+            offset: HEADER_BYTES as u64,
+            expected: header.first,
+            previous: header.previous,
+            planted,
+            window: Vec::new(),
+            window_offset: HEADER_BYTES as u64,
+        }
+    }
+
+    /// Where the next record begins, or would.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The position of the next record.
+    pub(crate) fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// The checksum of the last record.
+    pub(crate) fn previous(&self) -> u32 {
+        self.previous
+    }
+
+    /// The next record. After anything else than a record the walk stands still.
+    pub(crate) fn step(&mut self) -> Result<Step<'_>, DiskError> {
+        let left = self.file_bytes - self.offset;
+        if left == 0 {
+            return Ok(Step::End);
+        }
+        if left < record::HEADER_BYTES as u64 {
+            return Ok(Step::Bad(What::RecordCutShort));
+        }
+        let salt = self.salt;
+        let header = RecordHeader::decode(self.bytes(record::HEADER_BYTES)?, salt);
+        let header = match header.map(|header| self.judge(&header, left).map_or(Ok(header), Err)) {
+            None => return Ok(Step::Bad(What::RecordHeaderDamaged)),
+            Some(Err(what)) => return Ok(Step::Bad(what)),
+            Some(Ok(header)) => header,
+        };
+        let whole_bytes = record::HEADER_BYTES + header.length as usize;
+        let unchecked = self.planted.has(Bug::ChecksumUnchecked);
+        if !record::is_intact(self.bytes(whole_bytes)?, salt) && !unchecked {
+            return Ok(Step::Bad(What::RecordDamaged));
+        }
+        let offset = self.offset;
+        self.offset += whole_bytes as u64;
+        self.expected += 1;
+        self.previous = header.checksum;
+        let at = (offset - self.window_offset) as usize;
+        Ok(Step::Record {
+            offset,
+            header,
+            payload: &self.window[at + record::HEADER_BYTES..at + whole_bytes],
+        })
+    }
+
+    /// What is wrong with a sound header at this place, if anything.
+    fn judge(&self, header: &RecordHeader, left: u64) -> Option<What> {
+        if header.position != self.expected {
+            Some(What::RecordMisplaced { found: header.position })
+        } else if header.previous != self.previous && !self.planted.has(Bug::ChainUnchecked) {
+            Some(What::RecordNotContinuing)
+        } else if u64::from(header.length) > left - record::HEADER_BYTES as u64 {
+            Some(What::RecordCutShort)
+        } else {
+            None
+        }
+    }
+
+    /// The next `count` bytes from `offset` on; the file is known to have them.
+    fn bytes(&mut self, count: usize) -> Result<&[u8], DiskError> {
+        let mut at = (self.offset - self.window_offset) as usize;
+        if self.window.len() < at + count {
+            self.window.drain(..at);
+            self.window_offset = self.offset;
+            at = 0;
+            self.fill(count)?;
+        }
+        Ok(&self.window[at..at + count])
+    }
+
+    fn fill(&mut self, count: usize) -> Result<(), DiskError> {
+        let have = self.window.len();
+        let left = (self.file_bytes - self.window_offset) as usize;
+        self.window.resize(count.max(CHUNK_BYTES).min(left), 0);
+        // A file that shrinks under the reader leaves zeros here, which no checksum accepts.
+        read_full(self.file, self.window_offset + have as u64, &mut self.window[have..])?;
+        Ok(())
+    }
+
+    /// Looks behind the place where the walk stopped for a sound record header that claims `expected` was durable, and
+    /// gives that header's offset.
+    pub(crate) fn find_claim(&self) -> Result<Option<u64>, DiskError> {
+        self.find_header(self.offset, |header| header.claim >= self.expected)
+    }
+
+    /// Goes on at the next intact record behind the damage, wherever it is. For saving what can be saved.
+    pub(crate) fn skip_damage(&mut self) -> Result<bool, DiskError> {
+        let mut from = self.offset + 1;
+        while let Some(offset) = self.find_header(from, |header| header.position >= self.expected)? {
+            let mut beyond = self.at(offset);
+            let header = RecordHeader::decode(beyond.bytes(record::HEADER_BYTES)?, self.salt);
+            let Some(header) = header else { break };
+            (beyond.expected, beyond.previous) = (header.position, header.previous);
+            if matches!(beyond.step()?, Step::Record { .. }) {
+                (self.expected, self.previous) = (header.position, header.previous);
+                (self.offset, self.window_offset) = (offset, offset);
+                self.window.clear();
+                return Ok(true);
+            }
+            from = offset + 1;
+        }
+        Ok(false)
+    }
+
+    /// A walk through the same file from another offset on.
+    fn at(&self, offset: u64) -> Records<'a> {
+        Records { offset, window: Vec::new(), window_offset: offset, ..*self }
+    }
+
+    /// The first sound header from an offset on that has a possible position and is `wanted`. One pass, one chunk at a time, no
+    /// length is trusted.
+    fn find_header(
+        &self,
+        from: u64,
+        wanted: impl Fn(&RecordHeader) -> bool,
+    ) -> Result<Option<u64>, DiskError> {
+        let left = self.file_bytes.saturating_sub(from);
+        let most = self.expected.saturating_add(left / record::HEADER_BYTES as u64 + 1);
+        let mut chunk = vec![0; CHUNK_BYTES.min(left as usize)];
+        let mut at = from;
+        loop {
+            let count = read_full(self.file, at, &mut chunk)?;
+            for (index, bytes) in chunk[..count].windows(record::HEADER_BYTES).enumerate() {
+                let possible = (self.expected..=most).contains(&record::position_at(bytes));
+                if possible && RecordHeader::decode(bytes, self.salt).is_some_and(|header| wanted(&header)) {
+                    return Ok(Some(at + index as u64));
+                }
+            }
+            if count < CHUNK_BYTES {
+                return Ok(None);
+            }
+            // The last bytes may begin a header that ends in the next chunk.
+            at += (count - record::HEADER_BYTES + 1) as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_others_are_not_segments() {
+        assert_eq!(first_of(&name(42)), Some(42));
+        assert_eq!(first_of(&name(u64::MAX)), Some(u64::MAX));
+        for other in ["log-", "log-1", "log-+0000000000000000001", "log-99999999999999999999", "manifest"] {
+            assert_eq!(first_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_of_a_header_is_noticed() {
+        let header = SegmentHeader { store_id: StoreId([3; 16]), first: 8, salt: 99, previous: 5 };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        for cut in 0..HEADER_BYTES {
+            assert_eq!(SegmentHeader::decode(&bytes[..cut]), Err(What::SegmentHeaderDamaged));
+        }
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(&damaged), Err(What::SegmentHeaderDamaged), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The log as its users drive it: round trips, rotation, release, failures, a full disk.
+
+use std::sync::Arc;
+
+use super::super::{Cut, Damage, Log, LogError, Policy, What};
+use super::{Random, open, options};
+use crate::disk::{Fault, RealDisk, SimDisk};
+use crate::log::OpenError;
+
+#[test]
+fn records_come_back_in_order_over_many_segments() {
+    let disk = SimDisk::new(1);
+    let (opened, none) = open(&disk, options(300, 1, None)).unwrap();
+    assert!(opened.report.created && none.is_empty());
+    let mut random = Random::new(2);
+    let payloads: Vec<Vec<u8>> = (0..100u64).map(|n| random.bytes(n % 90)).collect();
+    for (index, payload) in payloads.iter().enumerate() {
+        assert_eq!(opened.log.append(payload).unwrap(), index as u64 + 1);
+        if index % 7 == 0 {
+            assert_eq!(opened.log.commit().unwrap(), index as u64 + 1);
+        }
+    }
+    assert_eq!(opened.log.commit().unwrap(), 100);
+    let stats = opened.log.stats();
+    assert!(stats.segments > 10 && stats.segments == stats.rotations + 1, "{stats:?}");
+    let listed: usize =
+        disk.contents().iter().filter(|(n, _)| n.starts_with("log")).map(|(_, b)| b.len()).sum();
+    assert_eq!((stats.bytes, stats.pending_bytes), (listed as u64, 0));
+    let mut read = Vec::new();
+    opened.log.for_each_record(40, |position, payload| read.push((position, payload.to_vec()))).unwrap();
+    assert!(read.iter().map(|(position, _)| *position).eq(40..=100));
+    assert!(read.iter().all(|(position, payload)| *payload == payloads[*position as usize - 1]));
+    opened.log.close().unwrap();
+
+    let (opened, records) = open(&disk, options(300, 2, None)).unwrap();
+    assert!(records.iter().map(|(position, _)| *position).eq(1..=100));
+    assert!(records.iter().map(|(_, payload)| payload).eq(payloads.iter()));
+    assert_eq!(
+        (opened.report.records, opened.report.cut, opened.report.rewritten_bytes < 300),
+        (100, None, true)
+    );
+    assert_eq!(opened.log.durable(), 100);
+    assert_eq!(opened.log.append(b"on").unwrap(), 101);
+}
+
+#[test]
+fn a_released_segment_is_gone_and_what_is_needed_stays() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    for _ in 0..40 {
+        opened.log.append(&[5; 60]).unwrap();
+    }
+    let removed = opened.log.release_before(21, Some(20)).unwrap();
+    assert!(!removed.is_empty());
+    let manifest = opened.log.manifest();
+    assert_eq!((manifest.snapshot, manifest.first, manifest.durable), (Some(20), 21, 40));
+    assert!(removed.iter().all(|name| !disk.contents().contains_key(name)));
+    opened.log.close().unwrap();
+    let (opened, records) = open(&disk, options(200, 2, None)).unwrap();
+    assert!(records.iter().map(|(position, _)| *position).eq(21..=40));
+    assert_eq!(opened.log.stats().first, 21);
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_reported() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    opened.log.append(b"kept").unwrap();
+    opened.log.commit().unwrap();
+    drop(opened);
+    let mut contents = disk.contents();
+    let name = "log-00000000000000000001";
+    contents.get_mut(name).unwrap().extend_from_slice(&[0; 500]);
+    let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2, None)).unwrap();
+    assert_eq!(records, [(1, b"kept".to_vec())]);
+    assert_eq!(opened.report.cut, Some(Cut { file: name.to_owned(), at: 64 + 28 + 4, bytes: 500 }));
+}
+
+#[test]
+fn a_failed_sync_ends_the_log_for_good() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    opened.log.append(b"one").unwrap();
+    opened.log.commit().unwrap();
+    opened.log.append(b"two").unwrap();
+    disk.fail_at(disk.calls() + 2, Fault::Io);
+    let error = opened.log.commit().unwrap_err();
+    assert!(matches!(&error, LogError::Failed(cause) if cause.operation == "sync"), "{error}");
+    for _ in 0..3 {
+        assert_eq!(opened.log.commit(), Err(error.clone()));
+        assert_eq!(opened.log.append(b"three"), Err(error.clone()));
+        assert_eq!(opened.log.close(), Err(error.clone()));
+    }
+    assert_eq!((opened.log.durable(), opened.log.written()), (1, 2));
+}
+
+#[test]
+fn a_full_disk_puts_off_and_goes_on() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(400, 1, None)).unwrap();
+    let log = opened.log;
+    let mut appended = 0;
+    for room in 0..120 {
+        let used: usize = disk.contents().values().map(Vec::len).sum();
+        disk.set_capacity(Some(used as u64 + room));
+        for _ in 0..4 {
+            appended = log.append(&[3; 50]).unwrap();
+        }
+        let before = disk.contents();
+        let error = log.commit().unwrap_err();
+        assert!(matches!(error, LogError::Full(_)), "{error}");
+        assert!(log.durable() < appended);
+        let log_bytes = |contents: &std::collections::BTreeMap<String, Vec<u8>>| {
+            contents.values().map(Vec::len).sum::<usize>()
+        };
+        // What could be written up to a segment's end stays; nothing half-written does.
+        assert!(log_bytes(&disk.contents()) >= log_bytes(&before));
+        disk.set_capacity(None);
+        assert_eq!(log.commit().unwrap(), appended);
+    }
+    drop(log);
+    let (_, records) = open(&disk, options(400, 2, None)).unwrap();
+    assert_eq!(records.len() as u64, appended);
+}
+
+#[test]
+fn space_is_refused_before_it_runs_out_and_given_again() {
+    let disk = SimDisk::new(1);
+    let mut with_reserve = options(1 << 20, 1, None);
+    with_reserve.reserve_bytes = 1000;
+    let (opened, _) = open(&disk, with_reserve).unwrap();
+    disk.set_capacity(Some(3000));
+    assert_eq!(opened.log.check_space(), Ok(()));
+    let mut taken = 0;
+    while opened.log.check_space().is_ok() {
+        opened.log.append(&[1; 100]).unwrap();
+        taken += 1;
+    }
+    assert!((12..=15).contains(&taken), "{taken}");
+    opened.log.commit().unwrap();
+    disk.set_capacity(Some(10_000));
+    assert_eq!(opened.log.check_space(), Ok(()));
+}
+
+#[test]
+fn policies_write_and_sync_when_they_say() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let log = opened.log;
+    let mut now_ms = 10_000;
+    let mut step = |policy, later_ms| {
+        log.set_policy(policy);
+        now_ms += later_ms;
+        log.append(b"x").unwrap();
+        log.flush(now_ms).unwrap();
+        assert_eq!(log.written(), log.appended());
+        log.appended() - log.durable()
+    };
+    assert_eq!(step(Policy::Always, 0), 0);
+    assert_eq!(step(Policy::EverySecond, 10), 1);
+    assert_eq!(step(Policy::EverySecond, 989), 2);
+    assert_eq!(step(Policy::EverySecond, 1), 0);
+    assert_eq!(step(Policy::Never, 5000), 1);
+}
+
+#[test]
+fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    opened.log.append(b"odd").unwrap();
+    opened.log.commit().unwrap();
+    drop(opened);
+    let before = disk.contents();
+    let recovery = crate::log::Recovery::begin(Arc::new(disk.clone())).unwrap();
+    let error = recovery.open(options(100, 1, None), |_, _| Err("odd".to_owned())).err().unwrap();
+    let what = What::Payload("odd".to_owned());
+    let file = "log-00000000000000000001".to_owned();
+    assert_eq!(error, OpenError::Damage(Damage { file, offset: 64, position: 1, what }));
+    assert_eq!(disk.contents(), before);
+}
+
+#[test]
+fn a_folder_is_held_by_one_log_at_a_time() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(100, 1, None)).unwrap();
+    assert!(open(&disk, options(100, 1, None)).is_err());
+    opened.log.close().unwrap();
+    assert_eq!(opened.log.append(b"x"), Err(LogError::Closed));
+    assert!(open(&disk, options(100, 1, None)).is_ok());
+}
+
+#[test]
+fn threads_share_commits_on_a_real_folder() {
+    let dir = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let disk = Arc::new(RealDisk::create(&dir).unwrap());
+    let log = Log::open(disk.clone(), options(20_000, 1, None)).unwrap().log;
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let log = &log;
+            scope.spawn(move || {
+                for n in 0..50u64 {
+                    let payload = [thread.to_le_bytes(), n.to_le_bytes()].concat().repeat(20);
+                    let position = log.append(&payload).unwrap();
+                    assert!(log.commit().unwrap() >= position);
+                }
+            });
+        }
+    });
+    assert_eq!((log.durable(), log.written()), (200, 200));
+    assert!(log.stats().segments > 3);
+    log.close().unwrap();
+    let mut next = [0u64; 4];
+    let recovery = crate::log::Recovery::begin(disk).unwrap();
+    let visit = |_: u64, payload: &[u8]| {
+        let thread = payload[0] as usize;
+        assert_eq!(payload[8..16], next[thread].to_le_bytes());
+        next[thread] += 1;
+        Ok(())
+    };
+    recovery.open(options(20_000, 2, None), visit).unwrap();
+    assert_eq!(next, [50; 4]);
+    std::fs::remove_dir_all(&dir).unwrap();
+}

@@ -1,0 +1,218 @@
+//! Power cuts: random work on a bad disk, cut anywhere, recovered, compared with what was told, and worked on again.
+//!
+//! `MILLSTREAM_CRASH_SEEDS=n` sets how many episodes are run. A failure names its seed; an episode is a function of it.
+
+use super::super::{Bug, Log, LogError, OpenError};
+use super::damage::rot;
+use super::{Random, open, options};
+use crate::disk::{Fault, SimDisk};
+
+const EPISODES: u64 = 7000;
+const GENERATIONS: u64 = 4;
+/// How many different outcomes of each power cut are looked at.
+const CUTS: u64 = 4;
+
+/// What the world outside knows.
+struct Model {
+    /// Everything appended in the history that survived, by position.
+    payloads: Vec<Vec<u8>>,
+    /// The largest position that anybody was told to be durable.
+    told: u64,
+    /// The first position that a manifest may call needed.
+    first_asked: u64,
+}
+
+struct Episode {
+    random: Random,
+    model: Model,
+    segment_bytes: u64,
+    bug: Option<Bug>,
+    states: u64,
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_that_covers_what_was_told() {
+    let episodes = std::env::var("MILLSTREAM_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
+    let episodes: u64 = episodes.unwrap_or(EPISODES);
+    let mut states = 0;
+    for seed in 1..=episodes {
+        states += run(seed, None).unwrap_or_else(|rule| panic!("seed {seed}: {rule}"));
+    }
+    println!("{episodes} episodes, {states} crash states, 0 violations");
+    assert!(states > episodes);
+}
+
+/// A process that ended between renaming the manifest and syncing the folder leaves a manifest that the next process reads but
+/// a power cut takes back.
+#[test]
+fn segments_outlive_a_manifest_that_is_not_durable_yet() {
+    for halted_after in 1..12 {
+        let disk = SimDisk::new(halted_after);
+        let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+        for _ in 0..20 {
+            opened.log.append(&[1; 100]).unwrap();
+        }
+        opened.log.commit().unwrap();
+        let folder_sync = disk.calls() + 5;
+        disk.fail_at(folder_sync, Fault::Halt);
+        opened.log.release_before(15, Some(14)).unwrap_err();
+        assert_eq!(disk.calls(), folder_sync);
+        disk.restart();
+        drop(opened);
+        disk.fail_at(folder_sync + halted_after, Fault::Halt);
+        let _ = open(&disk, options(200, 2, None));
+        for seed in 0..50 {
+            let (recovered, _) =
+                open(&disk.crash(seed), options(200, 3, None)).expect("one of the manifests");
+            assert_eq!(recovered.report.last, 20);
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_is_caught() {
+    for bug in Bug::ALL {
+        let (crash, rotten) = caught(bug);
+        println!("{bug:?}: power cuts find it at seed {crash:?}, damage at seed {rotten:?}");
+        assert!(crash.is_some() || rotten.is_some(), "{bug:?} is not caught");
+    }
+}
+
+/// The first seeds whose power cuts and whose damage show a mistake.
+pub(crate) fn caught(bug: Bug) -> (Option<u64>, Option<u64>) {
+    let crash = (1..=600).find(|&seed| run(seed, Some(bug)).is_err());
+    (crash, (1..=200).find(|&seed| rot(seed, Some(bug)).is_err()))
+}
+
+/// One episode; gives the number of crash states looked at, or the rule that was broken.
+fn run(seed: u64, bug: Option<Bug>) -> Result<u64, String> {
+    let mut random = Random::new(seed);
+    let segment_bytes = [150, 600, 2500][random.below(3) as usize];
+    let model = Model { payloads: Vec::new(), told: 0, first_asked: 1 };
+    let mut episode = Episode { random, model, segment_bytes, bug, states: 0 };
+    let mut disk = SimDisk::new(seed);
+    for generation in 0..GENERATIONS {
+        episode.plan_fault(&disk);
+        if let Some(log) = episode.recover(&disk, generation)? {
+            episode.work(&disk, &log)?;
+        }
+        disk = episode.end_process(&disk)?;
+    }
+    Ok(episode.states)
+}
+
+impl Episode {
+    /// Something goes wrong at some call from here on, often within recovery itself.
+    fn plan_fault(&mut self, disk: &SimDisk) {
+        let fault =
+            [Fault::Halt, Fault::Halt, Fault::Io, Fault::Full, Fault::Short][self.random.below(5) as usize];
+        let within = [8, 60][self.random.below(2) as usize];
+        disk.fail_at(disk.calls() + 1 + self.random.below(within), fault);
+    }
+
+    /// Opens the folder and compares what is there with the model, which then takes over what was recovered.
+    fn recover(&mut self, disk: &SimDisk, salt: u64) -> Result<Option<Log>, String> {
+        let seed = self.random.next() ^ salt;
+        let (opened, records) = match open(disk, options(self.segment_bytes, seed, self.bug)) {
+            Ok(opened) => opened,
+            Err(OpenError::Damage(damage)) => return Err(format!("refused: {damage}")),
+            Err(OpenError::Disk(_)) => return Ok(None),
+        };
+        let last = opened.log.durable();
+        let first = opened.log.manifest().first;
+        if last < self.model.told {
+            return Err(format!("recovered up to {last}, but {} was told", self.model.told));
+        }
+        if last > self.model.payloads.len() as u64 || first > self.model.first_asked {
+            return Err(format!("recovered {first} to {last}, which was never written"));
+        }
+        let positions_are_whole = records.iter().map(|(position, _)| *position).eq(first..=last);
+        let same =
+            |(position, payload): &(u64, Vec<u8>)| self.model.payloads[*position as usize - 1] == *payload;
+        if !positions_are_whole || !records.iter().all(same) {
+            return Err("recovered other records than were appended".to_owned());
+        }
+        self.model.payloads.truncate(last as usize);
+        self.model.told = last;
+        Ok(Some(opened.log))
+    }
+
+    fn work(&mut self, disk: &SimDisk, log: &Log) -> Result<(), String> {
+        for _ in 0..5 + self.random.below(40) {
+            let outcome = match self.random.below(12) {
+                0..=5 => self.append(log),
+                6..=8 => log.commit().map(drop),
+                9 => log.write().map(drop),
+                10 => self.release(log),
+                _ => {
+                    self.squeeze(disk);
+                    Ok(())
+                }
+            };
+            self.model.told = self.model.told.max(log.durable());
+            if self.model.told > self.model.payloads.len() as u64 {
+                return Err("durable is ahead of what was appended".to_owned());
+            }
+            if let Err(LogError::Failed(_)) = outcome {
+                return self.stays_failed(log);
+            }
+        }
+        disk.set_capacity(None);
+        if self.random.below(8) == 0 && log.close().is_ok() {
+            self.model.told = self.model.payloads.len() as u64;
+        }
+        self.model.told = self.model.told.max(log.durable());
+        Ok(())
+    }
+
+    fn append(&mut self, log: &Log) -> Result<(), LogError> {
+        let most = [40, 40, 200, 1500][self.random.below(4) as usize];
+        let count = self.random.below(most);
+        let payload = self.random.bytes(count);
+        let position = log.append(&payload)?;
+        self.model.payloads.push(payload);
+        assert_eq!(position, self.model.payloads.len() as u64);
+        Ok(())
+    }
+
+    fn release(&mut self, log: &Log) -> Result<(), LogError> {
+        let first = 1 + self.random.below(log.durable() + 1);
+        self.model.first_asked = self.model.first_asked.max(first);
+        log.release_before(first, Some(first - 1)).map(drop)
+    }
+
+    /// Sometimes little room is left, sometimes all there is.
+    fn squeeze(&mut self, disk: &SimDisk) {
+        let used: usize = disk.contents().values().map(Vec::len).sum();
+        let room = self.random.below(400);
+        disk.set_capacity((room < 300).then_some(used as u64 + room));
+    }
+
+    /// After a failure nothing is acknowledged any more.
+    fn stays_failed(&self, log: &Log) -> Result<(), String> {
+        let told = log.durable();
+        if log.commit().is_ok() || log.durable() != told {
+            return Err("a failed log acknowledged something".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The process ends: in one of four cases alone, else with the machine. Gives the disk to go on with.
+    fn end_process(&mut self, disk: &SimDisk) -> Result<SimDisk, String> {
+        disk.set_capacity(None);
+        if self.random.below(4) == 0 {
+            disk.restart();
+            return Ok(disk.clone());
+        }
+        let told = self.model.told;
+        let payloads = self.model.payloads.clone();
+        for _ in 0..CUTS {
+            let image = disk.crash(self.random.next());
+            self.recover(&image, 0)?;
+            self.states += 1;
+            self.model.told = told;
+            self.model.payloads.clone_from(&payloads);
+        }
+        Ok(disk.crash(self.random.next()))
+    }
+}

@@ -1,0 +1,318 @@
+//! Every byte, every bit: whatever is done to the files, the outcome is a consistent prefix that is not behind what is known
+//! to have been durable, or a refusal that changed nothing.
+
+use std::collections::BTreeMap;
+
+use super::super::{Bug, OpenError, Wanted};
+use super::{Random, open, options};
+use crate::disk::SimDisk;
+use crate::log::record::{HEADER_BYTES, RecordHeader, Salt};
+use crate::log::segment;
+
+pub(super) type Contents = BTreeMap<String, Vec<u8>>;
+
+/// A folder with known contents.
+pub(super) struct Written {
+    pub(super) contents: Contents,
+    pub(super) payloads: Vec<Vec<u8>>,
+    /// Every record: its bytes, where it is, and what it claims.
+    records: Vec<PlacedRecord>,
+    manifest_durable: u64,
+}
+
+#[derive(Clone)]
+struct PlacedRecord {
+    file: String,
+    offset: usize,
+    bytes: Vec<u8>,
+    claim: u64,
+}
+
+impl Written {
+    /// A log of these payloads, committed after every third.
+    pub(super) fn new(payloads: Vec<Vec<u8>>, segment_bytes: u64, close: bool) -> Written {
+        let disk = SimDisk::new(1);
+        Written::append(&disk, &payloads, segment_bytes, close, 1);
+        let manifest_durable = if close { payloads.len() as u64 } else { 0 };
+        Written::of(disk.contents(), payloads, manifest_durable)
+    }
+
+    pub(super) fn append(disk: &SimDisk, payloads: &[Vec<u8>], segment_bytes: u64, close: bool, seed: u64) {
+        let (opened, _) = open(disk, options(segment_bytes, seed, None)).unwrap();
+        for (index, payload) in payloads.iter().enumerate() {
+            opened.log.append(payload).unwrap();
+            if index % 3 == 2 {
+                opened.log.commit().unwrap();
+            }
+        }
+        opened.log.commit().unwrap();
+        if close {
+            opened.log.close().unwrap();
+        }
+    }
+
+    pub(super) fn of(contents: Contents, payloads: Vec<Vec<u8>>, manifest_durable: u64) -> Written {
+        let mut records = Vec::new();
+        for (file, bytes) in contents.iter().filter(|(name, _)| name.starts_with("log-")) {
+            let salt = Salt::new(u64::from_le_bytes(bytes[40..48].try_into().unwrap()));
+            let mut offset = segment::HEADER_BYTES;
+            while offset < bytes.len() {
+                let header = RecordHeader::decode(&bytes[offset..], salt).unwrap();
+                let end = offset + HEADER_BYTES + header.length as usize;
+                let placed = bytes[offset..end].to_vec();
+                records.push(PlacedRecord { file: file.clone(), offset, bytes: placed, claim: header.claim });
+                offset = end;
+            }
+        }
+        Written { contents, payloads, records, manifest_durable }
+    }
+
+    /// How far the damaged folder still proves the log to have been durable.
+    fn proven(&self, damaged: &Contents) -> u64 {
+        let by_names = damaged.keys().filter_map(|name| segment::first_of(name)).map(|first| first - 1);
+        let is_there = |record: &&PlacedRecord| {
+            damaged
+                .get(&record.file)
+                .is_some_and(|bytes| bytes.windows(record.bytes.len()).any(|window| window == record.bytes))
+        };
+        let by_claims = self.records.iter().filter(is_there).map(|record| record.claim);
+        by_names.chain(by_claims).chain([self.manifest_durable]).max().unwrap_or(0)
+    }
+
+    /// Opens the damaged folder; gives whether it opened, or what rule the outcome breaks.
+    pub(super) fn verdict(&self, damaged: &Contents, bug: Option<Bug>) -> Result<bool, String> {
+        let disk = SimDisk::with_contents(damaged, 9);
+        match open(&disk, options(1 << 20, 77, bug)) {
+            Ok((opened, records)) => {
+                let in_order = records.iter().map(|(position, _)| *position).eq(1..=opened.report.last);
+                let same = records.iter().zip(&self.payloads).all(|((_, read), wrote)| read == wrote);
+                let proven = self.proven(damaged);
+                if !in_order || !same || records.len() > self.payloads.len() {
+                    return Err("opened with other records than were written".to_owned());
+                }
+                if opened.report.last < proven {
+                    return Err(format!("opened at {}, behind the durable {proven}", opened.report.last));
+                }
+                Ok(true)
+            }
+            Err(OpenError::Disk(error)) => Err(format!("unexpected: {error}")),
+            Err(OpenError::Damage(_)) if disk.contents() != *damaged => {
+                Err("refused, but changed".to_owned())
+            }
+            Err(OpenError::Damage(_)) => Ok(false),
+        }
+    }
+
+    fn check(&self, damaged: &Contents, what: impl Fn() -> String) -> bool {
+        self.verdict(damaged, None).unwrap_or_else(|rule| panic!("{}: {rule}", what()))
+    }
+
+    /// The folder with one file changed.
+    pub(super) fn with(&self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Contents {
+        let mut damaged = self.contents.clone();
+        change(damaged.get_mut(file).unwrap());
+        damaged
+    }
+
+    fn without(&self, file: &str) -> Contents {
+        let mut damaged = self.contents.clone();
+        damaged.remove(file);
+        damaged
+    }
+}
+
+fn payloads(count: u64, seed: u64) -> Vec<Vec<u8>> {
+    let mut random = Random::new(seed);
+    (0..count).map(|n| random.bytes(20 + n * 7 % 40)).collect()
+}
+
+fn small(close: bool) -> Written {
+    let written = Written::new(payloads(32, 5), 800, close);
+    assert!(written.contents.len() >= 4, "several segments and a manifest");
+    written
+}
+
+#[test]
+fn every_cut_of_every_file() {
+    for close in [false, true] {
+        let written = small(close);
+        let last = written.contents.keys().rfind(|name| name.starts_with("log-")).unwrap();
+        let (mut opened, mut refused) = (0, 0);
+        for (file, bytes) in &written.contents {
+            for cut in 0..bytes.len() {
+                let damaged = written.with(file, |bytes| bytes.truncate(cut));
+                let opens = written.check(&damaged, || format!("{file} cut to {cut}"));
+                assert!(!opens || (!close && file == last), "{file} cut to {cut}, closed {close}");
+                if opens { opened += 1 } else { refused += 1 }
+            }
+        }
+        println!("cuts, closed {close}: {opened} opened, {refused} refused");
+        assert_eq!(opened > 0, !close);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_every_file() {
+    for close in [false, true] {
+        let written = small(close);
+        let (mut opened, mut refused) = (0, 0);
+        for (file, bytes) in &written.contents {
+            for bit in 0..bytes.len() * 8 {
+                let damaged = written.with(file, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+                let opens = written.check(&damaged, || format!("{file} bit {bit}"));
+                if opens { opened += 1 } else { refused += 1 }
+            }
+        }
+        println!("flips, closed {close}: {opened} opened, {refused} refused");
+        assert_eq!(opened > 0, !close, "only what a crash could explain is cut");
+    }
+}
+
+#[test]
+fn every_record_dropped_doubled_or_swapped() {
+    let written = small(false);
+    let records = written.records.clone();
+    let mut refused = 0;
+    for (index, record) in records.iter().enumerate() {
+        let end = record.offset + record.bytes.len();
+        let dropped = written.with(&record.file, |bytes| drop(bytes.drain(record.offset..end)));
+        let doubled = written.with(&record.file, |bytes| {
+            bytes.splice(end..end, record.bytes.iter().copied());
+        });
+        refused += u32::from(!written.check(&dropped, || format!("record {} dropped", index + 1)));
+        refused += u32::from(!written.check(&doubled, || format!("record {} doubled", index + 1)));
+        for other in records[index + 1..].iter().filter(|other| other.file == record.file) {
+            let swapped = written.with(&record.file, |bytes| {
+                let between = bytes[end..other.offset].to_vec();
+                let range = record.offset..other.offset + other.bytes.len();
+                bytes.splice(range, [&other.bytes[..], &between, &record.bytes].concat());
+            });
+            refused += u32::from(!written.check(&swapped, || format!("record {} swapped", index + 1)));
+        }
+    }
+    assert!(refused > 40, "{refused}");
+}
+
+#[test]
+fn every_sector_zeroed_and_every_file_missing_or_foreign() {
+    let written = small(false);
+    let foreign = Written::new(payloads(32, 5), 800, false);
+    let mut other_store = foreign.contents.clone();
+    for (file, bytes) in &written.contents {
+        for sector in 0..bytes.len().div_ceil(512) {
+            for value in [0, 0xFF] {
+                let damaged = written.with(file, |bytes| {
+                    let end = bytes.len().min(sector * 512 + 512);
+                    bytes[sector * 512..end].fill(value);
+                });
+                written.check(&damaged, || format!("{file} sector {sector} filled"));
+            }
+        }
+        written.check(&written.without(file), || format!("{file} missing"));
+    }
+    let disk = SimDisk::new(1);
+    Written::append(&disk, &payloads(32, 5), 800, false, 99);
+    other_store.extend(disk.contents());
+    for (file, bytes) in &other_store {
+        let damaged = written.with(file, |mine| *mine = bytes.clone());
+        assert!(!written.check(&damaged, || format!("{file} of another store")));
+    }
+}
+
+#[test]
+fn lengths_are_not_believed() {
+    let written = small(false);
+    let record = written.records[3].clone();
+    let damaged = written.with(&record.file, |bytes| bytes[record.offset..record.offset + 4].fill(0xFF));
+    assert!(!written.check(&damaged, || "a huge length".to_owned()));
+}
+
+/// Random damage of all kinds, and histories mixed with a fork of themselves: one case per seed.
+pub(super) fn rot(seed: u64, bug: Option<Bug>) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let base = payloads(4 + random.below(8), seed);
+    let disk = SimDisk::new(seed);
+    Written::append(&disk, &base, 400, false, seed);
+    let branches = [1, 2].map(|branch| {
+        let fork = SimDisk::with_contents(&disk.contents(), branch);
+        let more: Vec<Vec<u8>> = payloads(9, seed)
+            .iter()
+            .map(|like| Random::new(seed + branch).bytes(like.len() as u64))
+            .collect();
+        Written::append(&fork, &more, 400, false, seed + branch);
+        Written::of(fork.contents(), [base.clone(), more].concat(), 0)
+    });
+    let [written, fork] = &branches;
+    let files: Vec<&String> = written.contents.keys().filter(|name| name.starts_with("log-")).collect();
+    let file = files[random.below(files.len() as u64) as usize].as_str();
+    let record = written.records[random.below(written.records.len() as u64) as usize].clone();
+    let damaged = match random.below(6) {
+        0 => written.with(&record.file, |bytes| {
+            let at = record.offset + random.below(record.bytes.len() as u64) as usize;
+            bytes[at] ^= 1 << random.below(8);
+        }),
+        1 => written.with(file, |bytes| bytes.truncate(random.below(bytes.len() as u64) as usize)),
+        2 => written.with(file, |bytes| {
+            let garbage = random.below(300);
+            bytes.extend(random.bytes(garbage));
+        }),
+        3 => written.without(file),
+        4 => match fork.contents.get(file) {
+            Some(theirs) => written.with(file, |mine| *mine = theirs.clone()),
+            None => written.contents.clone(),
+        },
+        _ => written.with(&record.file, |mine| {
+            let end = record.offset + record.bytes.len();
+            if let Some(theirs) = fork.contents.get(&record.file).and_then(|b| b.get(record.offset..end)) {
+                mine[record.offset..end].copy_from_slice(theirs);
+            }
+        }),
+    };
+    // A whole segment of the fork makes the folder the fork's, up to there.
+    written.verdict(&damaged, bug).or_else(|rule| fork.verdict(&damaged, bug).map_err(|_| rule)).map(drop)
+}
+
+#[test]
+fn random_damage_and_mixed_histories() {
+    for seed in 1..=1500 {
+        rot(seed, None).unwrap_or_else(|rule| panic!("seed {seed}: {rule}"));
+    }
+}
+
+#[test]
+fn salvage_saves_every_intact_record_and_names_the_lost_ones() {
+    let written = small(true);
+    let wanted = Wanted { durable: written.payloads.len() as u64, ..Wanted::default() };
+    for (index, record) in written.records.iter().enumerate() {
+        let lost = index as u64 + 1;
+        let damaged = written.with(&record.file, |bytes| bytes[record.offset + HEADER_BYTES + 3] ^= 8);
+        let mut saved = Vec::new();
+        let disk = SimDisk::with_contents(&damaged, 1);
+        let found = crate::log::salvage(&disk, &wanted, &mut |position, payload| {
+            assert_eq!(payload, written.payloads[position as usize - 1]);
+            saved.push(position);
+            Ok(())
+        });
+        let found = found.unwrap();
+        assert!(saved.iter().copied().eq((1..=written.payloads.len() as u64).filter(|&p| p != lost)));
+        let is_last = index + 1 == written.records.len();
+        assert_eq!(found.losses.len(), 1, "position {lost}");
+        assert_eq!((found.losses[0].first, found.losses[0].next), (lost, (!is_last).then_some(lost + 1)));
+        assert_eq!((found.losses[0].offset, &found.torn), (record.offset as u64, &None));
+        assert_eq!(disk.contents(), damaged);
+    }
+}
+
+#[test]
+fn salvage_calls_a_torn_tail_no_loss() {
+    let written = small(false);
+    let last = written.records.last().unwrap();
+    let damaged = written.with(&last.file, |bytes| bytes.truncate(last.offset + HEADER_BYTES + 3));
+    let disk = SimDisk::with_contents(&damaged, 1);
+    let found = crate::log::salvage(&disk, &Wanted::default(), &mut |_, _| Ok(())).unwrap();
+    assert_eq!((found.losses.len(), found.last), (0, written.payloads.len() as u64 - 1));
+    assert_eq!(
+        found.torn.map(|(_, at, bytes)| (at, bytes)),
+        Some((last.offset as u64, HEADER_BYTES as u64 + 3))
+    );
+}

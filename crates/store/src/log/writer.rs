@@ -1,0 +1,377 @@
+//! The open log: what it keeps, appending to memory, and the calls its users make.
+//!
+//! Three locks, taken in this order: `writer` (who writes), `syncing` (who syncs), `tail` and `current` (short). Appending
+//! takes `tail` alone, so nobody who appends waits for the disk. How batches reach it is in `flush`.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::manifest::Manifest;
+use super::planted::{Bug, Planted};
+use super::record::{self, Placing, Salt};
+use super::recover::{FolderLock, Opened, Recovery};
+use super::scan::Scan;
+use super::segment::{self, Records, SegmentHeader, Step};
+use super::stats::{Counters, LogStats};
+use super::{LogError, LogOptions, OpenError, Policy, StoreId};
+use crate::disk::{Access, Disk, DiskError, File};
+
+/// The free space is asked for again after so much was written.
+const MEASURE_EVERY_BYTES: u64 = 1 << 20;
+const SYNC_EVERY_MS: u64 = 1000;
+/// The largest payload: room for any value there may be, and a length that cannot overflow.
+const PAYLOAD_BYTES_MAX: usize = 3 << 30;
+
+/// An open log. Shared by reference; every method takes `&self`.
+pub struct Log {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) segment_bytes: u64,
+    pub(super) reserve_bytes: u64,
+    pub(super) planted: Planted,
+    pub(super) policy: AtomicU8,
+    pub(super) writer: Mutex<Writer>,
+    pub(super) syncing: Mutex<()>,
+    pub(super) tail: Mutex<TailState>,
+    /// The file being written and the last position in it.
+    pub(super) current: Mutex<(Arc<dyn File>, u64)>,
+    pub(super) manifest: Mutex<Manifest>,
+    /// `durable <= written <= appended`.
+    pub(super) written: AtomicU64,
+    pub(super) durable: AtomicU64,
+    /// Why the log ended.
+    pub(super) ended: OnceLock<LogError>,
+    /// Free bytes less what waits in memory, as of the last measurement.
+    pub(super) room_bytes: AtomicU64,
+    pub(super) unmeasured_bytes: AtomicU64,
+    pub(super) last_sync_ms: AtomicU64,
+    pub(super) counters: Counters,
+    pub(super) lock: Mutex<Option<FolderLock>>,
+}
+
+/// What a log begins with.
+pub(crate) struct Start {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) lock: FolderLock,
+    pub(crate) manifest: Manifest,
+    pub(crate) scan: Scan,
+    /// The last segment.
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) options: LogOptions,
+}
+
+/// What is appended but not handed to the writer.
+pub(super) struct TailState {
+    pub(super) batch: Batch,
+    pub(super) last: u64,
+    pub(super) last_checksum: u32,
+    pub(super) salt: Salt,
+    /// The bytes of the segment being appended to, written or not.
+    pub(super) segment_filled: u64,
+    pub(super) store_id: StoreId,
+    pub(super) random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+/// Encoded records, and the places where a new segment begins.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) bytes: Vec<u8>,
+    pub(super) turns: Vec<Turn>,
+    pub(super) last: u64,
+}
+
+/// From `at` on, the bytes of a batch belong to a new segment.
+pub(super) struct Turn {
+    pub(super) at: usize,
+    pub(super) header: SegmentHeader,
+}
+
+/// The one who writes.
+pub(super) struct Writer {
+    pub(super) file: Arc<dyn File>,
+    pub(super) file_bytes: u64,
+    pub(super) segments: Vec<Segment>,
+    /// The batch being written, and how much of it is.
+    pub(super) batch: Batch,
+    pub(super) done: usize,
+}
+
+/// A segment that exists.
+#[derive(Clone)]
+pub(super) struct Segment {
+    pub(super) name: String,
+    pub(super) header: SegmentHeader,
+    /// Written bytes; of the last segment, as of the last rotation.
+    pub(super) bytes: u64,
+}
+
+impl Log {
+    /// Recovers the folder and opens its log, without looking at the records' payloads.
+    pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Opened, OpenError> {
+        Recovery::begin(disk)?.open(options, |_, _| Ok(()))
+    }
+
+    pub(crate) fn start(start: Start) -> Log {
+        let Start { disk, lock, manifest, scan, file, options } = start;
+        let last_segment = scan.segments.last().expect("a log has a segment");
+        let tail = TailState {
+            batch: Batch::default(),
+            last: scan.last,
+            last_checksum: scan.last_checksum,
+            salt: Salt::new(last_segment.salt),
+            segment_filled: last_segment.bytes,
+            store_id: manifest.store_id,
+            random: options.random,
+        };
+        let file_bytes = if options.planted.has(Bug::TailNotCut) {
+            file.bytes().unwrap_or(last_segment.bytes)
+        } else {
+            last_segment.bytes
+        };
+        let segments = scan.segments.iter().map(|scanned| Segment {
+            name: scanned.name.clone(),
+            header: SegmentHeader {
+                store_id: manifest.store_id,
+                first: scanned.first,
+                salt: scanned.salt,
+                previous: scanned.previous,
+            },
+            bytes: scanned.bytes,
+        });
+        let writer = Writer {
+            file: Arc::clone(&file),
+            file_bytes,
+            segments: segments.collect(),
+            batch: Batch::default(),
+            done: 0,
+        };
+        let counters = Counters::default();
+        counters.segments.store(scan.segments.len() as u64, Ordering::Relaxed);
+        counters.bytes.store(scan.segments.iter().map(|segment| segment.bytes).sum(), Ordering::Relaxed);
+        Log {
+            disk,
+            segment_bytes: options.segment_bytes,
+            reserve_bytes: options.reserve_bytes,
+            planted: options.planted,
+            policy: AtomicU8::new(options.policy as u8),
+            writer: Mutex::new(writer),
+            syncing: Mutex::new(()),
+            tail: Mutex::new(tail),
+            current: Mutex::new((file, scan.last)),
+            manifest: Mutex::new(manifest),
+            written: AtomicU64::new(scan.last),
+            durable: AtomicU64::new(scan.last),
+            ended: OnceLock::new(),
+            room_bytes: AtomicU64::new(0),
+            unmeasured_bytes: AtomicU64::new(0),
+            last_sync_ms: AtomicU64::new(0),
+            counters,
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+
+    /// Gives the payload the next position. It is in memory only until it is written and synced.
+    pub fn append(&self, payload: &[u8]) -> Result<u64, LogError> {
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            // What it would have recorded has been applied: nothing may be acknowledged any more.
+            let _ = self.ended.set(LogError::TooLarge(payload.len()));
+            return Err(LogError::TooLarge(payload.len()));
+        }
+        self.check_alive()?;
+        let record_bytes = (record::HEADER_BYTES + payload.len()) as u64;
+        let mut tail = self.tail.lock();
+        if tail.segment_filled >= self.segment_bytes && tail.segment_filled > segment::HEADER_BYTES as u64 {
+            tail.turn();
+        }
+        let position = tail.last + 1;
+        let durable = self.durable() + u64::from(self.planted.has(Bug::ClaimOffByOne));
+        let placing = Placing { position, durable: durable.min(position - 1), previous: tail.last_checksum };
+        let TailState { batch, salt, .. } = &mut *tail;
+        let checksum = record::encode(&mut batch.bytes, *salt, placing, payload);
+        batch.last = position;
+        tail.last_checksum = checksum;
+        tail.last = position;
+        tail.segment_filled += record_bytes;
+        self.counters.pending_bytes.fetch_add(record_bytes, Ordering::Relaxed);
+        let room = self.room_bytes.load(Ordering::Relaxed);
+        self.room_bytes.store(room.saturating_sub(record_bytes), Ordering::Relaxed);
+        Ok(position)
+    }
+
+    /// Writes and syncs everything appended so far, and gives the durable position. Callers at the same time share syncs.
+    pub fn commit(&self) -> Result<u64, LogError> {
+        let target = self.appended();
+        if self.durable() < target {
+            self.write()?;
+            self.sync_written(target)?;
+        }
+        self.check_alive()?;
+        Ok(self.durable())
+    }
+
+    /// Hands everything appended so far to the file, without a sync. Gives the written position.
+    pub fn write(&self) -> Result<u64, LogError> {
+        let mut writer = self.writer.lock();
+        self.check_alive()?;
+        // What an earlier call could not write for lack of space goes first.
+        self.write_batch(&mut writer)?;
+        self.take_batch(&mut writer);
+        self.write_batch(&mut writer)?;
+        drop(writer);
+        if self.unmeasured_bytes.load(Ordering::Relaxed) >= MEASURE_EVERY_BYTES {
+            self.measure_room();
+        }
+        Ok(self.written())
+    }
+
+    /// Does what the policy asks for at this time: commit, or only write.
+    pub fn flush(&self, now_ms: u64) -> Result<(), LogError> {
+        let due = || now_ms.saturating_sub(self.last_sync_ms.load(Ordering::Relaxed)) >= SYNC_EVERY_MS;
+        let sync = match self.policy() {
+            Policy::Always => true,
+            Policy::EverySecond => due(),
+            Policy::Never => false,
+        };
+        if sync {
+            self.commit()?;
+            self.last_sync_ms.store(now_ms, Ordering::Relaxed);
+        } else {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// When records are synced.
+    pub fn policy(&self) -> Policy {
+        match self.policy.load(Ordering::Relaxed) {
+            0 => Policy::Always,
+            1 => Policy::EverySecond,
+            _ => Policy::Never,
+        }
+    }
+
+    /// Changes when records are synced.
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// The last position given out.
+    pub fn appended(&self) -> u64 {
+        self.tail.lock().last
+    }
+
+    /// The last position handed to the file.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// The last position that survives a power cut.
+    pub fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Why nothing goes any more, if so.
+    pub fn error(&self) -> Option<&LogError> {
+        self.ended.get()
+    }
+
+    /// Refuses when the disk is nearly full. To be asked before a change is applied.
+    pub fn check_space(&self) -> Result<(), LogError> {
+        if self.room_bytes.load(Ordering::Relaxed) >= self.reserve_bytes {
+            return Ok(());
+        }
+        let room = self.measure_room();
+        if room >= self.reserve_bytes {
+            return Ok(());
+        }
+        Err(LogError::Full(format!("{room} bytes are free, {} are kept in reserve", self.reserve_bytes)))
+    }
+
+    /// Brings a snapshot into force (or none), from which on only records from `first` on are needed, and removes the segments
+    /// wholly before it. Everything appended so far is made durable first, so that the snapshot is never ahead of the log.
+    /// Gives the removed files' names; one that cannot be removed stays until the next time.
+    pub fn release_before(&self, first: u64, snapshot: Option<u64>) -> Result<Vec<String>, LogError> {
+        let durable = self.commit()?;
+        assert!(first <= durable + 1, "records not yet durable cannot be done without");
+        if self.planted.has(Bug::RemovedBeforeManifest) {
+            self.remove_covered(first);
+        }
+        let mut manifest = self.manifest.lock();
+        let next =
+            Manifest { store_id: manifest.store_id, snapshot, first: first.max(manifest.first), durable };
+        self.replace_manifest(&next)?;
+        *manifest = next;
+        let first = manifest.first;
+        drop(manifest);
+        Ok(self.remove_covered(first))
+    }
+
+    /// Makes everything durable, notes in the manifest how far the log reaches, and gives the folder back.
+    pub fn close(&self) -> Result<(), LogError> {
+        let durable = self.commit()?;
+        let mut manifest = self.manifest.lock();
+        manifest.durable = durable;
+        self.replace_manifest(&manifest)?;
+        let _ = self.ended.set(LogError::Closed);
+        self.lock.lock().take();
+        Ok(())
+    }
+
+    /// What is in force.
+    pub fn manifest(&self) -> Manifest {
+        self.manifest.lock().clone()
+    }
+
+    /// Hands every written record from position `from` on to `visit`, with bounded memory.
+    pub fn for_each_record(&self, from: u64, mut visit: impl FnMut(u64, &[u8])) -> Result<(), DiskError> {
+        let segments = self.written_segments();
+        let begin = segments.iter().rposition(|segment| segment.header.first <= from).unwrap_or(0);
+        for segment in &segments[begin..] {
+            let file = self.disk.open(&segment.name, Access::Read)?;
+            let mut records = Records::new(&*file, segment.bytes, &segment.header, self.planted);
+            while let Step::Record { header, payload, .. } = records.step()? {
+                if header.position >= from {
+                    visit(header.position, payload);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sizes and counts.
+    pub fn stats(&self) -> LogStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LogStats {
+            durable: self.durable(),
+            written: self.written(),
+            appended: self.appended(),
+            first: self.manifest.lock().first,
+            segments: count(&self.counters.segments),
+            bytes: count(&self.counters.bytes),
+            appended_bytes: count(&self.counters.appended_bytes) + count(&self.counters.pending_bytes),
+            pending_bytes: count(&self.counters.pending_bytes),
+            writes: count(&self.counters.writes),
+            syncs: count(&self.counters.syncs),
+            sync_ns: count(&self.counters.sync_ns),
+            last_sync_ns: count(&self.counters.last_sync_ns),
+            rotations: count(&self.counters.rotations),
+            full: count(&self.counters.full),
+        }
+    }
+}
+
+impl TailState {
+    /// Lets a new segment begin with the next record.
+    fn turn(&mut self) {
+        let header = SegmentHeader {
+            store_id: self.store_id,
+            first: self.last + 1,
+            salt: (self.random)(),
+            previous: self.last_checksum,
+        };
+        self.batch.turns.push(Turn { at: self.batch.bytes.len(), header });
+        self.salt = Salt::new(header.salt);
+        self.segment_filled = segment::HEADER_BYTES as u64;
+    }
+}

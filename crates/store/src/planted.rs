@@ -1,0 +1,132 @@
+//! Deliberate mistakes in the store, to show that its tests would notice them. Only tests can plant one, and only for their own
+//! thread; elsewhere every question for one is answered "no" at compile time.
+
+/// A mistake that a store like this could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), expect(dead_code, reason = "some are asked for in tests only"))]
+pub(crate) enum Bug {
+    /// Snapshots leave out what is pending.
+    PendingNotInSnapshot,
+    /// Snapshots leave out keys whose time has come but that are still there.
+    ExpiredNotInSnapshot,
+    /// A key in a snapshot claims one record more than it has seen.
+    StampTooLate,
+    /// A key in a snapshot claims one record less than it has seen.
+    StampTooEarly,
+    /// Replay does not look at the stamps.
+    StampsIgnored,
+    /// The first record after a snapshot is not replayed.
+    SnapshotPositionTooLate,
+    /// A snapshot comes into force without having been synced.
+    SnapshotNotSynced,
+    /// The old snapshot goes before the new one is in force.
+    OldSnapshotRemovedFirst,
+    /// Snapshots go on after the log has failed.
+    SnapshotAfterFailure,
+    /// Values that move during a snapshot do not make it begin anew.
+    RearrangementUnnoticed,
+    /// A value that moves is counted before its record has a position.
+    RearrangementCountedEarly,
+    /// A record is appended when its locks are gone, behind that of whoever came next.
+    LoggedAfterUnlock,
+    /// Every change of a transaction becomes a record of its own.
+    TransactionInPieces,
+    /// That a consumer joined is not logged.
+    ConsumerCreationNotLogged,
+    /// Deliveries that need no acknowledgement are not logged.
+    UnacknowledgedDeliveryNotLogged,
+    /// What is appended may be told at once.
+    ToldBeforeSettled,
+}
+
+#[cfg(not(test))]
+#[inline]
+pub(crate) const fn has(_: Bug) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use testing::has;
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::{Cell, RefCell};
+    use std::ops::ControlFlow;
+
+    use millstream_engine::{BlockLimits, StreamEffect, StreamId, Value};
+
+    use super::Bug;
+    use crate::log::Log;
+
+    impl Bug {
+        /// All of them.
+        pub(crate) const ALL: [Bug; 16] = [
+            Bug::PendingNotInSnapshot,
+            Bug::ExpiredNotInSnapshot,
+            Bug::StampTooLate,
+            Bug::StampTooEarly,
+            Bug::StampsIgnored,
+            Bug::SnapshotPositionTooLate,
+            Bug::SnapshotNotSynced,
+            Bug::OldSnapshotRemovedFirst,
+            Bug::SnapshotAfterFailure,
+            Bug::RearrangementUnnoticed,
+            Bug::RearrangementCountedEarly,
+            Bug::LoggedAfterUnlock,
+            Bug::TransactionInPieces,
+            Bug::ConsumerCreationNotLogged,
+            Bug::UnacknowledgedDeliveryNotLogged,
+            Bug::ToldBeforeSettled,
+        ];
+    }
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+        static LATE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+    }
+
+    /// Plants a mistake, or none. A record that was late is forgotten, as when a process ends.
+    pub(crate) fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+        LATE.take();
+    }
+
+    pub(crate) fn has(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Appends a record behind the next one.
+    pub(crate) fn append_late(log: &Log, record: &[u8]) {
+        match LATE.take() {
+            Some(late) => {
+                let _ = log.append(record);
+                let _ = log.append(&late);
+            }
+            None => LATE.set(Some(record.to_vec())),
+        }
+    }
+
+    /// A value on its way into a snapshot, perhaps without what is pending.
+    pub(crate) fn tampered(mut value: Value) -> Value {
+        if has(Bug::PendingNotInSnapshot) {
+            forget_pending(&mut value);
+        }
+        value
+    }
+
+    fn forget_pending(value: &mut Value) {
+        let Value::Stream(stream) = value else { return };
+        let mut pending: Vec<(Vec<u8>, Vec<StreamId>)> = Vec::new();
+        for (name, group) in stream.groups() {
+            let mut ids = Vec::new();
+            group.pending().walk(StreamId::MIN, Default::default(), |row| {
+                ids.push(row.id);
+                ControlFlow::Continue(())
+            });
+            pending.push((name.to_vec(), ids));
+        }
+        for (group, ids) in pending {
+            stream.apply(&StreamEffect::Ack { group: &group, ids: &ids }, BlockLimits::default());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Everything there is in a store, as text: two stores that tell the same are the same.
+//!
+//! Left out are when a consumer last asked (asking in vain is not logged) and how entries are cut into blocks (a setting). Written by hand, not by the codec: a codec that
+//! forgets something would forget it here as well.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::ops::ControlFlow;
+
+use millstream_engine::stream::{EntryRef, IdRange};
+use millstream_engine::{Stream, StreamId, Value};
+
+use crate::shard::{Shard, Store};
+use crate::txn::Txn;
+
+/// A store of which nothing is locked. Keys whose time has come are told too.
+pub(super) fn dump(store: &Store) -> String {
+    let mut keys = Keys::new();
+    (0..store.shard_count())
+        .for_each(|number| collect(&store.shard(number).lock(), store.databases(), &mut keys));
+    tell(keys)
+}
+
+/// The store of a transaction in this thread.
+pub(super) fn dump_within(txn: &Txn<'_>) -> String {
+    let mut keys = Keys::new();
+    let store = txn.store();
+    txn.shards().for_each(|shard| collect(shard, store.databases(), &mut keys));
+    for shard in (0..store.shard_count()).filter_map(|number| store.shard(number).try_lock()) {
+        collect(&shard, store.databases(), &mut keys);
+    }
+    tell(keys)
+}
+
+type Keys = BTreeMap<(u32, Vec<u8>), String>;
+
+fn tell(keys: Keys) -> String {
+    let mut out = String::with_capacity(4096);
+    for ((db, key), value) in keys {
+        let _ = writeln!(out, "{db} {} {value}", key.escape_ascii());
+    }
+    out
+}
+
+fn collect(shard: &Shard, databases: u32, into: &mut Keys) {
+    for db in 0..databases {
+        shard.keys.visit_keys(db, 0, |key, value| {
+            let mut out = String::with_capacity(256);
+            let at = shard.keys.find_even_expired(db, shard.keys.hash_of(key), key).expect("it is there");
+            if let Some(at_ms) = shard.keys.expires_at_ms_at(at) {
+                let _ = write!(out, "until {at_ms} ");
+            }
+            put_value(&mut out, value);
+            into.insert((db, key.to_vec()), out);
+        });
+    }
+}
+
+fn put_value(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) => put_text(out, text.as_bytes()),
+        Value::Hash(hash) => {
+            let mut fields = BTreeMap::new();
+            hash.visit(|field, value| _ = fields.insert(field, value));
+            for (field, value) in fields {
+                put_text(out, field);
+                put_text(out, value);
+            }
+        }
+        Value::List(list) => list.range(0..list.len()).for_each(|value| put_text(out, value)),
+        Value::Set(set) => {
+            let mut members: Vec<Vec<u8>> = Vec::new();
+            set.visit(|member| members.push(member.to_vec()));
+            members.sort_unstable();
+            members.iter().for_each(|member| put_text(out, member));
+        }
+        Value::Stream(stream) => put_stream(out, stream),
+    }
+}
+
+fn put_stream(out: &mut String, stream: &Stream) {
+    let counters = stream.counters();
+    put_id(out, counters.last_id);
+    put_id(out, counters.max_deleted_id);
+    put_id(out, counters.gone_through);
+    put_number(out, counters.entries_added);
+    stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+        put_id(out, entry.id());
+        entry.fields().for_each(|(name, value)| {
+            put_text(out, name);
+            put_text(out, &value.to_vec());
+        });
+        ControlFlow::Continue(())
+    });
+    for (name, group) in stream.groups() {
+        out.push_str("\n  group ");
+        put_text(out, name);
+        put_id(out, group.last_id());
+        put_optional(out, group.entries_read());
+        for (name, _, consumer) in group.consumers() {
+            out.push_str("consumer ");
+            put_text(out, name);
+            put_optional(out, consumer.active_at_ms);
+            put_number(out, consumer.pending);
+        }
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            out.push_str("pending ");
+            put_id(out, row.id);
+            put_text(out, group.consumer_name(row.consumer));
+            put_number(out, row.delivered_at_ms);
+            put_number(out, row.deliveries);
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+fn put_text(out: &mut String, text: &[u8]) {
+    out.push('\'');
+    out.push_str(&String::from_utf8_lossy(text));
+    out.push_str("' ");
+}
+
+fn put_number(out: &mut String, number: u64) {
+    let _ = write!(out, "{number} ");
+}
+
+fn put_optional(out: &mut String, number: Option<u64>) {
+    match number {
+        Some(number) => put_number(out, number),
+        None => out.push_str("- "),
+    }
+}
+
+fn put_id(out: &mut String, id: StreamId) {
+    put_number(out, id.ms);
+    out.pop();
+    out.push('-');
+    put_number(out, id.seq);
+}

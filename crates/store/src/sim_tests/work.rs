@@ -1,0 +1,262 @@
+//! What clients do, at random: commands of every type on few keys, so that they meet.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::value::Kind;
+use millstream_engine::{Exactness, GroupStart, IdSpec, ListEnd, Stream, StreamId, Trim, TrimBy, TrimLimit};
+use parking_lot::Mutex;
+
+use super::dump::dump_within;
+use super::random::Random;
+use crate::{ExpireIf, Interest, Reader, Retry, SetExpiry, SetIf, Store, StreamCounters, Txn};
+
+pub(super) const DATABASES: u32 = 2;
+const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
+const GROUPS: [&[u8]; 2] = [b"g", b"h"];
+const CONSUMERS: [&[u8]; 3] = [b"x", b"y", b"z"];
+const WORDS: [&[u8]; 5] = [b"", b"v", b"42", b"word", b"a value of some length that fills segments sooner"];
+
+/// States seen within a transaction, with the position they stand at.
+pub(super) type Seen = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// One transaction over up to three keys, or over everything. Not ended: whoever drops it ends it.
+pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen) -> Txn<'s> {
+    let (db, now_ms) = (random.below(u64::from(DATABASES)) as u32, store.now_ms());
+    if random.one_in(12) {
+        let mut txn = store.lock_all(db, now_ms);
+        whole_databases(&mut txn, random, seen);
+        return txn;
+    }
+    let keys: Vec<&[u8]> = (0..=random.below(3)).map(|_| random.pick(&KEYS)).collect();
+    let mut txn = store.lock(db, keys.iter().copied(), now_ms);
+    for _ in 0..1 + random.below(2) * random.below(4) {
+        command(&mut txn, &keys, random, seen);
+    }
+    txn
+}
+
+/// A value that moves, and another that takes its place.
+pub(super) fn replacement<'s>(store: &'s Store, random: &mut Random) -> Txn<'s> {
+    let (from, to) = (random.pick(&KEYS), random.pick(&KEYS));
+    let mut txn = store.lock(0, [from, to], store.now_ms());
+    let _ = txn.rename(from, to, false);
+    let word = random.pick(&WORDS);
+    txn.set(from, word, SetIf::Always, SetExpiry::Never);
+    txn
+}
+
+fn whole_databases(txn: &mut Txn<'_>, random: &mut Random, seen: &Seen) {
+    match random.below(6) {
+        0 => drop(txn.flush_database()),
+        1 if random.one_in(3) => drop(txn.flush_all()),
+        2 | 3 => txn.swap_databases(0, 1).expect("both are there"),
+        _ => {
+            for _ in 0..4 {
+                command(txn, &KEYS, random, seen);
+            }
+        }
+    }
+}
+
+fn command(txn: &mut Txn<'_>, keys: &[&'static [u8]], random: &mut Random, seen: &Seen) {
+    let key = random.pick(keys);
+    if random.one_in(6) {
+        return any_key(txn, key, random.pick(keys), random);
+    }
+    match txn.kind(key) {
+        Some(Kind::Stream) => on_stream(txn, key, random.pick(keys), random, seen),
+        Some(Kind::String) => on_string(txn, key, random),
+        Some(Kind::Hash) => on_hash(txn, key, random),
+        Some(Kind::List) => on_list(txn, key, random),
+        Some(Kind::Set) => on_set(txn, key, random),
+        None => match random.below(9) {
+            0 => on_string(txn, key, random),
+            1 => on_hash(txn, key, random),
+            2 => on_list(txn, key, random),
+            3 => on_set(txn, key, random),
+            _ => on_stream(txn, key, random.pick(keys), random, seen),
+        },
+    }
+}
+
+fn any_key(txn: &mut Txn<'_>, key: &[u8], other: &[u8], random: &mut Random) {
+    let other_db = (txn.db() + 1) % DATABASES;
+    let now_ms = txn.now_ms() as i64;
+    match random.below(9) {
+        0 => _ = txn.delete(key),
+        1..4 => _ = txn.expire_at(key, now_ms + random.below(300) as i64, ExpireIf::Always),
+        4 => _ = txn.persist(key),
+        5 => _ = txn.rename(key, other, random.one_in(4)),
+        6 => _ = txn.copy(key, other, random.pick(&[txn.db(), other_db]), random.one_in(2)),
+        7 => _ = txn.move_to(key, other_db),
+        _ => _ = txn.touch(key),
+    }
+}
+
+fn on_string(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let word = random.pick(&WORDS);
+    match random.below(4) {
+        0 => _ = txn.append(key, word),
+        1 => _ = txn.increment(key, random.below(9) as i64),
+        _ => {
+            let at_ms = txn.now_ms() + random.below(300);
+            let expiry = random.pick(&[SetExpiry::Never, SetExpiry::Keep, SetExpiry::At(at_ms)]);
+            txn.set(key, word, SetIf::Always, expiry);
+        }
+    }
+}
+
+fn on_hash(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let (field, value) = (random.pick(&WORDS), random.pick(&WORDS));
+    match random.below(4) {
+        0 => _ = txn.hash_delete(key, &[field, value]),
+        1 => _ = txn.hash_increment(key, b"n", 3),
+        _ => _ = txn.hash_set(key, &[field, value]),
+    }
+}
+
+fn on_list(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let end = random.pick(&[ListEnd::Head, ListEnd::Tail]);
+    match random.below(5) {
+        0 | 1 => _ = txn.list_pop(key, end, 1 + random.below(3), |_, _| {}),
+        _ => _ = txn.list_push(key, end, &[random.pick(&WORDS), random.pick(&WORDS)]),
+    }
+}
+
+fn on_set(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let members = [random.pick(&WORDS), random.pick(&WORDS)];
+    match random.below(3) {
+        0 => _ = txn.set_remove(key, &members),
+        _ => _ = txn.set_add(key, &members),
+    }
+}
+
+fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random: &mut Random, seen: &Seen) {
+    let reader = Reader { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
+    match random.below(100) {
+        0..30 => add(txn, key, random),
+        30..35 => _ = txn.xtrim(key, &trim(txn, key, random)),
+        35..40 => _ = txn.xdel(key, &ids(txn, key, random)),
+        40..43 => set_id(txn, key, random),
+        43..52 => manage_group(txn, reader, random),
+        52..72 => {
+            let count = Some(1 + random.below(4));
+            let _ = txn.xreadgroup_new(reader, count, !random.one_in(4), &mut ignore);
+        }
+        72..77 => {
+            let after = id(txn, key, random);
+            let _ = txn.xreadgroup_history(reader, after, Some(3), |_, _| {});
+        }
+        77..86 => _ = txn.xack(key, reader.group, &ids(txn, key, random)),
+        86..92 => claim(txn, reader, random),
+        92..96 => {
+            let options = ClaimOptions { min_idle_ms: random.below(60), ..ClaimOptions::default() };
+            let _ = txn.xautoclaim(reader, StreamId::MIN, 1 + random.below(3), &options);
+        }
+        _ => wait(txn, reader, random.one_in(3).then_some(other), seen),
+    }
+}
+
+fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let last = txn.stream(key).ok().flatten().map_or(StreamId::MIN, Stream::last_id);
+    let id = match random.below(4) {
+        0 => IdSpec::Explicit(StreamId::new(last.ms, last.seq + 1 + random.below(3))),
+        1 => IdSpec::AutoSeq(last.ms),
+        _ => IdSpec::Auto,
+    };
+    let short = Trim { by: TrimBy::MaxLen(12), exactness: Exactness::Exact, limit: TrimLimit::Default };
+    let fields: [&[u8]; 4] = [b"name", random.pick(&WORDS), random.pick(&WORDS), random.pick(&WORDS)];
+    let fields = if random.one_in(2) { &fields[..2] } else { &fields };
+    let _ = txn.xadd(key, true, id, fields, random.one_in(3).then_some(&short));
+}
+
+fn trim(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Trim {
+    let by = match random.below(2) {
+        0 => TrimBy::MaxLen(random.below(8)),
+        _ => TrimBy::MinId(id(txn, key, random)),
+    };
+    let exactness = random.pick(&[Exactness::Exact, Exactness::Approximate]);
+    Trim { by, exactness, limit: TrimLimit::Default }
+}
+
+fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let Ok(Some(stream)) = txn.stream(key) else { return };
+    let last_id =
+        random.pick(&[stream.last_id(), StreamId::new(stream.last_id().ms + 5, 0), stream.last_entry_id()]);
+    let entries_added = random.one_in(2).then(|| stream.entries_added() + random.below(3));
+    let max_deleted_id = random.one_in(3).then(|| stream.max_deleted_id());
+    let _ = txn.xsetid(key, StreamCounters { last_id, entries_added, max_deleted_id });
+}
+
+fn manage_group(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+    let Reader { key, group, .. } = reader;
+    let start = match random.below(3) {
+        0 => GroupStart::Last,
+        1 => GroupStart::After(StreamId::MIN),
+        _ => GroupStart::After(id(txn, key, random)),
+    };
+    let entries_read = random.one_in(3).then(|| random.below(9));
+    match random.below(12) {
+        0 => _ = txn.xgroup_destroy(key, group),
+        1 => _ = txn.xgroup_set_id(key, group, start, entries_read),
+        2..4 => _ = txn.xgroup_delete_consumer(reader),
+        4..6 => _ = txn.xgroup_create_consumer(reader),
+        _ => _ = txn.xgroup_create(key, group, start, true, entries_read),
+    }
+}
+
+fn claim(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+    let options = ClaimOptions {
+        min_idle_ms: random.below(3) * random.below(60),
+        delivered_at_ms: random.one_in(3).then(|| txn.now_ms() - random.below(20)),
+        deliveries: random.one_in(4).then(|| random.below(9)),
+        force: random.one_in(2),
+        just_ids: random.one_in(3),
+    };
+    let last_id = random.one_in(6).then(|| id(txn, reader.key, random));
+    let _ = txn.xclaim(reader, &ids(txn, reader.key, random), &options, last_id);
+}
+
+/// A reader that blocks until somebody adds; what it is given becomes a record of its own.
+fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>, seen: &Seen) {
+    let keys = [reader.key].into_iter().chain(also);
+    let interests = keys.map(|key| (Box::from(key), Interest::Group(reader.group.into()))).collect();
+    let seen = Arc::clone(seen);
+    txn.wait(
+        interests,
+        Box::new(move |txn| {
+            seen.lock().push((txn.store().seen(), dump_within(txn)));
+            match txn.xreadgroup_new(reader, Some(2), true, &mut ignore) {
+                Ok(None) => Retry::NotYet,
+                _ => Retry::Served,
+            }
+        }),
+    );
+}
+
+fn ignore(_: &EntryRef<'_>) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Mostly the id of an entry or of a pending one.
+fn id(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> StreamId {
+    let Ok(Some(stream)) = txn.stream(key) else { return StreamId::MIN };
+    let mut known = vec![StreamId::MIN, stream.last_id()];
+    stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
+        known.push(entry.id());
+        ControlFlow::Continue(())
+    });
+    for (_, group) in stream.groups() {
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            known.push(row.id);
+            ControlFlow::Continue(())
+        });
+    }
+    random.pick(&known)
+}
+
+fn ids(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Vec<StreamId> {
+    (0..=random.below(3)).map(|_| id(txn, key, random)).collect()
+}

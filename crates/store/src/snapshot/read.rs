@@ -1,0 +1,238 @@
+//! Reads a snapshot and believes nothing that its checksums do not confirm.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use millstream_engine::keyspace::Entry;
+use millstream_engine::value::Hashing;
+
+use super::{
+    FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, RECORD, RECORD_HEAD_BYTES, SnapshotInfo, VERSION,
+    record_checksum,
+};
+use crate::codec::{CodecError, Reader, read_value};
+
+/// Why a snapshot cannot be used, and where that shows.
+#[derive(Debug)]
+pub(crate) struct SnapshotError {
+    /// How many bytes into the file the part with the trouble begins.
+    pub(crate) offset: u64,
+    /// The trouble.
+    pub(crate) what: SnapshotFault,
+}
+
+/// Why a snapshot cannot be used.
+#[derive(Debug)]
+pub(crate) enum SnapshotFault {
+    /// It could not be read.
+    Io(io::Error),
+    /// It begins as no snapshot does.
+    NotASnapshot,
+    /// It is of a version that is not known.
+    Version(u32),
+    /// It is of another store.
+    ForeignStore,
+    /// It ends too early.
+    Short,
+    /// A checksum is not that of what it covers.
+    Checksum,
+    /// The checksum is right, the content is not.
+    Content(CodecError),
+    /// Records are missing, doubled or out of order.
+    Records,
+    /// Something follows its end.
+    Excess,
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, at offset {}", self.what, self.offset)
+    }
+}
+
+impl fmt::Display for SnapshotFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotFault::Io(error) => write!(f, "reading the snapshot failed: {error}"),
+            SnapshotFault::NotASnapshot => write!(f, "the file is no snapshot"),
+            SnapshotFault::Version(version) => {
+                write!(f, "the snapshot has format version {version}; this program reads {VERSION}")
+            }
+            SnapshotFault::ForeignStore => write!(f, "the snapshot is of another store"),
+            SnapshotFault::Short => write!(f, "the snapshot ends too early"),
+            SnapshotFault::Checksum => write!(f, "the snapshot is damaged: a checksum does not match"),
+            SnapshotFault::Content(error) => write!(f, "the snapshot holds a key that cannot be: {error}"),
+            SnapshotFault::Records => write!(f, "keys of the snapshot are missing, doubled or out of order"),
+            SnapshotFault::Excess => write!(f, "bytes follow the end of the snapshot"),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.what {
+            SnapshotFault::Io(error) => Some(error),
+            SnapshotFault::Content(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A key of a snapshot.
+pub(crate) struct SnapshotKey<'a> {
+    pub(crate) db: u32,
+    pub(crate) key: &'a [u8],
+    /// The log position that the value stands at.
+    pub(crate) stamp: u64,
+    pub(crate) entry: Entry,
+}
+
+impl<'a> SnapshotKey<'a> {
+    /// The key of a record's payload. Tables of its value get this hash function.
+    pub(crate) fn decode(payload: &'a [u8], hashing: Hashing) -> Result<SnapshotKey<'a>, CodecError> {
+        let mut reader = Reader::new(payload);
+        let (db, key, stamp) = (reader.small_number()?, reader.text()?, reader.number()?);
+        let expires_at_ms = reader.optional()?;
+        let value = read_value(&mut reader, hashing)?;
+        reader.finish()?;
+        Ok(SnapshotKey { db, key, stamp, entry: Entry { value, expires_at_ms } })
+    }
+}
+
+/// Hands every key of a snapshot of this store to `visit`. What was visited before an error must not be used:
+/// only the end tells that the snapshot is whole.
+pub(crate) fn read_snapshot(
+    from: impl Read,
+    store_id: &[u8; 16],
+    hashing: Hashing,
+    visit: &mut impl FnMut(SnapshotKey<'_>),
+) -> Result<SnapshotInfo, SnapshotError> {
+    let mut reader = SnapshotReader::open(from)?;
+    if reader.info.store_id != *store_id {
+        return Err(SnapshotError { offset: 0, what: SnapshotFault::ForeignStore });
+    }
+    let mut payload = Vec::new();
+    while reader.next(&mut payload)? {
+        let content =
+            |error| SnapshotError { offset: reader.part_offset, what: SnapshotFault::Content(error) };
+        visit(SnapshotKey::decode(&payload, hashing).map_err(content)?);
+    }
+    Ok(reader.info)
+}
+
+/// Reads records one by one, without decoding them: that may be done elsewhere, on several threads.
+/// Holds no more than one record in memory.
+pub(crate) struct SnapshotReader<R> {
+    from: R,
+    /// Over the checksums of the header and of every record.
+    sums: crc32fast::Hasher,
+    /// `keys` and `bytes` are what was read so far.
+    info: SnapshotInfo,
+    /// Where the part that is being read begins.
+    part_offset: u64,
+}
+
+impl<R: Read> SnapshotReader<R> {
+    /// Reads and verifies the header.
+    pub(crate) fn open(from: R) -> Result<SnapshotReader<R>, SnapshotError> {
+        let info = SnapshotInfo { store_id: [0; 16], position: 0, keys: 0, bytes: 0 };
+        let mut reader = SnapshotReader { from, sums: crc32fast::Hasher::new(), info, part_offset: 0 };
+        let header: [u8; HEADER_BYTES] = reader.read_array()?;
+        let (content, checksum) = header.split_at(HEADER_BYTES - 4);
+        if content[..8] != *MAGIC {
+            return Err(reader.fault(SnapshotFault::NotASnapshot));
+        }
+        // Before the checksum: another version may have another header.
+        let version = u32::from_le_bytes(array_at(content, 8));
+        if version != VERSION {
+            return Err(reader.fault(SnapshotFault::Version(version)));
+        }
+        if crc32fast::hash(content).to_le_bytes() != *checksum {
+            return Err(reader.fault(SnapshotFault::Checksum));
+        }
+        reader.sums.update(checksum);
+        reader.info.store_id = array_at(content, 12);
+        reader.info.position = u64::from_le_bytes(array_at(content, 28));
+        Ok(reader)
+    }
+
+    /// What the header says, and how much was read so far.
+    pub(crate) fn info(&self) -> &SnapshotInfo {
+        &self.info
+    }
+
+    /// Puts the next record's payload into `payload`, its checksum verified. False at the end, which is verified too:
+    /// the snapshot is whole.
+    pub(crate) fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool, SnapshotError> {
+        payload.clear();
+        self.part_offset = self.info.bytes;
+        match self.read_array()? {
+            [RECORD] => self.read_record(payload).map(|()| true),
+            [FOOTER] => self.read_footer().map(|()| false),
+            _ => Err(self.fault(SnapshotFault::Checksum)),
+        }
+    }
+
+    fn read_record(&mut self, payload: &mut Vec<u8>) -> Result<(), SnapshotError> {
+        let head: [u8; RECORD_HEAD_BYTES - 1] = self.read_array()?;
+        let length = u64::from_le_bytes(array_at(&head, 0));
+        let checksum: [u8; 4] = array_at(&head, 8);
+        // Grows with what is really there: a length that is wrong asks for no memory.
+        let read = (&mut self.from).take(length).read_to_end(payload);
+        let read = read.map_err(|error| self.fault(SnapshotFault::Io(error)))? as u64;
+        self.info.bytes += read;
+        if read < length {
+            return Err(self.fault(SnapshotFault::Short));
+        }
+        if record_checksum(length, payload).to_le_bytes() != checksum {
+            return Err(self.fault(SnapshotFault::Checksum));
+        }
+        self.sums.update(&checksum);
+        self.info.keys += 1;
+        Ok(())
+    }
+
+    fn read_footer(&mut self) -> Result<(), SnapshotError> {
+        let rest: [u8; FOOTER_BYTES - 1] = self.read_array()?;
+        let (content, checksum) = rest.split_at(FOOTER_BYTES - 5);
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&[FOOTER]);
+        sum.update(content);
+        if sum.finalize().to_le_bytes() != *checksum {
+            return Err(self.fault(SnapshotFault::Checksum));
+        }
+        let sums = self.sums.clone().finalize();
+        if content[..8] != self.info.keys.to_le_bytes() || content[8..] != sums.to_le_bytes() {
+            return Err(self.fault(SnapshotFault::Records));
+        }
+        let mut excess = Vec::new();
+        let read = (&mut self.from).take(1).read_to_end(&mut excess);
+        match read.map_err(|error| self.fault(SnapshotFault::Io(error)))? {
+            0 => Ok(()),
+            _ => Err(self.fault(SnapshotFault::Excess)),
+        }
+    }
+
+    fn read_array<const N: usize>(&mut self) -> Result<[u8; N], SnapshotError> {
+        let mut array = [0; N];
+        match self.from.read_exact(&mut array) {
+            Ok(()) => {
+                self.info.bytes += N as u64;
+                Ok(array)
+            }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.fault(SnapshotFault::Short))
+            }
+            Err(error) => Err(self.fault(SnapshotFault::Io(error))),
+        }
+    }
+
+    #[cold]
+    fn fault(&self, what: SnapshotFault) -> SnapshotError {
+        SnapshotError { offset: self.part_offset, what }
+    }
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes[at..].first_chunk().expect("a part is as long as its fields")
+}

@@ -1,0 +1,229 @@
+//! Snapshots: what goes in comes out, and nothing else ever does.
+
+use std::io::{self, Read, Write};
+
+use millstream_engine::value::{Hashing, Text};
+use millstream_engine::{Stream, Value};
+
+use super::{
+    FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotInfo, SnapshotReader, SnapshotWriter, read_snapshot,
+};
+use crate::codec::put_value;
+use crate::codec::testing::{Drive, Random};
+
+const STORE: [u8; 16] = *b"0123456789abcdef";
+
+/// A key as it was put or found: database, key, stamp, expiry, the bytes of its value.
+type Seen = (u32, Vec<u8>, u64, Option<u64>, Vec<u8>);
+
+fn text(bytes: &[u8]) -> Value {
+    Value::String(Text::new(bytes))
+}
+
+fn bytes_of(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_value(&mut out, value);
+    out
+}
+
+fn lived_stream(steps: usize) -> Value {
+    let mut drive = Drive::new(steps as u64, Stream::new());
+    drive.run(steps);
+    Value::Stream(Box::new(drive.streams.remove(0)))
+}
+
+/// A key to put: database, key, stamp, expiry, value.
+type Put<'a> = (u32, &'a [u8], u64, Option<u64>, Value);
+
+fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotInfo) {
+    let mut file = Vec::new();
+    let mut writer = SnapshotWriter::begin(&mut file, STORE, 41);
+    for (db, key, stamp, expires_at_ms, value) in keys {
+        writer.put(*db, key, *stamp, *expires_at_ms, value).unwrap();
+    }
+    let info = writer.finish().unwrap();
+    (file, info)
+}
+
+fn read(from: impl Read) -> Result<(SnapshotInfo, Vec<Seen>), SnapshotFault> {
+    let mut seen = Vec::new();
+    let outcome = read_snapshot(from, &STORE, Hashing::new(1), &mut |key| {
+        let value = bytes_of(&key.entry.value);
+        seen.push((key.db, key.key.to_vec(), key.stamp, key.entry.expires_at_ms, value));
+    });
+    outcome.map(|info| (info, seen)).map_err(|error| error.what)
+}
+
+/// Two small keys and an empty name: small enough to try everything.
+fn small() -> Vec<u8> {
+    let keys = [(0, &b"k"[..], 41, None, text(b"v")), (9, b"", 300, Some(77), lived_stream(12))];
+    snapshot_of(&keys).0
+}
+
+#[test]
+fn keys_come_back_with_stamp_and_expiry() {
+    let keys = [
+        (0, &b"small"[..], 1, None, text(b"value")),
+        (15, b"stream", 1 << 40, Some(1_700_000_000_000), lived_stream(400)),
+        (3, b"", u64::MAX, Some(0), text(&[7; 600_000])),
+        (3, b"last", 0, None, text(b"")),
+    ];
+    let (file, info) = snapshot_of(&keys);
+    assert_eq!(info, SnapshotInfo { store_id: STORE, position: 41, keys: 4, bytes: file.len() as u64 });
+    let (found, seen) = read(&*file).unwrap();
+    assert_eq!(SnapshotInfo { bytes: file.len() as u64, ..found }, info);
+    let expected =
+        keys.map(|(db, key, stamp, expiry, value)| (db, key.to_vec(), stamp, expiry, bytes_of(&value)));
+    assert_eq!(seen, expected);
+    assert_eq!(found.bytes, info.bytes);
+}
+
+#[test]
+fn a_snapshot_of_nothing_is_one() {
+    let (file, info) = snapshot_of(&[]);
+    assert_eq!(file.len(), HEADER_BYTES + FOOTER_BYTES);
+    assert_eq!(read(&*file).unwrap(), (info, Vec::new()));
+}
+
+#[test]
+fn cut_short_anywhere_it_is_refused() {
+    let file = small();
+    for cut in 0..file.len() {
+        assert!(matches!(read(&file[..cut]), Err(SnapshotFault::Short)), "cut at {cut} of {}", file.len());
+    }
+}
+
+#[test]
+fn with_any_bit_flipped_it_is_refused() {
+    let mut file = small();
+    for bit in 0..file.len() * 8 {
+        file[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&*file).is_err(), "bit {} of byte {}", bit % 8, bit / 8);
+        file[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(read(&*file).is_ok());
+}
+
+#[test]
+fn records_missing_doubled_or_swapped_are_noticed() {
+    let keys: Vec<_> = (0..3).map(|n| (n, &b"key"[..], 5, None, text(b"value"))).collect();
+    let (file, _) = snapshot_of(&keys);
+    let (body, footer) = file[HEADER_BYTES..].split_at(file.len() - HEADER_BYTES - FOOTER_BYTES);
+    let record: Vec<&[u8]> = body.chunks(body.len() / 3).collect();
+    let with = |records: &[&[u8]]| [&file[..HEADER_BYTES], &records.concat(), footer].concat();
+    assert!(read(&*with(&record)).is_ok());
+    for wrong in [
+        vec![record[0], record[1]],
+        vec![record[1], record[2]],
+        vec![record[0], record[1], record[1]],
+        vec![record[0], record[1], record[2], record[2]],
+        vec![record[1], record[0], record[2]],
+        vec![],
+    ] {
+        assert!(matches!(read(&*with(&wrong)), Err(SnapshotFault::Records)));
+    }
+    // A whole footer of another snapshot, over the same number of keys.
+    let other: Vec<_> = (0..3).map(|n| (n, &b"yek"[..], 5, None, text(b"value"))).collect();
+    let (other, _) = snapshot_of(&other);
+    let spliced = [&file[..file.len() - FOOTER_BYTES], &other[other.len() - FOOTER_BYTES..]].concat();
+    assert!(matches!(read(&*spliced), Err(SnapshotFault::Records)));
+}
+
+#[test]
+fn other_stores_versions_and_files_are_told_apart() {
+    let file = small();
+    let mut foreign = Vec::new();
+    SnapshotWriter::begin(&mut foreign, [1; 16], 41).finish().unwrap();
+    assert!(matches!(read(&*foreign), Err(SnapshotFault::ForeignStore)));
+    let mut newer = file.clone();
+    newer[8] = 2;
+    assert!(matches!(read(&*newer), Err(SnapshotFault::Version(2))));
+    assert!(matches!(read(&[b'x'; 100][..]), Err(SnapshotFault::NotASnapshot)));
+    assert!(matches!(read(&*[&*file, b"x"].concat()), Err(SnapshotFault::Excess)));
+    assert!(matches!(read(&*[&*file, &*file].concat()), Err(SnapshotFault::Excess)));
+}
+
+#[test]
+fn a_length_that_is_wrong_asks_for_no_memory() {
+    let mut file = small();
+    file[HEADER_BYTES + 1..HEADER_BYTES + 9].copy_from_slice(&u64::MAX.to_le_bytes());
+    let mut reader = SnapshotReader::open(&*file).unwrap();
+    let mut payload = Vec::new();
+    let error = reader.next(&mut payload).unwrap_err();
+    assert!(matches!(error.what, SnapshotFault::Short));
+    assert_eq!(error.offset, HEADER_BYTES as u64);
+    assert!(payload.capacity() < 4 * file.len() + 4096);
+}
+
+#[test]
+fn content_that_cannot_be_is_refused_despite_its_checksum() {
+    let keys = [(0, &b"k"[..], 41, None, text(b"v"))];
+    let (file, _) = snapshot_of(&keys);
+    let mut random = Random::new(9);
+    let payload = &file[HEADER_BYTES + super::RECORD_HEAD_BYTES..file.len() - FOOTER_BYTES];
+    for _ in 0..1000 {
+        // Whatever comes out, it is a key or an error.
+        let _ = super::SnapshotKey::decode(&random.damaged(payload), Hashing::new(1));
+    }
+    let mut longer = payload.to_vec();
+    longer.push(0);
+    assert!(super::SnapshotKey::decode(&longer, Hashing::new(1)).is_err());
+}
+
+/// The whole file, byte for byte. If this must change, the version goes up and this one stays readable.
+#[test]
+fn the_format_has_not_changed() {
+    let (file, _) = snapshot_of(&[(1, b"key", 300, Some(5), text(b"v"))]);
+    let hex: String = file.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, FIXTURE);
+}
+
+const FIXTURE: &str = concat!(
+    "4d494c4c534e415001000000303132333435363738396162636465662900000000000000dc2e25be",
+    "4b0c0000000000000051eb56d001036b6579ac020105010176",
+    "4601000000000000008ba3b0efc9c7afbc",
+);
+
+/// Takes so many bytes, then fails.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    for room in [0, 10, 300_000] {
+        let mut disk = Full(room);
+        let mut writer = SnapshotWriter::begin(&mut disk, STORE, 1);
+        let put: io::Result<()> =
+            (0..3).try_for_each(|n| writer.put(n, b"key", 1, None, &text(&[1; 200_000])));
+        let outcome = put.and_then(|()| writer.finish());
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+}
+
+/// Fails in the middle.
+struct Broken<'a>(&'a [u8]);
+
+impl Read for Broken<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.0.is_empty() { Err(io::Error::other("broken")) } else { self.0.read(into) }
+    }
+}
+
+#[test]
+fn a_failing_read_is_told() {
+    let file = small();
+    for cut in 0..=file.len() {
+        assert!(matches!(read(Broken(&file[..cut])), Err(SnapshotFault::Io(_))), "at {cut}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Snapshots while the store works: key by key, nobody stops.
+//!
+//! 1. The log's position is noted: recovery will replay from behind it.
+//! 2. Shard by shard, a slice of keys at a time: under the lock their values are cloned (the blocks of a stream are
+//!    shared, not copied) and stamped with the log's position; they are written out without the lock.
+//! 3. The file is synced, the manifest names it, and segments and snapshots that it covers go.
+//!
+//! A value that moves between keys while this goes on could be missed at both, so such a change makes the snapshot
+//! begin anew, and after a few times it is taken with everything locked.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millstream_engine::Value;
+
+use crate::disk::{Access, Disk, DiskError, File, write_full};
+use crate::journal::Journal;
+use crate::log::LogError;
+use crate::planted::{self, Bug};
+use crate::shard::{Shard, Store};
+use crate::snapshot::SnapshotWriter;
+
+/// What the names of snapshots begin with; their position follows in 20 digits.
+pub(crate) const PREFIX: &str = "snapshot-";
+/// Keys looked at under one lock.
+const KEYS_AT_ONCE: usize = 128;
+/// How often a snapshot is begun anew before it is taken with everything locked.
+const TRIES: usize = 3;
+
+/// A snapshot that is in force.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotTaken {
+    /// The log's position when it began.
+    pub position: u64,
+    /// How many keys it holds.
+    pub keys: u64,
+    /// Its size in bytes.
+    pub bytes: u64,
+}
+
+/// A key as it was under the lock.
+struct Captured {
+    db: u32,
+    key: Box<[u8]>,
+    stamp: u64,
+    expires_at_ms: Option<u64>,
+    value: Value,
+}
+
+/// Why a snapshot was not taken. The one before, if any, stays in force, and so does the whole log.
+#[derive(Debug)]
+pub enum SnapshotFailed {
+    /// The file could not be written.
+    File(io::Error),
+    /// The log could not follow.
+    Log(LogError),
+}
+
+impl fmt::Display for SnapshotFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotFailed::File(error) => write!(f, "the snapshot could not be written: {error}"),
+            SnapshotFailed::Log(error) => write!(f, "the snapshot could not come into force: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotFailed {}
+
+impl Store {
+    /// Takes a snapshot and releases the log it covers. `None`: the store is in memory only, or nothing has changed since the last.
+    pub fn take_snapshot(&self) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
+        self.take_snapshot_while(&mut || {})
+    }
+
+    /// The same; `meanwhile` runs before each slice, when nothing is locked.
+    pub(crate) fn take_snapshot_while(
+        &self,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
+        let Some(journal) = self.journal() else { return Ok(None) };
+        let _one_at_a_time = journal.snapshotting.lock();
+        if let Some(error) = journal.log.error()
+            && !planted::has(Bug::SnapshotAfterFailure)
+        {
+            // The manifest on the disk may name a snapshot that this process does not know to be in force: none may be touched.
+            return Err(SnapshotFailed::Log(error.clone()));
+        }
+        if journal.log.manifest().snapshot == Some(journal.log.appended()) {
+            return Ok(None);
+        }
+        let taken = self.write_undisturbed(journal, meanwhile).map_err(SnapshotFailed::File)?;
+        if planted::has(Bug::OldSnapshotRemovedFirst) {
+            remove_others(&*journal.disk, Some(taken.position));
+        }
+        if let Err(error) = journal.log.release_before(first_needed(journal, taken), Some(taken.position)) {
+            if let LogError::Full(_) = error {
+                // The one before is in force for certain, and this one only takes the room that is missing.
+                let _ = journal.disk.remove(&name(taken.position));
+            }
+            return Err(SnapshotFailed::Log(error));
+        }
+        remove_others(&*journal.disk, Some(taken.position));
+        journal.snapshot_taken(taken);
+        Ok(Some(taken))
+    }
+
+    /// Writes a snapshot during which nothing moved.
+    fn write_undisturbed(&self, journal: &Journal, meanwhile: &mut dyn FnMut()) -> io::Result<SnapshotTaken> {
+        for _ in 0..TRIES {
+            let before = journal.rearranged.load(Ordering::Acquire);
+            let taken = self.write_snapshot(journal, meanwhile)?;
+            let after = journal.rearranged.load(Ordering::Acquire);
+            if after == before || planted::has(Bug::RearrangementUnnoticed) {
+                return Ok(taken);
+            }
+            journal.disk.remove(&name(taken.position)).map_err(io::Error::other)?;
+        }
+        self.write_snapshot_locked(journal)
+    }
+
+    /// Slice by slice; whoever works meanwhile waits for a slice at most.
+    fn write_snapshot(&self, journal: &Journal, meanwhile: &mut dyn FnMut()) -> io::Result<SnapshotTaken> {
+        write_file(journal, journal.log.appended(), |writer| {
+            for number in 0..self.shard_count() {
+                for db in 0..self.databases() {
+                    let mut slot = Some(0);
+                    while let Some(from) = slot {
+                        if journal.is_closing() {
+                            return Err(io::Error::other("the store is being closed"));
+                        }
+                        meanwhile();
+                        let mut slice = Vec::new();
+                        slot = capture(
+                            &self.shard(number).lock(),
+                            journal,
+                            (db, from),
+                            self.now_ms(),
+                            &mut slice,
+                        );
+                        put_all(writer, slice)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// With everything locked: what moves cannot be missed.
+    fn write_snapshot_locked(&self, journal: &Journal) -> io::Result<SnapshotTaken> {
+        let txn = self.lock_all(0, self.now_ms());
+        let position = journal.log.appended();
+        let mut all = Vec::new();
+        for shard in txn.shards() {
+            for db in 0..self.databases() {
+                let mut slot = Some(0);
+                while let Some(from) = slot {
+                    slot = capture(shard, journal, (db, from), txn.now_ms(), &mut all);
+                }
+            }
+        }
+        drop(txn);
+        write_file(journal, position, |writer| put_all(writer, all))
+    }
+}
+
+/// Clones a slice of keys. Gives the slot to go on from.
+fn capture(
+    shard: &Shard,
+    journal: &Journal,
+    at: (u32, u32),
+    now_ms: u64,
+    into: &mut Vec<Captured>,
+) -> Option<u32> {
+    // Transactions append under the lock that is held here: no record of these keys is missing below this position.
+    let stamp = stamp(journal);
+    let (db, from) = at;
+    // As of time 0 nothing has expired. A key whose time has come but that was not removed yet is captured too: records since
+    // the snapshot began that change it would otherwise begin it anew, without the expiry.
+    let as_of_ms = if planted::has(Bug::ExpiredNotInSnapshot) { now_ms } else { 0 };
+    shard.keys.scan(db, from, KEYS_AT_ONCE, as_of_ms, |key, value| {
+        let hash = shard.keys.hash_of(key);
+        let found = shard.keys.find_even_expired(db, hash, key);
+        let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
+        into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: copy_of(value) });
+    })
+}
+
+fn copy_of(value: &Value) -> Value {
+    let copy = value.clone();
+    #[cfg(test)]
+    let copy = planted::testing::tampered(copy);
+    copy
+}
+
+fn stamp(journal: &Journal) -> u64 {
+    let last = journal.log.appended();
+    match last {
+        _ if planted::has(Bug::StampTooLate) => last + 1,
+        _ if planted::has(Bug::StampTooEarly) => last.saturating_sub(1),
+        _ => last,
+    }
+}
+
+/// The first record that is needed beside this snapshot.
+fn first_needed(journal: &Journal, taken: SnapshotTaken) -> u64 {
+    if planted::has(Bug::SnapshotPositionTooLate) {
+        return (taken.position + 2).min(journal.log.appended() + 1);
+    }
+    taken.position + 1
+}
+
+fn put_all(writer: &mut SnapshotWriter<'_>, keys: Vec<Captured>) -> io::Result<()> {
+    keys.iter().try_for_each(|captured| {
+        let Captured { db, key, stamp, expires_at_ms, value } = captured;
+        writer.put(*db, key, *stamp, *expires_at_ms, value)
+    })
+}
+
+/// Writes a whole snapshot file and makes it durable. An unfinished one is removed.
+fn write_file(
+    journal: &Journal,
+    position: u64,
+    fill: impl FnOnce(&mut SnapshotWriter<'_>) -> io::Result<()>,
+) -> io::Result<SnapshotTaken> {
+    let (disk, name) = (&*journal.disk, name(position));
+    // One that did not come into force, for lack of space perhaps, stands in the way.
+    if disk.list().map_err(io::Error::other)?.iter().any(|listed| listed.name == name) {
+        disk.remove(&name).map_err(io::Error::other)?;
+    }
+    let file = disk.create(&name).map_err(io::Error::other)?;
+    let written = (|| {
+        let mut out = FileWriter { file: Arc::clone(&file), at: 0 };
+        let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
+        fill(&mut writer)?;
+        let info = writer.finish()?;
+        if !planted::has(Bug::SnapshotNotSynced) {
+            file.sync().map_err(io::Error::other)?;
+        }
+        disk.sync_dir().map_err(io::Error::other)?;
+        Ok(SnapshotTaken { position, keys: info.keys, bytes: info.bytes })
+    })();
+    if written.is_err() {
+        // The error that counts is the first one.
+        let _ = disk.remove(&name);
+    }
+    written
+}
+
+/// A file of the folder, written from its start on.
+struct FileWriter {
+    file: Arc<dyn File>,
+    at: u64,
+}
+
+impl Write for FileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_full(&*self.file, self.at, bytes).map_err(io::Error::other)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of the folder, read from its start on.
+pub(crate) struct FileReader {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) at: u64,
+}
+
+impl io::Read for FileReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(self.at, into).map_err(io::Error::other)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+/// The name of the snapshot at a position.
+pub(crate) fn name(position: u64) -> String {
+    format!("{PREFIX}{position:020}")
+}
+
+/// Opens the snapshot at a position for reading.
+pub(crate) fn open(disk: &dyn Disk, position: u64) -> Result<impl io::Read, DiskError> {
+    let file = disk.open(&name(position), Access::Read)?;
+    Ok(io::BufReader::with_capacity(1 << 20, FileReader { file, at: 0 }))
+}
+
+/// The size of the snapshot at a position; 0 if it cannot be told.
+pub(crate) fn bytes(disk: &dyn Disk, position: u64) -> u64 {
+    disk.open(&name(position), Access::Read).and_then(|file| file.bytes()).unwrap_or(0)
+}
+
+/// Removes every snapshot that is not in force. One that cannot be removed stays until the next time.
+pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) {
+    let kept = in_force.map(name);
+    for listed in disk.list().unwrap_or_default() {
+        if listed.name.starts_with(PREFIX) && Some(&listed.name) != kept.as_ref() {
+            let _ = disk.remove(&listed.name);
+        }
+    }
+}

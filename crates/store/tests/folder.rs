@@ -1,0 +1,179 @@
+//! A store kept in a folder: closed, reopened, snapshotted; what was there is there again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use millstream_engine::stream::{ClaimOptions, EntryRef};
+use millstream_engine::{GroupStart, IdSpec, StreamId};
+use millstream_store::{FolderOptions, ManualClock, Reader, Recovered, Store, StoreOptions};
+use std::ops::ControlFlow;
+
+/// A folder of its own for each test, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("millstream-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Folder(path)
+    }
+
+    fn open(&self) -> (Store, Recovered) {
+        let clock = Arc::new(ManualClock::new(1_000));
+        let options = StoreOptions { clock, ..StoreOptions::default() };
+        let folder = FolderOptions { segment_bytes: 4096, ..FolderOptions::default() };
+        Store::open(&self.0, options, folder).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const READER: Reader<'static> = Reader { key: b"s", group: b"g", consumer: b"c" };
+
+/// Some of everything.
+fn work(store: &Store, from: u64) {
+    let mut txn = store.lock_all(0, store.now_ms());
+    for n in from..from + 50 {
+        let value = n.to_string();
+        txn.xadd(b"s", true, IdSpec::Explicit(StreamId::new(n + 1, 0)), &[b"n", value.as_bytes()], None)
+            .unwrap();
+    }
+    let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
+    let mut all = |_: &EntryRef<'_>| ControlFlow::Continue(());
+    txn.xreadgroup_new(READER, Some(30), true, &mut all).unwrap();
+    txn.xack(b"s", b"g", &[StreamId::new(from + 1, 0), StreamId::new(from + 2, 0)]).unwrap();
+    txn.xdel(b"s", &[StreamId::new(from + 5, 0)]).unwrap();
+    let other = Reader { consumer: b"other", ..READER };
+    txn.xclaim(other, &[StreamId::new(from + 3, 0)], &ClaimOptions::default(), None).unwrap();
+    txn.hash_set(b"h", &[b"field", b"value"]).unwrap();
+    txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[b"a", b"b"]).unwrap();
+    txn.rename(b"l", b"renamed", false).unwrap();
+}
+
+/// Everything a client could see of the stream.
+fn describe(store: &Store) -> String {
+    let txn = store.lock_all(0, store.now_ms());
+    let stream = txn.stream(b"s").unwrap().unwrap();
+    stream.check().unwrap();
+    let mut text = format!("{} {} {}", stream.len(), stream.last_id(), stream.max_deleted_id());
+    for (name, group) in stream.groups() {
+        text += &format!(
+            "\n{name:?} {} {:?} {}",
+            group.last_id(),
+            group.entries_read(),
+            stream.query_lag_exact(group)
+        );
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            text += &format!("\n{row:?}");
+            ControlFlow::Continue(())
+        });
+        for (name, _, consumer) in group.consumers() {
+            text += &format!("\n{name:?} {consumer:?}");
+        }
+    }
+    text + &format!(
+        "\n{:?} {:?}",
+        txn.hash_get(b"h", b"field").unwrap().map(|value| value.to_vec()),
+        txn.list_len(b"renamed")
+    )
+}
+
+#[test]
+fn what_was_closed_opens_again_as_it_was() {
+    let folder = Folder::new("reopen");
+    let (store, recovered) = folder.open();
+    assert!(recovered.log.created);
+    work(&store, 0);
+    let before = describe(&store);
+    store.close().unwrap();
+    drop(store);
+    let (store, recovered) = folder.open();
+    assert_eq!(describe(&store), before);
+    assert_eq!(recovered.log.records, 1);
+}
+
+#[test]
+fn a_snapshot_and_the_log_behind_it_give_the_same() {
+    let folder = Folder::new("snapshot");
+    let (store, _) = folder.open();
+    (0..10).for_each(|round| work(&store, round * 50));
+    let taken = store.take_snapshot().unwrap().unwrap();
+    assert_eq!((taken.position, taken.keys), (10, 3));
+    assert_eq!(store.take_snapshot().unwrap(), None);
+    work(&store, 500);
+    let before = describe(&store);
+    drop(store);
+    let (store, recovered) = folder.open();
+    assert_eq!(describe(&store), before);
+    assert_eq!((recovered.snapshot_keys, recovered.replayed), (3, 1));
+}
+
+#[test]
+fn a_folder_belongs_to_one_store_at_a_time() {
+    let folder = Folder::new("lock");
+    let (store, _) = folder.open();
+    let again = Store::open(&folder.0, StoreOptions::default(), FolderOptions::default());
+    let refused = again.err().expect("the folder is in use").to_string();
+    assert!(refused.contains("in use"), "{refused}");
+    drop(store);
+}
+
+#[test]
+fn what_is_read_back_while_open_is_what_was_there() {
+    let folder = Folder::new("reload");
+    let (store, _) = folder.open();
+    work(&store, 0);
+    for round in 1..4 {
+        let before = describe(&store);
+        store.reload().unwrap();
+        assert_eq!(describe(&store), before, "from the log, round {round}");
+        store.take_snapshot().unwrap();
+        work(&store, round * 50);
+    }
+    let before = describe(&store);
+    drop(store);
+    assert_eq!(describe(&folder.open().0), before);
+
+    let in_memory =
+        Store::new(StoreOptions { clock: Arc::new(ManualClock::new(1_000)), ..StoreOptions::default() });
+    work(&in_memory, 0);
+    let before = describe(&in_memory);
+    in_memory.reload().unwrap();
+    assert_eq!(describe(&in_memory), before);
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_back_leaves_memory_as_it_is() {
+    let folder = Folder::new("reload-damaged");
+    let (store, _) = folder.open();
+    work(&store, 0);
+    store.take_snapshot().unwrap();
+    let before = describe(&store);
+    let snapshot = folder.0.join(format!("snapshot-{:020}", 1));
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&snapshot, bytes).unwrap();
+    let refused = store.reload().unwrap_err().to_string();
+    assert!(refused.contains("snapshot-"), "{refused}");
+    assert_eq!(describe(&store), before);
+}
+
+#[test]
+fn what_a_crash_left_of_a_snapshot_is_removed_and_stands_in_nobodys_way() {
+    let folder = Folder::new("leftover");
+    let (store, _) = folder.open();
+    work(&store, 0);
+    drop(store);
+    let leftover = folder.0.join(format!("snapshot-{:020}", 1));
+    std::fs::write(&leftover, "half").unwrap();
+    let (store, _) = folder.open();
+    assert!(!leftover.exists());
+    // One that did not come into force, in the same process.
+    std::fs::write(&leftover, "half").unwrap();
+    assert_eq!(store.take_snapshot().unwrap().unwrap().position, 1);
+    assert!(leftover.metadata().unwrap().len() > 4);
+}
