@@ -63,7 +63,7 @@ fn flag_of(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
 
 fn command() -> Command {
     Command::new("millstream")
-        .about("Consumer groups as a whole system: a server for Redis streams that any Redis client can use")
+        .about("A durable server for streams and consumer groups that speaks Redis' protocol")
         .version(env!("CARGO_PKG_VERSION"))
         .styles(styles())
         .subcommand_required(true)

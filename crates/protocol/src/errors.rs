@@ -303,8 +303,8 @@ texts! {
 
     /// SLOWLOG GET of fewer entries than none.
     SLOWLOG_COUNT = "ERR count should be greater than or equal to -1";
-    /// CONFIG REWRITE of no file.
-    NO_CONFIG_FILE = "ERR The server is running without a config file";
+    /// CONFIG REWRITE.
+    NO_CONFIG_FILE = "ERR The configuration file is never written; change it by hand";
     /// COMMAND GETKEYS of an unknown command.
     GETKEYS_UNKNOWN = "ERR Invalid command specified";
     /// COMMAND GETKEYS of a command with too few or too many arguments.

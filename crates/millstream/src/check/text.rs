@@ -79,7 +79,7 @@ fn put_report(out: &mut String, report: &Report) {
     let bytes = report.files.iter().map(|file| file.bytes).sum();
     line(out, "files", format_args!("{}, {}", report.files.len(), size(bytes)));
     if report.is_new {
-        line(out, "contents", "none: nothing was ever written here");
+        line(out, "contents", "none: nothing was ever written here (is this the right folder?)");
         return;
     }
     match &report.manifest {

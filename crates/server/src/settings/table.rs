@@ -129,7 +129,7 @@ pub static SETTINGS: &[Setting] = {
             YesNo,
             "yes",
             Anytime,
-            "Without a password, refuse clients that are not on this machine",
+            "Without a password, refuse clients that do not come over the loopback address",
         ),
         setting(
             Id::MaxClients,

@@ -16,7 +16,7 @@ const INTRODUCTION: &str = "\
 
 A test that cannot fail shows nothing. So each of these mistakes was made on purpose, behind a switch that only tests have, and the \
 tests had to notice. The numbers say how many seeds it took, counted from 1: of power cuts under the log alone, of random damage to \
-its files, of power cuts under the whole store. A dash: not noticed there within 600, 200 and 60 seeds, or nothing that kind of test \
+its files, of power cuts under the whole store. A dash: not noticed there within 600, 200 and (mistakes of the log) 60 seeds, or nothing that kind of test \
 could see.
 
 Written by `UPDATE_DOCS=1 cargo test -p millstream-store --lib planted`.
