@@ -131,10 +131,12 @@ pub(crate) fn with_blocked_readers(
     encode(&mut read_request, read);
     let mut producer = server.connect()?;
     let mut waiting = (0..readers).map(|_| server.connect()).collect::<Result<Vec<_>, _>>()?;
-    for reader in &mut waiting {
+    // One after the other: the load relies on who waits first, and servers need not take requests of different connections
+    // in the order in which they were sent.
+    for (already, reader) in waiting.iter_mut().enumerate() {
         reader.send(&read_request)?;
+        wait_until_blocked(&mut producer, already + 1)?;
     }
-    wait_until_blocked(&mut producer, readers)?;
     sample(server, ops, || {
         let begun = Instant::now();
         for turn in 0..ops as usize {
@@ -150,12 +152,12 @@ pub(crate) fn with_blocked_readers(
 
 fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(), Failure> {
     let wanted = format!("blocked_clients:{readers}\r\n");
-    for _ in 0..500 {
+    for _ in 0..20_000 {
         let info = connection.call(&["INFO", "clients"])?;
         if String::from_utf8_lossy(&info).contains(&wanted) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_micros(500));
     }
     Err(format!("INFO clients never said {}", wanted.trim()).into())
 }

@@ -26,6 +26,9 @@ consumers of streams need it.
 - **One user**, `default`, with or without a password.
 - **Durable by default**: `appendonly yes` and `appendfsync always`. Replies, those of reads included, wait until what they tell
   is safe on disk. The files are Millstream's own: neither RDB nor AOF is read or written.
+- **A reply longer than 256 MB closes the client** (`client-output-buffer-limit`; `normal 0 0 0` lifts it, as in Redis). What was
+  delivered by it stays pending.
+- **DEBUG SLEEP needs no permission**: there is no `enable-debug-command`.
 - **Snapshots need no fork** and stop nobody. They are taken when the log has grown enough (`save` is empty), and by SAVE, BGSAVE and BGREWRITEAOF.
 - **After a restart a consumer's `idle` may count from an earlier call**: a read that delivered nothing is not written down.
 
