@@ -1,21 +1,9 @@
 //! Numbers as Redis reads and writes them.
 
+pub use millstream_engine::value::number::parse_integer as parse_i64;
+
 /// Whole numbers up to here are written without an exponent: every one of them is exact.
 const WHOLE_MAX: f64 = (1u64 << 52) as f64;
-
-/// Reads a 64-bit integer in its one canonical spelling: no blanks, no plus sign, no leading zeros.
-pub fn parse_i64(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    let magnitude = parse_u64(digits)?;
-    match negative {
-        false => i64::try_from(magnitude).ok(),
-        true if magnitude == 0 => None,
-        true => 0i64.checked_sub_unsigned(magnitude),
-    }
-}
 
 /// Reads an unsigned 64-bit integer in its one canonical spelling.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {

@@ -70,7 +70,7 @@ fn look_after_log(server: &Arc<Server>) {
     if let Err(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = server.store.check_writable() {
         eprintln!("millstream: {error}");
         server.shutdown.begin();
-    } else if server.snapshot_is_due()
+    } else if server.store.snapshot_is_due()
         && let Err(error) = server.save_in_background(Purpose::Rewrite, false)
     {
         eprintln!("millstream: cannot start a thread for the snapshot: {error}");

@@ -10,11 +10,6 @@ use parking_lot::Mutex;
 
 use crate::server::Server;
 
-/// A log smaller than this is not worth a snapshot.
-const LOG_BYTES_MIN: u64 = 64 << 20;
-/// A snapshot is taken when the log is this many times as large as the last one.
-const LOG_PER_SNAPSHOT: u64 = 1;
-
 /// What a snapshot in the background is for. It is the same snapshot; Redis has two commands and tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -176,14 +171,6 @@ impl Server {
             self.persistence.state.lock().running = None;
         }
         spawned.map(|_| answer)
-    }
-
-    /// Whether the log has grown so much that a snapshot would pay.
-    pub(crate) fn snapshot_is_due(&self) -> bool {
-        let Some(durability) = self.store.durability() else { return false };
-        let last_bytes = durability.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
-        let grown = durability.log.bytes > (last_bytes * LOG_PER_SNAPSHOT).max(LOG_BYTES_MIN);
-        grown && !durability.snapshotting && durability.error.is_none()
     }
 }
 

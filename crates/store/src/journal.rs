@@ -26,6 +26,8 @@ use crate::snapshots::SnapshotTaken;
 
 /// A sync that takes longer is left to the thread made for it.
 const SLOW_SYNC: Duration = Duration::from_micros(500);
+/// A log smaller than this, or than the last snapshot, is not worth one.
+const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -304,6 +306,14 @@ impl Store {
             snapshot: *journal.last_snapshot.lock(),
             snapshotting: journal.snapshotting.is_locked(),
             error: journal.log.error().map(ToString::to_string),
+        })
+    }
+
+    /// Whether the log has grown so much that a snapshot would pay, and none is being taken.
+    pub fn snapshot_is_due(&self) -> bool {
+        self.durability().is_some_and(|now| {
+            let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
+            now.log.bytes > last_bytes.max(SNAPSHOT_LOG_BYTES_MIN) && !now.snapshotting && now.error.is_none()
         })
     }
 

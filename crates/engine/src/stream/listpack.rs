@@ -9,7 +9,7 @@
 //! entry := flags ms-delta seq-delta [field-count] [name] value… element-count
 //! ```
 
-use super::value::canonical_integer;
+use crate::value::number::parse_integer;
 
 /// Header and end mark of an empty listpack.
 const FRAME_BYTES: u64 = 7;
@@ -38,7 +38,7 @@ pub(super) fn entry_frame_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, sam
 
 /// The bytes of a name or value.
 pub(super) fn text_bytes(text: &[u8]) -> u64 {
-    canonical_integer(text).map_or_else(|| bytes_of_length(text.len()), integer_bytes)
+    parse_integer(text).map_or_else(|| bytes_of_length(text.len()), integer_bytes)
 }
 
 /// The bytes of a text that is no number.

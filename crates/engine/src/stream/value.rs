@@ -4,6 +4,7 @@
 //! again on reading, byte for byte the same.
 
 use super::{listpack, varint};
+use crate::value::number::parse_integer;
 
 /// A value of an entry, as it lies in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +28,10 @@ impl ValueRef<'_> {
 /// Numbers beyond this do not fit a tagged varint and stay text.
 const PACKED_MAX: i64 = (1 << 61) - 1;
 
-/// The longest canonical 64-bit integer: `-9223372036854775808`.
-const INTEGER_TEXT_MAX: usize = 20;
-
 /// Appends a value: a tag of `length << 1` and the bytes, or of `number << 1 | 1`. Returns what a
 /// listpack would take for it.
 pub(super) fn put(out: &mut Vec<u8>, value: &[u8]) -> u64 {
-    match canonical_integer(value) {
+    match parse_integer(value) {
         Some(number) if is_packed(number) => {
             varint::put(out, varint::zigzag(number) << 1 | 1);
             listpack::integer_bytes(number)
@@ -63,27 +61,6 @@ pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
     ValueRef::Bytes(&bytes[start..*at])
 }
 
-/// The integer whose one decimal form `text` is: no sign but a leading minus, no leading zeros.
-pub(super) fn canonical_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    match digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', ..] if text.len() <= INTEGER_TEXT_MAX => {}
-        _ => return None,
-    }
-    let mut magnitude: u64 = 0;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
-    }
-    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,7 +81,7 @@ mod tests {
             (b"-", None),
             (b"99999999999999999999", None),
         ] {
-            assert_eq!(canonical_integer(text), number, "{}", String::from_utf8_lossy(text));
+            assert_eq!(parse_integer(text), number, "{}", String::from_utf8_lossy(text));
         }
     }
 

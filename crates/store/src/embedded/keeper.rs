@@ -16,8 +16,6 @@ use crate::shard::Store;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// After a snapshot that failed, how long until the next try: each writes everything.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
-/// A log smaller than this is not worth a snapshot.
-const LOG_BYTES_MIN: u64 = 64 << 20;
 
 pub(super) struct Keeper {
     store: Weak<Store>,
@@ -102,10 +100,7 @@ impl Keeper {
     /// Has a snapshot taken when the log has outgrown the last one, so that the folder stays bounded.
     fn look_after_log(self: &Arc<Self>) {
         let Some(store) = self.store.upgrade() else { return };
-        let Some(durability) = store.durability() else { return };
-        let last_bytes = durability.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
-        let is_due = durability.log.bytes > last_bytes.max(LOG_BYTES_MIN);
-        if !is_due || durability.snapshotting || durability.error.is_some() {
+        if !store.snapshot_is_due() {
             return;
         }
         let keeper = Arc::clone(self);
