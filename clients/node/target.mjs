@@ -12,21 +12,24 @@ if (!port) throw new Error('set MILLSTREAM_TEST_PORT to the port of the server u
 /** A key that no other test and no earlier run has used. */
 export const fresh = (name) => `${name}:${randomUUID().slice(0, 10)}`;
 
-/** Waits until `condition()` is true, for five seconds at most. */
+/** Waits until `condition()` is true, for a minute at most. */
 export async function eventually(condition, what) {
   const deadline = Date.now() + 60000;
   while (Date.now() < deadline) {
     if (await condition()) return;
     await sleep(10);
   }
-  throw new Error(`not within five seconds: ${what}`);
+  throw new Error(`not within a minute: ${what}`);
 }
 
 /** How many clients the server counts as blocked, from the text of INFO. */
 export const blockedClients = (info) => Number(/blocked_clients:(\d+)/.exec(info)[1]);
 
-/** Whether the server follows Redis 7.2 or later, from the text of INFO. */
-export function since72(info) {
-  const [, major, minor] = /redis_version:(\d+)\.(\d+)/.exec(info).map(Number);
-  return major > 7 || (major === 7 && minor >= 2);
+/** Whether the server follows this version of Redis or a later one, from the text of INFO. */
+export function follows(info, major, minor) {
+  const [, itsMajor, itsMinor] = /redis_version:(\d+)\.(\d+)/.exec(info).map(Number);
+  return itsMajor > major || (itsMajor === major && itsMinor >= minor);
 }
+
+/** Whether the server follows Redis 7.2 or later, from the text of INFO. */
+export const since72 = (info) => follows(info, 7, 2);

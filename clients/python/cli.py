@@ -67,6 +67,8 @@ class Normal:
             return _hide_third_of_four(printed)
         if re.match(r"XINFO CONSUMERS", line, re.IGNORECASE):
             return _hide_idle(printed)
+        if re.match(r"XINFO STREAM", line, re.IGNORECASE):
+            return _without_idempotence(printed)
         return printed
 
     def _name(self, id):
@@ -89,6 +91,15 @@ def _hide_idle(printed):
     printed = re.sub(r"\n\s*(?:\d+\) |\d+# )?\"?inactive\"?(?: => |\n\s*(?:\d+\) )?)\(?(?:integer)?\)? ?-?\d+", "", printed)
     printed = re.sub(r',"inactive"[,:]-?\d+', "", printed)
     return re.sub(r"(\"?idle\"?(?: => |[,:]|\n\s*(?:\d+\) )?)(?:\(integer\) )?)\d+", r"\1<idle>", printed)
+
+
+def _without_idempotence(printed):
+    """Six fields that Redis tells since 8.6 only, and the numbers of the lines, which they shift."""
+    name = r"\"?(?:idmp-duration|idmp-maxsize|pids-tracked|iids-tracked|iids-added|iids-duplicates)\"?"
+    printed = re.sub(rf"{name}[,:]\d+,", "", printed)
+    value = r"(?: => |\n ?(?:\d+\) )?)(?:\(integer\) )?\d+\n"
+    printed = re.sub(rf"^ ?(?:\d+\) |\d+# )?{name}{value}", "", printed, flags=re.MULTILINE)
+    return re.sub(r"^ ?\d+([)#]) ", r"*\1 ", printed, flags=re.MULTILINE)
 
 
 # What Redis worded otherwise before 7.2: command, old words, new words.

@@ -56,8 +56,13 @@ pub enum StreamEffect<'a> {
     Append { id: StreamId, fields: &'a [&'a [u8]] },
     /// Every entry up to and including `last` goes; deletion marks are not left for the lag rules.
     TrimThrough { last: StreamId },
+    /// These entries go by a trim, each of them present: a trim that passes over some. Deletion marks are not
+    /// left for the lag rules.
+    TrimEntries { ids: &'a [StreamId] },
     /// These entries go, each of them present.
     DeleteEntries { ids: &'a [StreamId] },
+    /// The pending entries of these ids go from every group.
+    Forget { ids: &'a [StreamId] },
     /// The stream's counters are set by hand.
     SetId { last_id: StreamId, entries_added: Option<u64>, max_deleted_id: Option<StreamId> },
     /// A group begins, positioned after `last_id`.
@@ -77,10 +82,20 @@ pub enum StreamEffect<'a> {
     Deliver { group: &'a [u8], consumer: &'a [u8], last: StreamId, count: u64, at_ms: u64, pending: bool },
     /// Entries pending with this consumer were shown to it again.
     Redeliver { group: &'a [u8], consumer: &'a [u8], ids: &'a [StreamId], at_ms: u64 },
-    /// Pending entries are done with, or their entry is gone.
+    /// Those of these that are pending are done with, or their entry is gone.
     Ack { group: &'a [u8], ids: &'a [StreamId] },
     /// Pending entries move to a consumer with these times and counts; rows that were not there begin.
     Claim { group: &'a [u8], consumer: &'a [u8], rows: &'a [ClaimedRow], at_ms: u64 },
+    /// Pending entries belong to nobody and wait to be claimed, one behind the other; rows that were not there begin.
+    Release { group: &'a [u8], rows: &'a [ReleasedRow] },
+    /// Everything pending with one consumer passes to another, which joins if it is new; the first one leaves.
+    Adopt { group: &'a [u8], from: &'a [u8], to: &'a [u8], at_ms: u64 },
+    /// How long and how much of each producer is remembered. If that differs from before, nothing is any more.
+    IdempotenceConfigure { duration_s: u64, max_size: u64 },
+    /// A producer's entry of this name is remembered as the entry `id`.
+    Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
+    /// A producer sent what is remembered, and no entry was added.
+    Repeat,
 }
 
 /// A pending entry as it stands after a claim.
@@ -90,6 +105,15 @@ pub struct ClaimedRow {
     pub id: StreamId,
     /// When it counts as delivered (Unix milliseconds).
     pub delivered_at_ms: u64,
+    /// How often it counts as delivered.
+    pub deliveries: u64,
+}
+
+/// A pending entry as it stands when its consumer has given it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReleasedRow {
+    /// The entry.
+    pub id: StreamId,
     /// How often it counts as delivered.
     pub deliveries: u64,
 }

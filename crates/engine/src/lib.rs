@@ -13,10 +13,12 @@ mod request;
 pub mod stream;
 pub mod value;
 
-pub use effect::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, StreamEffect};
+pub use effect::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect};
 pub use id::StreamId;
 pub use keyspace::Keyspace;
 pub use refusal::Refusal;
-pub use request::{BlockLimits, Exactness, GroupStart, IdSpec, Trim, TrimBy, TrimLimit};
+pub use request::{
+    BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, References, Trim, TrimBy, TrimLimit,
+};
 pub use stream::Stream;
 pub use value::Value;

@@ -44,6 +44,12 @@ pub enum Refusal {
     FloatOverflow,
     /// A string would exceed the greatest allowed size.
     StringTooLong,
+    /// There is no such entry in the stream.
+    NoSuchEntry,
+    /// The producer's entry of this name is remembered as another one.
+    RememberedOtherwise,
+    /// A consumer was to adopt its own pending entries.
+    AdoptsItself,
     /// Source and destination are one and the same.
     SameObject,
     /// There is no database of that number.
@@ -72,6 +78,11 @@ impl fmt::Display for Refusal {
             Refusal::IntegerOverflow => "the result does not fit a 64-bit integer",
             Refusal::FloatOverflow => "the result is not a finite number",
             Refusal::StringTooLong => "the string would exceed the greatest allowed size",
+            Refusal::NoSuchEntry => "there is no such entry in the stream",
+            Refusal::RememberedOtherwise => {
+                "the producer's entry of this name is remembered under another id"
+            }
+            Refusal::AdoptsItself => "a consumer cannot adopt its own entries",
             Refusal::SameObject => "source and destination are the same",
             Refusal::NoSuchDatabase => "there is no database of that number",
         })

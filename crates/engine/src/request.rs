@@ -76,3 +76,43 @@ impl Default for BlockLimits {
         BlockLimits { max_bytes: 4096, max_entries: 100 }
     }
 }
+
+/// What becomes of the pending rows of an entry that is deleted or trimmed, in every group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum References {
+    /// They stay, and point to nothing.
+    #[default]
+    Keep,
+    /// They go with it.
+    Delete,
+    /// The entry stays while any group has yet to read or acknowledge it.
+    Acked,
+}
+
+/// What a consumer says when it gives a pending entry back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NackMode {
+    /// It was not tried: this delivery does not count.
+    Silent,
+    /// It failed: the delivery counts.
+    Fail,
+    /// It can never succeed: the count goes to the greatest there is.
+    Fatal,
+}
+
+/// How a producer says that an entry may have been sent before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idempotence<'a> {
+    /// An entry with the same fields, from this producer, is the same entry.
+    Auto {
+        /// Who sends.
+        producer: &'a [u8],
+    },
+    /// An entry under the same name, from this producer, is the same entry.
+    Given {
+        /// Who sends.
+        producer: &'a [u8],
+        /// The producer's name for the entry.
+        iid: &'a [u8],
+    },
+}

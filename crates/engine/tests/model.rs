@@ -5,11 +5,15 @@
 
 mod naive;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::stream::{
+    Before, ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, NackOptions, Taken,
+};
 use millstream_engine::{
-    BlockLimits, Exactness, GroupStart, IdSpec, Stream, StreamEffect, StreamId, Trim, TrimBy, TrimLimit,
+    BlockLimits, ClaimedRow, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect,
+    StreamId, Trim, TrimBy, TrimLimit,
 };
 use naive::{Naive, NaiveEntry};
 
@@ -67,16 +71,23 @@ impl Run {
     fn step(&mut self) {
         self.now_ms += self.random.below(3);
         match self.random.below(100) {
-            0..30 => self.add(),
-            30..34 => self.trim(),
-            34..40 => self.delete(),
-            40..42 => self.set_id(),
-            42..47 => self.manage_groups(),
-            47..62 => self.deliver(),
-            62..68 => self.read_history(),
-            68..82 => self.acknowledge(),
-            82..88 => self.claim(),
-            88..92 => self.auto_claim(),
+            0..24 => self.add(),
+            24..28 => self.trim(),
+            28..30 => self.trim_referenced(),
+            30..34 => self.delete(),
+            34..38 => self.delete_referenced(),
+            38..40 => self.set_id(),
+            40..45 => self.manage_groups(),
+            45..58 => self.deliver(),
+            58..62 => self.read_history(),
+            62..70 => self.acknowledge(),
+            70..74 => self.ack_delete(),
+            74..79 => self.give_back(),
+            79..84 => self.read_claiming(),
+            84..86 => self.keep_longer(),
+            86..91 => self.claim(),
+            91..94 => self.auto_claim(),
+            94..97 => self.send(),
             _ => self.read_range(),
         }
     }
@@ -202,9 +213,16 @@ impl Run {
                 self.apply(StreamEffect::GroupSetId { group, last_id, entries_read: None });
                 self.naive.groups.get_mut(group).unwrap().last_id = last_id;
             }
-            (true, 4..7) => {
+            (true, 4..6) => {
                 self.apply(StreamEffect::ConsumerDelete { group, consumer });
                 self.naive.delete_consumer(group, consumer);
+            }
+            (true, 6..8) => {
+                let to = self.random.pick(&CONSUMERS);
+                if to != consumer {
+                    self.apply(StreamEffect::Adopt { group, from: consumer, to, at_ms: self.now_ms });
+                    self.naive.adopt(group, consumer, to);
+                }
             }
             (true, _) => {
                 self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms: self.now_ms });
@@ -261,9 +279,156 @@ impl Run {
         let mut ids = self.ids();
         let found = self.stream.group(group).unwrap();
         ids.extend(found.pending().first().map(|row| row.id));
-        let acked = self.stream.decide_ack(found, &ids);
-        self.apply(StreamEffect::Ack { group, ids: &acked });
-        assert_eq!(self.naive.acknowledge(group, &ids), acked.len());
+        let before = found.pending().len();
+        self.apply(StreamEffect::Ack { group, ids: &ids });
+        let acked = before - self.stream.group(group).unwrap().pending().len();
+        assert_eq!(self.naive.acknowledge(group, &ids) as u64, acked);
+    }
+
+    fn references(&mut self) -> References {
+        [References::Keep, References::Delete, References::Acked][self.random.below(3) as usize]
+    }
+
+    fn trim_referenced(&mut self) {
+        let by = match self.random.below(2) {
+            0 => TrimBy::MaxLen(self.random.below(self.stream.len() + 5)),
+            _ => TrimBy::MinId(self.id()),
+        };
+        let references = if self.random.one_in(2) { References::Delete } else { References::Acked };
+        let trim = Trim { by, exactness: Exactness::Exact, limit: TrimLimit::Default };
+        let found = self.stream.decide_trim_referenced(&trim, references, self.limits).unwrap_or_default();
+        // With a limit, whole blocks count against it: what goes is where the other begins.
+        let limit = 1 + self.random.below(20);
+        let limited = Trim { exactness: Exactness::Approximate, limit: TrimLimit::AtMost(limit), ..trim };
+        let limited =
+            self.stream.decide_trim_referenced(&limited, references, self.limits).unwrap_or_default();
+        assert!(limited.ids.len() as u64 <= limit && found.ids.starts_with(&limited.ids));
+        assert_eq!(self.naive.trim_referenced(by, references), found.ids, "{by:?} {references:?}");
+        match found.ids.last() {
+            Some(&last) if !found.has_gaps => self.apply(StreamEffect::TrimThrough { last }),
+            _ => self.apply(StreamEffect::TrimEntries { ids: &found.ids }),
+        }
+        self.apply(StreamEffect::Forget { ids: &found.forgotten });
+    }
+
+    fn delete_referenced(&mut self) {
+        let (ids, references) = (self.ids(), self.references());
+        let decision = self.stream.decide_delete_referenced(&ids, references);
+        assert_eq!(
+            decision.answers,
+            self.naive.delete_referenced(&ids, references),
+            "{references:?} {ids:?}"
+        );
+        self.apply(StreamEffect::DeleteEntries { ids: &decision.deleted });
+        self.apply(StreamEffect::Forget { ids: &decision.forgotten });
+    }
+
+    fn ack_delete(&mut self) {
+        let Some((group, _)) = self.reader() else { return };
+        let (mut ids, references) = (self.ids(), self.references());
+        let found = self.stream.group(group).unwrap();
+        ids.extend(found.pending().first().map(|row| row.id));
+        let decision = self.stream.decide_ack_delete(found, &ids, references);
+        assert_eq!(
+            decision.answers,
+            self.naive.ack_delete(group, &ids, references),
+            "{references:?} {ids:?}"
+        );
+        self.apply(StreamEffect::Ack { group, ids: &decision.acknowledged });
+        self.apply(StreamEffect::DeleteEntries { ids: &decision.deleted });
+        self.apply(StreamEffect::Forget { ids: &decision.forgotten });
+    }
+
+    fn give_back(&mut self) {
+        let Some((group, _)) = self.reader() else { return };
+        let mut ids = self.ids();
+        let found = self.stream.group(group).unwrap();
+        ids.extend(found.pending().last().map(|row| row.id));
+        let mode = [NackMode::Silent, NackMode::Fail, NackMode::Fatal][self.random.below(3) as usize];
+        let deliveries = self.random.one_in(3).then(|| self.random.below(9));
+        let options = NackOptions { mode, deliveries, force: self.random.one_in(3) };
+        let rows = self.stream.decide_nack(found, &ids, options);
+        assert_eq!(rows.len(), self.naive.nack(group, &ids, mode, deliveries, options.force));
+        self.apply(StreamEffect::Release { group, rows: &rows });
+    }
+
+    fn read_claiming(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (min_idle_ms, count) = (self.random.below(8), self.count());
+        let (stream, found) = (&self.stream, self.stream.group(group).unwrap());
+        let has_idle = stream.has_idle(found, min_idle_ms, self.now_ms);
+        let idle_at = stream.query_idle_at(found, min_idle_ms, self.now_ms);
+        let mut shown = Vec::new();
+        let mut sink = |entry: &EntryRef<'_>, before: Option<Before>| {
+            shown.push((entry.id(), fields_of(entry), before));
+        };
+        let taken = stream.visit_idle(found, min_idle_ms, count, self.now_ms, &mut sink);
+        // Nothing shows before it was said to.
+        let earlier = idle_at.saturating_sub(1).max(self.now_ms);
+        let early = stream.visit_idle(found, min_idle_ms, None, earlier, &mut |_: &EntryRef<'_>, _| {});
+        let now = stream.visit_idle(found, min_idle_ms, None, self.now_ms, &mut |_: &EntryRef<'_>, _| {});
+        let ids = |taken: &Taken| taken.rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        assert!(idle_at > self.now_ms && ids(&early) == ids(&now) && (has_idle || now.rows.is_empty()));
+        let left = count.map(|count| count - taken.rows.len() as u64);
+        let mut new = Vec::new();
+        let delivery = stream.visit_undelivered(found, left, &mut collect(&mut new));
+        shown.extend(new.into_iter().map(|(id, fields)| (id, fields, None)));
+        assert_eq!(shown, self.naive.read_claiming(group, consumer, min_idle_ms, count, self.now_ms));
+        let at_ms = self.now_ms;
+        if !taken.rows.is_empty() {
+            self.apply(StreamEffect::Claim { group, consumer, rows: &taken.rows, at_ms });
+        }
+        if let Some(Delivery { last, count }) = delivery {
+            self.apply(StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: true });
+        }
+    }
+
+    fn keep_longer(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let mut ids = self.ids();
+        let found = self.stream.group(group).unwrap();
+        ids.extend(found.pending().first().map(|row| row.id));
+        let extended = self.stream.decide_extend(found, consumer, &ids, self.now_ms);
+        let answers: Vec<bool> = extended.iter().map(Option::is_some).collect();
+        assert_eq!(answers, self.naive.extend(group, consumer, &ids, self.now_ms));
+        let rows: Vec<ClaimedRow> = extended.into_iter().flatten().collect();
+        if !rows.is_empty() {
+            self.apply(StreamEffect::Claim { group, consumer, rows: &rows, at_ms: self.now_ms });
+        }
+    }
+
+    /// A producer sends, perhaps again; sometimes its limits change, sometimes the time.
+    fn send(&mut self) {
+        if self.random.one_in(6) {
+            self.now_ms += self.random.below(3) * 700;
+        }
+        if self.naive.memory.is_none() || self.random.one_in(12) {
+            let limits = IdempotenceLimits {
+                duration_s: 1 + self.random.below(2),
+                max_size: 1 + self.random.below(4),
+            };
+            let IdempotenceLimits { duration_s, max_size } = limits;
+            self.apply(StreamEffect::IdempotenceConfigure { duration_s, max_size });
+            self.naive.configure(limits);
+        }
+        let (producer, iid) = (self.random.pick(&CONSUMERS), self.random.pick(&VALUES));
+        let known = self.stream.query_remembered(producer, iid, self.now_ms);
+        assert_eq!(known, self.naive.recall(producer, iid, self.now_ms));
+        if known.is_some() {
+            self.apply(StreamEffect::Repeat);
+            self.naive.memory.as_mut().unwrap().duplicates += 1;
+        } else if let Ok(id) = self.stream.decide_add(IdSpec::Auto, &[b"f", iid], self.now_ms) {
+            self.apply(StreamEffect::Append { id, fields: &[b"f", iid] });
+            self.naive.add(id, &[b"f", iid]);
+            self.apply(StreamEffect::Remember { producer, iid, id, at_ms: self.now_ms });
+            self.naive.remember(producer, iid, id, self.now_ms);
+        }
+        let id = self.id();
+        let record = self.stream.decide_record(producer, iid, id, self.now_ms);
+        if record == Ok(true) {
+            self.apply(StreamEffect::Remember { producer, iid, id, at_ms: self.now_ms });
+            self.naive.remember(producer, iid, id, self.now_ms);
+        }
     }
 
     fn options(&mut self) -> ClaimOptions {
@@ -336,12 +501,36 @@ impl Run {
             assert_eq!(consumers, expected.consumer_counts());
             let mut rows = Vec::new();
             group.pending().walk(StreamId::MIN, Default::default(), |row| {
-                let owner = group.consumer_name(row.consumer).to_vec();
+                let owner = group.owner_name(row.consumer).to_vec();
                 rows.push((row.id, (owner, row.delivered_at_ms, row.deliveries)));
                 ControlFlow::Continue(())
             });
             assert_eq!(rows, expected.pending.clone().into_iter().collect::<Vec<_>>());
+            let released: Vec<_> = group.pending().released().map(|row| row.id).collect();
+            assert_eq!(released, expected.released);
         }
+        self.compare_memory();
+    }
+
+    fn compare_memory(&self) {
+        let (stream, Some(memory)) = (&self.stream, &self.naive.memory) else {
+            return assert!(self.stream.memory_counters().is_none());
+        };
+        let kept = stream
+            .remembered()
+            .map(|kept| (kept.producer.to_vec(), kept.iid.to_vec(), kept.id, kept.since_ms));
+        assert_eq!(kept.collect::<Vec<_>>(), memory.kept);
+        let duration_ms = memory.limits.duration_s * 1000;
+        let live = || memory.kept.iter().filter(|kept| kept.3 + duration_ms > self.now_ms);
+        let producers: BTreeSet<_> = live().map(|kept| &kept.0).collect();
+        let expected = IdempotenceInfo {
+            limits: memory.limits,
+            producers: producers.len() as u64,
+            iids: live().count() as u64,
+            added: memory.added,
+            duplicates: memory.duplicates,
+        };
+        assert_eq!(stream.query_idempotence(IdempotenceLimits::default(), self.now_ms), expected);
     }
 }
 

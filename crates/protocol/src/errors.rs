@@ -99,6 +99,9 @@ pub fn refusal_text(refusal: Refusal) -> &'static str {
         Refusal::SetIdTooFewAdded => {
             "ERR The entries_added specified in XSETID is smaller than the target stream length"
         }
+        Refusal::NoSuchEntry => "ERR No such message in stream",
+        Refusal::RememberedOtherwise => "ERR IID already exists for this producer with a different stream ID",
+        Refusal::AdoptsItself => "ERR a consumer cannot adopt its own entries",
         Refusal::NotAnInteger => "ERR value is not an integer or out of range",
         Refusal::NotAFloat => "ERR value is not a valid float",
         Refusal::HashNotAnInteger => "ERR hash value is not an integer",
@@ -176,6 +179,58 @@ texts! {
     LIMIT_WITHOUT_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option";
     /// XTRIM that says nothing about what to keep.
     TRIM_MISSING = "ERR syntax error, XTRIM must be called with a trimming strategy";
+    /// XADD that names a producer twice.
+    IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times";
+    /// XADD with IDMPAUTO of nobody.
+    IDMPAUTO_PRODUCER_EMPTY = "ERR syntax error, IDMPAUTO requires a non-empty producer ID";
+    /// XADD with IDMP of nobody.
+    IDMP_PRODUCER_EMPTY = "ERR syntax error, IDMP requires a non-empty producer ID";
+    /// XADD with IDMP of an entry without a name.
+    IDMP_IID_EMPTY = "ERR syntax error, IDMP requires a non-empty idempotent ID";
+    /// XADD with a producer and an id of its own.
+    IDMP_WITH_ID = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs";
+    /// XDELEX, XACKDEL, XEXTEND: a count of ids that is none.
+    NUMIDS_NOT_POSITIVE = "ERR Number of IDs must be a positive integer";
+    /// XDELEX, XACKDEL, XEXTEND: fewer ids than counted.
+    NUMIDS_TOO_MANY = "ERR The `numids` parameter must match the number of arguments";
+    /// XDELEX, XACKDEL, XEXTEND without ids.
+    IDS_MISSING = "ERR IDS option is required";
+    /// XNACK for no known reason.
+    XNACK_MODE = "ERR mode must be SILENT, FAIL, or FATAL";
+    /// XNACK: a count of ids that is none.
+    XNACK_NUMIDS = "ERR numids must be a positive integer";
+    /// XNACK: fewer ids than counted.
+    XNACK_NUMIDS_TOO_MANY = "ERR number of IDs doesn't match numids";
+    /// XNACK of entries delivered fewer times than never.
+    XNACK_RETRYCOUNT = "ERR Invalid RETRYCOUNT value, must be >= 0";
+    /// XNACK without ids.
+    XNACK_IDS_MISSING = "ERR syntax error, expected IDS keyword";
+    /// XCFGSET of nothing.
+    XCFGSET_NOTHING = "ERR At least one parameter must be specified";
+    /// XCFGSET with a second duration.
+    IDMP_DURATION_TWICE = "ERR IDMP-DURATION specified multiple times";
+    /// XCFGSET of a time too short or too long.
+    IDMP_DURATION_RANGE = "ERR IDMP-DURATION must be between 1 and 86400 seconds";
+    /// XCFGSET with a second size.
+    IDMP_MAXSIZE_TWICE = "ERR IDMP-MAXSIZE specified multiple times";
+    /// XCFGSET of too few or too many names.
+    IDMP_MAXSIZE_RANGE = "ERR IDMP-MAXSIZE must be between 1 and 10000 entries";
+    /// XIDMPRECORD of nobody.
+    RECORD_PRODUCER_EMPTY = "ERR producer ID must be non-empty";
+    /// XIDMPRECORD without a name.
+    RECORD_IID_EMPTY = "ERR idempotent ID must be non-empty";
+    /// XADOPT from itself.
+    ADOPTS_ITSELF = "ERR a consumer cannot adopt its own entries";
+    /// A bound on entries that is none.
+    MAXCOUNT_NOT_POSITIVE = "ERR MAXCOUNT must be a positive integer";
+    /// A bound on bytes that is none.
+    MAXSIZE_NOT_POSITIVE = "ERR MAXSIZE must be a positive integer";
+    /// Fewer entries in all than of each stream.
+    MAXCOUNT_BELOW_COUNT = "ERR MAXCOUNT must be greater than or equal to COUNT";
+    /// CLAIM of rows idle for no number.
+    CLAIM_NOT_AN_INTEGER = "ERR min-idle-time is not an integer or out of range";
+    /// CLAIM of rows idle for less than no time.
+    CLAIM_NEGATIVE = "ERR min-idle-time must be a positive integer";
     /// XREAD of keys and ids that do not pair.
     XREAD_UNBALANCED =
         "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.";
@@ -186,6 +241,8 @@ texts! {
     GROUP_IN_XREAD = "ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.";
     /// XREAD with NOACK.
     NOACK_IN_XREAD = "ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.";
+    /// XREAD with CLAIM.
+    CLAIM_IN_XREAD = "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.";
     /// XREADGROUP without GROUP.
     GROUP_MISSING = "ERR Missing GROUP option for XREADGROUP";
     /// XREAD of `>`.
@@ -393,7 +450,7 @@ pub fn subcommand_syntax(subcommand: &[u8], container: &str) -> CommandError {
     ])
 }
 
-/// XPENDING, XCLAIM, XAUTOCLAIM: no such key, or no such group in it.
+/// XPENDING, XCLAIM, XAUTOCLAIM, XNACK, XEXTEND, XADOPT: no such key, or no such group in it.
 pub fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
     let (key, group) = (shown(key), shown(group));
     CommandError::composed(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'"])
@@ -419,6 +476,11 @@ pub fn no_group_for_key(group: &[u8], key: &[u8]) -> CommandError {
 /// An option that XCLAIM does not have.
 pub fn unrecognized_xclaim_option(option: &[u8]) -> CommandError {
     CommandError::composed(&[b"ERR Unrecognized XCLAIM option '", shown(option), b"'"])
+}
+
+/// An option that XNACK does not have.
+pub fn unrecognized_xnack_option(option: &[u8]) -> CommandError {
+    CommandError::composed(&[b"ERR Unrecognized XNACK option '", shown(option), b"'"])
 }
 
 /// A time to live that is none.
@@ -566,6 +628,7 @@ mod tests {
         assert_eq!(CommandError::from(Refusal::IdIsZero), ID_IS_ZERO);
         assert_eq!(CommandError::from(Refusal::NotAnInteger), NOT_AN_INTEGER);
         assert_eq!(CommandError::from(Refusal::NotAFloat), NOT_A_FLOAT);
+        assert_eq!(CommandError::from(Refusal::AdoptsItself), ADOPTS_ITSELF);
         assert_eq!(CommandError::from(Refusal::NoSuchDatabase), DB_OUT_OF_RANGE);
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millstream_engine::BlockLimits;
 use millstream_protocol::table::COMMANDS;
 use millstream_store::log::Policy;
 use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
@@ -146,6 +147,8 @@ impl Server {
         let store = self.store.settings();
         store.stream_node_max_bytes.store(number(Id::StreamNodeMaxBytes), Relaxed);
         store.stream_node_max_entries.store(number(Id::StreamNodeMaxEntries), Relaxed);
+        store.stream_idmp_duration.store(number(Id::StreamIdmpDuration), Relaxed);
+        store.stream_idmp_maxsize.store(number(Id::StreamIdmpMaxsize), Relaxed);
         store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
         store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
         self.store.set_policy(policy(&self.settings));
@@ -207,8 +210,13 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
         return Ok((Store::new(options), None));
     }
     let dir = PathBuf::from(settings.text(Id::Dir));
+    let number = |id| u64::try_from(settings.number(id)).unwrap_or(0);
     let folder = FolderOptions {
         policy: policy(settings),
+        block_limits: BlockLimits {
+            max_bytes: number(Id::StreamNodeMaxBytes),
+            max_entries: number(Id::StreamNodeMaxEntries),
+        },
         progress: Box::new(show_progress),
         ..FolderOptions::default()
     };

@@ -50,6 +50,8 @@ pub(crate) struct Waiting {
     token: Option<WaitToken>,
     pub(crate) reply: oneshot::Receiver<Vec<u8>>,
     pub(crate) deadline: Option<Instant>,
+    /// When to run the command again though nothing has happened: something may have been idle for long enough.
+    pub(crate) retry_at: Option<Instant>,
     /// The reply when time runs out, if it is not the usual null.
     pub(crate) instead: Option<Vec<u8>>,
 }
@@ -70,7 +72,14 @@ impl Waiting {
         let mut sender = Some(sender);
         let again = move |txn: &mut Txn<'_>| run_again((spec, &args), resp3, txn, &mut sender);
         let token = txn.wait(blocked.interests, Box::new(again));
-        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline, instead: None }
+        let retry_at = token.retry_at_ms().and_then(|at_ms| instant_at(server, at_ms));
+        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline, retry_at, instead: None }
+    }
+
+    /// Runs the command again, in its turn. The reply, if there is one now, comes as any other.
+    pub(crate) fn retry(&mut self) {
+        let again = self.token.as_ref().and_then(|token| self.server.store.retry(token));
+        self.retry_at = again.and_then(|at_ms| instant_at(&self.server, at_ms));
     }
 
     /// Begins the work on a thread beside. A panic there closes the client's connection.
@@ -89,7 +98,7 @@ impl Waiting {
             let _ = sender.send(out.buf);
         });
         let deadline = deadline_after(timeout_ms);
-        Waiting { server: Arc::clone(server), token: None, reply, deadline, instead }
+        Waiting { server: Arc::clone(server), token: None, reply, deadline, retry_at: None, instead }
     }
 
     /// Ends the wait. If that comes too late, the reply that was made: once the store has let go of the
@@ -116,6 +125,11 @@ impl Drop for Waiting {
             self.server.store.cancel(token);
         }
     }
+}
+
+/// The moment when the store's clock shows this time.
+fn instant_at(server: &Server, at_ms: u64) -> Option<Instant> {
+    deadline_after(at_ms.saturating_sub(server.store.now_ms()).max(1))
 }
 
 fn deadline_after(timeout_ms: u64) -> Option<Instant> {

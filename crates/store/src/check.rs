@@ -24,6 +24,7 @@ use crate::log::Manifest;
 
 pub use salvage::{DamagedKey, LostKeys, LostPositions, SalvageReport, salvage};
 
+pub(crate) use fits::check_fits;
 use survey::{Candidates, Survey};
 
 /// A folder that its owner changes while it is read may look damaged; it is looked at again this often.

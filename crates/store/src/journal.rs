@@ -25,7 +25,7 @@ use crate::shard::Store;
 use crate::snapshots::SnapshotTaken;
 
 /// A sync that takes longer is left to the thread made for it.
-const SLOW_SYNC: Duration = Duration::from_micros(500);
+const SLOW_SYNC: Duration = Duration::from_micros(50);
 /// A log smaller than this, or than the last snapshot, is not worth one.
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
@@ -263,9 +263,7 @@ impl Store {
     /// Refuses what would change something when the disk is nearly full, or has failed.
     pub fn check_writable(&self) -> Result<(), LogError> {
         let Some(journal) = self.journal() else { return Ok(()) };
-        if let Some(error) = journal.log.error() {
-            return Err(error.clone());
-        }
+        journal.log.check_alive()?;
         journal.log.check_space()
     }
 }

@@ -45,7 +45,7 @@ pub use recovery::{FolderError, FolderOptions, Recovered, RecoveryProgress};
 pub use reload::ReloadFailed;
 pub use shard::{Settings, Store, StoreOptions};
 pub use snapshots::{SnapshotFailed, SnapshotTaken};
-pub use streams::{Reader, StreamCounters};
+pub use streams::{Addition, IdempotenceChange, Reader, StreamCounters};
 pub use strings::{SetExpiry, SetIf};
 pub use txn::Txn;
 pub use wait::{Interest, Retry, WaitToken};

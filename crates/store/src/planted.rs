@@ -7,6 +7,14 @@
 pub(crate) enum Bug {
     /// Snapshots leave out what is pending.
     PendingNotInSnapshot,
+    /// Snapshots leave out what was given back and waits to be claimed.
+    ReleasedNotInSnapshot,
+    /// Snapshots leave out what is remembered of producers.
+    MemoryNotInSnapshot,
+    /// That a producer sent something again is not logged.
+    RepeatNotLogged,
+    /// Pending entries that go with a deleted one are not logged.
+    ForgettingNotLogged,
     /// Snapshots leave out keys whose time has come but that are still there.
     ExpiredNotInSnapshot,
     /// A key in a snapshot claims one record more than it has seen.
@@ -53,15 +61,20 @@ pub(crate) mod testing {
     use std::cell::{Cell, RefCell};
     use std::ops::ControlFlow;
 
-    use millstream_engine::{BlockLimits, StreamEffect, StreamId, Value};
+    use millstream_engine::stream::MemoryCounters;
+    use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 
     use super::Bug;
     use crate::log::Log;
 
     impl Bug {
         /// All of them.
-        pub(crate) const ALL: [Bug; 16] = [
+        pub(crate) const ALL: [Bug; 20] = [
             Bug::PendingNotInSnapshot,
+            Bug::ReleasedNotInSnapshot,
+            Bug::MemoryNotInSnapshot,
+            Bug::RepeatNotLogged,
+            Bug::ForgettingNotLogged,
             Bug::ExpiredNotInSnapshot,
             Bug::StampTooLate,
             Bug::StampTooEarly,
@@ -106,21 +119,33 @@ pub(crate) mod testing {
         }
     }
 
-    /// A value on its way into a snapshot, perhaps without what is pending.
+    /// A value on its way into a snapshot, perhaps without some of it.
     pub(crate) fn tampered(mut value: Value) -> Value {
+        let Value::Stream(stream) = &mut value else { return value };
         if has(Bug::PendingNotInSnapshot) {
-            forget_pending(&mut value);
+            forget_pending(stream, false);
+        } else if has(Bug::ReleasedNotInSnapshot) {
+            forget_pending(stream, true);
+        } else if has(Bug::MemoryNotInSnapshot)
+            && let Some(MemoryCounters { limits, .. }) = stream.memory_counters()
+        {
+            // Other limits make it forget everything; then they are as before.
+            for duration_s in [limits.duration_s + 1, limits.duration_s] {
+                let effect = StreamEffect::IdempotenceConfigure { duration_s, max_size: limits.max_size };
+                stream.apply(&effect, BlockLimits::default());
+            }
         }
         value
     }
 
-    fn forget_pending(value: &mut Value) {
-        let Value::Stream(stream) = value else { return };
+    fn forget_pending(stream: &mut Stream, only_released: bool) {
         let mut pending: Vec<(Vec<u8>, Vec<StreamId>)> = Vec::new();
         for (name, group) in stream.groups() {
             let mut ids = Vec::new();
             group.pending().walk(StreamId::MIN, Default::default(), |row| {
-                ids.push(row.id);
+                if !only_released || row.consumer.is_none() {
+                    ids.push(row.id);
+                }
                 ControlFlow::Continue(())
             });
             pending.push((name.to_vec(), ids));

@@ -6,11 +6,13 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use millstream_engine::value::Hashing;
-use millstream_engine::{Effect, KeyPlace, Rearrangement, StreamEffect};
+use millstream_engine::{BlockLimits, Effect, KeyPlace, Rearrangement, StreamEffect};
 
+use crate::check::check_fits;
 use crate::clock::Clock;
 use crate::codec::{Change, replay};
 use crate::dbkey::{DbKeyMap, DbKeyRef};
@@ -29,13 +31,20 @@ pub struct FolderOptions {
     pub policy: Policy,
     /// A segment of the log that has reached this size is followed by a new one.
     pub segment_bytes: u64,
+    /// How great blocks of stream entries become, as of the first record.
+    pub block_limits: BlockLimits,
     /// Told now and then how far recovery has come.
     pub progress: Box<dyn FnMut(RecoveryProgress)>,
 }
 
 impl Default for FolderOptions {
     fn default() -> Self {
-        FolderOptions { policy: Policy::Always, segment_bytes: 64 << 20, progress: Box::new(|_| {}) }
+        FolderOptions {
+            policy: Policy::Always,
+            segment_bytes: 64 << 20,
+            block_limits: BlockLimits::default(),
+            progress: Box::new(|_| {}),
+        }
     }
 }
 
@@ -134,10 +143,16 @@ impl Store {
         mut folder: FolderOptions,
     ) -> Result<(Store, Recovered), FolderError> {
         let log_options = folder.log_options();
-        Store::open_with(disk, options, log_options, &mut *folder.progress, Journal::start)
+        let clock = Arc::clone(&options.clock);
+        let store = Store::new(options);
+        let BlockLimits { max_bytes, max_entries } = folder.block_limits;
+        store.settings().stream_node_max_bytes.store(max_bytes, Ordering::Relaxed);
+        store.settings().stream_node_max_entries.store(max_entries, Ordering::Relaxed);
+        store.filled_from(disk, clock, log_options, &mut *folder.progress, Journal::start)
     }
 
     /// The same with everything chosen: how the log is to behave, and how the journal is begun.
+    #[cfg(test)]
     pub(crate) fn open_with(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -145,12 +160,23 @@ impl Store {
         progress: &mut dyn FnMut(RecoveryProgress),
         begin: BeginJournal,
     ) -> Result<(Store, Recovered), FolderError> {
-        let recovery = Recovery::begin(Arc::clone(&disk))?;
         let clock = Arc::clone(&options.clock);
-        let mut store = Store::new(options);
+        Store::new(options).filled_from(disk, clock, log_options, progress, begin)
+    }
+
+    /// This store, which is empty, with what a folder holds, and its journal there.
+    fn filled_from(
+        mut self,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        log_options: LogOptions,
+        progress: &mut dyn FnMut(RecoveryProgress),
+        begin: BeginJournal,
+    ) -> Result<(Store, Recovered), FolderError> {
+        let recovery = Recovery::begin(Arc::clone(&disk))?;
         let mut recovered = Recovered::default();
         let Opened { log, report } = {
-            let mut rebuild = Rebuild::of(&store);
+            let mut rebuild = Rebuild::of(&self);
             recovered.snapshot_keys = rebuild.load_snapshot(&recovery, &*disk, progress)?;
             let (opened, replayed) = rebuild.replay_log(recovery, log_options, progress)?;
             recovered.replayed = replayed;
@@ -166,8 +192,8 @@ impl Store {
             let bytes = snapshots::bytes(&*journal.disk, position);
             journal.snapshot_found(SnapshotTaken { position, keys: recovered.snapshot_keys, bytes });
         }
-        store.begin_journal(journal);
-        Ok((store, recovered))
+        self.begin_journal(journal);
+        Ok((self, recovered))
     }
 }
 
@@ -176,6 +202,8 @@ pub(crate) struct Rebuild<'s> {
     pub(crate) txn: Txn<'s>,
     /// For keys of the snapshot, the position they stand at.
     pub(crate) stamps: DbKeyMap<u64>,
+    /// Up to this record, a change may be to something that was gone when the snapshot came to it.
+    pub(crate) captured: u64,
     pub(crate) hashing: Hashing,
     /// The latest time any record speaks of: the clock must not begin before it.
     newest_ms: u64,
@@ -187,7 +215,7 @@ impl<'s> Rebuild<'s> {
     /// Of an empty store, which stays locked.
     pub(crate) fn of(store: &'s Store) -> Rebuild<'s> {
         let (txn, hashing) = (store.lock_all(0, 0), store.hashing());
-        Rebuild { txn, stamps: HashMap::default(), hashing, newest_ms: 0, missing_db: None }
+        Rebuild { txn, stamps: HashMap::default(), captured: 0, hashing, newest_ms: 0, missing_db: None }
     }
 
     pub(crate) fn load_snapshot(
@@ -198,6 +226,7 @@ impl<'s> Rebuild<'s> {
     ) -> Result<u64, FolderError> {
         let Some(manifest) = recovery.manifest() else { return Ok(0) };
         let Some(position) = manifest.snapshot else { return Ok(0) };
+        self.captured = manifest.captured();
         let file = snapshots::open(disk, position).map_err(OpenError::from)?;
         let mut keys = 0;
         let hashing = self.hashing;
@@ -257,34 +286,53 @@ impl<'s> Rebuild<'s> {
         Ok((opened, records))
     }
 
-    /// Applies a record.
+    /// Applies a record. An intact one whose changes do not fit what is there was not written by this store, or another
+    /// one before it was not: going on would make of it something that nobody ever had.
     pub(crate) fn replay(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
-        replay(payload, &mut |change| self.apply(position, change)).map_err(|error| error.to_string())?;
-        self.too_few_databases().map_or(Ok(()), Err)
+        let mut fits = Ok(());
+        let read = replay(payload, &mut |change| {
+            if fits.is_ok() && self.concerns(position, &change) {
+                match check_fits(&mut self.txn, &change) {
+                    Ok(()) => self.apply(change),
+                    Err(_) if position <= self.captured => {}
+                    Err(why) => fits = Err(why),
+                }
+            }
+        });
+        read.map_err(|error| error.to_string())?;
+        match self.too_few_databases() {
+            Some(what) => Err(what),
+            None => fits.map_err(|why| format!("a change does not fit what is there: {why}")),
+        }
     }
 
-    pub(crate) fn apply(&mut self, position: u64, change: Change<'_>) {
+    /// Whether a change is to be made: in a database that is there, to a key that has not seen it.
+    fn concerns(&mut self, position: u64, change: &Change<'_>) -> bool {
+        match change {
+            Change::Key { db, key, .. } => self.has_database(*db) && self.is_newer(position, *db, key),
+            // FLUSHALL empties every database there was.
+            Change::Rearrange(Rearrangement::Clear(db)) => *db < self.txn.store().databases(),
+            Change::Rearrange(change) => self.has_database(greatest_database(change)),
+        }
+    }
+
+    /// Makes a change that fits.
+    pub(crate) fn apply(&mut self, change: Change<'_>) {
         match change {
             Change::Key { db, key, effect } => {
-                if !self.has_database(db) || !self.is_newer(position, db, key) {
-                    return;
-                }
                 self.newest_ms = self.newest_ms.max(time_of(&effect));
                 self.txn.select(db);
                 self.txn.apply(key, &effect);
             }
-            // FLUSHALL empties every database there was.
-            Change::Rearrange(Rearrangement::Clear(db)) if db >= self.txn.store().databases() => {}
             // A snapshot during which this happened was begun anew, so it is newer than every stamp.
-            Change::Rearrange(change) => {
-                if self.has_database(greatest_database(&change)) {
-                    drop(self.txn.rearrange(&change));
-                }
-            }
+            Change::Rearrange(change) => drop(self.txn.rearrange(&change)),
         }
     }
 
     pub(crate) fn is_newer(&self, position: u64, db: u32, key: &[u8]) -> bool {
+        if self.stamps.is_empty() {
+            return true;
+        }
         let stamp = self.stamps.get(&DbKeyRef { db, key });
         stamp.is_none_or(|stamp| position > *stamp || planted::has(Bug::StampsIgnored))
     }
@@ -305,8 +353,117 @@ fn time_of(effect: &Effect<'_>) -> u64 {
             StreamEffect::Deliver { at_ms, .. }
             | StreamEffect::Redeliver { at_ms, .. }
             | StreamEffect::Claim { at_ms, .. }
+            | StreamEffect::Adopt { at_ms, .. }
+            | StreamEffect::Remember { at_ms, .. }
             | StreamEffect::ConsumerCreate { at_ms, .. },
         ) => *at_ms,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::{StreamId, Value};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::codec::put_change;
+    use crate::disk::SimDisk;
+    use crate::log::{Damage, What};
+
+    fn open(disk: &SimDisk, block_limits: BlockLimits) -> Result<(Store, Recovered), FolderError> {
+        let options = StoreOptions { clock: Arc::new(ManualClock::new(1_000)), ..StoreOptions::default() };
+        let folder = FolderOptions { block_limits, ..FolderOptions::default() };
+        Store::open_on(Arc::new(disk.clone()), options, folder)
+    }
+
+    fn add(store: &Store, entries: std::ops::Range<u64>) {
+        for n in entries {
+            let effect = StreamEffect::Append { id: StreamId::new(n, 0), fields: &[b"a", b"b"] };
+            store.lock_all(0, 1_000).apply(b"s", &Effect::Stream(effect));
+        }
+    }
+
+    fn block_count(store: &Store) -> usize {
+        match store.lock_all(0, 1_000).get(b"s") {
+            Some(Value::Stream(stream)) => stream.block_count(),
+            _ => 0,
+        }
+    }
+
+    /// A folder whose log has a record for each change, all of them intact.
+    fn logged(changes: &[(&[u8], Effect<'_>)]) -> SimDisk {
+        let disk = SimDisk::new(1);
+        let log_options = FolderOptions::default().log_options();
+        let log = Log::open(Arc::new(disk.clone()), log_options).unwrap().log;
+        for (key, effect) in changes {
+            let mut payload = Vec::new();
+            put_change(&mut payload, 0, key, effect);
+            log.append(&payload).unwrap();
+            log.commit().unwrap();
+        }
+        log.close().unwrap();
+        disk
+    }
+
+    #[test]
+    fn an_intact_record_that_does_not_fit_refuses_with_its_place() {
+        let append = |ms| StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"a", b"b"] };
+        let ack = StreamEffect::Ack { group: b"g", ids: &[StreamId::new(1, 0)] };
+        let cases: [(Effect<'_>, &str); 4] = [
+            (Effect::Stream(ack), "group \"g\", which is not there"),
+            (Effect::Stream(append(5)), "behind 5-0"),
+            (
+                Effect::ListPush { end: millstream_engine::ListEnd::Head, values: &[b"x"] },
+                "there is a Stream",
+            ),
+            (Effect::SetRemove { members: &[b"x"] }, "there is a Stream"),
+        ];
+        for (effect, expected) in cases {
+            let disk = logged(&[(b"s", Effect::Stream(append(5))), (b"s", effect)]);
+            let before = disk.contents();
+            let error = open(&disk, BlockLimits::default()).err().expect("a refusal");
+            let FolderError::Log(OpenError::Damage(Damage { file, offset, position, what })) = &error else {
+                panic!("{error}");
+            };
+            // Behind the header of the segment (64) and the first frame (32, a length, and 11 bytes).
+            assert_eq!((file.as_str(), *offset, *position), ("log-00000000000000000001", 108, 2));
+            assert!(matches!(what, What::Payload(why) if why.contains(expected)), "{error}");
+            assert!(error.to_string().contains("--salvage"), "{error}");
+            assert_eq!(disk.contents(), before);
+        }
+    }
+
+    #[test]
+    fn replay_uses_the_block_limits_it_is_given() {
+        let small = BlockLimits { max_bytes: 0, max_entries: 3 };
+        let disk = SimDisk::new(1);
+        let (store, _) = open(&disk, small).unwrap();
+        add(&store, 1..11);
+        assert_eq!(block_count(&store), 4);
+        store.close().unwrap();
+        let (store, recovered) = open(&disk, small).unwrap();
+        assert_eq!((block_count(&store), recovered.replayed), (4, 10));
+        store.close().unwrap();
+        assert_eq!(block_count(&open(&disk, BlockLimits::default()).unwrap().0), 1);
+    }
+
+    #[test]
+    fn a_snapshot_releases_the_segment_that_was_being_written() {
+        let disk = SimDisk::new(1);
+        let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+        let segments = || -> Vec<(String, usize)> {
+            let files = disk.contents().into_iter().filter(|(name, _)| name.starts_with("log-"));
+            files.map(|(name, bytes)| (name, bytes.len())).collect()
+        };
+        add(&store, 1..11);
+        store.take_snapshot().unwrap().unwrap();
+        assert_eq!(segments(), [("log-00000000000000000011".to_owned(), 64)]);
+        add(&store, 11..13);
+        store.close().unwrap();
+        drop(store);
+        let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
+        assert_eq!((recovered.snapshot_keys, recovered.replayed), (1, 2));
+        drop(store);
     }
 }

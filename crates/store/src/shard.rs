@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use millstream_engine::stream::IdempotenceLimits;
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Keyspace};
 use parking_lot::Mutex;
@@ -42,6 +43,10 @@ pub struct Settings {
     pub stream_node_max_bytes: AtomicU64,
     /// Most entries in a block of stream entries; 0 is no limit.
     pub stream_node_max_entries: AtomicU64,
+    /// How long a stream remembers what producers sent, in seconds, unless it was told otherwise.
+    pub stream_idmp_duration: AtomicU64,
+    /// How many entries of each producer a stream remembers, unless it was told otherwise.
+    pub stream_idmp_maxsize: AtomicU64,
     /// Whether a group's lag is counted exactly, or estimated by Redis' rules, nulls included.
     pub exact_lag: AtomicBool,
     /// The longest string APPEND and its kind may build.
@@ -50,10 +55,12 @@ pub struct Settings {
 
 impl Settings {
     fn new() -> Settings {
-        let blocks = BlockLimits::default();
+        let (blocks, idempotence) = (BlockLimits::default(), IdempotenceLimits::default());
         Settings {
             stream_node_max_bytes: AtomicU64::new(blocks.max_bytes),
             stream_node_max_entries: AtomicU64::new(blocks.max_entries),
+            stream_idmp_duration: AtomicU64::new(idempotence.duration_s),
+            stream_idmp_maxsize: AtomicU64::new(idempotence.max_size),
             exact_lag: AtomicBool::new(true),
             string_max_bytes: AtomicU64::new(512 * 1024 * 1024),
         }
@@ -64,6 +71,14 @@ impl Settings {
         BlockLimits {
             max_bytes: self.stream_node_max_bytes.load(Ordering::Relaxed),
             max_entries: self.stream_node_max_entries.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How much of producers a stream remembers that was not told otherwise.
+    pub fn idempotence_limits(&self) -> IdempotenceLimits {
+        IdempotenceLimits {
+            duration_s: self.stream_idmp_duration.load(Ordering::Relaxed),
+            max_size: self.stream_idmp_maxsize.load(Ordering::Relaxed),
         }
     }
 }

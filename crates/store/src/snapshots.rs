@@ -1,6 +1,7 @@
 //! Snapshots while the store works: key by key, nobody stops.
 //!
-//! 1. The log's position is noted: recovery will replay from behind it.
+//! 1. A new segment of the log is begun, so that everything before can go; the log's position is noted: recovery will
+//!    replay from behind it.
 //! 2. Shard by shard, a slice of keys at a time: under the lock their values are cloned (the blocks of a stream are
 //!    shared, not copied) and stamped with the log's position; they are written out without the lock.
 //! 3. The file is synced, the manifest names it, and segments and snapshots that it covers go.
@@ -90,6 +91,12 @@ impl Store {
         }
         if journal.log.manifest().snapshot == Some(journal.log.appended()) {
             return Ok(None);
+        }
+        match journal.log.rotate() {
+            // Without room for another segment, this one stays until the next snapshot.
+            Ok(()) | Err(LogError::Full(_)) => {}
+            Err(_) if planted::has(Bug::SnapshotAfterFailure) => {}
+            Err(error) => return Err(SnapshotFailed::Log(error)),
         }
         let taken = self.write_undisturbed(journal, meanwhile).map_err(SnapshotFailed::File)?;
         if planted::has(Bug::OldSnapshotRemovedFirst) {

@@ -4,7 +4,8 @@
 //! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
 //! ```
 
-use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, Value};
+use millstream_engine::keyspace::SlotRef;
+use millstream_engine::{Effect, Keyspace, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -95,9 +96,7 @@ impl<'s> Txn<'s> {
     /// Changes what is under `key`: the only way state changes.
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());
-        if self.store.journal().is_some() && is_logged(effect) {
-            codec::put_change(self.record(), db, key, effect);
-        }
+        self.log_change(key, effect);
         let shard = self.shard_mut(key);
         shard.keys.apply(db, key, effect, limits);
         if touches_watchers(effect) {
@@ -108,6 +107,32 @@ impl<'s> Txn<'s> {
         }
         if planted::has(Bug::TransactionInPieces) {
             self.log_changes();
+        }
+    }
+
+    /// Acknowledges what is pending of these in a group of a stream, and says how much that was. Acknowledging is deciding:
+    /// each id is searched for once.
+    pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> u64 {
+        let (db, now_ms, limits) = (self.db, self.now_ms, self.settings().block_limits());
+        let keys = &mut self.shard_mut(key).keys;
+        let Some(at) = keys.find(db, keys.hash_of(key), key, now_ms) else { return 0 };
+        let before = pending_at(keys, at, group);
+        let effect = Effect::Stream(StreamEffect::Ack { group, ids });
+        keys.apply_at(at, &effect, limits);
+        let acknowledged = before - pending_at(keys, at, group);
+        if acknowledged > 0 {
+            self.log_change(key, &effect);
+            if planted::has(Bug::TransactionInPieces) {
+                self.log_changes();
+            }
+        }
+        acknowledged
+    }
+
+    fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
+        let db = self.db;
+        if self.store.journal().is_some() && is_logged(effect) {
+            codec::put_change(self.record(), db, key, effect);
         }
     }
 
@@ -277,6 +302,13 @@ impl Drop for Txn<'_> {
     }
 }
 
+fn pending_at(keys: &Keyspace, at: SlotRef, group: &[u8]) -> u64 {
+    match keys.value_at(at) {
+        Value::Stream(stream) => stream.group(group).map_or(0, |group| group.pending().len()),
+        _ => 0,
+    }
+}
+
 fn append(log: &Log, record: &[u8]) {
     #[cfg(test)]
     if planted::has(Bug::LoggedAfterUnlock) {
@@ -291,6 +323,8 @@ fn append(log: &Log, record: &[u8]) {
 fn is_logged(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Stream(StreamEffect::ConsumerSeen { .. }) => false,
+        Effect::Stream(StreamEffect::Repeat) => !planted::has(Bug::RepeatNotLogged),
+        Effect::Stream(StreamEffect::Forget { .. }) => !planted::has(Bug::ForgettingNotLogged),
         Effect::Stream(StreamEffect::ConsumerCreate { .. }) => !planted::has(Bug::ConsumerCreationNotLogged),
         Effect::Stream(StreamEffect::Deliver { pending: false, .. }) => {
             !planted::has(Bug::UnacknowledgedDeliveryNotLogged)
@@ -302,11 +336,12 @@ fn is_logged(effect: &Effect<'_>) -> bool {
 /// Whether a transaction that watches the key must not run. Groups, what they track and XSETID are not
 /// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
 fn touches_watchers(effect: &Effect<'_>) -> bool {
-    use StreamEffect::{Append, Create, DeleteEntries, TrimThrough};
+    use StreamEffect::{Append, Create, DeleteEntries, TrimEntries, TrimThrough};
     match effect {
-        Effect::Stream(effect) => {
-            matches!(effect, Append { .. } | Create | DeleteEntries { .. } | TrimThrough { .. })
-        }
+        Effect::Stream(effect) => matches!(
+            effect,
+            Append { .. } | Create | DeleteEntries { .. } | TrimEntries { .. } | TrimThrough { .. }
+        ),
         _ => true,
     }
 }
@@ -316,7 +351,8 @@ fn may_serve_readers(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Delete | Effect::StringSet { .. } | Effect::ListPush { .. } => true,
         Effect::Stream(effect) => {
-            matches!(effect, StreamEffect::Append { .. } | StreamEffect::GroupDestroy { .. })
+            use StreamEffect::{Append, GroupDestroy, Release};
+            matches!(effect, Append { .. } | GroupDestroy { .. } | Release { .. })
         }
         _ => false,
     }

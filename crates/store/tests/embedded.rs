@@ -134,7 +134,7 @@ fn pending_entries_change_hands() {
     let claimed = db.claim("s", "g", "b", idle, [id(1)]).idle(idle).deliveries(7).wait().unwrap();
     assert_eq!((claimed.len(), claimed[0].id), (1, id(1)));
     let row = &db.pending_rows("s", "g").consumer("b").wait().unwrap()[0];
-    assert_eq!((row.idle, row.deliveries), (idle, 7));
+    assert_eq!((row.idle, row.deliveries), (Some(idle), 7));
     let ids = db.claim("s", "g", "b", idle, [id(2)]).just_ids().wait().unwrap();
     assert_eq!(ids, [id(2)]);
 

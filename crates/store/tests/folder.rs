@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millstream_engine::stream::{ClaimOptions, EntryRef};
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::{FolderOptions, ManualClock, Reader, Recovered, Store, StoreOptions};
+use millstream_store::{Addition, FolderOptions, ManualClock, Reader, Recovered, Store, StoreOptions};
 use std::ops::ControlFlow;
 
 /// A folder of its own for each test, gone afterwards.
@@ -39,8 +39,14 @@ fn work(store: &Store, from: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     for n in from..from + 50 {
         let value = n.to_string();
-        txn.xadd(b"s", true, IdSpec::Explicit(StreamId::new(n + 1, 0)), &[b"n", value.as_bytes()], None)
-            .unwrap();
+        txn.xadd(
+            b"s",
+            &Addition {
+                id: IdSpec::Explicit(StreamId::new(n + 1, 0)),
+                ..Addition::new(&[b"n", value.as_bytes()])
+            },
+        )
+        .unwrap();
     }
     let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
     let mut all = |_: &EntryRef<'_>| ControlFlow::Continue(());

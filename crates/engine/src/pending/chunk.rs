@@ -1,13 +1,18 @@
 //! A chunk: up to 256 consecutive rows of a pending list, in columns, in one allocation.
 //!
 //! ```text
-//! bytes:  | ms × capacity | seq × capacity | time × capacity | consumer × capacity | count × capacity |
+//! bytes:  | ms × capacity | seq × capacity | time × capacity | consumer × capacity | count × capacity | 8 |
 //!         ^ starts[0]     ^ starts[1]      ^ starts[2]       ^ starts[3]           ^ starts[4]
 //! ```
+//!
+//! The last 8 bytes mean nothing: a number of any width can be read as if it had 8.
 //!
 //! Each column has its own base and width ([`Form`]); a column whose numbers are all equal takes no bytes.
 //! `len` places of every column, from place `head` on, are rows in the order of their ids; the rest is room.
 //! A row that goes leaves a gap, which the fewer rows close: those before it or those after it.
+//!
+//! The consumer column holds 0 for a row that nobody owns, and otherwise the owner's handle plus one. The time
+//! column of a row that nobody owns holds the stamp of its release.
 //!
 //! A number that does not fit makes its column wider. Columns become narrow again when the chunk is
 //! re-fitted: when it is half empty, and after as many changes as a quarter of its capacity, so that an
@@ -15,15 +20,19 @@
 //!
 //! A chunk knows nothing of its neighbours, and keeps no summary of itself: its shelf does.
 
+mod visit;
+
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::column::{Column, Extent, Form, Width};
-use super::{ConsumerHandle, Filter, PendingEntry};
+use super::column::{Column, Extent, Form, READ_BYTES, Width};
+use super::{ConsumerHandle, PendingEntry};
 use crate::StreamId;
 
 /// The most rows a chunk holds.
 pub(super) const ROWS_MAX: usize = 256;
+/// A chunk that takes no more bytes than this keeps them: fitting it would cost more than it gives.
+const KEPT_BYTES: usize = 256;
 /// Capacities are multiples of this, except that none is greater than [`ROWS_MAX`].
 const CAPACITY_STEP: usize = 8;
 
@@ -33,6 +42,9 @@ const SEQ: usize = 1;
 const TIME: usize = 2;
 const CONSUMER: usize = 3;
 const COUNT: usize = 4;
+
+/// What the consumer column holds for a row that nobody owns.
+const UNOWNED: u64 = 0;
 
 /// A pending entry as one number per column.
 type Row = [u64; COLUMNS];
@@ -48,29 +60,30 @@ pub(super) struct Chunk {
     len: u16,
     /// Places in every column; at least `head + len`, at most [`ROWS_MAX`].
     capacity: u16,
+    /// How many rows nobody owns.
+    unowned: u16,
     widths: [Width; COLUMNS],
-    /// Replacements and removals since the chunk was last fitted; below a quarter of the capacity, or 8.
+    /// Replacements and removals since the chunk was last fitted, as far as this can count them.
     changes: u8,
 }
 
 impl Chunk {
-    /// A small chunk with one row.
-    pub(super) fn with(entry: &PendingEntry) -> Chunk {
-        let row = row_of(entry);
-        let mut chunk = Chunk::empty(row.map(|value| Form::covering(Extent::of(value))), CAPACITY_STEP);
-        chunk.write(0, &row);
-        chunk.len = 1;
-        chunk
-    }
-
     /// A chunk with one row and room for all, which expects its rows to look like those of `previous`.
     pub(super) fn following(previous: &Chunk, entry: &PendingEntry) -> Chunk {
         let row = row_of(entry);
         let forms = std::array::from_fn(|k| previous.form(k).starting_at(row[k]));
         let mut chunk = Chunk::empty(forms, ROWS_MAX);
         chunk.write(0, &row);
-        chunk.len = 1;
+        chunk.count_in(entry);
         chunk
+    }
+
+    /// Adds a row to a chunk without any, in the places and widths of rows that have gone.
+    pub(super) fn begin(&mut self, entry: &PendingEntry) {
+        let row = row_of(entry);
+        self.bases = std::array::from_fn(|k| self.form(k).starting_at(row[k]).base);
+        (self.head, self.changes) = (0, 0);
+        self.push(entry);
     }
 
     fn empty(forms: [Form; COLUMNS], capacity: usize) -> Chunk {
@@ -80,13 +93,15 @@ impl Chunk {
             *start = end as u16;
             end += capacity * form.width.bytes();
         }
+        let bytes = if end == 0 { 0 } else { end + READ_BYTES };
         Chunk {
-            bytes: vec![0; end].into_boxed_slice(),
+            bytes: vec![0; bytes].into_boxed_slice(),
             bases: forms.map(|form| form.base),
             starts,
             head: 0,
             len: 0,
             capacity: capacity as u16,
+            unowned: 0,
             widths: forms.map(|form| form.width),
             changes: 0,
         }
@@ -94,6 +109,10 @@ impl Chunk {
 
     pub(super) fn len(&self) -> usize {
         usize::from(self.len)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -113,13 +132,44 @@ impl Chunk {
         self.id(self.len() - 1)
     }
 
+    pub(super) fn first(&self) -> Option<PendingEntry> {
+        (!self.is_empty()).then(|| self.entry(0))
+    }
+
+    pub(super) fn last(&self) -> Option<PendingEntry> {
+        (!self.is_empty()).then(|| self.entry(self.len() - 1))
+    }
+
+    /// The row of `id`, as it is stored.
+    #[inline]
+    pub(super) fn get(&self, id: StreamId) -> Option<PendingEntry> {
+        self.find(id).ok().map(|row| self.stored(row))
+    }
+
+    /// Row `at`, for everybody to see.
     pub(super) fn entry(&self, at: usize) -> PendingEntry {
+        self.stored(at).reported()
+    }
+
+    /// Row `at`, with the stamp of its release in place of the delivery time if nobody owns it.
+    #[inline]
+    pub(super) fn stored(&self, at: usize) -> PendingEntry {
         PendingEntry {
             id: self.id(at),
-            consumer: ConsumerHandle(self.read(CONSUMER, at) as u32),
+            consumer: owner_of(self.read(CONSUMER, at)),
             delivered_at_ms: self.read(TIME, at),
             deliveries: self.read(COUNT, at),
         }
+    }
+
+    /// A time or stamp of one of the rows.
+    pub(super) fn some_time(&self) -> u64 {
+        self.read(TIME, 0)
+    }
+
+    /// How many rows nobody owns.
+    pub(super) fn unowned(&self) -> usize {
+        self.unowned.into()
     }
 
     /// The row of `id`, or the row it would be.
@@ -153,44 +203,13 @@ impl Chunk {
         Err(low)
     }
 
-    /// The first row in `rows` that `filter` accepts.
-    pub(super) fn find_match(&self, rows: Range<usize>, filter: &Filter) -> Option<usize> {
-        if *filter == Filter::default() {
-            return (rows.start < rows.end).then_some(rows.start);
-        }
-        let times = self.rows_of(TIME, 0..rows.end);
-        let consumers = self.rows_of(CONSUMER, 0..rows.end);
-        let limit = filter.delivered_at_or_before_ms.unwrap_or(u64::MAX);
-        let Some(consumer) = filter.consumer else { return times.find_at_most(rows.start, limit) };
-        let mut at = rows.start;
-        loop {
-            at = consumers.find_equal(at, u64::from(consumer.0))?;
-            if times.get(at) <= limit {
-                return Some(at);
-            }
-            at += 1;
-        }
-    }
-
-    /// The oldest delivery time of all rows.
-    pub(super) fn oldest_ms(&self) -> u64 {
-        self.column(TIME).min()
-    }
-
-    /// Which consumers have rows here, as the union of their [`ConsumerHandle::bit`]s.
-    pub(super) fn consumer_mask(&self) -> u64 {
-        let mut values = [0; ROWS_MAX];
-        let consumers = self.column(CONSUMER).decode(&mut values);
-        consumers.iter().fold(0, |mask, consumer| mask | ConsumerHandle(*consumer as u32).bit())
-    }
-
     /// Adds a row after the last. The chunk is not full, and the id is greater than all.
     #[inline]
     pub(super) fn push(&mut self, entry: &PendingEntry) {
         let row = row_of(entry);
         self.make_room_for(&row);
         self.write(self.len(), &row);
-        self.len += 1;
+        self.count_in(entry);
     }
 
     /// Adds a row before row `at`. The chunk is not full.
@@ -199,7 +218,7 @@ impl Chunk {
         self.make_room_for(&row);
         self.shift(at..self.len(), at + 1);
         self.write(at, &row);
-        self.len += 1;
+        self.count_in(entry);
     }
 
     /// Puts another row in the place of row `at`. Says whether the chunk was re-fitted.
@@ -208,12 +227,15 @@ impl Chunk {
         if !self.holds(&row) {
             self.widen_for(&row);
         }
+        self.unowned -= u16::from(self.is_unowned(at));
+        self.unowned += u16::from(entry.consumer.is_none());
         self.write(at, &row);
         self.count_change()
     }
 
     /// Takes row `at` out. Says whether the chunk was re-fitted.
     pub(super) fn remove(&mut self, at: usize) -> bool {
+        self.unowned -= u16::from(self.is_unowned(at));
         let forwards = at < self.len() / 2;
         let (moved, to) = if forwards { (0..at, 1) } else { (at + 1..self.len(), at) };
         if !moved.is_empty() {
@@ -226,7 +248,7 @@ impl Chunk {
 
     /// Takes out all rows of a consumer and says how many they were.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> usize {
-        let handle = u64::from(consumer.0);
+        let handle = owner_number(Some(consumer));
         let consumers = self.column(CONSUMER);
         let Some(first) = consumers.find_equal(0, handle) else { return 0 };
         let mut kept = Chunk::empty(self.forms(), self.capacity.into());
@@ -279,13 +301,31 @@ impl Chunk {
 
     /// Whether fitting would give back room. Of a list's chunks only the last may be so, before it fills.
     pub(super) fn is_half_empty(&self) -> bool {
-        self.len() * 2 < self.capacity.into() && usize::from(self.capacity) > CAPACITY_STEP
+        self.bytes.len() > KEPT_BYTES
+            && self.len() * 2 < self.capacity.into()
+            && usize::from(self.capacity) > CAPACITY_STEP
+    }
+
+    /// Whether there is a row `at` that somebody owns and that was delivered at this time.
+    pub(super) fn was_delivered_at(&self, at: usize, time_ms: u64) -> bool {
+        at < self.len() && self.read(TIME, at) == time_ms && !self.is_unowned(at)
+    }
+
+    fn is_unowned(&self, at: usize) -> bool {
+        self.unowned > 0 && self.read(CONSUMER, at) == UNOWNED
+    }
+
+    #[inline]
+    fn count_in(&mut self, entry: &PendingEntry) {
+        self.len += 1;
+        self.unowned += u16::from(entry.consumer.is_none());
     }
 
     fn count_change(&mut self) -> bool {
-        self.changes += 1;
+        self.changes = self.changes.saturating_add(1);
         let often = usize::from(self.capacity / 4).max(CAPACITY_STEP);
-        let due = usize::from(self.changes) >= often || self.is_half_empty();
+        let due =
+            (usize::from(self.changes) >= often && self.bytes.len() > KEPT_BYTES) || self.is_half_empty();
         if due && self.len > 0 {
             self.fit();
         }
@@ -308,8 +348,15 @@ impl Chunk {
     #[cold]
     fn make_place(&mut self) {
         let (len, capacity) = (self.len(), usize::from(self.capacity));
-        let grown = if len * 4 <= capacity * 3 { capacity } else { capacity_for(len + len / 2 + 1) };
-        self.lay_out(self.forms(), grown);
+        if len * 4 <= capacity * 3 {
+            for k in 0..COLUMNS {
+                let rows = self.places(k, 0..len);
+                self.bytes.copy_within(rows, self.starts[k].into());
+            }
+            self.head = 0;
+        } else {
+            self.lay_out(self.forms(), capacity_for(len + len / 2 + 1));
+        }
     }
 
     #[inline]
@@ -327,7 +374,9 @@ impl Chunk {
                 Form::roomy(self.column(k).extent().join(Extent::of(row[k])))
             }
         });
-        self.lay_out(forms, self.capacity.into());
+        // Room that was small enough to keep may no longer be.
+        let keeps_room = self.bytes.len() > KEPT_BYTES || self.len() * 2 >= self.capacity.into();
+        self.lay_out(forms, if keeps_room { self.capacity.into() } else { capacity_for(self.len() + 1) });
     }
 
     fn lay_out(&mut self, forms: [Form; COLUMNS], capacity: usize) {
@@ -360,6 +409,9 @@ impl Chunk {
             }
         }
         self.len += rows.len() as u16;
+        if source.unowned > 0 {
+            self.unowned += rows.filter(|at| source.is_unowned(*at)).count() as u16;
+        }
     }
 
     /// Moves rows of all columns, so that the first of them becomes row `to`.
@@ -432,10 +484,20 @@ impl Chunk {
         if (1..len).any(|at| self.id(at - 1) >= self.id(at)) {
             return fail("ids do not ascend");
         }
-        if self.column(CONSUMER).max() > u64::from(u32::MAX) {
+        if self.column(CONSUMER).max() > owner_number(Some(ConsumerHandle(u32::MAX))) {
             return fail("a consumer is not a handle");
         }
+        if (0..len).filter(|at| self.read(CONSUMER, *at) == UNOWNED).count() != self.unowned() {
+            return fail("rows that nobody owns are miscounted");
+        }
         Ok(())
+    }
+}
+
+impl Default for Chunk {
+    /// A chunk without rows. Takes no memory of its own: its columns have no width.
+    fn default() -> Chunk {
+        Chunk::empty([Form::covering(Extent::of(0)); COLUMNS], CAPACITY_STEP)
     }
 }
 
@@ -444,9 +506,20 @@ fn row_of(entry: &PendingEntry) -> Row {
     row[MS] = entry.id.ms;
     row[SEQ] = entry.id.seq;
     row[TIME] = entry.delivered_at_ms;
-    row[CONSUMER] = u64::from(entry.consumer.0);
+    row[CONSUMER] = owner_number(entry.consumer);
     row[COUNT] = entry.deliveries;
     row
+}
+
+/// What the consumer column holds for a row of this owner.
+#[inline]
+fn owner_number(owner: Option<ConsumerHandle>) -> u64 {
+    owner.map_or(UNOWNED, |handle| u64::from(handle.0) + 1)
+}
+
+#[inline]
+fn owner_of(number: u64) -> Option<ConsumerHandle> {
+    number.checked_sub(1).map(|handle| ConsumerHandle(handle as u32))
 }
 
 fn capacity_for(rows: usize) -> usize {
@@ -460,7 +533,7 @@ mod tests {
     fn entry(n: u64) -> PendingEntry {
         PendingEntry {
             id: StreamId::new(n, 0),
-            consumer: ConsumerHandle(1),
+            consumer: Some(ConsumerHandle(1)),
             delivered_at_ms: 1000 + n,
             deliveries: 1,
         }
@@ -469,7 +542,8 @@ mod tests {
     #[test]
     fn a_window_that_moves_on_stays_small() {
         for window in (1..40).chain([127, 128, 253, 254]) {
-            let mut chunk = Chunk::with(&entry(0));
+            let mut chunk = Chunk::default();
+            chunk.begin(&entry(0));
             for n in 1..2000 {
                 chunk.push(&entry(n));
                 assert!(!chunk.is_half_empty(), "{} of {} places", chunk.len, chunk.capacity);
@@ -480,14 +554,16 @@ mod tests {
             }
             chunk.check().expect("sound");
             assert_eq!(chunk.first_id(), StreamId::new(1999 - window, 0));
-            assert!(chunk.allocated_bytes() <= 4 * usize::from(chunk.capacity), "ids and times in two bytes");
+            let bytes = 4 * usize::from(chunk.capacity) + READ_BYTES;
+            assert!(chunk.allocated_bytes() <= bytes, "ids and times in two bytes");
         }
     }
 
     #[test]
     fn ids_are_found_among_gaps_in_a_millisecond() {
         let ids = [(5, 1), (5, 2), (5, 9), (6, 0), (6, 300), (9, 7)].map(|(ms, seq)| StreamId::new(ms, seq));
-        let mut chunk = Chunk::with(&PendingEntry { id: ids[0], ..entry(0) });
+        let mut chunk = Chunk::default();
+        chunk.begin(&PendingEntry { id: ids[0], ..entry(0) });
         for id in &ids[1..] {
             chunk.push(&PendingEntry { id: *id, ..entry(0) });
         }

@@ -13,6 +13,9 @@ pub(super) enum Width {
     Eight = 8,
 }
 
+/// Bytes that are read at once, whatever the width.
+pub(super) const READ_BYTES: usize = 8;
+
 impl Width {
     fn for_distance(distance: u64) -> Width {
         match distance {
@@ -24,15 +27,11 @@ impl Width {
         }
     }
 
+    /// The greatest distance, which is also a mask of the bits that make up one.
     #[inline]
     fn distance_max(self) -> u64 {
-        match self {
-            Width::Zero => 0,
-            Width::One => u64::from(u8::MAX),
-            Width::Two => u64::from(u16::MAX),
-            Width::Four => u64::from(u32::MAX),
-            Width::Eight => u64::MAX,
-        }
+        const BY_BYTES: [u64; 9] = [0, 0xff, 0xffff, 0, 0xffff_ffff, 0, 0, 0, u64::MAX];
+        BY_BYTES[self as usize]
     }
 
     pub(super) fn bytes(self) -> usize {
@@ -74,17 +73,28 @@ impl Form {
         value.checked_sub(self.base).is_some_and(|distance| distance <= self.width.distance_max())
     }
 
-    /// The number written at byte `at`.
+    /// The number written at byte `at`. Fastest if at least [`READ_BYTES`] bytes are there.
     #[inline]
     pub(super) fn read(self, bytes: &[u8], at: usize) -> u64 {
-        let distance = match self.width {
+        // One load for every width; what lies behind the number is cut off.
+        let distance = match bytes.get(at..).and_then(<[u8]>::first_chunk::<READ_BYTES>) {
+            Some(word) => u64::from_le_bytes(*word) & self.width.distance_max(),
+            None if self.width == Width::Zero => 0,
+            None => self.read_at_end(bytes, at),
+        };
+        self.base.wrapping_add(distance)
+    }
+
+    /// The distance written at byte `at`, with few bytes or none behind it.
+    #[cold]
+    fn read_at_end(self, bytes: &[u8], at: usize) -> u64 {
+        match self.width {
             Width::Zero => 0,
             Width::One => u64::from(bytes[at]),
             Width::Two => u64::from(u16::from_le_bytes(take(bytes, at))),
             Width::Four => u64::from(u32::from_le_bytes(take(bytes, at))),
             Width::Eight => u64::from_le_bytes(take(bytes, at)),
-        };
-        self.base.wrapping_add(distance)
+        }
     }
 
     /// Writes `value` at byte `at`.

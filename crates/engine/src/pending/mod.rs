@@ -3,39 +3,51 @@
 //! Made for millions of rows at a few bytes each. Three levels, all ordered by id:
 //!
 //! ```text
-//! PendingList   shelves, each up to 512 chunks, with a summary of each
+//! PendingList   shelves, each up to 512 chunks, with a summary of each; then the tail, one chunk
 //!   Shelf       dense arrays over its chunks: first id, oldest delivery time, consumers
 //!     Chunk     up to 256 rows in columns, each number in the fewest bytes that fit
 //! ```
 //!
+//! New rows come to the tail, which goes to the shelves when it is full. It is never given back: a group whose
+//! few rows come and go has no shelves and allocates nothing.
+//!
+//! A row that was released belongs to nobody until it is claimed: a queue on the side remembers the
+//! order of releases.
+//!
 //! The summaries (oldest delivery time, consumers) let "idle at least so long" and "of this consumer" pass
-//! over whole shelves and chunks. Rows usually come at the end and go anywhere.
+//! over whole shelves and chunks. Rows usually come at the end and go anywhere. The tail has no summary.
 //!
 //! The list does not know the stream, the names of consumers or the present time, and keeps no counters per
 //! consumer: its group does.
 
 mod chunk;
 mod column;
+mod idle;
+mod released;
 mod shelf;
+mod shelves;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::ops::ControlFlow;
+use std::{fmt, mem};
 
 use crate::StreamId;
-use shelf::{Place, Shelf};
+use chunk::Chunk;
+use released::Released;
+use shelf::Shelf;
+use shelves::Shelves;
 
 /// A consumer, as a small number that its group has given it. Handles should be dense: the summaries tell
 /// apart 64 neighbouring ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerHandle(pub u32);
 
-impl ConsumerHandle {
-    /// The bit that stands for this consumer, and for every 64th other, in a summary.
-    fn bit(self) -> u64 {
-        1 << (self.0 % u64::BITS)
-    }
+/// The bit that stands for this consumer, and for every 64th other, in a summary. No summary is asked for rows
+/// that nobody owns, so that any bit will do for them.
+#[inline]
+fn owner_bit(owner: Option<ConsumerHandle>) -> u64 {
+    1 << owner.map_or(0, |handle| handle.0 % u64::BITS)
 }
 
 /// A delivered entry that nobody has acknowledged yet.
@@ -43,20 +55,29 @@ impl ConsumerHandle {
 pub struct PendingEntry {
     /// The entry.
     pub id: StreamId,
-    /// Who it was last delivered to.
-    pub consumer: ConsumerHandle,
-    /// When it was last delivered.
+    /// Who it was last delivered to; `None` if it was released and belongs to nobody.
+    pub consumer: Option<ConsumerHandle>,
+    /// When it was last delivered; 0 if it belongs to nobody.
     pub delivered_at_ms: u64,
     /// How often it was delivered.
     pub deliveries: u64,
 }
 
+impl PendingEntry {
+    /// The row as everybody may see it: without the stamp of its release.
+    #[inline]
+    fn reported(self) -> PendingEntry {
+        let delivered_at_ms = if self.consumer.is_some() { self.delivered_at_ms } else { 0 };
+        PendingEntry { delivered_at_ms, ..self }
+    }
+}
+
 /// Which rows a walk visits. The default accepts every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only rows of this consumer.
+    /// Only rows of this consumer, and so none that belongs to nobody.
     pub consumer: Option<ConsumerHandle>,
-    /// Only rows last delivered at this time or earlier.
+    /// Only rows last delivered at this time or earlier, and rows that belong to nobody.
     pub delivered_at_or_before_ms: Option<u64>,
 }
 
@@ -64,22 +85,29 @@ impl Filter {
     /// A summary with an older time and a common bit may have rows that match; others cannot.
     fn summary(&self) -> (u64, u64) {
         let limit = self.delivered_at_or_before_ms.unwrap_or(u64::MAX);
-        (limit, self.consumer.map_or(u64::MAX, ConsumerHandle::bit))
+        (limit, self.consumer.map_or(u64::MAX, |consumer| owner_bit(Some(consumer))))
     }
 }
 
 /// The rows of one consumer group, ordered by id.
 ///
-/// Deliver with [`set`](PendingList::set), claim with `set` too, acknowledge with
-/// [`remove`](PendingList::remove). [`walk`](PendingList::walk) lists rows,
-/// [`sweep`](PendingList::sweep) does so with a limit on the rows looked at and a cursor to go on from.
+/// Deliver with [`set`](PendingList::set), claim with `set` too, give back with
+/// [`release`](PendingList::release), acknowledge with [`remove`](PendingList::remove).
+/// [`walk`](PendingList::walk) lists rows, [`sweep`](PendingList::sweep) does so with a limit on the rows looked
+/// at and a cursor to go on from, [`longest_idle`](PendingList::longest_idle) finds what should be tried again.
+///
+/// `remove` is a single search and tells what it found: who has to know whether a row is there, only to
+/// remove it, need not ask first.
 #[derive(Clone, Default)]
 pub struct PendingList {
-    /// None is empty; neighbours that fit in one are one.
-    shelves: Vec<Shelf>,
+    shelves: Shelves,
+    /// The rows after those of all shelves, maybe none.
+    tail: Chunk,
+    /// The first id of the tail.
+    tail_begins: Option<StreamId>,
     len: u64,
-    /// The shelf that was last searched for a change, or any number: changes are often near each other.
-    recent: usize,
+    /// The rows that nobody owns, in the order of their release.
+    released: Released,
 }
 
 impl PendingList {
@@ -100,83 +128,65 @@ impl PendingList {
 
     /// The row of this id.
     pub fn get(&self, id: StreamId) -> Option<PendingEntry> {
-        self.shelves.get(self.shelf_of(id))?.get(id)
+        self.stored(id).map(PendingEntry::reported)
     }
 
     /// The row with the smallest id.
     pub fn first(&self) -> Option<PendingEntry> {
-        self.shelves.first().map(Shelf::first)
+        self.shelves.first().or_else(|| self.tail.first())
     }
 
     /// The row with the greatest id.
     pub fn last(&self) -> Option<PendingEntry> {
-        self.shelves.last().map(Shelf::last)
+        self.tail.last().or_else(|| self.shelves.last())
     }
 
     /// The greatest id.
     pub fn last_id(&self) -> Option<StreamId> {
-        self.shelves.last().map(Shelf::last_id)
+        if self.tail.is_empty() { self.shelves.last_id() } else { Some(self.tail.last_id()) }
     }
 
-    /// Makes this the row of its id and returns the row it replaces. Fastest beyond the last id.
+    /// Makes this the row of its id and returns the row it replaces. Fastest beyond the last id. A row without
+    /// a consumer is [released](PendingList::release).
     pub fn set(&mut self, entry: PendingEntry) -> Option<PendingEntry> {
-        let replaced = match self.shelves.last_mut() {
-            Some(last) if entry.id <= last.last_id() => self.set_inside(&entry),
-            Some(last) if last.is_full() => {
-                let next = Shelf::following(last, &entry);
-                self.shelves.push(next);
-                None
-            }
-            Some(last) => {
-                last.push(&entry);
-                None
-            }
-            None => {
-                self.shelves = vec![Shelf::with(&entry)];
-                None
-            }
-        };
-        self.len += u64::from(replaced.is_none());
-        replaced
+        if entry.consumer.is_none() {
+            return self.release(entry.id, entry.deliveries);
+        }
+        let replaced = self.store(&entry)?;
+        Some(self.let_go(replaced))
     }
 
-    fn set_inside(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
-        let s = self.shelf_of(entry.id);
-        self.recent = s;
-        let replaced = self.shelves[s].set(entry);
-        if self.shelves[s].is_overfull() {
-            let upper = self.shelves[s].split();
-            self.shelves.insert(s + 1, upper);
-            self.merge_around(s + 1);
-        }
-        if replaced.is_none() {
-            self.merge_around(s);
-        }
-        replaced
+    /// Makes the row of this id one that nobody owns, the last of all that were released, and returns the row
+    /// it replaces. Without such a row it begins one.
+    pub fn release(&mut self, id: StreamId, deliveries: u64) -> Option<PendingEntry> {
+        let stamp = self.released.next_stamp(self.time_near(id));
+        let replaced = self.store(&PendingEntry { id, consumer: None, delivered_at_ms: stamp, deliveries });
+        self.released.push(stamp, id);
+        Some(self.let_go(replaced?))
+    }
+
+    /// The rows that nobody owns, in the order of their release.
+    pub fn released(&self) -> impl Iterator<Item = PendingEntry> {
+        self.released.iter().filter_map(|(_, id)| self.get(id))
+    }
+
+    /// How many rows nobody owns.
+    pub fn released_len(&self) -> u64 {
+        self.released.len()
     }
 
     /// Takes the row of this id out.
     pub fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
-        let s = self.shelf_of(id);
-        self.recent = s;
-        let shelf = self.shelves.get_mut(s)?;
-        let removed = shelf.remove(id)?;
-        if shelf.is_empty() {
-            self.drop_shelf(s);
-        }
-        self.merge_around(s);
+        let removed =
+            if self.tail_reaches(id) { self.take_from_tail(id)? } else { self.shelves.remove(id)? };
         self.len -= 1;
-        Some(removed)
+        Some(self.let_go(removed))
     }
 
     /// Takes all rows of a consumer out and says how many they were.
     pub fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
-        let removed = self.shelves.iter_mut().map(|shelf| shelf.remove_consumer(consumer)).sum();
-        if removed > 0 {
-            self.shelves.retain(|shelf| !shelf.is_empty());
-            (0..self.shelves.len()).rev().for_each(|s| self.merge_with_next(s));
-            self.shelves.shrink_to_fit();
-        }
+        let removed = self.shelves.remove_consumer(consumer) + self.tail.remove_consumer(consumer) as u64;
+        self.tail_begins = self.tail.first().map(|row| row.id);
         self.len -= removed;
         removed
     }
@@ -189,12 +199,9 @@ impl PendingList {
         filter: Filter,
         mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) {
-        let (s, mut place) = self.seek(from);
-        for shelf in self.shelves.iter().skip(s) {
-            if shelf.may_match(&filter) && shelf.walk(place, &filter, &mut visit).is_break() {
-                return;
-            }
-            place = Place::START;
+        if self.shelves.walk(from, &filter, &mut visit).is_continue() {
+            // Whether the visitor broke makes no difference at the end.
+            let _ = self.tail.walk(self.tail.seek(from), &filter, &mut visit);
         }
     }
 
@@ -212,79 +219,145 @@ impl PendingList {
         attempts: u64,
         mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) -> Option<StreamId> {
-        let (s, mut place) = self.seek(from);
         let mut left = attempts;
-        for (i, shelf) in self.shelves.iter().enumerate().skip(s) {
-            let whole = i > s && shelf.rows() <= left;
-            if whole && !shelf.may_match(&filter) {
-                left -= shelf.rows();
-            } else if let ControlFlow::Break(next) = shelf.sweep(place, &filter, &mut left, &mut visit) {
-                return shelf.id_from(next).or_else(|| self.shelves.get(i + 1).map(Shelf::first_id));
-            }
-            place = Place::START;
+        if let ControlFlow::Break(next) = self.shelves.sweep(from, &filter, &mut left, &mut visit) {
+            return next.or(self.tail_begins);
         }
-        None
+        match self.tail.sweep(self.tail.seek(from), &filter, &mut left, &mut visit) {
+            ControlFlow::Break(row) if row < self.tail.len() => Some(self.tail.id(row)),
+            _ => None,
+        }
     }
 
     /// An estimate of the heap memory held, what the allocator adds to each allocation included.
     pub fn memory_bytes(&self) -> usize {
-        let shelves: usize = self.shelves.iter().map(|shelf| shelf.allocated_bytes(allocation_bytes)).sum();
-        shelves + allocation_bytes(self.shelves.capacity() * size_of::<Shelf>())
+        let tail = allocation_bytes(self.tail.allocated_bytes());
+        self.shelves.memory_bytes() + tail + self.released.memory_bytes()
     }
 
-    /// The shelf that holds `id`, if any does.
-    fn shelf_of(&self, id: StreamId) -> usize {
-        let begins = |s: usize| self.shelves.get(s).map(Shelf::first_id);
-        let starts_before = begins(self.recent).is_some_and(|first| first <= id);
-        if starts_before && begins(self.recent + 1).is_none_or(|next| id < next) {
-            return self.recent;
+    /// Whether the row of `id`, if there is one, is in the tail.
+    #[inline]
+    fn tail_reaches(&self, id: StreamId) -> bool {
+        self.tail_begins.is_some_and(|first| first <= id)
+    }
+
+    /// The row of `id`, with the stamp of its release if nobody owns it.
+    #[inline]
+    fn stored(&self, id: StreamId) -> Option<PendingEntry> {
+        if self.tail_reaches(id) { self.tail.get(id) } else { self.shelves.holding(id)?.stored(id) }
+    }
+
+    /// Adds or replaces a row, and returns what was stored before.
+    fn store(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
+        let replaced = match self.tail_begins {
+            None if self.shelves.last_id().is_none_or(|last| last < entry.id) => {
+                self.tail.begin(entry);
+                self.tail_begins = Some(entry.id);
+                None
+            }
+            Some(first) if first <= entry.id || self.shelves.is_empty() => self.store_in_tail(entry),
+            _ => self.shelves.store(entry),
+        };
+        self.len += u64::from(replaced.is_none());
+        replaced
+    }
+
+    fn store_in_tail(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
+        if entry.id > self.tail.last_id() {
+            self.push(entry);
+            return None;
         }
-        self.shelves.partition_point(|shelf| shelf.first_id() <= id).saturating_sub(1)
-    }
-
-    fn seek(&self, id: StreamId) -> (usize, Place) {
-        let s = self.shelf_of(id);
-        (s, self.shelves.get(s).map_or(Place::START, |shelf| shelf.seek(id)))
-    }
-
-    fn merge_around(&mut self, s: usize) {
-        self.merge_with_next(s);
-        if s > 0 {
-            self.merge_with_next(s - 1);
+        match self.tail.find(entry.id) {
+            Ok(row) => {
+                let before = self.tail.stored(row);
+                self.tail.replace(row, entry);
+                Some(before)
+            }
+            Err(_) if self.tail.is_full() => {
+                self.tail.fit();
+                self.shelves.push(mem::take(&mut self.tail));
+                self.tail_begins = None;
+                self.shelves.store(entry)
+            }
+            Err(row) => {
+                self.tail.insert(row, entry);
+                self.tail_begins = self.tail_begins.min(Some(entry.id));
+                None
+            }
         }
     }
 
-    fn merge_with_next(&mut self, s: usize) {
-        if let Some([shelf, next]) = self.shelves.get(s..).and_then(|rest| rest.first_chunk())
-            && shelf.can_absorb(next)
-        {
-            let next = self.drop_shelf(s + 1);
-            self.shelves[s].absorb(next);
+    /// Adds a row after the last, which is in the tail.
+    #[inline]
+    fn push(&mut self, entry: &PendingEntry) {
+        if self.tail.is_full() {
+            self.tail.fit();
+            let next = Chunk::following(&self.tail, entry);
+            self.shelves.push(mem::replace(&mut self.tail, next));
+            self.tail_begins = Some(entry.id);
+        } else {
+            self.tail.push(entry);
         }
     }
 
-    fn drop_shelf(&mut self, s: usize) -> Shelf {
-        let shelf = self.shelves.remove(s);
-        if self.shelves.len() * 2 <= self.shelves.capacity() {
-            self.shelves.shrink_to(self.shelves.len() + self.shelves.len() / 4);
+    #[inline]
+    fn take_from_tail(&mut self, id: StreamId) -> Option<PendingEntry> {
+        let row = self.tail.find(id).ok()?;
+        let stored = self.tail.stored(row);
+        self.tail.remove(row);
+        if row == 0 {
+            self.tail_begins = (!self.tail.is_empty()).then(|| self.tail.first_id());
         }
-        shelf
+        Some(stored)
+    }
+
+    /// A stored row that has gone, as everybody may see it. If it was released, it no longer is.
+    #[inline]
+    fn let_go(&mut self, stored: PendingEntry) -> PendingEntry {
+        if stored.consumer.is_none() {
+            self.released.remove(stored.delivered_at_ms);
+        }
+        stored.reported()
+    }
+
+    /// A time like those of the rows around `id`.
+    fn time_near(&self, id: StreamId) -> u64 {
+        match self.tail_begins {
+            Some(first) if first <= id || self.shelves.is_empty() => self.tail.some_time(),
+            // Ids are mostly times too.
+            _ => self.shelves.holding(id).map_or(id.ms, |shelf| shelf.time_near(id)),
+        }
     }
 
     /// Verifies every invariant of the structure; for tests and inspection.
     pub fn check(&self) -> Result<(), String> {
-        self.shelves.iter().try_for_each(Shelf::check)?;
-        for pair in self.shelves.windows(2) {
-            if pair[0].last_id() >= pair[1].first_id() {
-                return Err(format!("a shelf ends at {}, after the next begins", pair[0].last_id()));
-            }
-            if pair[0].can_absorb(&pair[1]) {
-                return Err(format!("the shelf that begins at {} is not merged", pair[1].first_id()));
+        self.shelves.check()?;
+        if let Some(first) = self.tail_begins {
+            self.tail.check()?;
+            if self.shelves.last_id().is_some_and(|last| last >= first) {
+                return Err(format!("the shelves reach beyond {first}, into the tail"));
             }
         }
-        let rows: u64 = self.shelves.iter().map(Shelf::rows).sum();
+        if self.tail_begins != self.tail.first().map(|row| row.id) {
+            return Err("the tail begins elsewhere".into());
+        }
+        let rows = self.shelves.iter().map(Shelf::rows).sum::<u64>() + self.tail.len() as u64;
         if rows != self.len {
             return Err(format!("the list counts {} rows and has {rows}", self.len));
+        }
+        self.check_released()
+    }
+
+    /// Verifies that the rows that nobody owns and the queue of releases agree.
+    fn check_released(&self) -> Result<(), String> {
+        let unowned = self.shelves.iter().map(Shelf::unowned).sum::<u64>() + self.tail.unowned() as u64;
+        if unowned != self.released.len() {
+            return Err(format!("{unowned} rows belong to nobody, {} were released", self.released.len()));
+        }
+        for (stamp, id) in self.released.iter() {
+            if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {
+                return Err(format!("{id} is not the row that was released"));
+            }
         }
         Ok(())
     }

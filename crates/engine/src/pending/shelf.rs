@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! firsts:  [ id    | id    | id    | … ]   exact first id: finding the chunk of an id is a binary search
-//! oldest:  [ ms    | ms    | ms    | … ]   exact oldest delivery time: skips what is too young
+//! oldest:  [ ms    | ms    | ms    | … ]   exact oldest delivery time of an owned row: skips what is too young
 //! masks:   [ 64 b  | 64 b  | 64 b  | … ]   consumers, maybe with some that have gone: skips other consumers'
 //! chunks:  [ Chunk | Chunk | Chunk | … ]
 //! ```
 //!
 //! The shelf sums these up once more. Its own oldest time and mask may lag behind removals (never the other
 //! way: nothing that matches is skipped) and are made exact whenever a chunk is fitted, added or dropped.
+//!
+//! Rows that nobody owns are of any age. A shelf that has some asks its chunks for theirs.
 //!
 //! Neighbouring chunks together always hold more than [`MERGE_ROWS`]: chunks that shrink are merged, which
 //! bounds what a row costs however rows are removed.
@@ -17,7 +19,7 @@ use std::mem;
 use std::ops::ControlFlow;
 
 use super::chunk::{Chunk, ROWS_MAX};
-use super::{ConsumerHandle, Filter, PendingEntry};
+use super::{ConsumerHandle, Filter, PendingEntry, owner_bit};
 use crate::StreamId;
 
 /// The most chunks a shelf holds.
@@ -35,9 +37,11 @@ pub(super) struct Shelf {
     masks: Vec<u64>,
     chunks: Vec<Chunk>,
     rows: u64,
+    /// How many rows nobody owns.
+    unowned: u64,
     /// The chunk that was last searched for a change, or any number: changes are often near each other.
     recent: usize,
-    /// No row was delivered earlier than this.
+    /// No owned row was delivered earlier than this.
     oldest_ms: u64,
     /// No consumer outside of this has a row.
     mask: u64,
@@ -55,23 +59,13 @@ impl Place {
 }
 
 impl Shelf {
-    pub(super) fn with(entry: &PendingEntry) -> Shelf {
-        Shelf::of(vec![Chunk::with(entry)])
-    }
-
-    /// A shelf that continues after the full shelf `previous`.
-    pub(super) fn following(previous: &mut Shelf, entry: &PendingEntry) -> Shelf {
-        previous.fit_last();
-        let last = previous.chunks.last().expect("a shelf has chunks");
-        Shelf::of(vec![Chunk::following(last, entry)])
-    }
-
-    fn of(chunks: Vec<Chunk>) -> Shelf {
+    pub(super) fn of(chunks: Vec<Chunk>) -> Shelf {
         let mut shelf = Shelf {
             firsts: chunks.iter().map(Chunk::first_id).collect(),
             oldest: chunks.iter().map(Chunk::oldest_ms).collect(),
             masks: chunks.iter().map(Chunk::consumer_mask).collect(),
             rows: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            unowned: chunks.iter().map(|chunk| chunk.unowned() as u64).sum(),
             chunks,
             recent: 0,
             oldest_ms: 0,
@@ -83,6 +77,10 @@ impl Shelf {
 
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -109,9 +107,16 @@ impl Shelf {
         self.chunks.last().expect("a shelf has chunks")
     }
 
-    pub(super) fn get(&self, id: StreamId) -> Option<PendingEntry> {
+    /// The row of `id`, with the stamp of its release if nobody owns it.
+    #[inline]
+    pub(super) fn stored(&self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);
-        self.find(i, id).ok().map(|row| self.chunks[i].entry(row))
+        self.find(i, id).ok().map(|row| self.chunks[i].stored(row))
+    }
+
+    /// How many rows nobody owns.
+    pub(super) fn unowned(&self) -> u64 {
+        self.unowned
     }
 
     /// Where `id` is or would be.
@@ -138,7 +143,38 @@ impl Shelf {
     /// Whether there may be a row that `filter` accepts.
     pub(super) fn may_match(&self, filter: &Filter) -> bool {
         let (limit, mask) = filter.summary();
-        self.oldest_ms <= limit && self.mask & mask != 0
+        self.oldest_ms <= limit && self.mask & mask != 0 || self.unowned > 0 && filter.consumer.is_none()
+    }
+
+    /// Whether there may be a row in chunk `i` that `filter` accepts.
+    fn chunk_may_match(&self, i: usize, filter: &Filter) -> bool {
+        let (limit, mask) = filter.summary();
+        self.oldest[i] <= limit && self.masks[i] & mask != 0
+            || self.unowned > 0 && filter.consumer.is_none() && self.chunks[i].unowned() > 0
+    }
+
+    /// No owned row was delivered earlier than this; maybe none so early.
+    pub(super) fn oldest_ms_at_least(&self) -> u64 {
+        self.oldest_ms
+    }
+
+    /// The exact oldest delivery time of an owned row; without any, the greatest time.
+    pub(super) fn oldest_ms(&self) -> u64 {
+        self.oldest.iter().copied().fold(u64::MAX, u64::min)
+    }
+
+    /// The same of every chunk.
+    pub(super) fn oldest_by_chunk(&self) -> &[u64] {
+        &self.oldest
+    }
+
+    pub(super) fn chunk(&self, i: usize) -> &Chunk {
+        &self.chunks[i]
+    }
+
+    /// A time like those where the row of `id` is or would be.
+    pub(super) fn time_near(&self, id: StreamId) -> u64 {
+        self.chunks[self.chunk_of(id)].some_time()
     }
 
     /// Visits the rows from `from` on that `filter` accepts.
@@ -149,14 +185,12 @@ impl Shelf {
         visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let (limit, mask) = filter.summary();
+        let any_age = self.unowned > 0 && filter.consumer.is_none();
         let mut row = from.row;
         for (i, (oldest, consumers)) in self.oldest.iter().zip(&self.masks).enumerate().skip(from.chunk) {
-            if *oldest <= limit && consumers & mask != 0 {
-                let chunk = &self.chunks[i];
-                while let Some(at) = chunk.find_match(row..chunk.len(), filter) {
-                    visit(chunk.entry(at))?;
-                    row = at + 1;
-                }
+            let owned = *oldest <= limit && consumers & mask != 0;
+            if owned || any_age && self.chunks[i].unowned() > 0 {
+                self.chunks[i].walk(row, filter, visit)?;
             }
             row = 0;
         }
@@ -172,22 +206,14 @@ impl Shelf {
         attempts: &mut u64,
         visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) -> ControlFlow<Place> {
-        let (limit, mask) = filter.summary();
         let mut row = from.row;
         for i in from.chunk..self.chunks.len() {
             let chunk = &self.chunks[i];
-            let end = chunk.len().min(row.saturating_add(usize::try_from(*attempts).unwrap_or(usize::MAX)));
-            *attempts -= (end - row) as u64;
-            if self.oldest[i] <= limit && self.masks[i] & mask != 0 {
-                while let Some(at) = chunk.find_match(row..end, filter) {
-                    row = at + 1;
-                    if visit(chunk.entry(at)).is_break() {
-                        return ControlFlow::Break(Place { chunk: i, row });
-                    }
-                }
-            }
-            if end < chunk.len() {
-                return ControlFlow::Break(Place { chunk: i, row: end });
+            let left = chunk.len() - row;
+            if left as u64 <= *attempts && !self.chunk_may_match(i, filter) {
+                *attempts -= left as u64;
+            } else if let ControlFlow::Break(row) = chunk.sweep(row, filter, attempts, visit) {
+                return ControlFlow::Break(Place { chunk: i, row });
             }
             row = 0;
         }
@@ -204,9 +230,9 @@ impl Shelf {
         }
     }
 
-    /// Whether a row after the last needs another shelf.
+    /// Whether a chunk after the last needs another shelf.
     pub(super) fn is_full(&self) -> bool {
-        self.chunks.len() == CHUNKS_MAX && self.last_chunk().is_full()
+        self.chunks.len() == CHUNKS_MAX
     }
 
     /// Whether the list has to split this shelf.
@@ -214,28 +240,14 @@ impl Shelf {
         self.chunks.len() > CHUNKS_MAX
     }
 
-    /// Adds a row after the last. The shelf is not full, and the id is greater than all.
-    pub(super) fn push(&mut self, entry: &PendingEntry) {
-        let last = self.chunks.last_mut().expect("a shelf has chunks");
-        if last.is_full() {
-            self.fit_last();
-            let chunk = Chunk::following(self.last_chunk(), entry);
-            self.insert_chunk(self.chunks.len(), chunk);
-        } else {
-            last.push(entry);
-            self.note(self.chunks.len() - 1, entry);
-        }
-        self.rows += 1;
+    /// Adds a chunk after the last. The shelf is not full.
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        self.rows += chunk.len() as u64;
+        self.unowned += chunk.unowned() as u64;
+        self.insert_chunk(self.chunks.len(), chunk);
     }
 
-    /// A chunk that will see no more rows at its end is made as narrow as it can be.
-    fn fit_last(&mut self) {
-        if let Some(last) = self.chunks.last_mut() {
-            last.fit();
-        }
-    }
-
-    /// Adds or replaces a row, and returns what it replaced.
+    /// Adds or replaces a row, and returns what was stored before.
     pub(super) fn set(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
         let i = self.chunk_of(entry.id);
         self.recent = i;
@@ -261,32 +273,36 @@ impl Shelf {
     }
 
     fn replace(&mut self, i: usize, row: usize, entry: &PendingEntry) -> PendingEntry {
-        let before = self.chunks[i].entry(row);
+        let before = self.chunks[i].stored(row);
         let fitted = self.chunks[i].replace(row, entry);
+        self.unowned -= u64::from(before.consumer.is_none());
         if fitted {
+            self.unowned += u64::from(entry.consumer.is_none());
             self.describe(i);
             self.sum_up();
         } else {
-            self.forget_time(i, before.delivered_at_ms);
+            self.forget_time(i, &before, row + 1);
             self.note(i, entry);
         }
         before
     }
 
+    /// Takes the row of `id` out and returns what was stored.
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);
         self.recent = i;
         let row = self.find(i, id).ok()?;
-        let removed = self.chunks[i].entry(row);
+        let removed = self.chunks[i].stored(row);
         let fitted = self.chunks[i].remove(row);
         self.rows -= 1;
-        if self.chunks[i].len() == 0 {
+        self.unowned -= u64::from(removed.consumer.is_none());
+        if self.chunks[i].is_empty() {
             self.drop_chunk(i);
         } else if fitted {
             self.describe(i);
             self.sum_up();
         } else {
-            self.forget_time(i, removed.delivered_at_ms);
+            self.forget_time(i, &removed, row);
             if row == 0 {
                 self.firsts[i] = self.chunks[i].first_id();
             }
@@ -300,11 +316,11 @@ impl Shelf {
     /// Drops all rows of a consumer and says how many they were. The shelf may be empty afterwards.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
         let rows_before = self.rows;
-        if self.mask & consumer.bit() == 0 {
+        if self.mask & owner_bit(Some(consumer)) == 0 {
             return 0;
         }
         for (chunk, mask) in self.chunks.iter_mut().zip(&self.masks) {
-            if mask & consumer.bit() != 0 {
+            if mask & owner_bit(Some(consumer)) != 0 {
                 self.rows -= chunk.remove_consumer(consumer) as u64;
             }
         }
@@ -337,16 +353,22 @@ impl Shelf {
 
     /// Allows for a row that has come to chunk `i`.
     fn note(&mut self, i: usize, entry: &PendingEntry) {
-        let bit = entry.consumer.bit();
-        self.oldest[i] = self.oldest[i].min(entry.delivered_at_ms);
+        let bit = owner_bit(entry.consumer);
         self.masks[i] |= bit;
-        self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
         self.mask |= bit;
+        if entry.consumer.is_none() {
+            self.unowned += 1;
+            return;
+        }
+        self.oldest[i] = self.oldest[i].min(entry.delivered_at_ms);
+        self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
     }
 
-    /// Keeps the oldest time of chunk `i` exact after a row with this time has gone.
-    fn forget_time(&mut self, i: usize, delivered_at_ms: u64) {
-        if delivered_at_ms == self.oldest[i] {
+    /// Keeps the oldest time of chunk `i` exact after this row has gone, which was followed by row `next`.
+    fn forget_time(&mut self, i: usize, gone: &PendingEntry, next: usize) {
+        let was_oldest = gone.consumer.is_some() && gone.delivered_at_ms == self.oldest[i];
+        // Often the next row was delivered together with it, which saves a search.
+        if was_oldest && !self.chunks[i].was_delivered_at(next, gone.delivered_at_ms) {
             self.oldest[i] = self.chunks[i].oldest_ms();
         }
     }
@@ -435,6 +457,10 @@ impl Shelf {
         if rows != self.rows {
             return Err(format!("shelf counts {} rows and has {rows}", self.rows));
         }
+        let unowned: u64 = self.chunks.iter().map(|chunk| chunk.unowned() as u64).sum();
+        if unowned != self.unowned {
+            return Err(format!("shelf counts {} rows that nobody owns and has {unowned}", self.unowned));
+        }
         Ok(())
     }
 
@@ -462,7 +488,7 @@ impl Shelf {
 /// The chunks without the empty ones, neighbours merged where they should be.
 fn merged(chunks: Vec<Chunk>) -> Vec<Chunk> {
     let mut kept: Vec<Chunk> = Vec::with_capacity(chunks.len());
-    for chunk in chunks.into_iter().filter(|chunk| chunk.len() > 0) {
+    for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
         match kept.last_mut() {
             Some(last) if last.len() + chunk.len() <= MERGE_ROWS => last.absorb(&chunk),
             _ => kept.push(chunk),

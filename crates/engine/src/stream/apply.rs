@@ -1,5 +1,7 @@
 //! The only function that changes a stream.
 
+use std::ops::ControlFlow;
+
 use smallvec::SmallVec;
 
 use super::Stream;
@@ -7,8 +9,9 @@ use super::blocks::Blocks;
 use super::claim::DELIVERIES_MAX;
 use super::entries::Entries;
 use super::group::Group;
-use crate::pending::{ConsumerHandle, PendingEntry};
-use crate::{BlockLimits, ClaimedRow, StreamEffect, StreamId};
+use super::idempotence::IdempotenceLimits;
+use crate::pending::{ConsumerHandle, Filter, PendingEntry};
+use crate::{BlockLimits, ClaimedRow, ReleasedRow, StreamEffect, StreamId};
 
 impl Stream {
     /// Makes the change. Effects come from decisions on this very state, or from a log in the order
@@ -18,7 +21,9 @@ impl Stream {
             StreamEffect::Create => {}
             StreamEffect::Append { id, fields } => self.entries.append(id, fields, limits),
             StreamEffect::TrimThrough { last } => self.entries.trim_through(last),
+            StreamEffect::TrimEntries { ids } => self.entries.trim(ids),
             StreamEffect::DeleteEntries { ids } => self.entries.delete(ids),
+            StreamEffect::Forget { ids } => self.groups.values_mut().for_each(|group| group.forget(ids)),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
                 let entries = &mut self.entries;
                 entries.blocks.go_back_to(last_id);
@@ -37,6 +42,11 @@ impl Stream {
                     group.deliver(&self.entries, consumer, &Run { last, count, at_ms, pending });
                 }
             }
+            StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
+                self.configure_memory(IdempotenceLimits { duration_s, max_size });
+            }
+            StreamEffect::Remember { producer, iid, id, at_ms } => self.remember(producer, iid, id, at_ms),
+            StreamEffect::Repeat => self.count_repeat(),
             _ => self.apply_to_group(effect),
         }
     }
@@ -61,13 +71,17 @@ impl Stream {
             StreamEffect::Redeliver { group, consumer, ids, at_ms } => {
                 self.with_group(group, |group| group.redeliver(consumer, ids, at_ms));
             }
+            StreamEffect::Claim { group, consumer, rows, at_ms } => {
+                self.with_group(group, |group| group.claim(consumer, rows, at_ms));
+            }
             StreamEffect::Ack { group, ids } => self.with_group(group, |group| {
                 for &id in ids {
                     group.remove_pending(id);
                 }
             }),
-            StreamEffect::Claim { group, consumer, rows, at_ms } => {
-                self.with_group(group, |group| group.claim(consumer, rows, at_ms));
+            StreamEffect::Release { group, rows } => self.with_group(group, |group| group.release(rows)),
+            StreamEffect::Adopt { group, from, to, at_ms } => {
+                self.with_group(group, |group| group.adopt(from, to, at_ms));
             }
             _ => unreachable!("{effect:?} is applied to the stream"),
         }
@@ -110,13 +124,45 @@ impl Group {
             if run.pending {
                 self.set_pending(PendingEntry {
                     id,
-                    consumer: handle,
+                    consumer: Some(handle),
                     delivered_at_ms: run.at_ms,
                     deliveries: 1,
                 });
             }
         }
         self.cursor = Some(cursor);
+    }
+
+    fn forget(&mut self, ids: &[StreamId]) {
+        let (Some(first), Some(last)) = (self.pending.first(), self.pending.last_id()) else { return };
+        for id in ids.iter().filter(|id| (first.id..=last).contains(id)) {
+            self.remove_pending(*id);
+        }
+    }
+
+    fn release(&mut self, rows: &[ReleasedRow]) {
+        for row in rows {
+            let (id, deliveries) = (row.id, row.deliveries);
+            self.set_pending(PendingEntry { id, consumer: None, delivered_at_ms: 0, deliveries });
+        }
+    }
+
+    fn adopt(&mut self, from: &[u8], to: &[u8], at_ms: u64) {
+        let Some(leaving) = self.consumers.handle(from) else { return };
+        let heir = self.consumers.join(to, at_ms);
+        let mut rows = Vec::new();
+        let filter = Filter { consumer: Some(leaving), ..Filter::default() };
+        self.pending.walk(StreamId::MIN, filter, |row| {
+            rows.push(PendingEntry { consumer: Some(heir), ..row });
+            ControlFlow::Continue(())
+        });
+        let adopter = self.consumers.get_mut(heir);
+        adopter.seen_at_ms = at_ms;
+        if !rows.is_empty() {
+            adopter.active_at_ms = Some(at_ms);
+        }
+        rows.into_iter().for_each(|row| self.set_pending(row));
+        self.remove_consumer(from);
     }
 
     fn see(&mut self, consumer: &[u8], at_ms: u64) -> Option<ConsumerHandle> {
@@ -144,7 +190,7 @@ impl Group {
         for row in rows {
             self.set_pending(PendingEntry {
                 id: row.id,
-                consumer: handle,
+                consumer: Some(handle),
                 delivered_at_ms: row.delivered_at_ms,
                 deliveries: row.deliveries,
             });

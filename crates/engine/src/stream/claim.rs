@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::{Group, Stream};
-use crate::pending::{Filter, PendingEntry};
+use crate::pending::{ConsumerHandle, Filter, PendingEntry};
 use crate::{ClaimedRow, StreamId};
 
 /// XAUTOCLAIM looks at this many rows for each it may claim.
@@ -58,13 +58,13 @@ impl Stream {
         let delivered_at_ms = options.delivered_at_ms.unwrap_or(now_ms).min(now_ms);
         let mut claimed = Claimed::default();
         // What became of ids seen before; needed only if one may come again.
-        let mut seen: Option<BTreeMap<StreamId, Option<ClaimedRow>>> =
+        let mut seen: Option<BTreeMap<StreamId, Option<PendingEntry>>> =
             (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
         let mut near = None;
         for &id in ids {
             let before = match seen.as_ref().and_then(|seen| seen.get(&id)) {
                 Some(row) => *row,
-                None => group.pending().get(id).map(row_of),
+                None => group.pending().get(id),
             };
             let exists =
                 id > self.entries.gone_through && id <= self.entries.last_entry_id && before.is_some()
@@ -76,13 +76,15 @@ impl Stream {
                 }
                 (false, None) => None,
                 (true, None) if !options.force => None,
-                (true, Some(row)) if idle_ms(row.delivered_at_ms, now_ms) < options.min_idle_ms => Some(row),
+                (true, Some(row)) if !is_idle(&row, options.min_idle_ms, now_ms) => Some(row),
                 (true, row) => {
                     // A row that FORCE creates begins with one delivery, as if it had been read.
                     let deliveries = row.map_or(1, |row| row.deliveries);
                     let row = ClaimedRow { id, delivered_at_ms, deliveries: options.count(deliveries) };
                     claimed.rows.push(row);
-                    Some(row)
+                    // Whose it is now does not matter, as long as it is somebody's.
+                    let (consumer, deliveries) = (Some(ConsumerHandle(0)), row.deliveries);
+                    Some(PendingEntry { id, consumer, delivered_at_ms, deliveries })
                 }
             };
             if let Some(seen) = &mut seen {
@@ -113,7 +115,7 @@ impl Stream {
             if row.id <= self.entries.gone_through && self.entries.blocks.get(row.id, &mut near).is_none() {
                 found.claimed.gone.push(row.id);
                 left -= 1;
-            } else if idle_ms(row.delivered_at_ms, now_ms) >= options.min_idle_ms {
+            } else if is_idle(&row, options.min_idle_ms, now_ms) {
                 let deliveries = options.count(row.deliveries);
                 found.claimed.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
                 left -= 1;
@@ -135,10 +137,7 @@ impl ClaimOptions {
     }
 }
 
-fn row_of(row: PendingEntry) -> ClaimedRow {
-    ClaimedRow { id: row.id, delivered_at_ms: row.delivered_at_ms, deliveries: row.deliveries }
-}
-
-fn idle_ms(delivered_at_ms: u64, now_ms: u64) -> u64 {
-    now_ms.saturating_sub(delivered_at_ms)
+/// Whether a row may change hands. What belongs to nobody always may.
+fn is_idle(row: &PendingEntry, min_idle_ms: u64, now_ms: u64) -> bool {
+    row.consumer.is_none() || now_ms.saturating_sub(row.delivered_at_ms) >= min_idle_ms
 }

@@ -141,20 +141,14 @@ impl Stream {
         }
     }
 
-    /// Which of these ids are pending in the group, each once.
-    pub fn decide_ack(&self, group: &super::Group, ids: &[StreamId]) -> smallvec::SmallVec<[StreamId; 16]> {
-        let mut found: smallvec::SmallVec<[StreamId; 16]> = smallvec::SmallVec::from_slice(ids);
-        if !found.is_sorted_by(|a, b| a < b) {
-            found.sort_unstable();
-            found.dedup();
-        }
-        found.retain(|id| group.pending().get(*id).is_some());
-        found
+    /// How many entries a group that is said to have read so many counts: never more than were added.
+    pub fn decide_entries_read(&self, entries_read: Option<u64>) -> Option<u64> {
+        entries_read.map(|read| read.min(self.entries.entries_added))
     }
 }
 
 /// The most entries an approximate trim removes; `None` is no bound.
-fn trim_limit(limit: TrimLimit, limits: BlockLimits) -> Option<u64> {
+pub(super) fn trim_limit(limit: TrimLimit, limits: BlockLimits) -> Option<u64> {
     match limit {
         TrimLimit::Unlimited | TrimLimit::AtMost(0) => None,
         TrimLimit::AtMost(count) => Some(count),

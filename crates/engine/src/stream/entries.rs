@@ -60,15 +60,30 @@ impl Entries {
         self.find_ends();
     }
 
+    /// Entries go as trimmed ones do: what was deleted by name is not counted on.
+    pub(super) fn trim(&mut self, ids: &[StreamId]) {
+        for &id in ids {
+            self.remove(id);
+        }
+        self.find_ends();
+    }
+
     pub(super) fn delete(&mut self, ids: &[StreamId]) {
         for &id in ids {
-            if self.blocks.delete(id) {
-                self.length -= 1;
+            if self.remove(id) {
                 self.max_deleted_id = self.max_deleted_id.max(id);
-                self.gone_through = self.gone_through.max(id);
             }
         }
         self.find_ends();
+    }
+
+    fn remove(&mut self, id: StreamId) -> bool {
+        let removed = self.blocks.delete(id);
+        if removed {
+            self.length -= 1;
+            self.gone_through = self.gone_through.max(id);
+        }
+        removed
     }
 
     /// After entries went: finds the first and the last that are left, where those may have changed.

@@ -121,7 +121,13 @@ impl<'a> Iterator for Values<'a> {
 
 /// Takes entries as they are read.
 pub trait EntrySink {
-    /// Takes one entry. `Break` ends the reading.
+    /// Whether there is room for the entry. If not, reading ends before it: it counts as not read.
+    #[inline]
+    fn wants(&mut self, _entry: &EntryRef<'_>) -> bool {
+        true
+    }
+
+    /// Takes one entry. `Break` ends the reading after it.
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()>;
 }
 

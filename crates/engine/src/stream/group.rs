@@ -55,25 +55,38 @@ impl Group {
         self.consumers.handle(name)
     }
 
-    /// The name behind a handle.
-    pub fn consumer_name(&self, handle: ConsumerHandle) -> &[u8] {
-        &self.consumers.get(handle).name
+    /// The consumer behind a handle.
+    pub fn consumer_at(&self, handle: ConsumerHandle) -> &Consumer {
+        self.consumers.get(handle)
     }
 
-    /// A row begins, or moves to another consumer; either way it is now as given.
+    /// The name of a pending entry's owner; empty if nobody owns it.
+    pub fn owner_name(&self, owner: Option<ConsumerHandle>) -> &[u8] {
+        owner.map_or(&[], |handle| &self.consumers.get(handle).name)
+    }
+
+    /// A row begins, or moves to another consumer; either way it is now as given. One without a consumer goes
+    /// to the end of those that were released.
     pub(super) fn set_pending(&mut self, row: PendingEntry) {
-        self.consumers.get_mut(row.consumer).pending += 1;
-        if let Some(before) = self.pending.set(row) {
-            self.consumers.get_mut(before.consumer).pending -= 1;
+        if let Some(owner) = row.consumer {
+            self.consumers.get_mut(owner).pending += 1;
         }
+        let before = self.pending.set(row);
+        self.count_out(before);
     }
 
+    /// A row ends; says whether there was one. This is the one search that an acknowledgement needs.
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
-        if let Some(row) = removed {
-            self.consumers.get_mut(row.consumer).pending -= 1;
-        }
+        self.count_out(removed);
         removed.is_some()
+    }
+
+    /// A row is no longer its owner's.
+    fn count_out(&mut self, row: Option<PendingEntry>) {
+        if let Some(owner) = row.and_then(|row| row.consumer) {
+            self.consumers.get_mut(owner).pending -= 1;
+        }
     }
 
     pub(super) fn remove_consumer(&mut self, name: &[u8]) {
@@ -92,9 +105,11 @@ impl Group {
         let mut counts = vec![0u64; self.consumers.slots.len()];
         let mut orphan = None;
         self.pending.walk(StreamId::MIN, Default::default(), |row| {
-            match counts.get_mut(row.consumer.0 as usize) {
-                Some(count) => *count += 1,
-                None => orphan = Some(row),
+            if let Some(owner) = row.consumer {
+                match counts.get_mut(owner.0 as usize) {
+                    Some(count) => *count += 1,
+                    None => orphan = Some(row),
+                }
             }
             std::ops::ControlFlow::Continue(())
         });
@@ -107,7 +122,7 @@ impl Group {
                 return Err(format!("a consumer counts {owned} pending entries and owns {count}"));
             }
         }
-        let total: u64 = counts.iter().sum();
+        let total = counts.iter().sum::<u64>() + self.pending.released_len();
         match total == self.pending.len() {
             true => Ok(()),
             false => Err(format!("{total} pending entries walked, {} counted", self.pending.len())),

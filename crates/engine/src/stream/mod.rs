@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
-//!        └─ groups: name -> Group ── PendingList     delivered, not acknowledged; see `pending`
-//!                                 └─ Consumers       name <-> small handle
+//!        ├─ groups: name -> Group ── PendingList     delivered, not acknowledged; see `pending`
+//!        │                        └─ Consumers       name <-> small handle
+//!        └─ Memory                                    what producers sent; see `idempotence`
 //! ```
 
 mod apply;
@@ -16,12 +17,17 @@ mod blocks;
 mod claim;
 mod counts;
 mod decide;
+mod delete;
 mod entries;
 mod entry;
+mod fingerprint;
 mod group;
+mod idempotence;
 mod lag;
 mod listpack;
 mod parts;
+mod references;
+mod release;
 mod value;
 mod varint;
 mod visit;
@@ -30,12 +36,17 @@ use std::collections::BTreeMap;
 
 use crate::StreamId;
 use entries::Entries;
+use idempotence::Memory;
 
 pub use claim::{AutoClaim, ClaimOptions, Claimed};
 pub use decide::TrimDecision;
+pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
 pub use entry::{EntryRef, EntrySink, Fields, Values};
+pub use fingerprint::fingerprint;
 pub use group::{Consumer, Group};
+pub use idempotence::{IdempotenceInfo, IdempotenceLimits, MemoryCounters, Remembered};
 pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
+pub use release::{Before, ClaimSink, NackOptions, Taken};
 pub use value::ValueRef;
 pub use visit::{Delivery, IdRange};
 
@@ -44,6 +55,8 @@ pub use visit::{Delivery, IdRange};
 pub struct Stream {
     entries: Entries,
     groups: BTreeMap<Box<[u8]>, Group>,
+    /// `None` until a producer asks for it, which few do.
+    memory: Option<Box<Memory>>,
 }
 
 impl Stream {
@@ -121,7 +134,8 @@ impl Stream {
     pub fn memory_bytes(&self) -> usize {
         let groups: usize =
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
-        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups
+        let memory = self.memory.as_ref().map_or(0, |memory| memory.memory_bytes());
+        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + memory
     }
 
     /// Verifies every invariant of the stream.
@@ -149,7 +163,7 @@ impl Stream {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
             self.check_lag(group)?;
         }
-        Ok(())
+        self.memory.as_ref().map_or(Ok(()), |memory| memory.check())
     }
 
     /// The exact lag is what a walk over the undelivered entries counts.

@@ -1,6 +1,7 @@
 //! A stream taken apart, to be kept outside of memory, and put together again.
 //!
-//! Taking apart: [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`]. Putting together: a
+//! Taking apart: [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`], [`Stream::memory_counters`],
+//! [`Stream::remembered`]. Putting together: a
 //! [`StreamBuilder`] is given the same parts in the same order. It trusts none of them: whatever it
 //! accepts is a stream that [`Stream::check`] finds sound, and one made of a stream's own parts answers and changes
 //! exactly as that stream does.
@@ -10,6 +11,7 @@
 use std::fmt;
 
 use super::block::Block;
+use super::idempotence::{MemoryCounters, Remembered};
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::StreamId;
@@ -157,11 +159,43 @@ impl StreamBuilder {
         if group.pending.last_id().is_some_and(|last| last >= row.id) {
             return Err(BadPart("pending entries are not in the order of their ids"));
         }
-        if row.consumer.0 as usize >= group.consumers().len() {
+        if row.consumer.is_some_and(|owner| owner.0 as usize >= group.consumers().len()) {
             return Err(BadPart("a pending entry belongs to no consumer"));
         }
         group.set_pending(row);
         Ok(())
+    }
+
+    /// The order in which the pending entries of the last group that belong to nobody were released: all of them, each once.
+    pub fn released(&mut self, ids: &[StreamId]) -> Result<(), BadPart> {
+        let Some((_, group)) = &mut self.group else {
+            return Err(BadPart("released entries without a group"));
+        };
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() != ids.len() || sorted.len() as u64 != group.pending.released_len() {
+            return Err(BadPart("not every released entry comes once"));
+        }
+        let rows = ids.iter().map(|id| group.pending.get(*id).filter(|row| row.consumer.is_none()));
+        let rows: Option<Vec<PendingEntry>> = rows.collect();
+        let rows = rows.ok_or(BadPart("a released entry is not pending, or belongs to somebody"))?;
+        rows.into_iter().for_each(|row| group.set_pending(row));
+        Ok(())
+    }
+
+    /// What the stream remembers of producers, without what that is.
+    pub fn memory(&mut self, counters: &MemoryCounters) -> Result<(), BadPart> {
+        if counters.added > COUNT_MAX || counters.duplicates > COUNT_MAX {
+            return Err(BadPart("more was remembered than can be"));
+        }
+        self.stream.load_memory(counters);
+        Ok(())
+    }
+
+    /// The next thing that is remembered, oldest first.
+    pub fn remembered(&mut self, what: &Remembered<'_>) -> Result<(), BadPart> {
+        self.stream.load_remembered(what)
     }
 
     /// The stream, complete.

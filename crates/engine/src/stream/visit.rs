@@ -45,7 +45,7 @@ impl Stream {
         let mut shown = 0;
         while count.is_none_or(|count| shown < count) {
             let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
-            if entry.id() > range.last {
+            if entry.id() > range.last || !sink.wants(&entry) {
                 break;
             }
             shown += 1;
@@ -64,6 +64,9 @@ impl Stream {
         }
         let mut shown = 0;
         self.entries.blocks.visit_back(range, |entry| {
+            if !sink.wants(entry) {
+                return false;
+            }
             shown += 1;
             sink.entry(entry).is_continue() && count.is_none_or(|count| shown < count)
         });
@@ -82,8 +85,11 @@ impl Stream {
         }
         let mut cursor = self.entries.cursor_after(group)?;
         let mut shown: Option<Delivery> = None;
-        while count.is_none_or(|count| shown.is_none_or(|shown| shown.count < count)) {
+        while count.is_none_or(|count| shown.map_or(0, |shown| shown.count) < count) {
             let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
+            if !sink.wants(&entry) {
+                break;
+            }
             shown = Some(Delivery { last: entry.id(), count: shown.map_or(0, |shown| shown.count) + 1 });
             if sink.entry(&entry).is_break() {
                 break;
@@ -95,9 +101,23 @@ impl Stream {
 
     /// Shows the entries of these ids in their order, or that they are gone. Fastest when ids rise.
     pub fn visit_ids(&self, ids: &[StreamId], mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>)) {
+        self.visit_ids_while(ids, |id, entry| {
+            visit(id, entry);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The same, until `visit` breaks.
+    pub fn visit_ids_while(
+        &self,
+        ids: &[StreamId],
+        mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>) -> ControlFlow<()>,
+    ) {
         let mut near = None;
         for &id in ids {
-            visit(id, self.entries.blocks.get(id, &mut near).as_ref());
+            if visit(id, self.entries.blocks.get(id, &mut near).as_ref()).is_break() {
+                return;
+            }
         }
     }
 

@@ -1,12 +1,14 @@
 //! A stream the slow and obvious way: ordered maps, one row at a time.
 
+mod newer;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_engine::stream::{ClaimOptions, IdRange};
+use millstream_engine::stream::{ClaimOptions, IdRange, IdempotenceLimits};
 use millstream_engine::{IdSpec, StreamId, TrimBy};
 
 pub(crate) type NaiveEntry = Vec<(Vec<u8>, Vec<u8>)>;
-/// Owner, delivery time, deliveries.
+/// Owner (nobody is empty), delivery time, deliveries.
 pub(crate) type NaiveRow = (Vec<u8>, u64, u64);
 type Rows = Vec<(StreamId, u64, u64)>;
 
@@ -17,6 +19,16 @@ pub(crate) struct Naive {
     pub(crate) max_deleted: StreamId,
     pub(crate) entries_added: u64,
     pub(crate) groups: BTreeMap<Vec<u8>, NaiveGroup>,
+    pub(crate) memory: Option<NaiveMemory>,
+}
+
+/// What producers sent: producer, name, entry, since when; in order.
+#[derive(Default)]
+pub(crate) struct NaiveMemory {
+    pub(crate) limits: IdempotenceLimits,
+    pub(crate) kept: Vec<(Vec<u8>, Vec<u8>, StreamId, u64)>,
+    pub(crate) added: u64,
+    pub(crate) duplicates: u64,
 }
 
 #[derive(Default)]
@@ -24,9 +36,25 @@ pub(crate) struct NaiveGroup {
     pub(crate) last_id: StreamId,
     pub(crate) consumers: BTreeSet<Vec<u8>>,
     pub(crate) pending: BTreeMap<StreamId, NaiveRow>,
+    /// In the order of release.
+    pub(crate) released: Vec<StreamId>,
 }
 
 impl NaiveGroup {
+    fn remove(&mut self, id: &StreamId) -> bool {
+        self.released.retain(|released| released != id);
+        self.pending.remove(id).is_some()
+    }
+
+    fn give(&mut self, id: StreamId, row: NaiveRow) {
+        self.released.retain(|released| *released != id);
+        self.pending.insert(id, row);
+    }
+
+    fn is_idle(&self, id: &StreamId, min_idle_ms: u64, now_ms: u64) -> bool {
+        self.released.contains(id) || now_ms.saturating_sub(self.pending[id].1) >= min_idle_ms
+    }
+
     pub(crate) fn consumer_counts(&self) -> Vec<(Vec<u8>, u64)> {
         let owned = |name: &Vec<u8>| self.pending.values().filter(|row| row.0 == *name).count() as u64;
         self.consumers.iter().map(|name| (name.clone(), owned(name))).collect()
@@ -117,7 +145,7 @@ impl Naive {
             group.consumers.insert(consumer.to_vec());
         }
         if pending {
-            group.pending.extend(shown.iter().map(|(id, _)| (*id, (consumer.to_vec(), now_ms, 1))));
+            shown.iter().for_each(|(id, _)| group.give(*id, (consumer.to_vec(), now_ms, 1)));
         }
         shown
     }
@@ -135,7 +163,7 @@ impl Naive {
         own.map(|(id, row)| {
             let entry = self.entries.get(id).cloned();
             if entry.is_some() {
-                (row.1, row.2) = (now_ms, row.2 + 1);
+                (row.1, row.2) = (now_ms, once_more(row.2, true));
             }
             (*id, entry)
         })
@@ -143,8 +171,8 @@ impl Naive {
     }
 
     pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> usize {
-        let pending = &mut self.groups.get_mut(group).unwrap().pending;
-        ids.iter().filter(|id| pending.remove(id).is_some()).count()
+        let group = self.groups.get_mut(group).unwrap();
+        ids.iter().filter(|id| group.remove(id)).count()
     }
 
     pub(crate) fn claim(
@@ -161,17 +189,17 @@ impl Naive {
         let (mut rows, mut gone) = (Vec::new(), Vec::new());
         for id in ids {
             if !self.entries.contains_key(id) {
-                gone.extend(group.pending.remove(id).map(|_| *id));
+                gone.extend(group.remove(id).then_some(*id));
                 continue;
             }
             let deliveries = match group.pending.get(id) {
-                Some(row) if now_ms.saturating_sub(row.1) < options.min_idle_ms => continue,
+                Some(_) if !group.is_idle(id, options.min_idle_ms, now_ms) => continue,
                 Some(row) => row.2,
                 None if options.force => 1,
                 None => continue,
             };
-            let deliveries = options.deliveries.unwrap_or(deliveries + u64::from(!options.just_ids));
-            group.pending.insert(*id, (consumer.to_vec(), time, deliveries));
+            let deliveries = options.deliveries.unwrap_or(once_more(deliveries, !options.just_ids));
+            group.give(*id, (consumer.to_vec(), time, deliveries));
             rows.push((*id, time, deliveries));
         }
         (rows, gone)
@@ -197,11 +225,11 @@ impl Naive {
             }
             looked_at += 1;
             if !self.entries.contains_key(id) {
-                group.pending.remove(id);
+                group.remove(id);
                 gone.push(*id);
-            } else if now_ms.saturating_sub(group.pending[id].1) >= min_idle_ms {
-                let deliveries = group.pending[id].2 + 1;
-                group.pending.insert(*id, (consumer.to_vec(), now_ms, deliveries));
+            } else if group.is_idle(id, min_idle_ms, now_ms) {
+                let deliveries = once_more(group.pending[id].2, true);
+                group.give(*id, (consumer.to_vec(), now_ms, deliveries));
                 rows.push((*id, now_ms, deliveries));
             }
         }
@@ -227,4 +255,8 @@ impl Naive {
 
 fn most(count: Option<u64>) -> usize {
     count.map_or(usize::MAX, |count| count as usize)
+}
+
+fn once_more(deliveries: u64, counts: bool) -> u64 {
+    if counts { (deliveries + 1).min(i64::MAX as u64) } else { deliveries }
 }

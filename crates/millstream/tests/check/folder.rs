@@ -106,6 +106,8 @@ pub(crate) fn worked(count: u64, close: bool) -> Files {
     let store = folder.open();
     for number in 1..=count {
         work(&store, number);
+        // Written one by one, each is a frame of its own.
+        store.make_durable().unwrap();
         if number == 30 {
             store.take_snapshot().unwrap().unwrap();
         }

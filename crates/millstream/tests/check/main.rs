@@ -5,12 +5,12 @@ mod folder;
 
 use crate::folder::{Files, Folder, Told};
 
-/// Where in the log the last record of this segment begins.
+/// Where in this segment its last frame begins.
 fn last_record(bytes: &[u8]) -> usize {
     let (mut at, mut last) = (64, 64);
     while at < bytes.len() {
         last = at;
-        at += 28 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        at += 32 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     }
     last
 }

@@ -7,6 +7,7 @@
 mod examples;
 mod program;
 mod redis_rs;
+mod redis_rs_newest;
 mod suites;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
@@ -36,7 +37,9 @@ macro_rules! on_both_servers {
 on_both_servers! {
     redis_py => crate::suites::redis_py;
     redis_py_asyncio => crate::suites::redis_py_asyncio;
+    redis_py_newest => crate::suites::redis_py_newest;
     node_redis => crate::suites::node_redis;
+    node_redis_newest => crate::suites::node_redis_newest;
     ioredis => crate::suites::ioredis;
     operators_tools => crate::suites::operators_tools;
     tutorials => crate::suites::tutorials;
@@ -44,6 +47,7 @@ on_both_servers! {
     redis_rs_in_resp2 => crate::redis_rs::resp2;
     redis_rs_in_resp3 => crate::redis_rs::resp3;
     redis_rs_async => crate::redis_rs::asynchronous;
+    redis_rs_newest => crate::redis_rs_newest::both_protocols;
     examples_in_python => crate::examples::python;
     examples_in_node => crate::examples::node;
     examples_in_rust => crate::examples::rust;

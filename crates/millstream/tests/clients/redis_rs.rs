@@ -13,7 +13,7 @@ use redis::{
 
 use crate::support::process::Server;
 
-const GROUP: &str = "crew";
+pub(crate) const GROUP: &str = "crew";
 
 pub(crate) fn resp2(server: &Server) {
     Life::new(server, "resp2").whole();
@@ -33,7 +33,7 @@ pub(crate) fn asynchronous(server: &Server) {
     }
 }
 
-fn client(server: &Server, protocol: &str) -> Client {
+pub(crate) fn client(server: &Server, protocol: &str) -> Client {
     Client::open(format!("redis://127.0.0.1:{}/?protocol={protocol}", server.port)).expect("a valid address")
 }
 

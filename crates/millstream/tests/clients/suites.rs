@@ -11,6 +11,12 @@ pub(crate) fn redis_py_asyncio(server: &Server) {
     python_suite("python", "test_asyncio.py", server);
 }
 
+/// The commands of Redis 8.2 and later through redis-py's own methods.
+pub(crate) fn redis_py_newest(server: &Server) {
+    let printed = python_suite("python", "test_newest.py", server);
+    assert!(is_older(server) || !printed.contains("skipped="), "tests were skipped:\n{printed}");
+}
+
 pub(crate) fn operators_tools(server: &Server) {
     python_suite("python", "test_probes.py", server);
 }
@@ -28,6 +34,13 @@ pub(crate) fn node_redis(server: &Server) {
     node_suite("node-redis.test.mjs", server);
 }
 
+/// The commands of Redis 8.2 and later through node-redis' own methods. Skipped as a whole, nothing passes.
+pub(crate) fn node_redis_newest(server: &Server) {
+    if !is_older(server) {
+        node_suite("newest.test.mjs", server);
+    }
+}
+
 pub(crate) fn ioredis(server: &Server) {
     node_suite("ioredis.test.mjs", server);
 }
@@ -41,11 +54,17 @@ pub(crate) fn transcripts(server: &Server, reference: &Server) {
     assert!(!printed.contains("skipped=2"), "nothing was compared:\n{printed}");
 }
 
-fn python_suite(environment: &str, file: &str, server: &Server) {
+/// Whether the newest commands are beyond this server.
+pub(crate) fn is_older(server: &Server) -> bool {
+    server.version() < (8, 10)
+}
+
+fn python_suite(environment: &str, file: &str, server: &Server) -> String {
     let mut suite = program::python(environment, server);
     suite.arg(format!("clients/python/{file}"));
     let printed = program::run(&mut suite);
     assert!(!printed.contains("Ran 0 tests"), "no test ran:\n{printed}");
+    printed
 }
 
 fn node_suite(file: &str, server: &Server) {

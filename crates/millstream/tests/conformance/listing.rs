@@ -11,7 +11,7 @@ pub(crate) fn page(files: &[CaseFile]) -> String {
         "# Conformance\n\n\
          <!-- Generated from conformance/*.txt; rewrite with MILLSTREAM_BLESS=1 cargo test --test conformance -->\n\n\
          {cases} cases in {} files say what Millstream answers, each in RESP2 and in RESP3. The same cases run against a real\n\
-         `redis-server`. Where its version is older than what Millstream follows (Redis 7.4), or where Millstream means to\n\
+         `redis-server`. Where its version is older than what Millstream follows (Redis 8.10), or where Millstream means to\n\
          differ, the case says so, and this page lists it.\n",
         files.len()
     );

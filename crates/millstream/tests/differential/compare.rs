@@ -119,6 +119,9 @@ impl Masks {
             let value = match name.as_slice() {
                 // Fields of Redis 7.2.
                 b"inactive" | b"active-time" => continue,
+                // Fields of Redis 8.6 and 8.8.
+                b"idmp-duration" | b"idmp-maxsize" | b"pids-tracked" | b"iids-tracked" => continue,
+                b"iids-added" | b"iids-duplicates" | b"nacked-count" => continue,
                 // A matter of how the tree is built.
                 b"radix-tree-keys" | b"radix-tree-nodes" => Value::Int(0),
                 b"idle" | b"seen-time" => Value::Int(0),

@@ -5,5 +5,8 @@ mod access;
 mod durable;
 mod hostile;
 mod process;
+#[path = "../differential/random.rs"]
+mod random;
+mod restarts;
 mod sessions;
 mod start;

@@ -5,7 +5,7 @@
 use crate::commands::*;
 use crate::errors::{self, CommandError};
 use crate::resp::seeded::Seeded;
-use crate::table::{COMMANDS, CommandSpec, Parse};
+use crate::table::{self, Argument, COMMANDS, CommandSpec, Kind, Parse};
 
 const SEEDS: u64 = 400;
 
@@ -45,6 +45,28 @@ fn parsers_survive_any_arguments_and_any_number_of_them() {
     }
 }
 
+/// The table finds the keys of a read without parsing it as a whole: both must see the same ones.
+#[test]
+fn the_keys_of_a_read_are_those_it_reads() {
+    let mut compared = 0;
+    for (spec, parse) in parsers().filter(|(spec, _)| matches!(spec.name, "xread" | "xreadgroup")) {
+        for seed in 0..SEEDS * 5 {
+            let argv = request(&mut Seeded::new(seed), spec);
+            let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
+            let read = match parse(&argv) {
+                Ok(Command::Xread(xread)) => xread.streams.keys,
+                Ok(Command::Xreadgroup(xreadgroup)) => xreadgroup.streams.keys,
+                _ => continue,
+            };
+            let found = table::keys(spec, &argv).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            let found: Vec<&[u8]> = found.iter().map(|(key, _)| *key).collect();
+            assert_eq!(found, read, "seed {seed}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 200, "{compared}");
+}
+
 #[test]
 fn what_the_streams_family_understands_survives_encoding() {
     let mut survived = 0;
@@ -68,12 +90,76 @@ fn check_round_trip(parse: Parse, argv: &[&[u8]], seed: u64) -> bool {
     let encoded = encode(&command);
     let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
     assert_eq!(parse(&encoded).as_ref(), Ok(&command), "seed {seed}");
-    if let Command::Xclaim(claim) = command
-        && let Ok(request) = claim.request()
-    {
-        check_claim_round_trip(parse, &claim, &request, seed);
-    }
+    check_request_round_trip(parse, &command, seed);
     true
+}
+
+/// What is read after the key survives too, in whatever order it came.
+fn check_request_round_trip(parse: Parse, command: &Command<'_>, seed: u64) {
+    match command {
+        Command::Xclaim(claim) => {
+            if let Ok(request) = claim.request() {
+                check_claim_round_trip(parse, claim, &request, seed);
+            }
+        }
+        Command::Xdelex(xdelex) => {
+            if let Ok(request) = xdelex.request() {
+                let encoded = Xdelex::new(xdelex.key).encode_with(&request);
+                reparsed(parse, &encoded, |again| match again {
+                    Command::Xdelex(again) => assert_eq!(again.request(), Ok(request), "seed {seed}"),
+                    other => panic!("seed {seed}: {other:?}"),
+                });
+            }
+        }
+        Command::Xackdel(xackdel) => {
+            if let Ok(request) = xackdel.request() {
+                let encoded = Xackdel::new(xackdel.key, xackdel.group).encode_with(&request);
+                reparsed(parse, &encoded, |again| match again {
+                    Command::Xackdel(again) => assert_eq!(again.request(), Ok(request), "seed {seed}"),
+                    other => panic!("seed {seed}: {other:?}"),
+                });
+            }
+        }
+        Command::Xnack(xnack) => {
+            if let Ok(request) = xnack.request() {
+                let encoded = Xnack::new(xnack.key, xnack.group).encode_with(&request);
+                reparsed(parse, &encoded, |again| match again {
+                    Command::Xnack(again) => {
+                        assert_eq!(again.request().as_ref(), Ok(&request), "seed {seed}");
+                    }
+                    other => panic!("seed {seed}: {other:?}"),
+                });
+            }
+        }
+        Command::Xextend(xextend) => {
+            if let Ok(ids) = xextend.parse_ids() {
+                let texts: Vec<String> = ids.iter().map(ToString::to_string).collect();
+                let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+                let again = Xextend::new(xextend.key, xextend.group, xextend.consumer);
+                reparsed(parse, &again.encode_with(&texts), |again| match again {
+                    Command::Xextend(again) => {
+                        assert_eq!(again.parse_ids().as_ref(), Ok(&ids), "seed {seed}");
+                    }
+                    other => panic!("seed {seed}: {other:?}"),
+                });
+            }
+        }
+        Command::Xcfgset(xcfgset) => {
+            if let Ok(settings) = xcfgset.request() {
+                let encoded = Xcfgset::new(xcfgset.key).encode_with(&settings);
+                reparsed(parse, &encoded, |again| match again {
+                    Command::Xcfgset(again) => assert_eq!(again.request(), Ok(settings), "seed {seed}"),
+                    other => panic!("seed {seed}: {other:?}"),
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+fn reparsed(parse: Parse, encoded: &[Vec<u8>], check: impl FnOnce(Command<'_>)) {
+    let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
+    check(parse(&encoded).expect("what was written can be read"));
 }
 
 fn check_claim_round_trip(parse: Parse, claim: &Xclaim<'_>, request: &ClaimRequest, seed: u64) {
@@ -101,6 +187,13 @@ fn encode(command: &Command<'_>) -> Vec<Vec<u8>> {
         Command::Xgroup(command) => command.encode(),
         Command::Xinfo(command) => command.encode(),
         Command::Xsetid(command) => command.encode(),
+        Command::Xdelex(command) => command.encode(),
+        Command::Xackdel(command) => command.encode(),
+        Command::Xnack(command) => command.encode(),
+        Command::Xextend(command) => command.encode(),
+        Command::Xadopt(command) => command.encode(),
+        Command::Xcfgset(command) => command.encode(),
+        Command::Xidmprecord(command) => command.encode(),
         other => panic!("{other:?} is not of the streams family"),
     }
 }
@@ -118,6 +211,11 @@ fn read_the_rest(command: &Command<'_>) {
         Command::Xclaim(xclaim) => xclaim.request().map(|request| {
             assert!(request.delivered.at_ms(NOW_MS) <= NOW_MS);
         }),
+        Command::Xdelex(xdelex) => xdelex.request().and_then(|request| request.parse_ids()).map(drop),
+        Command::Xackdel(xackdel) => xackdel.request().and_then(|request| request.parse_ids()).map(drop),
+        Command::Xnack(xnack) => xnack.request().map(drop),
+        Command::Xextend(xextend) => xextend.parse_ids().map(drop),
+        Command::Xcfgset(xcfgset) => xcfgset.request().map(drop),
         Command::Xgroup(Xgroup::Create(create)) => create.group_start().map(drop),
         Command::Xgroup(Xgroup::SetId(set_id)) => set_id.group_start().map(drop),
         Command::Xinfo(Xinfo::Stream(stream)) => stream.detail().map(drop),
@@ -152,77 +250,56 @@ fn is_always_refused(parse: Parse) -> bool {
 
 /// A request that follows the command's syntax line, damaged every third time.
 fn request(seeded: &mut Seeded, spec: &CommandSpec) -> Vec<Vec<u8>> {
-    let mut argv = Vec::new();
-    expand(seeded, spec.syntax, &mut argv);
+    let mut argv: Vec<Vec<u8>> = spec.name.split('|').map(|name| name.as_bytes().to_vec()).collect();
+    let names = argv.len();
+    expand_all(seeded, &table::arguments(spec), &mut argv);
     if seeded.below(3) == 0 {
-        damage(seeded, &mut argv, spec.name.split('|').count());
+        damage(seeded, &mut argv, names);
     }
     argv
 }
 
-/// Writes out one of the requests that a syntax line stands for.
-fn expand(seeded: &mut Seeded, syntax: &str, argv: &mut Vec<Vec<u8>>) {
-    let mut rest = syntax.trim();
-    while !rest.is_empty() {
-        let end = first_item(rest);
-        let (item, after) = rest.split_at(end);
-        match item.strip_prefix('[').and_then(|item| item.strip_suffix(']')) {
-            Some(optional) => expand_optional(seeded, optional, argv),
-            None => argv.push(word(seeded, item)),
-        }
-        rest = after.trim_start();
-    }
-}
-
-fn expand_optional(seeded: &mut Seeded, optional: &str, argv: &mut Vec<Vec<u8>>) {
-    if let Some(repeated) = optional.strip_suffix(" ...") {
-        for _ in 0..seeded.below(3) {
-            expand(seeded, repeated, argv);
-        }
-    } else if seeded.below(2) == 0 {
-        let choices: Vec<&str> =
-            if chooses_between_phrases(optional) { optional.split('|').collect() } else { vec![optional] };
-        let choice = *seeded.pick(&choices);
-        expand(seeded, choice, argv);
-    }
-}
-
-/// `EX seconds|PX milliseconds` is a choice of phrases; `MAXLEN|MINID threshold` of words.
-fn chooses_between_phrases(optional: &str) -> bool {
-    let mixed = |word: &str| {
-        word.split_once('|').is_some_and(|(left, right)| {
-            left.ends_with(|c: char| c.is_ascii_lowercase())
-                && right.starts_with(|c: char| c.is_ascii_uppercase())
-        })
-    };
-    !optional.contains('[') && optional.split(' ').any(mixed)
-}
-
-/// Where the first word or bracket of a syntax line ends.
-fn first_item(syntax: &str) -> usize {
-    let mut depth = 0;
-    for (at, c) in syntax.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            ' ' if depth == 0 => return at,
-            _ => {}
+/// Writes out one of the requests that a list of arguments stands for. Options that follow each other come in
+/// any order.
+fn expand_all(seeded: &mut Seeded, arguments: &[Argument], argv: &mut Vec<Vec<u8>>) {
+    for run in arguments.chunk_by(|one, next| one.optional && next.optional) {
+        let mut run: Vec<&Argument> = run.iter().collect();
+        while !run.is_empty() {
+            let argument = run.remove(seeded.below(run.len()));
+            if !argument.optional || seeded.below(2) == 0 {
+                expand(seeded, argument, argv);
+            }
         }
     }
-    syntax.len()
 }
 
-/// An argument for a word of a syntax line: itself in some case, or a value of the kind it names.
-fn word(seeded: &mut Seeded, word: &str) -> Vec<u8> {
-    let choices: Vec<&str> = word.split('|').collect();
-    let choice = *seeded.pick(&choices);
-    if !choice.contains(|c: char| c.is_ascii_lowercase()) {
-        return if seeded.below(2) == 0 { choice.to_ascii_lowercase() } else { choice.to_owned() }.into();
+fn expand(seeded: &mut Seeded, argument: &Argument, argv: &mut Vec<Vec<u8>>) {
+    if let Some(token) = argument.token {
+        let token = if seeded.below(2) == 0 { token.to_ascii_lowercase() } else { token.to_owned() };
+        argv.push(token.into_bytes());
     }
-    match choice {
+    let times = if argument.multiple { 1 + seeded.below(3) } else { 1 };
+    for _ in 0..times {
+        match &argument.kind {
+            Kind::PureToken => {}
+            Kind::OneOf(choices) => {
+                let choice = seeded.below(choices.len());
+                expand(seeded, &choices[choice], argv);
+            }
+            Kind::Block(arguments) => expand_all(seeded, arguments, argv),
+            _ => argv.push(value(seeded, &argument.name)),
+        }
+    }
+}
+
+/// A value of the kind that a name promises.
+fn value(seeded: &mut Seeded, name_of_value: &str) -> Vec<u8> {
+    match name_of_value {
         "key" | "newkey" | "source" | "destination" | "group" | "consumer" | "field" | "value" | "member"
-        | "element" | "message" | "pattern" => name(seeded),
+        | "element" | "message" | "pattern" | "producer-id" | "idempotent-id" | "from" | "to" => name(seeded),
         "id" | "start" | "end" | "lastid" | "last-id" | "threshold" => id(seeded),
+        // As many ids as may follow.
+        "numids" => (1 + seeded.below(3)).to_string().into_bytes(),
         "host" => seeded.pick(&["no", "localhost"]).as_bytes().to_vec(),
         "port" => seeded.pick(&["one", "6379"]).as_bytes().to_vec(),
         _ => number(seeded),
@@ -266,9 +343,9 @@ fn number(seeded: &mut Seeded) -> Vec<u8> {
 }
 
 fn garbage(seeded: &mut Seeded) -> Vec<u8> {
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 20] = [
         "COUNT", "BLOCK", "STREAMS", "GROUP", "MAXLEN", "~", "LIMIT", "IDLE", "FULL", "EX", "NX", "ID",
-        "TYPE", "AUTH",
+        "TYPE", "AUTH", "IDS", "ACKED", "IDMP", "CLAIM", "MAXSIZE", "FORCE",
     ];
     match seeded.below(5) {
         0 => seeded.bytes(12),

@@ -10,6 +10,7 @@
 
 mod client;
 mod connection;
+mod delete_request;
 mod expire;
 mod float;
 mod hashes;
@@ -17,6 +18,7 @@ mod introspection;
 mod keys;
 mod lists;
 mod object;
+mod references;
 mod scan;
 mod scripting;
 mod server;
@@ -26,13 +28,20 @@ mod timeout;
 mod transactions;
 mod trim;
 mod xack;
+mod xackdel;
 mod xadd;
+mod xadopt;
 mod xautoclaim;
+mod xcfgset;
 mod xclaim;
 mod xdel;
+mod xdelex;
+mod xextend;
 mod xgroup;
+mod xidmprecord;
 mod xinfo;
 mod xlen;
+mod xnack;
 mod xpending;
 mod xrange;
 mod xread;
@@ -49,6 +58,7 @@ pub use client::{
     ReplyMode, Unblock,
 };
 pub use connection::{Auth, ConnectionCommand, Hello, Protocol};
+pub use delete_request::DeleteRequest;
 pub use expire::{Deadline, Expire, ExpireCondition, TimeToLive};
 pub use hashes::HashCommand;
 pub use introspection::{AclCommand, CommandCommand, CommandFilter, ConfigCommand};
@@ -62,16 +72,23 @@ pub use sets::SetCommand;
 pub use strings::{GetEx, IncrByFloat, Set, SetCondition, SetExpiry, StringCommand};
 pub use transactions::TransactionCommand;
 pub use xack::Xack;
+pub use xackdel::Xackdel;
 pub use xadd::Xadd;
+pub use xadopt::Xadopt;
 pub use xautoclaim::Xautoclaim;
+pub use xcfgset::{StreamSettings, Xcfgset};
 pub use xclaim::{ClaimRequest, Delivered, Xclaim};
 pub use xdel::Xdel;
+pub use xdelex::Xdelex;
+pub use xextend::Xextend;
 pub use xgroup::{Xgroup, XgroupCreate, XgroupSetId, encode_group_start};
+pub use xidmprecord::Xidmprecord;
 pub use xinfo::{StreamDetail, Xinfo, XinfoStream};
 pub use xlen::Xlen;
+pub use xnack::{NackRequest, Xnack};
 pub use xpending::{PendingRows, Xpending};
 pub use xrange::{Direction, Xrange};
-pub use xread::{GroupReadFrom, ReadFrom, StreamList, Xread, Xreadgroup};
+pub use xread::{GroupReadFrom, ReadFrom, ReplyBounds, StreamList, Xread, Xreadgroup};
 pub use xsetid::Xsetid;
 pub use xtrim::Xtrim;
 
@@ -131,16 +148,23 @@ pub(crate) use strings::{
 };
 pub(crate) use transactions::{parse_discard, parse_exec, parse_multi, parse_unwatch, parse_watch};
 pub(crate) use xack::parse_xack;
+pub(crate) use xackdel::parse_xackdel;
 pub(crate) use xadd::parse_xadd;
+pub(crate) use xadopt::parse_xadopt;
 pub(crate) use xautoclaim::parse_xautoclaim;
+pub(crate) use xcfgset::parse_xcfgset;
 pub(crate) use xclaim::parse_xclaim;
 pub(crate) use xdel::parse_xdel;
+pub(crate) use xdelex::parse_xdelex;
+pub(crate) use xextend::parse_xextend;
 pub(crate) use xgroup::{
     parse_xgroup_create, parse_xgroup_createconsumer, parse_xgroup_delconsumer, parse_xgroup_destroy,
     parse_xgroup_setid,
 };
+pub(crate) use xidmprecord::parse_xidmprecord;
 pub(crate) use xinfo::{parse_xinfo_consumers, parse_xinfo_groups, parse_xinfo_stream};
 pub(crate) use xlen::parse_xlen;
+pub(crate) use xnack::parse_xnack;
 pub(crate) use xpending::parse_xpending;
 pub(crate) use xrange::{parse_xrange, parse_xrevrange};
 pub(crate) use xread::{parse_xread, parse_xreadgroup};
@@ -168,6 +192,8 @@ pub enum Command<'a> {
     Xtrim(Xtrim<'a>),
     /// Delete entries.
     Xdel(Xdel<'a>),
+    /// Delete entries, and say of each what became of it.
+    Xdelex(Xdelex<'a>),
     /// Count entries.
     Xlen(Xlen<'a>),
     /// XRANGE and XREVRANGE.
@@ -178,18 +204,30 @@ pub enum Command<'a> {
     Xreadgroup(Xreadgroup<'a>),
     /// Acknowledge entries.
     Xack(Xack<'a>),
+    /// Acknowledge entries and delete them.
+    Xackdel(Xackdel<'a>),
+    /// Give pending entries back.
+    Xnack(Xnack<'a>),
     /// Look at pending entries.
     Xpending(Xpending<'a>),
     /// Take pending entries over.
     Xclaim(Xclaim<'a>),
     /// Take idle pending entries over.
     Xautoclaim(Xautoclaim<'a>),
+    /// Keep pending entries for longer.
+    Xextend(Xextend<'a>),
+    /// Take all over that is pending with a consumer.
+    Xadopt(Xadopt<'a>),
     /// Groups and consumers.
     Xgroup(Xgroup<'a>),
     /// Look into a stream.
     Xinfo(Xinfo<'a>),
     /// Set a stream's counters.
     Xsetid(Xsetid<'a>),
+    /// Set how a stream remembers what producers sent.
+    Xcfgset(Xcfgset<'a>),
+    /// Remember what a producer sent.
+    Xidmprecord(Xidmprecord<'a>),
     /// Keys of any type.
     Key(KeyCommand<'a>),
     /// How values are kept: OBJECT, MEMORY.

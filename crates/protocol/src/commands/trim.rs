@@ -1,10 +1,12 @@
-//! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]`.
+//! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]` and
+//! `[KEEPREF|DELREF|ACKED]`.
 //!
 //! They come in any order, each of them once; what they add up to is decided when all are read, because
 //! Redis checks it then.
 
-use millstream_engine::{Exactness, Trim, TrimBy, TrimLimit};
+use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 
+use super::references;
 use crate::args::{Args, ArgsOut};
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -14,6 +16,7 @@ use crate::ids;
 pub(super) struct TrimOptions {
     strategy: Option<(TrimBy, Exactness)>,
     limit: Option<u64>,
+    references: Option<References>,
 }
 
 impl TrimOptions {
@@ -27,7 +30,7 @@ impl TrimOptions {
             let limit = args.next_i64()?;
             self.limit = Some(u64::try_from(limit).map_err(|_| errors::LIMIT_NEGATIVE)?);
         } else {
-            return Ok(false);
+            return Ok(references::read(&mut self.references, args));
         }
         Ok(true)
     }
@@ -51,6 +54,11 @@ impl TrimOptions {
             (None, Some(1..)) => Err(errors::LIMIT_WITHOUT_TRIM),
             _ => Ok(()),
         }
+    }
+
+    /// What becomes of the pending rows of the entries that go.
+    pub(super) fn references(&self) -> References {
+        self.references.unwrap_or_default()
     }
 
     /// What the options add up to.

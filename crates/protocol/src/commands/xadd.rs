@@ -1,17 +1,20 @@
-//! `XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`
+//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer | IDMP producer iid]
+//! [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`
 //!
 //! Options come in any order; the first argument that is none of them is the id.
 
-use millstream_engine::{IdSpec, StreamId, Trim};
+use millstream_engine::{IdSpec, Idempotence, References, StreamId, Trim};
 
 use super::Command;
+use super::references;
 use super::trim::{self, TrimOptions};
 use crate::args::{Args, ArgsOut};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
 /// Append an entry. Everything about the request itself is checked when it is parsed; what remains
-/// concerns the key: its type, NOMKSTREAM, and whether the id is greater than the last.
+/// concerns the key: its type, NOMKSTREAM, whether the entry was sent before, and whether the id is greater than
+/// the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadd<'a> {
     /// The stream.
@@ -24,6 +27,10 @@ pub struct Xadd<'a> {
     pub fields: &'a [&'a [u8]],
     /// How to shorten the stream after the entry has joined it.
     pub trim: Option<Trim>,
+    /// What becomes of the pending rows of the entries that trimming removes.
+    pub references: References,
+    /// How the producer says that it may have sent the entry before; only with an id from the clock.
+    pub idempotence: Option<Idempotence<'a>>,
 }
 
 pub(crate) fn parse_xadd<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
@@ -34,7 +41,7 @@ impl<'a> Xadd<'a> {
     fn parse(argv: &'a [&'a [u8]]) -> Result<Xadd<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
-        let mut nomkstream = false;
+        let (mut nomkstream, mut idempotence) = (false, None);
         let mut trim = TrimOptions::default();
         let id = loop {
             if args.sign("*") {
@@ -47,23 +54,37 @@ impl<'a> Xadd<'a> {
                 nomkstream = true;
                 continue;
             }
+            if let Some(given) = read_idempotence(&mut args, idempotence.is_some())? {
+                idempotence = Some(given);
+                continue;
+            }
             if args.is_empty() {
                 break None;
             }
             break Some(ids::parse_id_spec(args.next()?)?);
         };
+        let references = trim.references();
         let trim = trim.finish()?;
+        if idempotence.is_some() && id.is_some_and(|id| id != IdSpec::Auto) {
+            return Err(errors::IDMP_WITH_ID);
+        }
         let fields = args.pairs("xadd")?;
         let id = id.ok_or_else(|| errors::wrong_arity("xadd"))?;
         if id == IdSpec::Explicit(StreamId::MIN) {
             return Err(errors::ID_IS_ZERO);
         }
-        Ok(Xadd { key, nomkstream, id, fields, trim })
+        Ok(Xadd { key, nomkstream, id, fields, trim, references, idempotence })
     }
 
     /// The command as arguments.
     pub fn encode(&self) -> Vec<Vec<u8>> {
         let mut out = ArgsOut::command(&["XADD"]).arg(self.key).flag("NOMKSTREAM", self.nomkstream);
+        out = references::encode(out, self.references);
+        out = match self.idempotence {
+            None => out,
+            Some(Idempotence::Auto { producer }) => out.arg(b"IDMPAUTO").arg(producer),
+            Some(Idempotence::Given { producer, iid }) => out.arg(b"IDMP").arg(producer).arg(iid),
+        };
         if let Some(trim) = &self.trim {
             out = trim::encode(out, trim);
         }
@@ -74,6 +95,32 @@ impl<'a> Xadd<'a> {
         };
         out.args(self.fields).finish()
     }
+}
+
+/// Reads `IDMPAUTO producer` or `IDMP producer iid` if it comes next. A word without its arguments is neither.
+fn read_idempotence<'a>(
+    args: &mut Args<'a>,
+    given_before: bool,
+) -> Result<Option<Idempotence<'a>>, CommandError> {
+    let automatic = args.keyword_before("IDMPAUTO", 1);
+    if !automatic && !args.keyword_before("IDMP", 2) {
+        return Ok(None);
+    }
+    if given_before {
+        return Err(errors::IDMP_TWICE);
+    }
+    let producer = args.next()?;
+    if automatic {
+        return not_empty(producer, errors::IDMPAUTO_PRODUCER_EMPTY)
+            .map(|producer| Some(Idempotence::Auto { producer }));
+    }
+    let producer = not_empty(producer, errors::IDMP_PRODUCER_EMPTY)?;
+    let iid = not_empty(args.next()?, errors::IDMP_IID_EMPTY)?;
+    Ok(Some(Idempotence::Given { producer, iid }))
+}
+
+fn not_empty(name: &[u8], refusal: CommandError) -> Result<&[u8], CommandError> {
+    if name.is_empty() { Err(refusal) } else { Ok(name) }
 }
 
 #[cfg(test)]
@@ -97,9 +144,41 @@ mod tests {
                 id: IdSpec::AutoSeq(5),
                 fields: &[b"f", b"v"],
                 trim: Some(trim),
+                references: References::Keep,
+                idempotence: None,
             };
             assert_eq!(Xadd::parse(argv), Ok(expected));
         });
+    }
+
+    #[test]
+    fn a_policy_needs_no_trim_and_a_producer_no_place() {
+        let cases = [
+            ("XADD s KEEPREF * f v", References::Keep, None),
+            ("XADD s acked 1-1 f v", References::Acked, None),
+            (
+                "XADD s IDMPAUTO p NOMKSTREAM delref * f v",
+                References::Delete,
+                Some(Idempotence::Auto { producer: b"p" }),
+            ),
+            (
+                "XADD s MAXLEN ~ 5 idmp * ACKED ACKED * f v",
+                References::Acked,
+                Some(Idempotence::Given { producer: b"*", iid: b"ACKED" }),
+            ),
+            (
+                "XADD s IDMP IDMP IDMPAUTO * f v",
+                References::Keep,
+                Some(Idempotence::Given { producer: b"IDMP", iid: b"IDMPAUTO" }),
+            ),
+        ];
+        for (line, references, idempotence) in cases {
+            with_args(line, |argv| {
+                let command = Xadd::parse(argv).unwrap();
+                assert_eq!((command.references, command.idempotence), (references, idempotence), "{line}");
+                assert_eq!(command.fields, [b"f", b"v"], "{line}");
+            });
+        }
     }
 
     #[test]
@@ -119,7 +198,24 @@ mod tests {
             ("XADD s MAXLEN ~ 5 LIMIT", errors::INVALID_STREAM_ID),
             ("XADD s nomkstream nomkstream maxlen", errors::INVALID_STREAM_ID),
             ("XADD s nomkstream nomkstream nomkstream", errors::wrong_arity("xadd")),
-            ("XADD s KEEPREF * a b", errors::INVALID_STREAM_ID),
+            ("XADD s KEEPREF KEEPREF * a b", errors::INVALID_STREAM_ID),
+            ("XADD s DELREF MAXLEN 1 ACKED * a b", errors::INVALID_STREAM_ID),
+            ("XADD s IDMP p1 * a b", errors::INVALID_STREAM_ID),
+            ("XADD s NOMKSTREAM ACKED IDMP p1", errors::INVALID_STREAM_ID),
+            ("XADD s NOMKSTREAM ACKED IDMPAUTO", errors::INVALID_STREAM_ID),
+            ("XADD s IDMP p i IDMP '' '' * a b", errors::IDMP_TWICE),
+            ("XADD s IDMPAUTO p IDMP p i * a b", errors::IDMP_TWICE),
+            ("XADD s IDMP p i IDMPAUTO p x", errors::IDMP_TWICE),
+            ("XADD s IDMPAUTO '' * a b", errors::IDMPAUTO_PRODUCER_EMPTY),
+            ("XADD s IDMP '' '' * a b", errors::IDMP_PRODUCER_EMPTY),
+            ("XADD s IDMP p '' 1-1 a b", errors::IDMP_IID_EMPTY),
+            ("XADD s IDMP p i x a b", errors::INVALID_STREAM_ID),
+            ("XADD s IDMP p i LIMIT 1 1-1 a b", errors::LIMIT_WITHOUT_TRIM),
+            ("XADD s IDMP p i 1-1 a", errors::IDMP_WITH_ID),
+            ("XADD s IDMP p i 0-0 a b", errors::IDMP_WITH_ID),
+            ("XADD s IDMPAUTO p 5-* a b", errors::IDMP_WITH_ID),
+            ("XADD s IDMP p i * a", errors::wrong_arity("xadd")),
+            ("XADD s IDMP p i NOMKSTREAM", errors::wrong_arity("xadd")),
             ("XADD s - a b", errors::INVALID_STREAM_ID),
             ("XADD s 0-0 a", errors::wrong_arity("xadd")),
             ("XADD s * a", errors::wrong_arity("xadd")),

@@ -1,5 +1,6 @@
-//! `XREAD [COUNT count] [BLOCK ms] STREAMS key [key ...] id [id ...]`
-//! `XREADGROUP GROUP group consumer [COUNT count] [BLOCK ms] [NOACK] STREAMS key [key ...] id [id ...]`
+//! `XREAD [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK ms] STREAMS key [key ...] id [id ...]`
+//! `XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK ms] [CLAIM min-idle]
+//! [NOACK] STREAMS key [key ...] id [id ...]`
 //!
 //! Options come in any order, STREAMS last. The ids are read stream by stream, after each key: a key of
 //! another type, or a missing group, is reported before an id that is none, and before any stream after it.
@@ -17,8 +18,8 @@ use crate::ids;
 /// After the keys, for each stream in order: its type, then [`position`](Xread::position).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xread<'a> {
-    /// The most entries of each stream; `None` is no bound.
-    pub count: Option<u64>,
+    /// How much to return.
+    pub bounds: ReplyBounds,
     /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
     pub block_ms: Option<u64>,
     /// What to read.
@@ -35,14 +36,28 @@ pub struct Xreadgroup<'a> {
     pub group: &'a [u8],
     /// The consumer that reads.
     pub consumer: &'a [u8],
-    /// The most entries of each stream; `None` is no bound.
-    pub count: Option<u64>,
+    /// How much to return.
+    pub bounds: ReplyBounds,
     /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
     pub block_ms: Option<u64>,
+    /// Where `>` is asked for: rows that have been idle for so many milliseconds, and rows nobody owns, come
+    /// before new entries.
+    pub claim_idle_ms_min: Option<u64>,
     /// Whether new entries count as acknowledged at once.
     pub noack: bool,
     /// What to read.
     pub streams: StreamList<'a>,
+}
+
+/// How much a read returns. Nothing that exceeds it is delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplyBounds {
+    /// The most entries of each stream; `None` is no bound.
+    pub count: Option<u64>,
+    /// The most entries of all streams together, at least 1 and never fewer than of each.
+    pub max_count: Option<u64>,
+    /// The most bytes of the reply, at least 1. One entry is returned however large it is.
+    pub max_size: Option<u64>,
 }
 
 /// Keys and as many ids, as sent.
@@ -76,15 +91,18 @@ pub enum GroupReadFrom {
 
 pub(crate) fn parse_xread<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
     let options = ReadOptions::parse(argv, Reader::Anyone)?;
-    let ReadOptions { count, block_ms, streams, .. } = options;
-    Ok(Command::Xread(Xread { count, block_ms, streams }))
+    options.bounds.check()?;
+    let ReadOptions { bounds, block_ms, streams, .. } = options;
+    Ok(Command::Xread(Xread { bounds, block_ms, streams }))
 }
 
 pub(crate) fn parse_xreadgroup<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
     let options = ReadOptions::parse(argv, Reader::Member)?;
     let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
-    let ReadOptions { count, block_ms, noack, streams, .. } = options;
-    Ok(Command::Xreadgroup(Xreadgroup { group, consumer, count, block_ms, noack, streams }))
+    options.bounds.check()?;
+    let ReadOptions { bounds, block_ms, claim_idle_ms_min, noack, streams, .. } = options;
+    let command = Xreadgroup { group, consumer, bounds, block_ms, claim_idle_ms_min, noack, streams };
+    Ok(Command::Xreadgroup(command))
 }
 
 impl Xread<'_> {
@@ -100,7 +118,7 @@ impl Xread<'_> {
 
     /// The command as arguments.
     pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = ArgsOut::command(&["XREAD"]).option("COUNT", self.count).option("BLOCK", self.block_ms);
+        let out = self.bounds.encode(ArgsOut::command(&["XREAD"])).option("BLOCK", self.block_ms);
         self.streams.encode(out).finish()
     }
 }
@@ -122,13 +140,28 @@ impl Xreadgroup<'_> {
 
     /// The command as arguments.
     pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = ArgsOut::command(&["XREADGROUP", "GROUP"])
-            .arg(self.group)
-            .arg(self.consumer)
-            .option("COUNT", self.count)
+        let out = ArgsOut::command(&["XREADGROUP", "GROUP"]).arg(self.group).arg(self.consumer);
+        let out = self
+            .bounds
+            .encode(out)
             .option("BLOCK", self.block_ms)
+            .option("CLAIM", self.claim_idle_ms_min)
             .flag("NOACK", self.noack);
         self.streams.encode(out).finish()
+    }
+}
+
+impl ReplyBounds {
+    /// Once all options are read: fewer entries in all than of one stream make no sense.
+    fn check(&self) -> Result<(), CommandError> {
+        match (self.count, self.max_count) {
+            (Some(count), Some(max_count)) if max_count < count => Err(errors::MAXCOUNT_BELOW_COUNT),
+            _ => Ok(()),
+        }
+    }
+
+    fn encode(&self, out: ArgsOut) -> ArgsOut {
+        out.option("COUNT", self.count).option("MAXCOUNT", self.max_count).option("MAXSIZE", self.max_size)
     }
 }
 
@@ -167,8 +200,9 @@ enum Reader {
 /// The options of both commands.
 struct ReadOptions<'a> {
     group: Option<(&'a [u8], &'a [u8])>,
-    count: Option<u64>,
+    bounds: ReplyBounds,
     block_ms: Option<u64>,
+    claim_idle_ms_min: Option<u64>,
     noack: bool,
     streams: StreamList<'a>,
 }
@@ -176,18 +210,27 @@ struct ReadOptions<'a> {
 impl<'a> ReadOptions<'a> {
     fn parse(argv: &'a [&'a [u8]], reader: Reader) -> Result<ReadOptions<'a>, CommandError> {
         let mut args = Args::of_command(argv);
-        let (mut group, mut count, mut block_ms, mut noack) = (None, None, None, false);
+        let (mut group, mut block_ms, mut claim_idle_ms_min, mut noack) = (None, None, None, false);
+        let mut bounds = ReplyBounds::default();
         loop {
             if args.keyword_before("BLOCK", 1) {
                 block_ms = Some(parse_timeout_ms(args.next()?)?);
             } else if args.keyword_before("COUNT", 1) {
-                count = Some(args.next_count()?).filter(|&count| count > 0);
+                bounds.count = Some(args.next_count()?).filter(|&count| count > 0);
+            } else if args.keyword_before("MAXCOUNT", 1) {
+                bounds.max_count = Some(next_positive(&mut args, errors::MAXCOUNT_NOT_POSITIVE)?);
+            } else if args.keyword_before("MAXSIZE", 1) {
+                bounds.max_size = Some(next_positive(&mut args, errors::MAXSIZE_NOT_POSITIVE)?);
             } else if args.keyword_before("STREAMS", 1) {
                 let streams = StreamList::parse(args, reader.unbalanced())?;
-                return Ok(ReadOptions { group, count, block_ms, noack, streams });
+                return Ok(ReadOptions { group, bounds, block_ms, claim_idle_ms_min, noack, streams });
             } else if args.keyword_before("GROUP", 2) {
                 reader.may_use(errors::GROUP_IN_XREAD)?;
                 group = Some((args.next()?, args.next()?));
+            } else if args.keyword_before("CLAIM", 1) {
+                reader.may_use(errors::CLAIM_IN_XREAD)?;
+                let idle_ms_min = args.next_i64_or(errors::CLAIM_NOT_AN_INTEGER)?;
+                claim_idle_ms_min = Some(u64::try_from(idle_ms_min).map_err(|_| errors::CLAIM_NEGATIVE)?);
             } else if args.keyword("NOACK") {
                 reader.may_use(errors::NOACK_IN_XREAD)?;
                 noack = true;
@@ -195,6 +238,14 @@ impl<'a> ReadOptions<'a> {
                 return Err(errors::SYNTAX);
             }
         }
+    }
+}
+
+/// The next argument as a number greater than 0, `refusal` when it is none.
+fn next_positive(args: &mut Args<'_>, refusal: CommandError) -> Result<u64, CommandError> {
+    match args.next_i64_or(refusal.clone())? {
+        number @ 1.. => Ok(number.unsigned_abs()),
+        _ => Err(refusal),
     }
 }
 
@@ -223,14 +274,56 @@ mod tests {
             let expected = Xreadgroup {
                 group: b"STREAMS",
                 consumer: b"BLOCK",
-                count: None,
+                bounds: ReplyBounds::default(),
                 block_ms: None,
+                claim_idle_ms_min: None,
                 noack: true,
                 streams: StreamList { keys: &[b"STREAMS"], ids: &[b">"] },
             };
             assert_eq!(parse_xreadgroup(argv), Ok(Command::Xreadgroup(expected)));
             assert_eq!(expected.position(0), Ok(GroupReadFrom::New));
         });
+    }
+
+    #[test]
+    fn options_come_in_any_order_before_the_streams() {
+        let bounds = ReplyBounds { count: Some(2), max_count: Some(3), max_size: Some(400) };
+        let streams = StreamList { keys: &[b"MAXCOUNT"], ids: &[b"0"] };
+        for options in [
+            "COUNT 2 MAXCOUNT 3 MAXSIZE 400 BLOCK 5 CLAIM 0 GROUP g c",
+            "claim 0 maxsize 9 group g c maxcount 1 block 5 maxsize 400 maxcount 3 count 2",
+        ] {
+            with_args(&format!("XREADGROUP {options} STREAMS MAXCOUNT 0"), |argv| {
+                let expected = Xreadgroup {
+                    group: b"g",
+                    consumer: b"c",
+                    bounds,
+                    block_ms: Some(5),
+                    claim_idle_ms_min: Some(0),
+                    noack: false,
+                    streams,
+                };
+                assert_eq!(parse_xreadgroup(argv), Ok(Command::Xreadgroup(expected)));
+            });
+        }
+        with_args("XREAD MAXSIZE 400 MAXCOUNT 3 COUNT 2 STREAMS MAXCOUNT 0", |argv| {
+            let expected = Xread { bounds, block_ms: None, streams };
+            assert_eq!(parse_xread(argv), Ok(Command::Xread(expected)));
+        });
+    }
+
+    #[test]
+    fn a_bound_of_each_stream_fits_in_that_of_all() {
+        for (line, fits) in [
+            ("XREAD COUNT 5 MAXCOUNT 5 STREAMS s 0", true),
+            ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0", false),
+            ("XREAD COUNT 0 MAXCOUNT 4 STREAMS s 0", true),
+            ("XREAD COUNT -1 MAXCOUNT 4 STREAMS s 0", true),
+            ("XREAD MAXCOUNT 4 STREAMS s 0", true),
+        ] {
+            let refused = with_args(line, |argv| parse_xread(argv).err());
+            assert_eq!(refused, (!fits).then_some(errors::MAXCOUNT_BELOW_COUNT), "{line}");
+        }
     }
 
     #[test]
@@ -247,6 +340,16 @@ mod tests {
             ("XREAD GROUP g c STREAMS s 0", errors::GROUP_IN_XREAD),
             ("XREAD GROUP g", errors::SYNTAX),
             ("XREAD NOACK STREAMS s 0 1", errors::NOACK_IN_XREAD),
+            ("XREAD CLAIM x STREAMS s 0 1", errors::CLAIM_IN_XREAD),
+            ("XREAD COUNT 1 CLAIM", errors::SYNTAX),
+            ("XREAD MAXCOUNT 0 COUNT x STREAMS s 0", errors::MAXCOUNT_NOT_POSITIVE),
+            ("XREAD MAXCOUNT -1 STREAMS s 0", errors::MAXCOUNT_NOT_POSITIVE),
+            ("XREAD MAXCOUNT x STREAMS s 0", errors::MAXCOUNT_NOT_POSITIVE),
+            ("XREAD MAXSIZE 0 MAXCOUNT 0 STREAMS s 0", errors::MAXSIZE_NOT_POSITIVE),
+            ("XREAD MAXSIZE 1.5 STREAMS s 0", errors::MAXSIZE_NOT_POSITIVE),
+            ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0 0", errors::XREAD_UNBALANCED),
+            ("XREAD COUNT 5 MAXCOUNT 4 BLOCK 0", errors::SYNTAX),
+            ("XREAD COUNT 5 MAXCOUNT", errors::SYNTAX),
         ];
         for (line, error) in cases {
             assert_eq!(error_of(parse_xread, line), error, "{line}");
@@ -260,6 +363,12 @@ mod tests {
             ("XREADGROUP NOACK STREAMS s s 0 0 1", errors::XREADGROUP_UNBALANCED),
             ("XREADGROUP GROUP g c COUNT -5 BLOCK 10", errors::SYNTAX),
             ("XREADGROUP COUNT 1 BLOCK 10 NOACK NOACK", errors::SYNTAX),
+            ("XREADGROUP CLAIM x GROUP g c STREAMS s >", errors::CLAIM_NOT_AN_INTEGER),
+            ("XREADGROUP GROUP g c CLAIM -1 STREAMS s >", errors::CLAIM_NEGATIVE),
+            ("XREADGROUP GROUP g c MAXSIZE -5 CLAIM -1 STREAMS s >", errors::MAXSIZE_NOT_POSITIVE),
+            ("XREADGROUP GROUP g c NOACK CLAIM", errors::SYNTAX),
+            ("XREADGROUP COUNT 5 MAXCOUNT 4 STREAMS s >", errors::GROUP_MISSING),
+            ("XREADGROUP GROUP g c COUNT 5 MAXCOUNT 4 STREAMS s >", errors::MAXCOUNT_BELOW_COUNT),
         ];
         for (line, error) in cases {
             assert_eq!(error_of(parse_xreadgroup, line), error, "{line}");
@@ -270,14 +379,21 @@ mod tests {
     fn each_command_has_its_own_special_ids() {
         let keys: [&[u8]; 5] = [b"k"; 5];
         let streams = StreamList { keys: &keys, ids: &[b"$", b"+", b">", b"7", b"-"] };
-        let read = Xread { count: None, block_ms: None, streams };
+        let read = Xread { bounds: ReplyBounds::default(), block_ms: None, streams };
         assert_eq!(read.position(0), Ok(ReadFrom::Last));
         assert_eq!(read.position(1), Ok(ReadFrom::LastEntry));
         assert_eq!(read.position(2), Err(errors::NEW_IN_XREAD));
         assert_eq!(read.position(3), Ok(ReadFrom::After(StreamId::new(7, 0))));
         assert_eq!(read.position(4), Err(errors::INVALID_STREAM_ID));
-        let read =
-            Xreadgroup { group: b"g", consumer: b"c", count: None, block_ms: None, noack: false, streams };
+        let read = Xreadgroup {
+            group: b"g",
+            consumer: b"c",
+            bounds: ReplyBounds::default(),
+            block_ms: None,
+            claim_idle_ms_min: None,
+            noack: false,
+            streams,
+        };
         assert_eq!(read.position(0), Err(errors::LAST_IN_XREADGROUP));
         assert_eq!(read.position(1), Err(errors::LAST_ENTRY_IN_XREADGROUP));
         assert_eq!(read.position(2), Ok(GroupReadFrom::New));

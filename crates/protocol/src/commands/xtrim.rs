@@ -1,8 +1,9 @@
-//! `XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count]`
+//! `XTRIM key <MAXLEN|MINID> [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]`, in any order.
 
-use millstream_engine::Trim;
+use millstream_engine::{References, Trim};
 
 use super::Command;
+use super::references;
 use super::trim::{self, TrimOptions};
 use crate::args::{Args, ArgsOut};
 use crate::errors::{self, CommandError};
@@ -14,6 +15,8 @@ pub struct Xtrim<'a> {
     pub key: &'a [u8],
     /// What to keep.
     pub trim: Trim,
+    /// What becomes of the pending rows of the entries that go.
+    pub references: References,
 }
 
 pub(crate) fn parse_xtrim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
@@ -26,14 +29,16 @@ pub(crate) fn parse_xtrim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comma
     if !options.has_strategy() {
         return Err(errors::TRIM_MISSING);
     }
+    let references = options.references();
     let trim = options.finish()?.ok_or(errors::TRIM_MISSING)?;
-    Ok(Command::Xtrim(Xtrim { key, trim }))
+    Ok(Command::Xtrim(Xtrim { key, trim, references }))
 }
 
 impl Xtrim<'_> {
     /// The command as arguments.
     pub fn encode(&self) -> Vec<Vec<u8>> {
-        trim::encode(ArgsOut::command(&["XTRIM"]).arg(self.key), &self.trim).finish()
+        let out = trim::encode(ArgsOut::command(&["XTRIM"]).arg(self.key), &self.trim);
+        references::encode(out, self.references).finish()
     }
 }
 
@@ -56,8 +61,26 @@ mod tests {
         ];
         for (options, by, exactness, limit) in cases {
             with_args(&format!("XTRIM s {options}"), |argv| {
-                let expected = Xtrim { key: b"s", trim: Trim { by, exactness, limit } };
+                let trim = Trim { by, exactness, limit };
+                let expected = Xtrim { key: b"s", trim, references: References::Keep };
                 assert_eq!(parse_xtrim(argv), Ok(Command::Xtrim(expected)), "{options}");
+            });
+        }
+    }
+
+    #[test]
+    fn the_policy_may_stand_anywhere() {
+        let cases = [
+            ("XTRIM s MAXLEN ~ 5 LIMIT 9 KEEPREF", References::Keep),
+            ("XTRIM s MAXLEN ~ 5 delref LIMIT 9", References::Delete),
+            ("XTRIM s ACKED LIMIT 9 MAXLEN ~ 5", References::Acked),
+        ];
+        for (line, references) in cases {
+            with_args(line, |argv| {
+                let (by, limit) = (TrimBy::MaxLen(5), TrimLimit::AtMost(9));
+                let trim = Trim { by, exactness: Exactness::Approximate, limit };
+                let expected = Xtrim { key: b"s", trim, references };
+                assert_eq!(parse_xtrim(argv), Ok(Command::Xtrim(expected)), "{line}");
             });
         }
     }
@@ -72,7 +95,10 @@ mod tests {
             ("XTRIM s LIMIT 0", errors::TRIM_MISSING),
             ("XTRIM s MINID -", errors::INVALID_STREAM_ID),
             ("XTRIM s MAXLEN 5 LIMIT 3", errors::LIMIT_WITHOUT_TILDE),
-            ("XTRIM s MAXLEN 5 KEEPREF", errors::SYNTAX),
+            ("XTRIM s MAXLEN 5 KEEPREF KEEPREF", errors::SYNTAX),
+            ("XTRIM s DELREF MAXLEN 5 ACKED", errors::SYNTAX),
+            ("XTRIM s DELREF LIMIT 0", errors::TRIM_MISSING),
+            ("XTRIM s MAXLEN 5 KEEPREFX", errors::SYNTAX),
         ];
         for (line, error) in cases {
             assert_eq!(error_of(parse_xtrim, line), error, "{line}");

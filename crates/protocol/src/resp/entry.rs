@@ -64,6 +64,12 @@ impl EntryRun<'_> {
         self.expected = self.expected.saturating_sub(1);
     }
 
+    /// The length of the writer's output with all that was written so far.
+    #[inline]
+    pub fn output_len(&self) -> usize {
+        self.writer.buf.len() + self.template.staged()
+    }
+
     /// Makes the template one for this entry's names, if that is worth it.
     fn prepare(&mut self, entry: &EntryRef<'_>) -> bool {
         if self.expected < TEMPLATE_ENTRIES_MIN || entry.field_count() == 0 {

@@ -92,6 +92,12 @@ impl Template {
         stage.line_end();
     }
 
+    /// Bytes that are on the stage.
+    #[inline]
+    pub(super) fn staged(&self) -> usize {
+        self.stage.length
+    }
+
     /// Moves what is on the stage to the output.
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.stage.flush(out);

@@ -248,6 +248,16 @@ impl Writer {
         }
     }
 
+    /// An entry, for how long nobody had touched it (-1: it was nobody's), and how often it had been delivered.
+    pub fn claimed_entry(&mut self, entry: &EntryRef<'_>, idle_ms: i64, deliveries: u64) {
+        let at = self.buf.len();
+        self.entry(entry);
+        // An entry is an array of two; this one has two more.
+        self.buf[at + 1] = b'4';
+        self.int(idle_ms);
+        self.uint(deliveries);
+    }
+
     /// An entry that is gone from the stream: its id and no fields.
     pub fn entry_gone(&mut self, id: StreamId) {
         self.array(2);

@@ -39,7 +39,15 @@ fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
 /// Walks over the options of XREAD and XREADGROUP, each with what belongs to it. A mere search for the
 /// word would mistake a group or a consumer of that name for it. What is no option is stepped over.
 fn after_word(word: &str, argv: &[&[u8]]) -> Option<usize> {
-    const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2), ("NOACK", 0)];
+    const OPTIONS: &[(&str, usize)] = &[
+        ("COUNT", 1),
+        ("MAXCOUNT", 1),
+        ("MAXSIZE", 1),
+        ("BLOCK", 1),
+        ("CLAIM", 1),
+        ("GROUP", 2),
+        ("NOACK", 0),
+    ];
     let mut at = 1;
     loop {
         let option = argv.get(at)?;
@@ -128,6 +136,10 @@ mod tests {
         assert_eq!(
             keys_of("XREADGROUP GROUP STREAMS streams NOACK STREAMS STREAMS k > 0"),
             ok(&["STREAMS", "k"])
+        );
+        assert_eq!(
+            keys_of("XREADGROUP CLAIM STREAMS MAXCOUNT STREAMS GROUP STREAMS STREAMS MAXSIZE 1 STREAMS k >"),
+            ok(&["k"])
         );
         assert_eq!(keys_of("XREAD foo STREAMS a b 1"), ok(&["a"]));
         assert_eq!(keys_of("XREADGROUP NOACK BLOCK 0 GROUP g c STREAMS k >"), ok(&["k"]));

@@ -3,6 +3,7 @@
 //! Lookup and arity ([`resolve`]), keys ([`keys`]), what COMMAND, HELP and ACL CAT answer ([`render`]),
 //! and COMPAT.md ([`compat_markdown`]). A command that is not in the list does not exist.
 
+mod arguments;
 mod commands;
 mod compat;
 mod extract;
@@ -10,6 +11,8 @@ mod lookup;
 pub mod render;
 mod spec;
 
+#[cfg(test)]
+pub(crate) use arguments::{Argument, Kind, arguments};
 pub use compat::compat_markdown;
 pub use extract::{KeyError, Keys, keys};
 pub use lookup::{find, lookup, lookup_full_name, lookup_subcommand, resolve};

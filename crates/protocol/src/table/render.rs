@@ -1,5 +1,6 @@
 //! The table as replies: COMMAND and its subcommands, HELP, ACL CAT.
 
+use super::arguments::{Argument, Kind, arguments};
 use super::{COMMANDS, Categories, CommandSpec, KeyError, KeySpec, KeysBegin, KeysFind, extract, lookup};
 use crate::commands::CommandFilter;
 use crate::errors::{self, CommandError};
@@ -199,9 +200,9 @@ fn number(writer: &mut Writer, name: &str, number: i32) {
 }
 
 fn docs_one(writer: &mut Writer, spec: &CommandSpec) {
-    let subcommands = spec.subcommands();
+    let (subcommands, arguments) = (spec.subcommands(), arguments(spec));
     writer.bulk(spec.name);
-    writer.map(if subcommands.is_empty() { 4 } else { 5 });
+    writer.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
     let facts = [
         ("summary", spec.summary),
         ("since", spec.since),
@@ -212,10 +213,50 @@ fn docs_one(writer: &mut Writer, spec: &CommandSpec) {
         writer.bulk(name);
         writer.bulk(text);
     }
+    if !arguments.is_empty() {
+        argument_list(writer, &arguments);
+    }
     if !subcommands.is_empty() {
         writer.bulk("subcommands");
         writer.map(subcommands.len());
         subcommands.iter().for_each(|subcommand| docs_one(writer, subcommand));
+    }
+}
+
+fn argument_list(writer: &mut Writer, arguments: &[Argument]) {
+    writer.bulk("arguments");
+    writer.array(arguments.len());
+    arguments.iter().for_each(|argument| argument_one(writer, argument));
+}
+
+fn argument_one(writer: &mut Writer, argument: &Argument) {
+    let inner = match &argument.kind {
+        Kind::OneOf(inner) | Kind::Block(inner) => Some(inner),
+        _ => None,
+    };
+    let key_spec = if let Kind::Key(index) = argument.kind { Some(index) } else { None };
+    let flags = [(argument.optional, "optional"), (argument.multiple, "multiple")];
+    let flags: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
+    let further = [key_spec.is_some(), argument.token.is_some(), !flags.is_empty(), inner.is_some()];
+    writer.map(2 + further.iter().filter(|there| **there).count());
+    writer.bulk("name");
+    writer.bulk(&argument.name);
+    writer.bulk("type");
+    writer.bulk(argument.kind.name());
+    if let Some(index) = key_spec {
+        writer.bulk("key_spec_index");
+        writer.int(index as i64);
+    }
+    if let Some(token) = argument.token {
+        writer.bulk("token");
+        writer.bulk(token);
+    }
+    if !flags.is_empty() {
+        writer.bulk("flags");
+        simple_set(writer, flags.into_iter());
+    }
+    if let Some(inner) = inner {
+        argument_list(writer, inner);
     }
 }
 

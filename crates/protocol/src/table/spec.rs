@@ -21,11 +21,13 @@ pub struct CommandSpec {
     pub categories: Categories,
     /// The chapter it belongs to.
     pub group: Group,
-    /// The version of Redis that brought it.
+    /// The version that brought it: of Redis, or of Millstream if it is Millstream's own.
     pub since: &'static str,
+    /// Whether it is Millstream's own: Redis has no such command.
+    pub own: bool,
     /// What it does, in a line.
     pub summary: &'static str,
-    /// How it is spelled, on a line.
+    /// How it is spelled, on a line: see the module `arguments`, which reads it.
     pub syntax: &'static str,
     /// What it costs.
     pub complexity: &'static str,
@@ -59,6 +61,7 @@ pub(super) const fn named(name: &'static str, arity: i32) -> CommandSpec {
         categories: Categories(0),
         group: Group::Server,
         since: "",
+        own: false,
         summary: "",
         syntax: "",
         complexity: "O(1)",
@@ -98,6 +101,12 @@ impl CommandSpec {
     pub(super) const fn since(mut self, since: &'static str) -> CommandSpec {
         self.since = since;
         self
+    }
+
+    /// Millstream's own, since this version of it.
+    pub(super) const fn own_since(mut self, since: &'static str) -> CommandSpec {
+        self.own = true;
+        self.since(since)
     }
 
     pub(super) const fn text(mut self, syntax: &'static str, summary: &'static str) -> CommandSpec {

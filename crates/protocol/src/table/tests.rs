@@ -86,8 +86,23 @@ const NEWER: &[&str] = &[
     "command|getkeysandflags",
 ];
 
-/// Commands that the reference does not have yet.
-const ADDED_LATER: &[&str] = &["waitaof", "client|no-touch", "client|setinfo"];
+/// Commands that came after the reference, as [`fact_line`] tells them.
+const ADDED_LATER: &[&str] = &[
+    "xackdel -6 1/1/1 8.2.0 stream write,fast write,stream,fast - RW,update,delete@1:0/1/0",
+    "xcfgset -2 1/1/1 8.6.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
+    "xdelex -5 1/1/1 8.2.0 stream write,fast write,stream,fast - RW,delete@1:0/1/0",
+    "xidmprecord 5 1/1/1 8.6.2 stream write,denyoom,fast write,stream,fast - RW,update@1:0/1/0",
+    "xnack -7 1/1/1 8.8.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
+    "waitaof 4 0/0/0 7.2.0 generic noscript slow,connection request_policy:all_shards,response_policy:agg_min -",
+    "client|no-touch 3 0/0/0 7.2.0 connection noscript,loading,stale slow,connection - -",
+    "client|setinfo 4 0/0/0 7.2.0 connection noscript,loading,stale slow,connection - -",
+];
+
+/// Commands that Redis does not have.
+const OWN: &[&str] = &[
+    "xadopt 5 1/1/1 0.1.0 stream write write,stream,slow - RW,update@1:0/1/0",
+    "xextend -7 1/1/1 0.1.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
+];
 
 #[test]
 fn the_facts_are_those_of_redis() {
@@ -103,9 +118,25 @@ fn the_facts_are_those_of_redis() {
             assert_eq!(fact_line(spec), theirs);
         }
     }
-    let added: Vec<&str> =
-        COMMANDS.iter().map(|spec| spec.name).filter(|name| !seen.contains(name)).collect();
-    assert_eq!(added, ADDED_LATER);
+    let others = COMMANDS.iter().filter(|spec| !seen.contains(spec.name));
+    let (own, added): (Vec<&CommandSpec>, Vec<_>) = others.partition(|spec| spec.own);
+    let facts = |specs: Vec<&CommandSpec>| specs.into_iter().map(fact_line).collect::<Vec<String>>();
+    assert_eq!(facts(added), ADDED_LATER);
+    assert_eq!(facts(own), OWN);
+    assert_eq!(COMMANDS.iter().filter(|spec| spec.own).count(), OWN.len());
+}
+
+/// What came after the reference says so.
+#[test]
+fn later_commands_have_later_versions() {
+    let version = |spec: &CommandSpec| {
+        spec.since.split('.').map(|part| part.parse::<u32>().unwrap()).collect::<Vec<u32>>()
+    };
+    let later: BTreeSet<&str> =
+        ADDED_LATER.iter().map(|facts| facts.split(' ').next().unwrap_or_default()).collect();
+    for spec in &COMMANDS {
+        assert_eq!(version(spec) > vec![7, 0, 15], later.contains(spec.name), "{}", spec.name);
+    }
 }
 
 /// Name, arity, key range, since, group, flags, categories, tips, keys: as in the file of facts.
@@ -172,13 +203,31 @@ fn command_info_is_told_as_redis_tells_it() {
 fn command_docs_skip_what_does_not_exist() {
     assert_eq!(
         rendered(true, |w| render::docs(w, &[b"nosuch", b"xlen"])),
-        "%1 $4 xlen %4 $7 summary $35 Says how many entries a stream has. $5 since $5 5.0.0 $5 group $6 stream \
-         $10 complexity $4 O(1) "
+        "%1 $4 xlen %5 $7 summary $35 Says how many entries a stream has. $5 since $5 5.0.0 $5 group $6 stream \
+         $10 complexity $4 O(1) $9 arguments *1 %3 $4 name $3 key $4 type $3 key $14 key_spec_index :0 "
     );
     assert!(
         rendered(false, |w| render::docs(w, &[b"XINFO"]))
-            .contains("$11 subcommands *8 $15 xinfo|consumers *8 ")
+            .contains("$11 subcommands *8 $15 xinfo|consumers *10 ")
     );
+}
+
+#[test]
+fn command_docs_tell_the_arguments() {
+    let docs = rendered(true, |w| render::docs(w, &[b"xread"]));
+    let (_, arguments) = docs.split_once("$9 arguments ").unwrap();
+    assert_eq!(
+        arguments,
+        "*5 %4 $4 name $5 count $4 type $7 integer $5 token $5 COUNT $5 flags ~1 +optional \
+         %4 $4 name $8 maxcount $4 type $7 integer $5 token $8 MAXCOUNT $5 flags ~1 +optional \
+         %4 $4 name $5 bytes $4 type $7 integer $5 token $7 MAXSIZE $5 flags ~1 +optional \
+         %4 $4 name $12 milliseconds $4 type $7 integer $5 token $5 BLOCK $5 flags ~1 +optional \
+         %4 $4 name $7 streams $4 type $5 block $5 token $7 STREAMS $9 arguments *2 \
+         %4 $4 name $3 key $4 type $3 key $14 key_spec_index :0 $5 flags ~1 +multiple \
+         %3 $4 name $2 id $4 type $6 string $5 flags ~1 +multiple "
+    );
+    let docs = rendered(false, |w| render::docs(w, &[b"multi"]));
+    assert!(!docs.contains("arguments"), "{docs}");
 }
 
 #[test]
@@ -191,7 +240,7 @@ fn command_list_filters() {
     );
     assert_eq!(listed(CommandFilter::Module(b"x")), "*0 ");
     assert_eq!(listed(CommandFilter::Category(b"nosuch")), "*0 ");
-    assert!(listed(CommandFilter::Category(b"Stream")).starts_with("*23 $4 xack "));
+    assert!(listed(CommandFilter::Category(b"Stream")).starts_with("*30 $4 xack "));
     assert!(listed(CommandFilter::All).starts_with(&format!("*{} ", COMMANDS.len())));
 }
 

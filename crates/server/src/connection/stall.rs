@@ -77,8 +77,13 @@ impl Connection {
 
     async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
         let sleep = waiting.deadline.map(|deadline| tokio::time::sleep_until(deadline.into()));
-        tokio::pin!(sleep);
+        let retry = waiting.retry_at.map(|at| tokio::time::sleep_until(at.into()));
+        tokio::pin!(sleep, retry);
         poll_fn(|cx| {
+            while retry.as_mut().as_pin_mut().is_some_and(|retry| retry.poll(cx).is_ready()) {
+                waiting.retry();
+                retry.set(waiting.retry_at.map(|at| tokio::time::sleep_until(at.into())));
+            }
             if let Poll::Ready(reply) = Pin::new(&mut waiting.reply).poll(cx) {
                 return Poll::Ready(Ended::Served(reply.ok()));
             }

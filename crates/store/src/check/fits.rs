@@ -1,5 +1,4 @@
-//! Whether a change can have been made to what is there: decided before anything is applied that was read from a folder in
-//! doubt.
+//! Whether a change can have been made to what is there: decided before anything is applied that was read from a folder.
 //!
 //! A log that is whole holds only changes that fit. Behind a gap, some do not: they belong to something that is lost.
 
@@ -10,7 +9,7 @@ use crate::codec::Change;
 use crate::txn::Txn;
 
 /// Why a change cannot be applied to what `txn` holds, if it cannot. Turns to the change's database.
-pub(super) fn check_fits(txn: &mut Txn<'_>, change: &Change<'_>) -> Result<(), String> {
+pub(crate) fn check_fits(txn: &mut Txn<'_>, change: &Change<'_>) -> Result<(), String> {
     match change {
         Change::Key { db, key, effect } => {
             check_database(txn, *db)?;
@@ -88,9 +87,14 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::Redeliver { group, .. }
         | StreamEffect::Ack { group, .. }
         | StreamEffect::Claim { group, .. }
+        | StreamEffect::Release { group, .. }
+        | StreamEffect::Adopt { group, .. }
             if stream.group(group).is_none() =>
         {
             Err(format!("it changes group \"{}\", which is not there", group.escape_ascii()))
+        }
+        StreamEffect::Remember { .. } | StreamEffect::Repeat if stream.memory_counters().is_none() => {
+            Err("it is about a memory of producers, which is not there".to_owned())
         }
         _ => Ok(()),
     }

@@ -78,7 +78,7 @@ impl Candidates {
 }
 
 fn in_force(manifest: &Manifest) -> Base {
-    let Manifest { store_id, snapshot, first, durable } = *manifest;
+    let Manifest { store_id, snapshot, first, durable, .. } = *manifest;
     Base { snapshot, wanted: Wanted { store_id: Some(store_id), first, durable } }
 }
 
@@ -173,6 +173,9 @@ impl Survey {
             findings: &mut self.snapshot_findings,
             misfits: &mut self.misfits,
         };
+        if let Some(manifest) = self.manifest.as_ref().filter(|manifest| manifest.snapshot == base.snapshot) {
+            reading.rebuild.captured = manifest.captured();
+        }
         if let Some(position) = base.snapshot {
             self.snapshot = reading.snapshot(&**disk, position, base.wanted.store_id)?;
         }
@@ -342,7 +345,8 @@ impl Reading<'_> {
             return;
         }
         match check_fits(&mut self.rebuild.txn, &change) {
-            Ok(()) => self.rebuild.apply(position, change),
+            Ok(()) => self.rebuild.apply(change),
+            Err(_) if position <= self.rebuild.captured => {}
             Err(why) => {
                 let first = || Misfits { count: 0, position, why };
                 self.misfits.entry((db, key.into())).or_insert_with(first).count += 1;

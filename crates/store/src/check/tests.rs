@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 
 use super::{Report, SalvageReport, check_folder, salvage};
 use crate::clock::ManualClock;
-use crate::{FolderOptions, Reader, Store, StoreOptions};
+use crate::{Addition, FolderOptions, Reader, Store, StoreOptions};
 
 /// A folder of its own, gone afterwards.
 struct Folder(PathBuf);
@@ -80,12 +80,21 @@ fn work(store: &Store, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let mut txn = store.lock_all(0, store.now_ms());
         let value = n.to_string();
-        txn.xadd(b"s", true, IdSpec::Explicit(StreamId::new(n + 1, 0)), &[b"n", value.as_bytes()], None)
-            .unwrap();
+        txn.xadd(
+            b"s",
+            &Addition {
+                id: IdSpec::Explicit(StreamId::new(n + 1, 0)),
+                ..Addition::new(&[b"n", value.as_bytes()])
+            },
+        )
+        .unwrap();
         let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
         txn.xreadgroup_new(READER, Some(1), true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
         txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[value.as_bytes()]).unwrap();
         txn.hash_set(format!("h{}", n % 3).as_bytes(), &[b"field", value.as_bytes()]).unwrap();
+        drop(txn);
+        // Written one by one, each is a frame of its own.
+        store.make_durable().unwrap();
     }
 }
 
@@ -218,10 +227,12 @@ fn a_log_that_goes_back_to_the_beginning_does_without_the_snapshot() {
     let options = StoreOptions { shards: 2, ..StoreOptions::default() };
     let (store, _) = Store::open(&folder.0, options, FolderOptions::default()).unwrap();
     work(&store, 0..10);
+    let log_before: Files = folder.files().into_iter().filter(|(name, _)| name.starts_with("log-")).collect();
     store.take_snapshot().unwrap();
     work(&store, 10..20);
     store.close().unwrap();
-    let files = folder.files();
+    // As if the process had ended before it removed what the snapshot covers.
+    let files: Files = folder.files().into_iter().chain(log_before).collect();
     let name = snapshot_name(&files);
     for damaged in [broken(&files, name, |bytes| bytes[60] ^= 1), broken(&files, name, Vec::clear)] {
         assert!(!damaged.check().is_sound());
@@ -237,9 +248,10 @@ fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
     let store = folder.open().unwrap();
     work(&store, 0..3);
     store.lock_all(0, 1_000).delete(b"s");
+    store.make_durable().unwrap();
     store
         .lock_all(0, 1_000)
-        .xadd(b"s", true, IdSpec::Explicit(StreamId::new(1, 0)), &[b"a", b"b"], None)
+        .xadd(b"s", &Addition { id: IdSpec::Explicit(StreamId::new(1, 0)), ..Addition::new(&[b"a", b"b"]) })
         .unwrap();
     store.close().unwrap();
     let mut files = folder.files();
@@ -248,9 +260,9 @@ fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
     let bytes = files.get_mut(&name).unwrap();
     let mut at = 64;
     for _ in 0..3 {
-        at += 28 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        at += 32 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     }
-    bytes[at + 28] ^= 1;
+    bytes[at + 32] ^= 1;
     let (report, _out) = Folder::of(&files).salvage();
     assert_eq!(
         report.lost_positions.iter().map(|lost| (lost.first, lost.last)).collect::<Vec<_>>(),

@@ -5,12 +5,15 @@
 //! pairs := count:number  (text text)…
 //! ids   := count:number  step…      step := ms:signed  (seq:signed within a millisecond | seq:number)
 //! rows  := count:number  (step  delivered_at_ms:signed from the row before  deliveries:number)…
+//! given := count:number  (step  deliveries:number)…
 //! ```
 //!
 //! The first step is from 0-0. A time beside an id is written as its distance from the id's milliseconds:
 //! entries are delivered soon after they were added.
 
-use millstream_engine::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, StreamEffect, StreamId};
+use millstream_engine::{
+    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
+};
 use smallvec::SmallVec;
 
 use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
@@ -48,6 +51,13 @@ mod tag {
     pub(super) const REDELIVER: u8 = 45;
     pub(super) const ACK: u8 = 46;
     pub(super) const CLAIM: u8 = 47;
+    pub(super) const TRIM_ENTRIES: u8 = 48;
+    pub(super) const FORGET: u8 = 49;
+    pub(super) const RELEASE: u8 = 50;
+    pub(super) const ADOPT: u8 = 51;
+    pub(super) const IDEMPOTENCE_CONFIGURE: u8 = 52;
+    pub(super) const REMEMBER: u8 = 53;
+    pub(super) const REPEAT: u8 = 54;
 
     pub(super) const MOVE: u8 = 64;
     pub(super) const COPY: u8 = 65;
@@ -150,18 +160,27 @@ fn stream_tag_of(effect: &StreamEffect<'_>) -> u8 {
         StreamEffect::Redeliver { .. } => tag::REDELIVER,
         StreamEffect::Ack { .. } => tag::ACK,
         StreamEffect::Claim { .. } => tag::CLAIM,
+        StreamEffect::TrimEntries { .. } => tag::TRIM_ENTRIES,
+        StreamEffect::Forget { .. } => tag::FORGET,
+        StreamEffect::Release { .. } => tag::RELEASE,
+        StreamEffect::Adopt { .. } => tag::ADOPT,
+        StreamEffect::IdempotenceConfigure { .. } => tag::IDEMPOTENCE_CONFIGURE,
+        StreamEffect::Remember { .. } => tag::REMEMBER,
+        StreamEffect::Repeat => tag::REPEAT,
     }
 }
 
 fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
     match *effect {
-        StreamEffect::Create => {}
+        StreamEffect::Create | StreamEffect::Repeat => {}
         StreamEffect::Append { id, fields } => {
             put_id(out, id);
             put_pairs(out, fields);
         }
         StreamEffect::TrimThrough { last } => put_id(out, last),
-        StreamEffect::DeleteEntries { ids } => put_ids(out, ids),
+        StreamEffect::TrimEntries { ids }
+        | StreamEffect::DeleteEntries { ids }
+        | StreamEffect::Forget { ids } => put_ids(out, ids),
         StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
             put_id(out, last_id);
             put_optional(out, entries_added);
@@ -207,6 +226,26 @@ fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
             put_text(out, consumer);
             put_number(out, at_ms);
             put_rows(out, rows, at_ms);
+        }
+        StreamEffect::Release { group, rows } => {
+            put_text(out, group);
+            put_released(out, rows);
+        }
+        StreamEffect::Adopt { group, from, to, at_ms } => {
+            put_text(out, group);
+            put_text(out, from);
+            put_text(out, to);
+            put_number(out, at_ms);
+        }
+        StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
+            put_number(out, duration_s);
+            put_number(out, max_size);
+        }
+        StreamEffect::Remember { producer, iid, id, at_ms } => {
+            put_text(out, producer);
+            put_text(out, iid);
+            put_id(out, id);
+            put_step(out, id.ms, at_ms);
         }
     }
 }
@@ -255,6 +294,16 @@ fn put_rows(out: &mut Vec<u8>, rows: &[ClaimedRow], at_ms: u64) {
     }
 }
 
+fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow]) {
+    put_number(out, rows.len() as u64);
+    let mut before = StreamId::MIN;
+    for row in rows {
+        put_id_step(out, before, row.id);
+        put_number(out, row.deliveries);
+        before = row.id;
+    }
+}
+
 // ---- Reading ------------------------------------------------------------------------------------
 
 /// Hands every change of a record to `visit`, in order. An error comes after the changes before it have been
@@ -274,6 +323,7 @@ struct Scratch<'p> {
     texts: SmallVec<[&'p [u8]; 16]>,
     ids: SmallVec<[StreamId; 16]>,
     rows: SmallVec<[ClaimedRow; 4]>,
+    released: SmallVec<[ReleasedRow; 4]>,
 }
 
 fn read_change<'a, 'p: 'a>(
@@ -349,6 +399,16 @@ fn read_stream_effect<'a, 'p: 'a>(
             entries_read: reader.optional()?,
         },
         tag::GROUP_DESTROY => StreamEffect::GroupDestroy { group: reader.text()? },
+        tag::TRIM_ENTRIES => StreamEffect::TrimEntries { ids: scratch.read_ids(reader)? },
+        tag::FORGET => StreamEffect::Forget { ids: scratch.read_ids(reader)? },
+        tag::IDEMPOTENCE_CONFIGURE => {
+            StreamEffect::IdempotenceConfigure { duration_s: reader.number()?, max_size: reader.number()? }
+        }
+        tag::REMEMBER => {
+            let (producer, iid, id) = (reader.text()?, reader.text()?, reader.id()?);
+            StreamEffect::Remember { producer, iid, id, at_ms: reader.step(id.ms)? }
+        }
+        tag::REPEAT => StreamEffect::Repeat,
         _ => return read_consumer_effect(tag, reader, scratch),
     }))
 }
@@ -387,6 +447,13 @@ fn read_consumer_effect<'a, 'p: 'a>(
             let (group, consumer, at_ms) = (reader.text()?, reader.text()?, reader.number()?);
             StreamEffect::Claim { group, consumer, rows: scratch.read_rows(reader, at_ms)?, at_ms }
         }
+        tag::RELEASE => StreamEffect::Release { group: reader.text()?, rows: scratch.read_released(reader)? },
+        tag::ADOPT => StreamEffect::Adopt {
+            group: reader.text()?,
+            from: reader.text()?,
+            to: reader.text()?,
+            at_ms: reader.number()?,
+        },
         _ => return Ok(None),
     }))
 }
@@ -447,5 +514,17 @@ impl<'p> Scratch<'p> {
             self.rows.push(before);
         }
         Ok(&self.rows)
+    }
+
+    fn read_released(&mut self, reader: &mut Reader<'_>) -> Result<&[ReleasedRow], CodecError> {
+        let count = reader.count(3)?;
+        self.released.clear();
+        self.released.reserve(count);
+        let mut before = StreamId::MIN;
+        for _ in 0..count {
+            before = read_id_step(reader, before)?;
+            self.released.push(ReleasedRow { id: before, deliveries: reader.number()? });
+        }
+        Ok(&self.released)
     }
 }

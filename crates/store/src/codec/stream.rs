@@ -1,24 +1,33 @@
 //! Streams as bytes: the blocks as they lie in memory, and everything around them.
 //!
 //! ```text
-//! stream   := last:id  max_deleted:id  gone_through:id  entries_added:number
+//! plain    := last:id  max_deleted:id  gone_through:id  entries_added:number
 //!             count:number  block…   count:number  group…
+//! full     := plain, each group followed by  count:number  released:id…    then  has-memory:1  [memory]
 //! block    := base:id  last:id  name_count:number  slots:number  node_bytes:number  bytes:text
 //! group    := name:text  last:id  entries_read:optional
 //!             count:number  consumer…   count:number  row…
 //! consumer := name:text  seen_at_ms:number  active_at_ms:optional
 //! row      := head:1  [ms:number]  seq:number  [consumer:number]  [delivered_at_ms:signed]  [deliveries:number]
+//! memory   := duration_s:number  max_size:number  added:number  duplicates:number
+//!             count:number  producer:text…   count:number  kept…
+//! kept     := producer:number  iid:text  entry:id  since_ms:signed from the entry's milliseconds
 //! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1    ms-step 31: the step follows as [ms]
 //! ```
 //!
 //! A row is told by what differs from the one before it, the first from 0-0, time 0 and consumer 0; within a
 //! millisecond `seq` is a step too. Rows of one delivery take two bytes each. Consumers are numbered in the
-//! order of their names.
+//! order of their names, and so are producers; what belongs to nobody has the number after the last consumer's, and the
+//! time of the row before it.
+//!
+//! A stream is written in full only if it must be: if something pending was given back, or there is a memory of producers.
 
 use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
-use millstream_engine::stream::{BadPart, BlockParts, Counters, Group, StreamBuilder};
+use millstream_engine::stream::{
+    BadPart, BlockParts, Counters, Group, IdempotenceLimits, MemoryCounters, Remembered, StreamBuilder,
+};
 use millstream_engine::{Stream, StreamId};
 
 use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
@@ -30,19 +39,43 @@ const MS_STEP_SHIFT: u32 = 3;
 /// An ms step from here on does not fit the head byte.
 const MS_STEP_FOLLOWS: u64 = 31;
 
+/// A row as it is written.
+#[derive(Clone, Copy)]
+struct Row {
+    id: StreamId,
+    /// In the order of names.
+    consumer: u32,
+    delivered_at_ms: u64,
+    deliveries: u64,
+}
+
 /// What the first row differs from.
-const BEFORE_ROWS: PendingEntry =
-    PendingEntry { id: StreamId::MIN, consumer: ConsumerHandle(0), delivered_at_ms: 0, deliveries: 0 };
+const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
 
 /// Fewest bytes of a block, a group, a consumer and a row.
 const BLOCK_BYTES_MIN: usize = 8;
 const GROUP_BYTES_MIN: usize = 6;
 const CONSUMER_BYTES_MIN: usize = 3;
 const ROW_BYTES_MIN: usize = 2;
+const ID_BYTES_MIN: usize = 2;
+const KEPT_BYTES_MIN: usize = 5;
+
+/// How a stream is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Plain,
+    Full,
+}
+
+/// The form a stream must be written in.
+pub(super) fn form_of(stream: &Stream) -> Form {
+    let has_released = stream.groups().any(|(_, group)| group.pending().released_len() > 0);
+    if has_released || stream.memory_counters().is_some() { Form::Full } else { Form::Plain }
+}
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream) {
+pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, form: Form) {
     let counters = stream.counters();
     put_id(out, counters.last_id);
     put_id(out, counters.max_deleted_id);
@@ -51,7 +84,38 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream) {
     put_number(out, stream.block_count() as u64);
     stream.blocks().for_each(|block| put_block(out, &block));
     put_number(out, stream.groups().len() as u64);
-    stream.groups().for_each(|(name, group)| put_group(out, name, group));
+    for (name, group) in stream.groups() {
+        put_group(out, name, group);
+        if form == Form::Full {
+            put_number(out, group.pending().released_len());
+            group.pending().released().for_each(|row| put_id(out, row.id));
+        }
+    }
+    if form == Form::Full {
+        let counters = stream.memory_counters();
+        out.push(u8::from(counters.is_some()));
+        counters.into_iter().for_each(|counters| put_memory(out, stream, &counters));
+    }
+}
+
+fn put_memory(out: &mut Vec<u8>, stream: &Stream, counters: &MemoryCounters) {
+    put_number(out, counters.limits.duration_s);
+    put_number(out, counters.limits.max_size);
+    put_number(out, counters.added);
+    put_number(out, counters.duplicates);
+    let mut producers: Vec<&[u8]> = stream.remembered().map(|kept| kept.producer).collect();
+    producers.sort_unstable();
+    producers.dedup();
+    put_number(out, producers.len() as u64);
+    producers.iter().for_each(|name| put_text(out, name));
+    put_number(out, stream.remembered().len() as u64);
+    for kept in stream.remembered() {
+        let producer = producers.binary_search(&kept.producer).expect("every producer is in the list");
+        put_number(out, producer as u64);
+        put_text(out, kept.iid);
+        put_id(out, kept.id);
+        put_step(out, kept.id.ms, kept.since_ms);
+    }
 }
 
 fn put_block(out: &mut Vec<u8>, block: &BlockParts<'_>) {
@@ -73,11 +137,15 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group) {
         put_number(out, consumer.seen_at_ms);
         put_optional(out, consumer.active_at_ms);
     }
-    let numbers = consumer_numbers(group);
+    let (numbers, nobody) = (consumer_numbers(group), group.consumers().len() as u32);
     let mut before = BEFORE_ROWS;
     put_number(out, group.pending().len());
     group.pending().walk(StreamId::MIN, Default::default(), |row| {
-        let row = PendingEntry { consumer: ConsumerHandle(numbers[row.consumer.0 as usize]), ..row };
+        let (consumer, delivered_at_ms) = match row.consumer {
+            Some(owner) => (numbers[owner.0 as usize], row.delivered_at_ms),
+            None => (nobody, before.delivered_at_ms),
+        };
+        let row = Row { id: row.id, consumer, delivered_at_ms, deliveries: row.deliveries };
         put_row(out, &before, &row);
         before = row;
         ControlFlow::Continue(())
@@ -95,7 +163,7 @@ fn consumer_numbers(group: &Group) -> Vec<u32> {
     numbers
 }
 
-fn put_row(out: &mut Vec<u8>, before: &PendingEntry, row: &PendingEntry) {
+fn put_row(out: &mut Vec<u8>, before: &Row, row: &Row) {
     let ms_step = row.id.ms - before.id.ms;
     let same_consumer = row.consumer == before.consumer;
     let same_time = row.delivered_at_ms == before.delivered_at_ms;
@@ -111,7 +179,7 @@ fn put_row(out: &mut Vec<u8>, before: &PendingEntry, row: &PendingEntry) {
     }
     put_number(out, if ms_step == 0 { row.id.seq - before.id.seq } else { row.id.seq });
     if !same_consumer {
-        put_number(out, u64::from(row.consumer.0));
+        put_number(out, u64::from(row.consumer));
     }
     if !same_time {
         put_step(out, before.delivered_at_ms, row.delivered_at_ms);
@@ -123,7 +191,7 @@ fn put_row(out: &mut Vec<u8>, before: &PendingEntry, row: &PendingEntry) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-pub(super) fn read_stream(reader: &mut Reader<'_>) -> Result<Stream, CodecError> {
+pub(super) fn read_stream(reader: &mut Reader<'_>, form: Form) -> Result<Stream, CodecError> {
     let counters = Counters {
         last_id: reader.id()?,
         max_deleted_id: reader.id()?,
@@ -134,8 +202,55 @@ pub(super) fn read_stream(reader: &mut Reader<'_>) -> Result<Stream, CodecError>
     read_blocks(reader, &mut builder)?;
     for _ in 0..reader.count(GROUP_BYTES_MIN)? {
         read_group(reader, &mut builder)?;
+        if form == Form::Full {
+            read_released(reader, &mut builder)?;
+        }
     }
-    Ok(builder.finish())
+    if form == Form::Full && reader.flag()? {
+        read_memory(reader, &mut builder)?;
+    }
+    let stream = builder.finish();
+    match form_of(&stream) == form {
+        true => Ok(stream),
+        false => Err(reader.error("a stream in another form than it needs")),
+    }
+}
+
+fn read_released(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let count = reader.count(ID_BYTES_MIN)?;
+    let mut ids = Vec::with_capacity(count);
+    for _ in 0..count {
+        ids.push(reader.id()?);
+    }
+    at(reader, builder.released(&ids))
+}
+
+fn read_memory(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+    let limits = IdempotenceLimits { duration_s: reader.number()?, max_size: reader.number()? };
+    let counters = MemoryCounters { limits, added: reader.number()?, duplicates: reader.number()? };
+    at(reader, builder.memory(&counters))?;
+    let mut producers: Vec<(&[u8], bool)> = Vec::new();
+    for _ in 0..reader.count(1)? {
+        let name = reader.text()?;
+        if producers.last().is_some_and(|(last, _)| *last >= name) {
+            return Err(reader.error("producers are not in the order of their names"));
+        }
+        producers.push((name, false));
+    }
+    for _ in 0..reader.count(KEPT_BYTES_MIN)? {
+        let number = reader.small_number()? as usize;
+        let (iid, id) = (reader.text()?, reader.id()?);
+        let since_ms = reader.step(id.ms)?;
+        let Some((producer, used)) = producers.get_mut(number) else {
+            return Err(reader.error("something is remembered of no producer"));
+        };
+        *used = true;
+        at(reader, builder.remembered(&Remembered { producer, iid, id, since_ms }))?;
+    }
+    match producers.iter().all(|(_, used)| *used) {
+        true => Ok(()),
+        false => Err(reader.error("nothing is remembered of a producer")),
+    }
 }
 
 fn read_blocks(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
@@ -156,28 +271,40 @@ fn read_blocks(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(
 fn read_group(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let (name, last_id, entries_read) = (reader.text()?, reader.id()?, reader.optional()?);
     at(reader, builder.group(name, last_id, entries_read))?;
-    for _ in 0..reader.count(CONSUMER_BYTES_MIN)? {
+    let nobody = reader.count(CONSUMER_BYTES_MIN)?;
+    for _ in 0..nobody {
         let (name, seen_at_ms, active_at_ms) = (reader.text()?, reader.number()?, reader.optional()?);
         at(reader, builder.consumer(name, seen_at_ms, active_at_ms))?;
     }
     let mut before = BEFORE_ROWS;
     for _ in 0..reader.count(ROW_BYTES_MIN)? {
-        before = read_row(reader, &before)?;
-        at(reader, builder.pending(before))?;
+        let row = read_row(reader, &before)?;
+        let is_owned = row.consumer as usize != nobody;
+        if !is_owned && row.delivered_at_ms != before.delivered_at_ms {
+            return Err(reader.error("a time with an entry that belongs to nobody"));
+        }
+        before = row;
+        let pending = PendingEntry {
+            id: row.id,
+            consumer: is_owned.then_some(ConsumerHandle(row.consumer)),
+            delivered_at_ms: if is_owned { row.delivered_at_ms } else { 0 },
+            deliveries: row.deliveries,
+        };
+        at(reader, builder.pending(pending))?;
     }
     Ok(())
 }
 
-fn read_row(reader: &mut Reader<'_>, before: &PendingEntry) -> Result<PendingEntry, CodecError> {
+fn read_row(reader: &mut Reader<'_>, before: &Row) -> Result<Row, CodecError> {
     let head = reader.byte()?;
     let ms_step = match u64::from(head >> MS_STEP_SHIFT) {
         MS_STEP_FOLLOWS => reader.number()?,
         step => step,
     };
-    let row = PendingEntry {
+    let row = Row {
         id: read_row_id(reader, before.id, ms_step)?,
         consumer: match head & SAME_CONSUMER {
-            0 => ConsumerHandle(reader.small_number()?),
+            0 => reader.small_number()?,
             _ => before.consumer,
         },
         delivered_at_ms: match head & SAME_TIME {

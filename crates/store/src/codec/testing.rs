@@ -4,9 +4,10 @@
 use std::fmt::{Debug, Write};
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::stream::{Before, ClaimOptions, EntryRef, IdRange, NackOptions};
 use millstream_engine::{
-    BlockLimits, Exactness, GroupStart, IdSpec, Stream, StreamEffect, StreamId, Trim, TrimBy, TrimLimit,
+    BlockLimits, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect, StreamId, Trim,
+    TrimBy, TrimLimit,
 };
 
 /// Xorshift: small, seeded, good enough to wander.
@@ -125,15 +126,18 @@ impl Drive {
     fn step(&mut self) {
         self.now_ms += self.random.below(3) * self.random.below(40);
         match self.random.below(100) {
-            0..40 => self.add(),
-            40..45 => self.trim(),
-            45..52 => self.delete(),
-            52..54 => self.set_id(),
-            54..60 => self.manage_groups(),
-            60..76 => self.deliver(),
-            76..80 => self.read_history(),
-            80..90 => self.acknowledge(),
-            90..95 => self.claim(),
+            0..36 => self.add(),
+            36..40 => self.trim(),
+            40..46 => self.delete(),
+            46..48 => self.set_id(),
+            48..54 => self.manage_groups(),
+            54..70 => self.deliver(),
+            70..74 => self.read_history(),
+            74..80 => self.acknowledge(),
+            80..86 => self.give_back(),
+            86..89 => self.read_claiming(),
+            89..92 => self.send(),
+            92..96 => self.claim(),
             _ => self.auto_claim(),
         }
     }
@@ -188,15 +192,68 @@ impl Drive {
             _ => (Exactness::Approximate, TrimLimit::AtMost(self.random.below(30))),
         };
         let trim = Trim { by, exactness, limit };
-        if let Some(decision) = self.ask(|stream| stream.decide_trim(&trim, self.limits)) {
-            self.apply(StreamEffect::TrimThrough { last: decision.through });
+        match self.references() {
+            References::Keep => {
+                if let Some(decision) = self.ask(|stream| stream.decide_trim(&trim, self.limits)) {
+                    self.apply(StreamEffect::TrimThrough { last: decision.through });
+                }
+            }
+            references => {
+                let found = self.ask(|stream| stream.decide_trim_referenced(&trim, references, self.limits));
+                let found = found.unwrap_or_default();
+                self.apply(StreamEffect::TrimEntries { ids: &found.ids });
+                self.apply(StreamEffect::Forget { ids: &found.forgotten });
+            }
         }
     }
 
     fn delete(&mut self) {
-        let ids = self.ids();
-        let found = self.ask(|stream| stream.decide_delete(&ids));
-        self.apply(StreamEffect::DeleteEntries { ids: &found });
+        let (ids, references) = (self.ids(), self.references());
+        let found = self.ask(|stream| stream.decide_delete_referenced(&ids, references));
+        self.apply(StreamEffect::DeleteEntries { ids: &found.deleted });
+        self.apply(StreamEffect::Forget { ids: &found.forgotten });
+    }
+
+    fn references(&mut self) -> References {
+        self.random.pick(&[References::Keep, References::Delete, References::Acked])
+    }
+
+    fn give_back(&mut self) {
+        let Some((group, _)) = self.reader() else { return };
+        let mut ids = self.ids();
+        ids.extend(self.ask(|stream| Some(stream.group(group)?.pending().last()?.id)));
+        let options = NackOptions {
+            mode: self.random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
+            deliveries: None,
+            force: self.random.one_in(3),
+        };
+        let rows = self.ask(|stream| Some(stream.decide_nack(stream.group(group)?, &ids, options)));
+        self.apply(StreamEffect::Release { group, rows: &rows.unwrap_or_default() });
+    }
+
+    fn read_claiming(&mut self) {
+        let Some((group, consumer)) = self.reader() else { return };
+        let (min_idle_ms, at_ms) = (self.random.below(40), self.now_ms);
+        let taken = self.ask(|stream| {
+            let ignore = &mut |_: &EntryRef<'_>, _: Option<Before>| {};
+            Some(stream.visit_idle(stream.group(group)?, min_idle_ms, Some(2), at_ms, ignore))
+        });
+        let rows = taken.unwrap_or_default().rows;
+        self.apply(StreamEffect::Claim { group, consumer, rows: &rows, at_ms });
+    }
+
+    /// A producer sends, perhaps again; sometimes its limits change.
+    fn send(&mut self) {
+        let (producer, iid, at_ms) = (self.random.pick(&CONSUMERS), self.random.pick(&VALUES), self.now_ms);
+        if self.ask(|stream| stream.memory_counters()).is_none() || self.random.one_in(9) {
+            let (duration_s, max_size) = (1 + self.random.below(2), 1 + self.random.below(4));
+            self.apply(StreamEffect::IdempotenceConfigure { duration_s, max_size });
+        }
+        if self.ask(|stream| stream.query_remembered(producer, iid, at_ms)).is_some() {
+            return self.apply(StreamEffect::Repeat);
+        }
+        let id = self.id();
+        self.apply(StreamEffect::Remember { producer, iid, id, at_ms });
     }
 
     fn set_id(&mut self) {
@@ -223,7 +280,13 @@ impl Drive {
                 let last_id = self.id();
                 self.apply(StreamEffect::GroupSetId { group, last_id, entries_read });
             }
-            (true, 4..6) => self.apply(StreamEffect::ConsumerDelete { group, consumer }),
+            (true, 4) => self.apply(StreamEffect::ConsumerDelete { group, consumer }),
+            (true, 5) => {
+                let to = self.random.pick(&CONSUMERS);
+                if to != consumer {
+                    self.apply(StreamEffect::Adopt { group, from: consumer, to, at_ms: self.now_ms });
+                }
+            }
             (true, _) => self.apply(StreamEffect::ConsumerCreate { group, consumer, at_ms: self.now_ms }),
         }
     }
@@ -268,8 +331,7 @@ impl Drive {
     fn acknowledge(&mut self) {
         let Some((group, _)) = self.reader() else { return };
         let ids = self.ids();
-        let acked = self.ask(|stream| Some(stream.decide_ack(stream.group(group)?, &ids).to_vec()));
-        self.apply(StreamEffect::Ack { group, ids: &acked.unwrap_or_default() });
+        self.apply(StreamEffect::Ack { group, ids: &ids });
     }
 
     fn claim(&mut self) {
@@ -328,10 +390,13 @@ pub(crate) fn dump(stream: &Stream) -> String {
         writeln!(out, "{name:?} {} {:?} {lag:?}", group.last_id(), group.entries_read()).unwrap();
         group.consumers().for_each(|(name, _, consumer)| writeln!(out, "{name:?} {consumer:?}").unwrap());
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
-            let owner = group.consumer_name(row.consumer);
+            let owner = group.owner_name(row.consumer);
             writeln!(out, "{} {owner:?} {} {}", row.id, row.delivered_at_ms, row.deliveries).unwrap();
             ControlFlow::Continue(())
         });
+        group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
     }
+    writeln!(out, "{:?}", stream.memory_counters()).unwrap();
+    stream.remembered().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
     out
 }

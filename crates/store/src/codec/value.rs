@@ -1,7 +1,8 @@
 //! Values as bytes: a kind, then the content in the layout it has in memory.
 //!
 //! ```text
-//! value := 1 text | 2 stream | 3 list | (4 | 5) hash | (6 | 7 | 8) set
+//! value := 1 text | (2 | 9) stream | 3 list | (4 | 5) hash | (6 | 7 | 8) set
+//! stream: plain | in full; see `stream`
 //! list  := count:number  text…
 //! hash  := count:number  (text text)…       packed | a table
 //! set   := count:number  text…              sorted integers | packed | a table
@@ -10,7 +11,7 @@
 use millstream_engine::Value;
 use millstream_engine::value::{Hash, Hashing, Layout, List, Set, Text};
 
-use super::stream::{put_stream, read_stream};
+use super::stream::{Form, form_of, put_stream, read_stream};
 use super::wire::{CodecError, Reader, put_number, put_text};
 
 const STRING: u8 = 1;
@@ -21,13 +22,14 @@ const HASH_TABLE: u8 = 5;
 const SET_INTEGERS: u8 = 6;
 const SET_PACKED: u8 = 7;
 const SET_TABLE: u8 = 8;
+const STREAM_FULL: u8 = 9;
 
 /// Appends a value.
 pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
     out.push(kind_of(value));
     match value {
         Value::String(text) => put_text(out, text.as_bytes()),
-        Value::Stream(stream) => put_stream(out, stream),
+        Value::Stream(stream) => put_stream(out, stream, form_of(stream)),
         Value::List(list) => {
             put_number(out, list.len() as u64);
             list.range(0..list.len()).for_each(|value| put_text(out, value));
@@ -49,7 +51,10 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
 fn kind_of(value: &Value) -> u8 {
     match value {
         Value::String(_) => STRING,
-        Value::Stream(_) => STREAM,
+        Value::Stream(stream) => match form_of(stream) {
+            Form::Plain => STREAM,
+            Form::Full => STREAM_FULL,
+        },
         Value::List(_) => LIST,
         Value::Hash(hash) => match hash.layout() {
             Layout::Table => HASH_TABLE,
@@ -75,7 +80,8 @@ pub(crate) fn take_value(bytes: &[u8], hashing: Hashing) -> Result<Value, CodecE
 pub(crate) fn read_value(reader: &mut Reader<'_>, hashing: Hashing) -> Result<Value, CodecError> {
     Ok(match reader.byte()? {
         STRING => Value::String(Text::new(reader.text()?)),
-        STREAM => Value::Stream(Box::new(read_stream(reader)?)),
+        STREAM => Value::Stream(Box::new(read_stream(reader, Form::Plain)?)),
+        STREAM_FULL => Value::Stream(Box::new(read_stream(reader, Form::Full)?)),
         LIST => Value::List(Box::new(read_list(reader)?)),
         HASH_PACKED => Value::Hash(Box::new(read_hash(reader, Layout::Packed, hashing)?)),
         HASH_TABLE => Value::Hash(Box::new(read_hash(reader, Layout::Table, hashing)?)),

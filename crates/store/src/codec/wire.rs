@@ -30,26 +30,44 @@ impl std::error::Error for CodecError {}
 
 /// Appends a number.
 #[inline]
-pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    if value < 0x80 {
-        return out.push(value as u8);
-    }
-    // Gathered first and copied as a whole: a copy of known length is a few instructions.
-    let mut bytes = [0; NUMBER_BYTES_MAX];
-    let mut len = 0;
-    while value >= 0x80 {
-        bytes[len] = value as u8 | 0x80;
-        value >>= 7;
-        len += 1;
-    }
-    bytes[len] = value as u8;
-    let end = out.len() + len + 1;
-    out.extend_from_slice(&bytes);
-    out.truncate(end);
+pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 { out.push(value as u8) } else { put_long_number(out, value) }
 }
 
-/// Ten times seven bits are enough for 64.
-const NUMBER_BYTES_MAX: usize = 10;
+/// Appends a number of more than seven bits.
+fn put_long_number(out: &mut Vec<u8>, value: u64) {
+    if value >> LOW_BITS != 0 {
+        // Eight bytes that all say "more", and the last one or two.
+        out.extend_from_slice(&(spread(value & LOW_MASK) | MORE).to_le_bytes());
+        return put_number(out, value >> LOW_BITS);
+    }
+    // The last byte is that of the highest bit set.
+    let last = (63 - value.leading_zeros()) / 7;
+    let more = MORE & !(u64::MAX << (8 * last));
+    // A copy of known length is a few instructions; what is too much is cut.
+    out.extend_from_slice(&(spread(value) | more).to_le_bytes());
+    out.truncate(out.len() - 7 + last as usize);
+}
+
+/// How many bits of a number its first eight bytes hold.
+const LOW_BITS: u32 = 56;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+/// The top bit of each of eight bytes.
+const MORE: u64 = 0x8080_8080_8080_8080;
+
+/// Eight groups of seven bits, a byte each: halves move apart, then quarters, then eighths.
+fn spread(value: u64) -> u64 {
+    let halves = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
+    let quarters = (halves & 0x0000_3fff_0000_3fff) | ((halves & 0x0fff_c000_0fff_c000) << 2);
+    (quarters & 0x007f_007f_007f_007f) | ((quarters & 0x3f80_3f80_3f80_3f80) << 1)
+}
+
+/// The reverse of [`spread`]; top bits are dropped.
+fn gather(bytes: u64) -> u64 {
+    let quarters = (bytes & 0x007f_007f_007f_007f) | ((bytes & 0x7f00_7f00_7f00_7f00) >> 1);
+    let halves = (quarters & 0x0000_3fff_0000_3fff) | ((quarters & 0x3fff_0000_3fff_0000) >> 2);
+    (halves & 0x0fff_ffff) | ((halves & 0x0fff_ffff_0000_0000) >> 4)
+}
 
 /// Appends a text.
 #[inline]
@@ -144,11 +162,42 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn number(&mut self) -> Result<u64, CodecError> {
-        let first = self.byte()?;
-        if first < 0x80 { Ok(u64::from(first)) } else { self.long_number(u64::from(first & 0x7f)) }
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_number(),
+        }
     }
 
-    fn long_number(&mut self, mut value: u64) -> Result<u64, CodecError> {
+    fn long_number(&mut self) -> Result<u64, CodecError> {
+        let ahead = self.bytes.get(self.at..).and_then(|ahead| ahead.first_chunk());
+        let Some(ahead) = ahead.map(|ahead| u64::from_le_bytes(*ahead)) else {
+            return self.number_by_bytes();
+        };
+        // The first byte that does not say "more", and everything up to it.
+        let last = ahead & MORE ^ MORE;
+        if last == 0 {
+            return self.number_by_bytes();
+        }
+        let len = last.trailing_zeros() / 8 + 1;
+        let bytes = ahead & (u64::MAX >> (u64::BITS - 8 * len));
+        if len > 1 && bytes >> (8 * (len - 1)) == 0 {
+            return self.number_by_bytes();
+        }
+        self.at += len as usize;
+        Ok(gather(bytes))
+    }
+
+    /// Near the end, of numbers of more than eight bytes, and where there is none.
+    #[cold]
+    fn number_by_bytes(&mut self) -> Result<u64, CodecError> {
+        let first = self.byte()?;
+        if first < 0x80 { Ok(u64::from(first)) } else { self.more_of_number(u64::from(first & 0x7f)) }
+    }
+
+    fn more_of_number(&mut self, mut value: u64) -> Result<u64, CodecError> {
         for shift in (7..u64::BITS).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
@@ -205,15 +254,33 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
+    /// A number as the top of this file says it.
+    fn one_by_one(mut number: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while number >= 0x80 {
+            bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    }
+
     #[test]
     fn numbers_have_one_form() {
-        for number in [0, 1, 127, 128, 16_383, 16_384, 1 << 62, u64::MAX] {
+        let edges = (0..u64::BITS).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) | 1]);
+        for number in edges.chain([u64::MAX]) {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
-            assert_eq!(Reader::new(&bytes).number(), Ok(number));
+            assert_eq!(bytes, one_by_one(number), "{number}");
+            for follows in [&[][..], &[0xff; 10], &[0; 10]] {
+                let mut reader = Reader { bytes: &[&bytes, follows].concat(), at: 0 };
+                assert_eq!((reader.number(), reader.left()), (Ok(number), follows.len()), "{number}");
+            }
             *bytes.last_mut().unwrap() |= 0x80;
             bytes.push(0);
             assert!(Reader::new(&bytes).number().is_err(), "{number} in a longer form");
+            bytes.extend([1; 10]);
+            assert!(Reader::new(&bytes).number().is_err(), "{number} in a longer form, more behind it");
         }
         let too_great = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
         assert!(Reader::new(&too_great).number().is_err());

@@ -241,12 +241,12 @@ impl State {
 
     /// A name change that the power cut interrupts may still have happened; one that fails has not.
     fn change_name(&mut self, fault: Option<Fault>, change: NameChange) -> Result<(), DiskError> {
-        let name = change.name().to_owned();
+        let (operation, name) = (change.operation(), change.name().to_owned());
         if matches!(fault, None | Some(Fault::Short | Fault::Halt)) {
             change.apply(&mut self.live);
             self.pending.push(change);
         }
-        fault_kind(fault).map_or(Ok(()), |kind| Err(failure("change the name of", &name, kind)))
+        fault_kind(fault).map_or(Ok(()), |kind| Err(failure(operation, &name, kind)))
     }
 
     fn used_bytes(&self) -> u64 {
@@ -262,6 +262,15 @@ enum NameChange {
 }
 
 impl NameChange {
+    /// What it is called when it fails, as by a real folder.
+    fn operation(&self) -> &'static str {
+        match self {
+            NameChange::Set { .. } => "create",
+            NameChange::Rename { .. } => "rename",
+            NameChange::Remove { .. } => "remove",
+        }
+    }
+
     fn name(&self) -> &str {
         match self {
             NameChange::Set { name, .. } | NameChange::Remove { name } => name,

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::waiting::Waiting;
 use super::{Error, Millstream};
@@ -110,9 +110,8 @@ impl<C: Command> Call<C> {
                 drop(txn);
                 return self.settling(Ok(nothing));
             };
-            let deadline = Instant::now().checked_add(patience.at_most);
-            let bell = inner.keeper.bell(deadline);
-            return State::Waiting(Waiting::begin(&mut txn, &self.command, patience, nothing, bell));
+            let keeper = &inner.keeper;
+            return State::Waiting(Waiting::begin(&mut txn, &self.command, patience, nothing, keeper));
         }
         drop(txn);
         self.settling(answer)
@@ -121,10 +120,6 @@ impl<C: Command> Call<C> {
     /// The answer may be told when everything seen so far is settled. That goes for errors too.
     fn settling(&self, answer: Result<C::Output, Error>) -> State<C::Output> {
         State::Settling { position: self.db.inner.store.seen(), answer }
-    }
-
-    fn is_closed(&self) -> bool {
-        *self.db.inner.closed.read()
     }
 
     fn poll_settled(&self, position: u64, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
@@ -146,7 +141,7 @@ impl<C: Command> Future for Call<C> {
             match std::mem::replace(&mut call.state, State::Answered) {
                 State::New => call.state = call.begin(),
                 State::Waiting(waiting) => {
-                    match waiting.poll(&call.db.inner.store, || call.is_closed(), context) {
+                    match waiting.poll(&call.db.inner.store, &call.db.inner.closed, context) {
                         Ok(answer) => call.state = call.settling(answer),
                         Err(waiting) => {
                             call.state = State::Waiting(waiting);

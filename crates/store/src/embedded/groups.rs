@@ -54,6 +54,18 @@ impl Millstream {
     ) -> Call<ConsumerDelete> {
         self.call(ConsumerDelete(Member::new(key, group, consumer)))
     }
+
+    /// Takes everything pending with one consumer over to another, which joins if it is new; the first one is gone. Answers with how
+    /// many entries that were.
+    pub fn adopt(
+        &self,
+        key: impl AsRef<[u8]>,
+        group: impl AsRef<[u8]>,
+        from: impl AsRef<[u8]>,
+        to: impl AsRef<[u8]>,
+    ) -> Call<Adopt> {
+        self.call(Adopt { from: Member::new(key, group, from), to: owned(to) })
+    }
 }
 
 /// A consumer of a group of a stream, by names of its own.
@@ -194,5 +206,25 @@ impl Command for ConsumerDelete {
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Error> {
         txn.xgroup_delete_consumer(self.0.reader()).map_err(Error::refused(&self.0.key))
+    }
+}
+
+/// See [`Millstream::adopt`].
+#[derive(Clone, Debug)]
+pub struct Adopt {
+    from: Member,
+    to: Vec<u8>,
+}
+
+impl Command for Adopt {
+    type Output = u64;
+    const CHANGES: bool = true;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(&*self.from.key)
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Error> {
+        txn.xadopt(self.from.reader(), &self.to).map_err(Error::refused(&self.from.key))
     }
 }

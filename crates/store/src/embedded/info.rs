@@ -42,6 +42,7 @@ impl Command for DescribeStream {
             first: stream.first_entry().as_ref().map(Entry::from),
             last: stream.last_entry().as_ref().map(Entry::from),
             memory_bytes: stream.memory_bytes(),
+            idempotence: txn.idempotence_info(stream),
             groups: stream
                 .groups()
                 .map(|(name, group)| describe_group(stream, name, group, now_ms))
@@ -64,6 +65,7 @@ fn describe_group(stream: &Stream, name: &[u8], group: &Group, now_ms: u64) -> G
         entries_read: group.entries_read(),
         lag: stream.query_lag_exact(group),
         pending: group.pending().len(),
+        released: group.pending().released_len(),
         consumers: consumers.collect(),
     }
 }

@@ -54,11 +54,11 @@ impl Keeper {
         Ok(())
     }
 
-    /// A bell that rings at the deadline, if there is one, and when the database is closed.
-    pub(super) fn bell(self: &Arc<Self>, deadline: Option<Instant>) -> Bell {
+    /// A bell that rings at a time, if there is one, and when the database is closed.
+    pub(super) fn bell(self: &Arc<Self>, at: Option<Instant>) -> Bell {
         let mut state = self.state.lock();
         state.next_bell += 1;
-        Bell { keeper: Arc::clone(self), number: state.next_bell, deadline }
+        Bell { keeper: Arc::clone(self), number: state.next_bell, at }
     }
 
     /// Rings every bell and ends the thread.
@@ -134,20 +134,26 @@ impl State {
 pub(super) struct Bell {
     keeper: Arc<Keeper>,
     number: u64,
-    deadline: Option<Instant>,
+    at: Option<Instant>,
 }
 
 impl Bell {
-    /// Whether the deadline has come.
-    pub(super) fn is_due(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    /// Rings at another time. Listen again afterwards.
+    pub(super) fn set(&mut self, at: Option<Instant>) {
+        if self.at != at {
+            let mut state = self.keeper.state.lock();
+            if let Some(before) = self.at {
+                state.deadlines.remove(&(before, self.number));
+            }
+            self.at = at;
+        }
     }
 
     /// Wakes `waker`, and no other, when the bell rings.
     pub(super) fn listen(&self, waker: &Waker) -> io::Result<()> {
         let mut state = self.keeper.state.lock();
         let before = state.bells.insert(self.number, waker.clone());
-        let added = self.deadline.is_some_and(|deadline| state.deadlines.insert((deadline, self.number)));
+        let added = self.at.is_some_and(|at| state.deadlines.insert((at, self.number)));
         let is_first = added && state.deadlines.first().is_some_and(|(_, number)| *number == self.number);
         drop(state);
         // A waker may own anything: it is not dropped under the lock.
@@ -165,8 +171,8 @@ impl Bell {
 impl Drop for Bell {
     fn drop(&mut self) {
         let mut state = self.keeper.state.lock();
-        if let Some(deadline) = self.deadline {
-            state.deadlines.remove(&(deadline, self.number));
+        if let Some(at) = self.at {
+            state.deadlines.remove(&(at, self.number));
         }
         let silenced = state.bells.remove(&self.number);
         drop(state);

@@ -38,6 +38,7 @@
 mod add;
 mod call;
 mod claim;
+mod claiming;
 mod error;
 mod groups;
 mod info;
@@ -45,6 +46,7 @@ mod keeper;
 mod pending;
 mod range;
 mod read;
+mod release;
 mod results;
 mod waiting;
 
@@ -60,18 +62,24 @@ use crate::shard::{Store, StoreOptions};
 use crate::snapshots::SnapshotTaken;
 use keeper::Keeper;
 
-pub use add::{Add, Delete, Length, Remove, SetCounters, TrimStream};
+pub use add::{Add, Delete, DeleteEx, Length, Remove, SetCounters, TrimStream};
 pub use call::{Call, Command, Patience};
 pub use claim::{AutoClaim, Claim, JustIds};
+pub use claiming::ReadClaiming;
 pub use error::Error;
-pub use groups::{ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId};
+pub use groups::{Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId};
 pub use info::DescribeStream;
-pub use millstream_engine::{Exactness, GroupStart, IdSpec, Refusal, StreamId, Trim, TrimBy, TrimLimit};
+pub use millstream_engine::stream::{Deletion, IdempotenceInfo, IdempotenceLimits};
+pub use millstream_engine::{
+    Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
+};
 pub use pending::{Ack, Pending, PendingRows};
 pub use range::Range;
 pub use read::{Read, ReadFrom, ReadGroup};
+pub use release::{AckDelete, Extend, Nack};
 pub use results::{
-    AutoClaimed, Batch, ConsumerInfo, Entry, GroupInfo, PendingRow, PendingSummary, StreamBatch, StreamInfo,
+    AutoClaimed, Batch, ClaimingBatch, ConsumerInfo, Delivered, Entry, GroupInfo, PendingRow, PendingSummary,
+    StreamBatch, StreamDeliveries, StreamInfo,
 };
 
 /// An open database. Clones are handles to the same one; it closes with [`Millstream::close`] or with the last of them.

@@ -113,7 +113,7 @@ impl Call<PendingRows> {
         self
     }
 
-    /// Only what was delivered at least this long ago.
+    /// Only what was delivered at least this long ago, or given back.
     pub fn min_idle(mut self, idle: Duration) -> Self {
         self.command.min_idle = idle;
         self
@@ -160,8 +160,8 @@ impl Command for PendingRows {
             }
             rows.push(PendingRow {
                 id: row.id,
-                consumer: group.consumer_name(row.consumer).to_vec(),
-                idle: Duration::from_millis(now_ms.saturating_sub(row.delivered_at_ms)),
+                consumer: row.consumer.map(|owner| group.owner_name(Some(owner)).to_vec()),
+                idle: row.consumer.map(|_| Duration::from_millis(now_ms.saturating_sub(row.delivered_at_ms))),
                 deliveries: row.deliveries,
             });
             ControlFlow::Continue(())

@@ -118,13 +118,13 @@ impl Command for Read {
 /// See [`Millstream::read_group`].
 #[derive(Clone, Debug)]
 pub struct ReadGroup {
-    keys: Vec<Vec<u8>>,
-    group: Vec<u8>,
-    consumer: Vec<u8>,
+    pub(super) keys: Vec<Vec<u8>>,
+    pub(super) group: Vec<u8>,
+    pub(super) consumer: Vec<u8>,
     history_after: Option<StreamId>,
-    acknowledge: bool,
-    count: Option<u64>,
-    block: Option<Duration>,
+    pub(super) acknowledge: bool,
+    pub(super) count: Option<u64>,
+    pub(super) block: Option<Duration>,
 }
 
 impl Call<ReadGroup> {
@@ -161,6 +161,15 @@ impl Call<ReadGroup> {
 }
 
 impl ReadGroup {
+    /// Every stream is looked at before any is read.
+    pub(super) fn check_groups(&self, txn: &Txn<'_>) -> Result<(), Error> {
+        for key in &self.keys {
+            let group = txn.group(key, &self.group).and_then(|group| group.ok_or(Refusal::NoGroup));
+            group.map_err(Error::refused(key))?;
+        }
+        Ok(())
+    }
+
     fn read_one(&self, txn: &mut Txn<'_>, key: &[u8]) -> Result<StreamBatch, Refusal> {
         let reader = Reader { key, group: &self.group, consumer: &self.consumer };
         let (mut entries, mut gone) = (Vec::new(), Vec::new());
@@ -188,11 +197,7 @@ impl Command for ReadGroup {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Batch, Error> {
-        // Every stream is looked at before any is read.
-        for key in &self.keys {
-            let group = txn.group(key, &self.group).and_then(|group| group.ok_or(Refusal::NoGroup));
-            group.map_err(Error::refused(key))?;
-        }
+        self.check_groups(txn)?;
         let mut batch = Batch::default();
         for key in &self.keys {
             let read = self.read_one(txn, key).map_err(Error::refused(key))?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use millstream_engine::StreamId;
-use millstream_engine::stream::EntryRef;
+use millstream_engine::stream::{EntryRef, IdempotenceInfo};
 
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,52 @@ impl Batch {
     }
 }
 
+/// What was read by a consumer that also takes over what others left, stream by stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimingBatch {
+    /// Streams that had something, in the order asked for.
+    pub streams: Vec<StreamDeliveries>,
+}
+
+/// What was so read of one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamDeliveries {
+    /// The stream.
+    pub key: Vec<u8>,
+    /// Its entries: what was taken over, then what is new.
+    pub entries: Vec<Delivered>,
+}
+
+/// An entry, and how it was pending before this delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered {
+    /// The entry.
+    pub entry: Entry,
+    /// Whether it was pending; otherwise it is new.
+    pub was_pending: bool,
+    /// For how long nobody had touched it; `None` if it is new or had been given back.
+    pub idle: Option<Duration>,
+    /// How often it had been delivered before; 0 if it is new.
+    pub deliveries: u64,
+}
+
+impl ClaimingBatch {
+    /// Every entry, stream by stream.
+    pub fn iter(&self) -> impl Iterator<Item = &Delivered> {
+        self.streams.iter().flat_map(|stream| &stream.entries)
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.streams.iter().map(|stream| stream.entries.len()).sum()
+    }
+
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+}
+
 /// What a sweep over pending entries has claimed: entries, or only their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoClaimed<T = Entry> {
@@ -97,10 +143,10 @@ pub struct PendingSummary {
 pub struct PendingRow {
     /// The entry.
     pub id: StreamId,
-    /// Who it was last delivered to.
-    pub consumer: Vec<u8>,
-    /// How long ago.
-    pub idle: Duration,
+    /// Who it was last delivered to; `None` if it was given back.
+    pub consumer: Option<Vec<u8>>,
+    /// How long ago; `None` if it was given back.
+    pub idle: Option<Duration>,
     /// How often it was delivered.
     pub deliveries: u64,
 }
@@ -122,6 +168,8 @@ pub struct StreamInfo {
     pub last: Option<Entry>,
     /// What the stream takes in memory, in bytes.
     pub memory_bytes: usize,
+    /// What is remembered of producers.
+    pub idempotence: IdempotenceInfo,
     /// Its groups, by name.
     pub groups: Vec<GroupInfo>,
 }
@@ -139,6 +187,8 @@ pub struct GroupInfo {
     pub lag: u64,
     /// Entries delivered and not acknowledged.
     pub pending: u64,
+    /// Those of them that were given back and belong to nobody.
+    pub released: u64,
     /// Its consumers, by name.
     pub consumers: Vec<ConsumerInfo>,
 }

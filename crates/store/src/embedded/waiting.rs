@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use super::keeper::Bell;
+use super::keeper::{Bell, Keeper};
 use super::{Command, Error, Patience};
 use crate::shard::Store;
 use crate::txn::Txn;
@@ -17,6 +18,9 @@ pub(super) struct Waiting<T> {
     slot: Arc<Mutex<Slot<T>>>,
     /// The answer when time is up.
     nothing: T,
+    deadline: Option<Instant>,
+    /// When something pending may be idle for long enough, if the command claims.
+    retry_at: Option<Instant>,
     bell: Bell,
 }
 
@@ -33,8 +37,9 @@ impl<T: Send + 'static> Waiting<T> {
         command: &C,
         patience: Patience,
         nothing: T,
-        bell: Bell,
+        keeper: &Arc<Keeper>,
     ) -> Waiting<T> {
+        let deadline = Instant::now().checked_add(patience.at_most);
         let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
         let (mut command, left_at) = (command.clone(), Arc::clone(&slot));
         let again = move |txn: &mut Txn<'_>| {
@@ -46,20 +51,25 @@ impl<T: Send + 'static> Waiting<T> {
             Retry::Served
         };
         let token = txn.wait(patience.interests, Box::new(again));
-        Waiting { token, slot, nothing, bell }
+        let retry_at = token.retry_at_ms().and_then(|at_ms| instant_of(at_ms, txn.now_ms()));
+        let bell = keeper.bell(first_of(deadline, retry_at));
+        Waiting { token, slot, nothing, deadline, retry_at, bell }
     }
 
     /// The answer, or the wait again if there is none yet.
     pub(super) fn poll(
-        self,
+        mut self,
         store: &Store,
-        is_closed: impl Fn() -> bool,
+        closed: &RwLock<bool>,
         context: &mut Context<'_>,
     ) -> Result<Result<T, Error>, Waiting<T>> {
-        if !self.is_served(context.waker()) && !self.bell.is_due() {
+        if is_due(self.retry_at) && !is_due(self.deadline) {
+            self.retry(store, closed);
+        }
+        if !self.is_served(context.waker()) && !is_due(self.deadline) {
             // Closing rings every bell, so it is looked for after this one can be heard.
             let listening = self.bell.listen(context.waker());
-            match (listening, is_closed()) {
+            match (listening, *closed.read()) {
                 (Ok(()), false) => return Err(self),
                 (Ok(()), true) => return Ok(self.end(store).unwrap_or(Err(Error::Closed))),
                 (Err(error), _) => return Ok(self.end(store).unwrap_or(Err(Error::Thread(error)))),
@@ -67,6 +77,16 @@ impl<T: Send + 'static> Waiting<T> {
         }
         let served = self.end(store);
         Ok(served.unwrap_or(Ok(self.nothing)))
+    }
+
+    /// Runs the command again, in its turn: perhaps something has been idle for long enough.
+    fn retry(&mut self, store: &Store, closed: &RwLock<bool>) {
+        let closed = closed.read();
+        if !*closed {
+            let at_ms = store.retry(&self.token);
+            self.retry_at = at_ms.and_then(|at_ms| instant_of(at_ms, store.now_ms()));
+            self.bell.set(first_of(self.deadline, self.retry_at));
+        }
     }
 
     /// Whether the answer is there. If not, `waker` is called when it is.
@@ -97,6 +117,19 @@ impl<T: Send + 'static> Waiting<T> {
             store.cancel(&self.token);
         }
     }
+}
+
+fn is_due(at: Option<Instant>) -> bool {
+    at.is_some_and(|at| at <= Instant::now())
+}
+
+fn first_of(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
+}
+
+/// A time of the store's clock. One that no clock can hold never comes.
+fn instant_of(at_ms: u64, now_ms: u64) -> Option<Instant> {
+    Instant::now().checked_add(Duration::from_millis(at_ms.saturating_sub(now_ms)))
 }
 
 fn leave_answer<T>(slot: &Mutex<Slot<T>>, answer: Result<T, Error>) {

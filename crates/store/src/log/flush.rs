@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::frame::{self, Placing, Salt};
 use super::manifest::{self, Manifest};
 use super::planted::Bug;
 use super::segment::{self, SegmentHeader};
@@ -18,8 +19,14 @@ use crate::disk::{DiskError, write_full};
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 impl Log {
-    pub(super) fn check_alive(&self) -> Result<(), LogError> {
-        self.ended.get().map_or(Ok(()), |error| Err(error.clone()))
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<(), LogError> {
+        if self.ended.get().is_none() { Ok(()) } else { self.ended_with() }
+    }
+
+    #[cold]
+    fn ended_with(&self) -> Result<(), LogError> {
+        self.ended.get().cloned().map_or(Ok(()), Err)
     }
 
     /// Ends the log: from here on nothing succeeds.
@@ -32,21 +39,47 @@ impl Log {
 
     fn put_off(&self, error: &DiskError) -> LogError {
         self.counters.full.fetch_add(1, Ordering::Relaxed);
-        self.room_bytes.store(0, Ordering::Relaxed);
+        self.room_until_bytes.store(0, Ordering::Relaxed);
         LogError::Full(error.to_string())
     }
 
-    /// Takes what was appended, leaving an empty buffer of the size that was needed last.
+    /// Takes what was appended, leaving empty buffers of the size that was needed last.
     pub(super) fn take_batch(&self, writer: &mut Writer) {
         debug_assert_eq!(writer.done, writer.batch.bytes.len());
-        let mut empty = std::mem::take(&mut writer.batch.bytes);
-        if empty.capacity() > KEEP_BUFFER_BYTES {
-            empty = Vec::new();
+        let Batch { mut bytes, mut frames, turns, .. } = std::mem::take(&mut writer.batch);
+        if bytes.capacity() > KEEP_BUFFER_BYTES {
+            (bytes, frames) = (Vec::new(), Vec::new());
         }
-        empty.clear();
-        let fresh = Batch { bytes: empty, turns: Vec::new(), last: 0 };
-        writer.batch = std::mem::replace(&mut self.tail.lock().batch, fresh);
+        bytes.clear();
+        frames.clear();
+        debug_assert!(turns.is_empty());
+        let fresh = Batch { bytes, frames, frame_until: 0, turns, last: 0 };
+        let mut tail = self.tail.lock();
+        writer.batch = std::mem::replace(&mut tail.batch, fresh);
+        writer.batch.last = tail.last;
         writer.done = 0;
+    }
+
+    /// Gives the frames of a batch their headers: each continues the one before, over the turns between segments.
+    pub(super) fn seal_batch(&self, writer: &mut Writer) {
+        let Writer { batch: Batch { bytes, frames, turns, last, .. }, last_checksum, salt, .. } = writer;
+        let durable = self.durable() + u64::from(self.planted.has(Bug::ClaimOffByOne));
+        let mut turns = turns.iter_mut().peekable();
+        for (index, begin) in frames.iter().enumerate() {
+            if let Some(turn) = turns.next_if(|turn| turn.at <= begin.at) {
+                turn.header.previous = *last_checksum;
+                *salt = Salt::new(turn.header.salt);
+            }
+            let (end, next) = frames.get(index + 1).map_or((bytes.len(), *last + 1), |f| (f.at, f.first));
+            let count = u32::try_from(next - begin.first).expect("a frame has fewer records than bytes");
+            let durable = durable.min(begin.first - 1);
+            let placing = Placing { position: begin.first, count, durable, previous: *last_checksum };
+            *last_checksum = frame::seal(&mut bytes[begin.at..end], *salt, placing);
+        }
+        for turn in turns {
+            turn.header.previous = *last_checksum;
+            *salt = Salt::new(turn.header.salt);
+        }
     }
 
     /// Writes the rest of the batch, turning to new segments where it says.
@@ -62,7 +95,7 @@ impl Log {
         }
         self.write_up_to(writer, writer.batch.bytes.len())?;
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
-        self.publish_written(writer, writer.batch.last);
+        self.publish_written(writer.batch.last);
         Ok(())
     }
 
@@ -81,22 +114,21 @@ impl Log {
         let count = bytes.len() as u64;
         writer.file_bytes += count;
         writer.done = end;
-        self.counters.pending_bytes.fetch_sub(count, Ordering::Relaxed);
-        self.counters.appended_bytes.fetch_add(count, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(count, Ordering::Relaxed);
         self.counters.bytes.fetch_add(count, Ordering::Relaxed);
         self.unmeasured_bytes.fetch_add(count, Ordering::Relaxed);
         Ok(())
     }
 
-    fn publish_written(&self, writer: &Writer, position: u64) {
+    fn publish_written(&self, position: u64) {
         let mut current = self.current.lock();
-        *current = (Arc::clone(&writer.file), position);
+        current.1 = position;
         self.written.store(position, Ordering::Release);
     }
 
     /// Syncs the segment so far, then makes the next one, durably, before any record goes there.
     fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
-        self.publish_written(writer, header.first - 1);
+        self.publish_written(header.first - 1);
         self.sync_written(header.first - 1)?;
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
@@ -120,6 +152,7 @@ impl Log {
         writer.segments.last_mut().expect("there was one").bytes = writer.file_bytes;
         let bytes = segment::HEADER_BYTES as u64;
         writer.segments.push(Segment { name, header, bytes });
+        self.current.lock().0 = Arc::clone(&file);
         (writer.file, writer.file_bytes) = (file, bytes);
         self.counters.rotations.fetch_add(1, Ordering::Relaxed);
         self.counters.segments.fetch_add(1, Ordering::Relaxed);
@@ -163,16 +196,27 @@ impl Log {
     /// Asks how much is free, less what waits in memory. A disk that does not say is taken to have room: a write will tell.
     pub(super) fn measure_room(&self) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(u64::MAX);
-        let room = free.saturating_sub(self.counters.pending_bytes.load(Ordering::Relaxed));
-        self.room_bytes.store(room, Ordering::Relaxed);
+        let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
+        let room = free.saturating_sub(self.pending_bytes());
+        // With no more than the reserve left it is asked for every time.
+        let beyond = if room < self.reserve_bytes { 0 } else { room - self.reserve_bytes + 1 };
+        let until = if beyond == 0 { 0 } else { appended_bytes.saturating_add(beyond) };
+        self.room_until_bytes.store(until, Ordering::Relaxed);
         self.unmeasured_bytes.store(0, Ordering::Relaxed);
         room
     }
 
+    /// What waits in memory.
+    pub(super) fn pending_bytes(&self) -> u64 {
+        let written = self.counters.written_bytes.load(Ordering::Relaxed);
+        self.counters.appended_bytes.load(Ordering::Relaxed).saturating_sub(written)
+    }
+
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
         next.replace(&*self.disk, self.planted).map_err(|error| {
-            // A write without space came before the rename; the old manifest is in force.
-            if error.is_full() && error.operation == "write" {
+            // Making and writing the new one come before the rename: without space for it the old one is in force.
+            if error.is_full() && matches!(error.operation, "create" | "write") {
+                // What is left of it goes with the next try, too.
                 let _ = self.disk.remove(manifest::NEW_NAME);
                 return self.put_off(&error);
             }

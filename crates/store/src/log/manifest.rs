@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0       8        12     16         32        40     48       56    60   64
-//! | magic | version| flags| store id | snapshot| first| durable| zero| crc |
+//! | magic | version| flags| store id | snapshot| first| durable| span| crc |
 //! ```
 
 use super::planted::{Bug, Planted};
@@ -16,7 +16,7 @@ pub(crate) const NEW_NAME: &str = "manifest.new";
 
 const BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"MILLSMAN";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HAS_SNAPSHOT: u32 = 1;
 
 /// What the manifest says.
@@ -30,9 +30,27 @@ pub struct Manifest {
     pub first: u64,
     /// Records up to here were durable when this was written.
     pub durable: u64,
+    /// How many records were appended while the snapshot was taken, at the most; `u32::MAX`: that many or more.
+    pub span: u32,
 }
 
 impl Manifest {
+    /// What is in force when a snapshot (or none) has been taken and everything up to `durable` is durable.
+    pub(crate) fn new(store_id: StoreId, snapshot: Option<u64>, first: u64, durable: u64) -> Manifest {
+        let span = snapshot.map_or(0, |position| durable.saturating_sub(position));
+        Manifest { store_id, snapshot, first, durable, span: u32::try_from(span).unwrap_or(u32::MAX) }
+    }
+
+    /// The last position at which a key of the snapshot may stand. A record up to here may have changed a key that was gone
+    /// when the snapshot came to it.
+    pub(crate) fn captured(&self) -> u64 {
+        match (self.snapshot, self.span) {
+            (None, _) => 0,
+            (Some(_), u32::MAX) => u64::MAX,
+            (Some(position), span) => position.saturating_add(u64::from(span)),
+        }
+    }
+
     fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -42,6 +60,7 @@ impl Manifest {
         bytes[32..40].copy_from_slice(&self.snapshot.unwrap_or(0).to_le_bytes());
         bytes[40..48].copy_from_slice(&self.first.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.durable.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.span.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -67,6 +86,7 @@ impl Manifest {
             snapshot,
             first: long(40),
             durable: long(48),
+            span: word(56),
         };
         if manifest.first == 0 { Err(What::ManifestDamaged) } else { Ok(manifest) }
     }
@@ -99,14 +119,23 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        Manifest { store_id: StoreId([7; 16]), snapshot: Some(41), first: 42, durable: 50 }
+        Manifest { store_id: StoreId([7; 16]), snapshot: Some(41), first: 42, durable: 50, span: 7 }
     }
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let none = Manifest { snapshot: None, first: 1, durable: 0, ..manifest() };
+        let none = Manifest { snapshot: None, first: 1, durable: 0, span: 0, ..manifest() };
         assert_eq!(Manifest::decode(&manifest().encode()), Ok(manifest()));
         assert_eq!(Manifest::decode(&none.encode()), Ok(none));
+    }
+
+    #[test]
+    fn the_span_reaches_from_the_snapshot_to_what_was_durable() {
+        let taken = |snapshot, durable| Manifest::new(StoreId([7; 16]), snapshot, 42, durable).captured();
+        assert_eq!(taken(None, 50), 0);
+        assert_eq!(taken(Some(41), 41), 41);
+        assert_eq!(taken(Some(41), 50), 50);
+        assert_eq!(taken(Some(41), 41 + u64::from(u32::MAX)), u64::MAX);
     }
 
     #[test]

@@ -12,9 +12,9 @@
 //! The log knows bytes and positions. It does not know streams, keys or what a payload means.
 
 mod flush;
+mod frame;
 mod manifest;
 mod planted;
-mod record;
 mod recover;
 mod salvage;
 mod scan;

@@ -162,7 +162,7 @@ impl Recovery {
         if !options.planted.has(Bug::FolderNotSynced) {
             self.disk.sync_dir()?;
         }
-        let manifest = Manifest { store_id, snapshot: None, first: 1, durable: 0 };
+        let manifest = Manifest::new(store_id, None, 1, 0);
         manifest.replace(&*self.disk, options.planted)?;
         let bytes = segment::HEADER_BYTES as u64;
         let scan = Scan {
@@ -339,12 +339,12 @@ impl<'a> Walk<'a> {
             match records.step()? {
                 Step::End => break None,
                 Step::Bad(what) => break Some(what),
-                Step::Record { offset, header, payload } => {
+                Step::Record { offset, position, claim, payload } => {
                     self.scan.records += 1;
-                    self.unproven.note(header.position, offset, header.claim);
-                    if header.position >= self.manifest.first {
-                        visit(header.position, payload).map_err(|why| {
-                            damage(self.disk, &listed.name, offset, header.position, What::Payload(why))
+                    self.unproven.note(position, offset, claim);
+                    if position >= self.manifest.first {
+                        visit(position, payload).map_err(|why| {
+                            damage(self.disk, &listed.name, offset, position, What::Payload(why))
                         })?;
                     }
                 }

@@ -1,7 +1,7 @@
 //! Reading a log to its very end, however damaged: every intact record that belongs to it, and a list of what is not there.
 //!
 //! Nothing is changed. Whether a place is damaged or merely torn is decided by the same table as when opening; what is
-//! different is that the walk goes on behind damage, at the next intact record.
+//! different is that the walk goes on behind damage, at the next intact frame.
 
 use super::planted::Planted;
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
@@ -190,19 +190,19 @@ impl Walk<'_> {
         visit: &mut Visit<'_>,
     ) -> Result<(), DiskError> {
         loop {
-            let (offset, expected) = (records.offset(), records.expected());
+            let expected = records.expected();
             match records.step()? {
                 Step::End => break,
-                Step::Record { header, payload, .. } => {
-                    if header.position > self.found.last
-                        && header.position >= self.wanted.first
-                        && let Err(why) = visit(header.position, payload)
+                Step::Record { offset, position, payload, .. } => {
+                    if position > self.found.last
+                        && position >= self.wanted.first
+                        && let Err(why) = visit(position, payload)
                     {
                         let what = What::Payload(why);
                         self.lose(&listed.name, (offset, offset), (expected, Some(expected + 1)), what);
                     }
                     self.found.records += 1;
-                    self.found.last = self.found.last.max(header.position);
+                    self.found.last = self.found.last.max(position);
                 }
                 Step::Bad(what) => {
                     if !self.damage(listed, &mut records, later, what)? {

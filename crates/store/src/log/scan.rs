@@ -15,7 +15,7 @@ pub struct Scan {
     pub records: u64,
     /// The position of the last record, or the one before the first segment's first.
     pub last: u64,
-    /// The checksum of that record.
+    /// The checksum of its frame.
     pub last_checksum: u32,
     /// How the last segment ends.
     pub tail: Tail,
@@ -38,7 +38,7 @@ pub struct ScannedSegment {
     pub bytes: u64,
     /// Its salt.
     pub salt: u64,
-    /// The checksum of the record before its first.
+    /// The checksum of the frame before its first.
     pub previous: u32,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct HeaderFacts<'a> {
     pub(crate) named: u64,
     pub(crate) file_bytes: u64,
     pub(crate) is_last: bool,
-    /// Position and checksum of the last record of the segment before, when that was read.
+    /// The last position of the segment before and the checksum of its last frame, when that was read.
     pub(crate) before: Option<(u64, u32)>,
     pub(crate) is_of_this_store: bool,
 }
@@ -135,6 +135,8 @@ pub(crate) fn decide_end(facts: EndFacts, planted: Planted) -> EndVerdict {
             EndVerdict::Refuse(What::RolledBack { durable: facts.durable })
         }
         None => EndVerdict::Clean,
+        // Its checksum is right, so it is as it was written: no crash makes such a frame.
+        Some(what @ What::Payload(_)) => EndVerdict::Refuse(what),
         Some(_) if planted.has(Bug::CutOnAnyDamage) && !facts.later_segment => EndVerdict::Torn,
         Some(what) if was_durable => EndVerdict::Refuse(what),
         Some(_) => EndVerdict::Torn,
@@ -227,6 +229,9 @@ mod tests {
             let text = format!("{found:?} {later_segment} {behind} {claimed}");
             let facts = EndFacts { found, later_segment, expected, durable: 5, claimed };
             assert_eq!(decide_end(facts, Planted::default()), verdict, "{text}");
+            let nonsense = || What::Payload("nonsense".to_owned());
+            let facts = EndFacts { found: Some(nonsense()), later_segment, expected, durable: 5, claimed };
+            assert_eq!(decide_end(facts, Planted::default()), EndVerdict::Refuse(nonsense()), "{text}");
         }
     }
 }

@@ -2,24 +2,25 @@
 //!
 //! ```text
 //! 0       8        12    16         32     40    48        52    60   64
-//! | magic | version| zero| store id | first| salt| previous| zero| crc | records …
+//! | magic | version| zero| store id | first| salt| previous| zero| crc | frames …
 //! ```
 //!
-//! The walk stops at the first record that is not what it should be and says so; what that means is decided in
-//! `scan`.
+//! The walk stops at the first frame that is not what it should be and says so; what that means is decided in
+//! `scan`. Of a frame that is not whole, no record is told.
 
+use super::frame::{self, FrameHeader, Salt};
 use super::planted::{Bug, Planted};
-use super::record::{self, RecordHeader, Salt};
 use super::{StoreId, What};
+use crate::codec::Reader;
 use crate::disk::{DiskError, File, read_full};
 
 /// The length of a segment's header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
 const MAGIC: [u8; 8] = *b"MILLSLOG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const PREFIX: &str = "log-";
-/// How much is read at a time; also what a reader holds when records are small.
+/// How much is read at a time; also what a reader holds when frames are small.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The name of the segment that begins at this position.
@@ -41,7 +42,7 @@ pub(crate) struct SegmentHeader {
     /// The position of the first record.
     pub(crate) first: u64,
     pub(crate) salt: u64,
-    /// The checksum of the last record of the segment before.
+    /// The checksum of the last frame of the segment before.
     pub(crate) previous: u32,
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Records<'a> {
     file: &'a dyn File,
     file_bytes: u64,
     salt: Salt,
-    /// Where the next record begins.
+    /// Where the frame after this one begins.
     offset: u64,
     expected: u64,
     previous: u32,
@@ -94,12 +95,25 @@ pub(crate) struct Records<'a> {
     /// The bytes of the file from `window_offset` on.
     window: Vec<u8>,
     window_offset: u64,
+    inside: Inside,
+}
+
+/// The records of the frame at hand that were not told yet.
+#[derive(Clone, Copy, Default)]
+struct Inside {
+    /// Where the frame begins in the file.
+    offset: u64,
+    claim: u64,
+    left: u32,
+    /// Where in the window the next one begins, and where the frame ends.
+    at: usize,
+    end: usize,
 }
 
 /// What stands at a record's place.
 pub(crate) enum Step<'w> {
-    /// A record that is intact and continues the one before.
-    Record { offset: u64, header: RecordHeader, payload: &'w [u8] },
+    /// A record of an intact frame that continues the one before. The offset is that of the frame.
+    Record { offset: u64, position: u64, claim: u64, payload: &'w [u8] },
     /// The end of the file.
     End,
     /// Something else.
@@ -124,10 +138,11 @@ impl<'a> Records<'a> {
             planted,
             window: Vec::new(),
             window_offset: HEADER_BYTES as u64,
+            inside: Inside::default(),
         }
     }
 
-    /// Where the next record begins, or would.
+    /// Where the next frame begins, or would.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -137,51 +152,76 @@ impl<'a> Records<'a> {
         self.expected
     }
 
-    /// The checksum of the last record.
+    /// The checksum of the last frame.
     pub(crate) fn previous(&self) -> u32 {
         self.previous
     }
 
     /// The next record. After anything else than a record the walk stands still.
     pub(crate) fn step(&mut self) -> Result<Step<'_>, DiskError> {
+        if self.inside.left == 0
+            && let Some(otherwise) = self.next_frame()?
+        {
+            return Ok(otherwise);
+        }
+        let Inside { offset, claim, at, end, .. } = self.inside;
+        let mut reader = Reader::new(&self.window[at..end]);
+        let Ok(payload) = reader.text() else {
+            // Of a planted bug only: a frame is looked through before its first record is told.
+            return Ok(Step::Bad(What::RecordDamaged));
+        };
+        self.inside.at = end - reader.left();
+        self.inside.left -= 1;
+        let position = self.expected;
+        self.expected += 1;
+        Ok(Step::Record { offset, position, claim, payload })
+    }
+
+    /// Turns to the next frame, or says what else there is.
+    fn next_frame(&mut self) -> Result<Option<Step<'static>>, DiskError> {
         let left = self.file_bytes - self.offset;
         if left == 0 {
-            return Ok(Step::End);
+            return Ok(Some(Step::End));
         }
-        if left < record::HEADER_BYTES as u64 {
-            return Ok(Step::Bad(What::RecordCutShort));
+        if left < frame::HEADER_BYTES as u64 {
+            return Ok(Some(Step::Bad(What::RecordCutShort)));
         }
         let salt = self.salt;
-        let header = RecordHeader::decode(self.bytes(record::HEADER_BYTES)?, salt);
-        let header = match header.map(|header| self.judge(&header, left).map_or(Ok(header), Err)) {
-            None => return Ok(Step::Bad(What::RecordHeaderDamaged)),
-            Some(Err(what)) => return Ok(Step::Bad(what)),
-            Some(Ok(header)) => header,
+        let Some(header) = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt) else {
+            return Ok(Some(Step::Bad(What::RecordHeaderDamaged)));
         };
-        let whole_bytes = record::HEADER_BYTES + header.length as usize;
-        let unchecked = self.planted.has(Bug::ChecksumUnchecked);
-        if !record::is_intact(self.bytes(whole_bytes)?, salt) && !unchecked {
-            return Ok(Step::Bad(What::RecordDamaged));
+        if let Some(what) = self.judge(&header, left) {
+            return Ok(Some(Step::Bad(what)));
         }
-        let offset = self.offset;
+        let whole_bytes = frame::HEADER_BYTES + header.length as usize;
+        let unchecked = self.planted.has(Bug::ChecksumUnchecked);
+        let whole = self.bytes(whole_bytes)?;
+        if !unchecked && !frame::is_intact(whole, salt) {
+            return Ok(Some(Step::Bad(What::RecordDamaged)));
+        }
+        if !unchecked && !frame::holds(&whole[frame::HEADER_BYTES..], header.count) {
+            return Ok(Some(Step::Bad(What::Payload("the records do not fill their frame".to_owned()))));
+        }
+        let at = (self.offset - self.window_offset) as usize;
+        self.inside = Inside {
+            offset: self.offset,
+            claim: header.claim,
+            left: header.count,
+            at: at + frame::HEADER_BYTES,
+            end: at + whole_bytes,
+        };
         self.offset += whole_bytes as u64;
-        self.expected += 1;
         self.previous = header.checksum;
-        let at = (offset - self.window_offset) as usize;
-        Ok(Step::Record {
-            offset,
-            header,
-            payload: &self.window[at + record::HEADER_BYTES..at + whole_bytes],
-        })
+        Ok(None)
     }
 
     /// What is wrong with a sound header at this place, if anything.
-    fn judge(&self, header: &RecordHeader, left: u64) -> Option<What> {
+    fn judge(&self, header: &FrameHeader, left: u64) -> Option<What> {
         if header.position != self.expected {
             Some(What::RecordMisplaced { found: header.position })
         } else if header.previous != self.previous && !self.planted.has(Bug::ChainUnchecked) {
             Some(What::RecordNotContinuing)
-        } else if u64::from(header.length) > left - record::HEADER_BYTES as u64 {
+        } else if u64::from(header.length) > left - frame::HEADER_BYTES as u64 {
             Some(What::RecordCutShort)
         } else {
             None
@@ -209,18 +249,18 @@ impl<'a> Records<'a> {
         Ok(())
     }
 
-    /// Looks behind the place where the walk stopped for a sound record header that claims `expected` was durable, and
+    /// Looks behind the place where the walk stopped for a sound frame header that claims `expected` was durable, and
     /// gives that header's offset.
     pub(crate) fn find_claim(&self) -> Result<Option<u64>, DiskError> {
         self.find_header(self.offset, |header| header.claim >= self.expected)
     }
 
-    /// Goes on at the next intact record behind the damage, wherever it is. For saving what can be saved.
+    /// Goes on at the next intact frame behind the damage, wherever it is. For saving what can be saved.
     pub(crate) fn skip_damage(&mut self) -> Result<bool, DiskError> {
         let mut from = self.offset + 1;
         while let Some(offset) = self.find_header(from, |header| header.position >= self.expected)? {
             let mut beyond = self.at(offset);
-            let header = RecordHeader::decode(beyond.bytes(record::HEADER_BYTES)?, self.salt);
+            let header = FrameHeader::decode(beyond.bytes(frame::HEADER_BYTES)?, self.salt);
             let Some(header) = header else { break };
             (beyond.expected, beyond.previous) = (header.position, header.previous);
             if matches!(beyond.step()?, Step::Record { .. }) {
@@ -236,7 +276,7 @@ impl<'a> Records<'a> {
 
     /// A walk through the same file from another offset on.
     fn at(&self, offset: u64) -> Records<'a> {
-        Records { offset, window: Vec::new(), window_offset: offset, ..*self }
+        Records { offset, window: Vec::new(), window_offset: offset, inside: Inside::default(), ..*self }
     }
 
     /// The first sound header from an offset on that has a possible position and is `wanted`. One pass, one chunk at a time, no
@@ -244,17 +284,18 @@ impl<'a> Records<'a> {
     fn find_header(
         &self,
         from: u64,
-        wanted: impl Fn(&RecordHeader) -> bool,
+        wanted: impl Fn(&FrameHeader) -> bool,
     ) -> Result<Option<u64>, DiskError> {
         let left = self.file_bytes.saturating_sub(from);
-        let most = self.expected.saturating_add(left / record::HEADER_BYTES as u64 + 1);
+        // A record takes a byte at least.
+        let most = self.expected.saturating_add(left);
         let mut chunk = vec![0; CHUNK_BYTES.min(left as usize)];
         let mut at = from;
         loop {
             let count = read_full(self.file, at, &mut chunk)?;
-            for (index, bytes) in chunk[..count].windows(record::HEADER_BYTES).enumerate() {
-                let possible = (self.expected..=most).contains(&record::position_at(bytes));
-                if possible && RecordHeader::decode(bytes, self.salt).is_some_and(|header| wanted(&header)) {
+            for (index, bytes) in chunk[..count].windows(frame::HEADER_BYTES).enumerate() {
+                let possible = (self.expected..=most).contains(&frame::position_at(bytes));
+                if possible && FrameHeader::decode(bytes, self.salt).is_some_and(|header| wanted(&header)) {
                     return Ok(Some(at + index as u64));
                 }
             }
@@ -262,7 +303,7 @@ impl<'a> Records<'a> {
                 return Ok(None);
             }
             // The last bytes may begin a header that ends in the next chunk.
-            at += (count - record::HEADER_BYTES + 1) as u64;
+            at += (count - frame::HEADER_BYTES + 1) as u64;
         }
     }
 }

@@ -7,8 +7,10 @@ use std::sync::atomic::AtomicU64;
 pub(super) struct Counters {
     pub(super) segments: AtomicU64,
     pub(super) bytes: AtomicU64,
+    /// Changed under the lock of the tail only.
     pub(super) appended_bytes: AtomicU64,
-    pub(super) pending_bytes: AtomicU64,
+    /// How much of that reached a file.
+    pub(super) written_bytes: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,

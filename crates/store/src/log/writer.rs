@@ -1,21 +1,23 @@
 //! The open log: what it keeps, appending to memory, and the calls its users make.
 //!
 //! Three locks, taken in this order: `writer` (who writes), `syncing` (who syncs), `tail` and `current` (short). Appending
-//! takes `tail` alone, so nobody who appends waits for the disk. How batches reach it is in `flush`.
+//! takes `tail` alone, so nobody who appends waits for the disk. Records gather in frames that the writer seals: whoever
+//! appends pays for a copy, not for a checksum. How batches reach the disk is in `flush`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::frame::{self, Salt};
 use super::manifest::Manifest;
 use super::planted::{Bug, Planted};
-use super::record::{self, Placing, Salt};
 use super::recover::{FolderLock, Opened, Recovery};
 use super::scan::Scan;
 use super::segment::{self, Records, SegmentHeader, Step};
 use super::stats::{Counters, LogStats};
 use super::{LogError, LogOptions, OpenError, Policy, StoreId};
+use crate::codec::put_number;
 use crate::disk::{Access, Disk, DiskError, File};
 
 /// The free space is asked for again after so much was written.
@@ -23,6 +25,8 @@ const MEASURE_EVERY_BYTES: u64 = 1 << 20;
 const SYNC_EVERY_MS: u64 = 1000;
 /// The largest payload: room for any value there may be, and a length that cannot overflow.
 const PAYLOAD_BYTES_MAX: usize = 3 << 30;
+/// A frame that has reached this size is followed by another: damage takes a frame, so it should not be great.
+const FRAME_BYTES: usize = 4 << 10;
 
 /// An open log. Shared by reference; every method takes `&self`.
 pub struct Log {
@@ -37,13 +41,14 @@ pub struct Log {
     /// The file being written and the last position in it.
     pub(super) current: Mutex<(Arc<dyn File>, u64)>,
     pub(super) manifest: Mutex<Manifest>,
-    /// `durable <= written <= appended`.
+    /// The last position given out; changed under `tail`. `durable <= written <= appended`.
+    pub(super) appended: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) durable: AtomicU64,
     /// Why the log ended.
     pub(super) ended: OnceLock<LogError>,
-    /// Free bytes less what waits in memory, as of the last measurement.
-    pub(super) room_bytes: AtomicU64,
+    /// Up to so many appended bytes there was room at the last measurement, the reserve left free.
+    pub(super) room_until_bytes: AtomicU64,
     pub(super) unmeasured_bytes: AtomicU64,
     pub(super) last_sync_ms: AtomicU64,
     pub(super) counters: Counters,
@@ -65,25 +70,35 @@ pub(crate) struct Start {
 pub(super) struct TailState {
     pub(super) batch: Batch,
     pub(super) last: u64,
-    pub(super) last_checksum: u32,
-    pub(super) salt: Salt,
     /// The bytes of the segment being appended to, written or not.
     pub(super) segment_filled: u64,
     pub(super) store_id: StoreId,
     pub(super) random: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// Encoded records, and the places where a new segment begins.
+/// Records in frames that are not sealed yet, and the places where a new segment begins.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
+    /// In order, without gaps.
+    pub(super) frames: Vec<Frame>,
+    /// The frame being filled takes another record until the batch has so many bytes.
+    pub(super) frame_until: usize,
     pub(super) turns: Vec<Turn>,
     pub(super) last: u64,
+}
+
+/// A frame begins here, with this position.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) at: usize,
+    pub(super) first: u64,
 }
 
 /// From `at` on, the bytes of a batch belong to a new segment.
 pub(super) struct Turn {
     pub(super) at: usize,
+    /// Its `previous` is known when the frames before it are sealed.
     pub(super) header: SegmentHeader,
 }
 
@@ -95,6 +110,10 @@ pub(super) struct Writer {
     /// The batch being written, and how much of it is.
     pub(super) batch: Batch,
     pub(super) done: usize,
+    /// Of the last sealed frame.
+    pub(super) last_checksum: u32,
+    /// Of the segment it belongs to.
+    pub(super) salt: Salt,
 }
 
 /// A segment that exists.
@@ -118,8 +137,6 @@ impl Log {
         let tail = TailState {
             batch: Batch::default(),
             last: scan.last,
-            last_checksum: scan.last_checksum,
-            salt: Salt::new(last_segment.salt),
             segment_filled: last_segment.bytes,
             store_id: manifest.store_id,
             random: options.random,
@@ -145,6 +162,8 @@ impl Log {
             segments: segments.collect(),
             batch: Batch::default(),
             done: 0,
+            last_checksum: scan.last_checksum,
+            salt: Salt::new(last_segment.salt),
         };
         let counters = Counters::default();
         counters.segments.store(scan.segments.len() as u64, Ordering::Relaxed);
@@ -160,10 +179,11 @@ impl Log {
             tail: Mutex::new(tail),
             current: Mutex::new((file, scan.last)),
             manifest: Mutex::new(manifest),
+            appended: AtomicU64::new(scan.last),
             written: AtomicU64::new(scan.last),
             durable: AtomicU64::new(scan.last),
             ended: OnceLock::new(),
-            room_bytes: AtomicU64::new(0),
+            room_until_bytes: AtomicU64::new(0),
             unmeasured_bytes: AtomicU64::new(0),
             last_sync_ms: AtomicU64::new(0),
             counters,
@@ -179,24 +199,25 @@ impl Log {
             return Err(LogError::TooLarge(payload.len()));
         }
         self.check_alive()?;
-        let record_bytes = (record::HEADER_BYTES + payload.len()) as u64;
         let mut tail = self.tail.lock();
-        if tail.segment_filled >= self.segment_bytes && tail.segment_filled > segment::HEADER_BYTES as u64 {
+        if tail.segment_filled >= self.segment_bytes {
             tail.turn();
         }
         let position = tail.last + 1;
-        let durable = self.durable() + u64::from(self.planted.has(Bug::ClaimOffByOne));
-        let placing = Placing { position, durable: durable.min(position - 1), previous: tail.last_checksum };
-        let TailState { batch, salt, .. } = &mut *tail;
-        let checksum = record::encode(&mut batch.bytes, *salt, placing, payload);
-        batch.last = position;
-        tail.last_checksum = checksum;
+        let taken_bytes = tail.batch.push(position, payload) as u64;
         tail.last = position;
-        tail.segment_filled += record_bytes;
-        self.counters.pending_bytes.fetch_add(record_bytes, Ordering::Relaxed);
-        let room = self.room_bytes.load(Ordering::Relaxed);
-        self.room_bytes.store(room.saturating_sub(record_bytes), Ordering::Relaxed);
+        tail.segment_filled += taken_bytes;
+        self.appended.store(position, Ordering::Release);
+        // Under the lock, so nothing is lost between the two.
+        let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed) + taken_bytes;
+        self.counters.appended_bytes.store(appended_bytes, Ordering::Relaxed);
         Ok(position)
+    }
+
+    /// Lets a new segment begin, so that everything before can be released. Without effect on an empty one.
+    pub fn rotate(&self) -> Result<(), LogError> {
+        self.tail.lock().turn();
+        self.write().map(|_| ())
     }
 
     /// Writes and syncs everything appended so far, and gives the durable position. Callers at the same time share syncs.
@@ -217,6 +238,7 @@ impl Log {
         // What an earlier call could not write for lack of space goes first.
         self.write_batch(&mut writer)?;
         self.take_batch(&mut writer);
+        self.seal_batch(&mut writer);
         self.write_batch(&mut writer)?;
         drop(writer);
         if self.unmeasured_bytes.load(Ordering::Relaxed) >= MEASURE_EVERY_BYTES {
@@ -258,7 +280,7 @@ impl Log {
 
     /// The last position given out.
     pub fn appended(&self) -> u64 {
-        self.tail.lock().last
+        self.appended.load(Ordering::Acquire)
     }
 
     /// The last position handed to the file.
@@ -277,10 +299,17 @@ impl Log {
     }
 
     /// Refuses when the disk is nearly full. To be asked before a change is applied.
+    #[inline]
     pub fn check_space(&self) -> Result<(), LogError> {
-        if self.room_bytes.load(Ordering::Relaxed) >= self.reserve_bytes {
+        let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
+        if appended_bytes < self.room_until_bytes.load(Ordering::Relaxed) {
             return Ok(());
         }
+        self.check_space_anew()
+    }
+
+    #[cold]
+    fn check_space_anew(&self) -> Result<(), LogError> {
         let room = self.measure_room();
         if room >= self.reserve_bytes {
             return Ok(());
@@ -298,8 +327,7 @@ impl Log {
             self.remove_covered(first);
         }
         let mut manifest = self.manifest.lock();
-        let next =
-            Manifest { store_id: manifest.store_id, snapshot, first: first.max(manifest.first), durable };
+        let next = Manifest::new(manifest.store_id, snapshot, first.max(manifest.first), durable);
         self.replace_manifest(&next)?;
         *manifest = next;
         let first = manifest.first;
@@ -330,9 +358,9 @@ impl Log {
         for segment in &segments[begin..] {
             let file = self.disk.open(&segment.name, Access::Read)?;
             let mut records = Records::new(&*file, segment.bytes, &segment.header, self.planted);
-            while let Step::Record { header, payload, .. } = records.step()? {
-                if header.position >= from {
-                    visit(header.position, payload);
+            while let Step::Record { position, payload, .. } = records.step()? {
+                if position >= from {
+                    visit(position, payload);
                 }
             }
         }
@@ -349,8 +377,8 @@ impl Log {
             first: self.manifest.lock().first,
             segments: count(&self.counters.segments),
             bytes: count(&self.counters.bytes),
-            appended_bytes: count(&self.counters.appended_bytes) + count(&self.counters.pending_bytes),
-            pending_bytes: count(&self.counters.pending_bytes),
+            appended_bytes: count(&self.counters.appended_bytes),
+            pending_bytes: self.pending_bytes(),
             writes: count(&self.counters.writes),
             syncs: count(&self.counters.syncs),
             sync_ns: count(&self.counters.sync_ns),
@@ -362,16 +390,34 @@ impl Log {
 }
 
 impl TailState {
-    /// Lets a new segment begin with the next record.
+    /// Lets a new segment begin with the next record, if this one has any.
     fn turn(&mut self) {
+        if self.segment_filled <= segment::HEADER_BYTES as u64 {
+            return;
+        }
         let header = SegmentHeader {
             store_id: self.store_id,
             first: self.last + 1,
             salt: (self.random)(),
-            previous: self.last_checksum,
+            previous: 0,
         };
         self.batch.turns.push(Turn { at: self.batch.bytes.len(), header });
-        self.salt = Salt::new(header.salt);
+        self.batch.frame_until = 0;
         self.segment_filled = segment::HEADER_BYTES as u64;
+    }
+}
+
+impl Batch {
+    /// Adds a record to the frame being filled or to a new one. Gives the bytes that took.
+    fn push(&mut self, position: u64, payload: &[u8]) -> usize {
+        let before = self.bytes.len();
+        if before >= self.frame_until {
+            self.frames.push(Frame { at: before, first: position });
+            self.frame_until = before + FRAME_BYTES;
+            self.bytes.extend_from_slice(&[0; frame::HEADER_BYTES]);
+        }
+        put_number(&mut self.bytes, payload.len() as u64);
+        self.bytes.extend_from_slice(payload);
+        self.bytes.len() - before
     }
 }

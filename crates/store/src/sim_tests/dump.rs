@@ -106,11 +106,27 @@ fn put_stream(out: &mut String, stream: &Stream) {
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
             out.push_str("pending ");
             put_id(out, row.id);
-            put_text(out, group.consumer_name(row.consumer));
+            put_text(out, group.owner_name(row.consumer));
             put_number(out, row.delivered_at_ms);
             put_number(out, row.deliveries);
             ControlFlow::Continue(())
         });
+        for row in group.pending().released() {
+            out.push_str("released ");
+            put_id(out, row.id);
+        }
+    }
+    put_memory(out, stream);
+}
+
+fn put_memory(out: &mut String, stream: &Stream) {
+    let Some(counters) = stream.memory_counters() else { return };
+    let _ = write!(out, "\n  memory {counters:?} ");
+    for kept in stream.remembered() {
+        put_text(out, kept.producer);
+        put_text(out, kept.iid);
+        put_id(out, kept.id);
+        put_number(out, kept.since_ms);
     }
 }
 

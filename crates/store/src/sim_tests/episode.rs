@@ -220,10 +220,11 @@ impl Episode {
         for _ in 0..20 + self.random.below(60) {
             self.clock.advance(self.random.below(2) * self.random.below(60));
             let told = self.model.told;
-            match self.random.below(24) {
+            // A log that has failed must not be hidden by a snapshot, so that is tried often.
+            match self.random.below(if self.failed { 30 } else { 24 }) {
                 0..14 => self.transaction(store)?,
                 14..19 => self.settle(store)?,
-                19 => self.snapshot(store)?,
+                19 | 24.. => self.snapshot(store)?,
                 20 => {
                     store.expire_due(store.now_ms(), 1);
                     self.note(store)?;

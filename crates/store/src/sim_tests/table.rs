@@ -77,6 +77,10 @@ fn of_log(bug: log::Bug) -> &'static str {
 fn of_store(bug: Bug) -> &'static str {
     match bug {
         Bug::PendingNotInSnapshot => "snapshots leave out pending entries",
+        Bug::ReleasedNotInSnapshot => "snapshots leave out what was given back",
+        Bug::MemoryNotInSnapshot => "snapshots leave out what producers have sent",
+        Bug::RepeatNotLogged => "that a producer sent something again is not logged",
+        Bug::ForgettingNotLogged => "pending entries that go with a deleted one are not logged",
         Bug::ExpiredNotInSnapshot => "snapshots leave out keys that have expired but are still there",
         Bug::StampTooLate => "a key in a snapshot claims one record more than it has seen",
         Bug::StampTooEarly => "a key in a snapshot claims one record less than it has seen",

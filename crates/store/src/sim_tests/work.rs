@@ -3,19 +3,26 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange};
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions};
 use millstream_engine::value::Kind;
-use millstream_engine::{Exactness, GroupStart, IdSpec, ListEnd, Stream, StreamId, Trim, TrimBy, TrimLimit};
+use millstream_engine::{
+    Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream, StreamId,
+    Trim, TrimBy, TrimLimit,
+};
 use parking_lot::Mutex;
 
 use super::dump::dump_within;
 use super::random::Random;
-use crate::{ExpireIf, Interest, Reader, Retry, SetExpiry, SetIf, Store, StreamCounters, Txn};
+use crate::{
+    Addition, ExpireIf, IdempotenceChange, Interest, Reader, Retry, SetExpiry, SetIf, Store, StreamCounters,
+    Txn,
+};
 
 pub(super) const DATABASES: u32 = 2;
 const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
 const GROUPS: [&[u8]; 2] = [b"g", b"h"];
 const CONSUMERS: [&[u8]; 3] = [b"x", b"y", b"z"];
+const REFERENCES: [References; 3] = [References::Keep, References::Delete, References::Acked];
 const WORDS: [&[u8]; 5] = [b"", b"v", b"42", b"word", b"a value of some length that fills segments sooner"];
 
 /// States seen within a transaction, with the position they stand at.
@@ -136,12 +143,17 @@ fn on_set(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
 fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random: &mut Random, seen: &Seen) {
     let reader = Reader { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
     match random.below(100) {
-        0..30 => add(txn, key, random),
-        30..35 => _ = txn.xtrim(key, &trim(txn, key, random)),
-        35..40 => _ = txn.xdel(key, &ids(txn, key, random)),
-        40..43 => set_id(txn, key, random),
-        43..52 => manage_group(txn, reader, random),
-        52..72 => {
+        0..26 => add(txn, key, random),
+        26..31 => _ = txn.xtrim(key, &trim(txn, key, random), random.pick(&REFERENCES)),
+        31..32 => _ = txn.xdel(key, &ids(txn, key, random)),
+        32..36 => _ = txn.xdelex(key, &ids(txn, key, random), random.pick(&REFERENCES)),
+        36..38 => set_id(txn, key, random),
+        38..46 => manage_group(txn, reader, random),
+        46..50 => give_back(txn, reader, random),
+        50..54 => _ = read_claiming(txn, reader, random.below(60), !random.one_in(4)),
+        54..56 => _ = txn.xextend(reader, &ids(txn, key, random)),
+        56..59 => remember(txn, key, random),
+        59..72 => {
             let count = Some(1 + random.below(4));
             let _ = txn.xreadgroup_new(reader, count, !random.one_in(4), &mut ignore);
         }
@@ -149,13 +161,14 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
             let after = id(txn, key, random);
             let _ = txn.xreadgroup_history(reader, after, Some(3), |_, _| {});
         }
-        77..86 => _ = txn.xack(key, reader.group, &ids(txn, key, random)),
+        77..83 => _ = txn.xack(key, reader.group, &ids(txn, key, random)),
+        83..86 => _ = txn.xackdel(key, reader.group, &ids(txn, key, random), random.pick(&REFERENCES)),
         86..92 => claim(txn, reader, random),
         92..96 => {
             let options = ClaimOptions { min_idle_ms: random.below(60), ..ClaimOptions::default() };
             let _ = txn.xautoclaim(reader, StreamId::MIN, 1 + random.below(3), &options);
         }
-        _ => wait(txn, reader, random.one_in(3).then_some(other), seen),
+        _ => wait(txn, reader, random.one_in(3).then_some(other), random.one_in(2), seen),
     }
 }
 
@@ -169,7 +182,50 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let short = Trim { by: TrimBy::MaxLen(12), exactness: Exactness::Exact, limit: TrimLimit::Default };
     let fields: [&[u8]; 4] = [b"name", random.pick(&WORDS), random.pick(&WORDS), random.pick(&WORDS)];
     let fields = if random.one_in(2) { &fields[..2] } else { &fields };
-    let _ = txn.xadd(key, true, id, fields, random.one_in(3).then_some(&short));
+    let trim = random.one_in(3).then_some(short);
+    let entry = Addition { id, trim, references: random.pick(&REFERENCES), ..Addition::new(fields) };
+    let _ = txn.xadd(key, &entry);
+}
+
+/// A producer sends, perhaps again, or its memory is changed by hand.
+fn remember(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+    let (producer, iid) = (random.pick(&CONSUMERS[..2]), random.pick(&WORDS[1..3]));
+    match random.below(6) {
+        0 => {
+            let change = IdempotenceChange {
+                duration_s: random.one_in(2).then(|| 1 + random.below(2)),
+                max_size: random.one_in(2).then(|| 1 + random.below(3)),
+            };
+            let _ = txn.xcfgset(key, change);
+        }
+        1 => _ = txn.xidmprecord(key, producer, iid, id(txn, key, random)),
+        n => {
+            let idempotence = match n {
+                2 => Idempotence::Auto { producer },
+                _ => Idempotence::Given { producer, iid },
+            };
+            let fields: [&[u8]; 2] = [b"sent", iid];
+            let _ = txn.xadd(key, &Addition { idempotence: Some(idempotence), ..Addition::new(&fields) });
+        }
+    }
+}
+
+fn give_back(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+    let options = NackOptions {
+        mode: random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
+        deliveries: random.one_in(4).then(|| random.below(9)),
+        force: random.one_in(3),
+    };
+    let _ = txn.xnack(reader.key, reader.group, &ids(txn, reader.key, random), options);
+}
+
+fn read_claiming(
+    txn: &mut Txn<'_>,
+    reader: Reader<'_>,
+    min_idle_ms: u64,
+    acknowledge: bool,
+) -> Result<u64, Refusal> {
+    txn.xreadgroup_claim(reader, min_idle_ms, Some(3), acknowledge, &mut |_: &EntryRef<'_>, _| {})
 }
 
 fn trim(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Trim {
@@ -192,13 +248,14 @@ fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
 
 fn manage_group(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
     let Reader { key, group, .. } = reader;
-    let start = match random.below(3) {
+    let start = match random.below(4) {
         0 => GroupStart::Last,
-        1 => GroupStart::After(StreamId::MIN),
+        1 | 2 => GroupStart::After(StreamId::MIN),
         _ => GroupStart::After(id(txn, key, random)),
     };
     let entries_read = random.one_in(3).then(|| random.below(9));
-    match random.below(12) {
+    match random.below(13) {
+        12 => _ = txn.xadopt(reader, random.pick(&CONSUMERS)),
         0 => _ = txn.xgroup_destroy(key, group),
         1 => _ = txn.xgroup_set_id(key, group, start, entries_read),
         2..4 => _ = txn.xgroup_delete_consumer(reader),
@@ -219,19 +276,28 @@ fn claim(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
     let _ = txn.xclaim(reader, &ids(txn, reader.key, random), &options, last_id);
 }
 
-/// A reader that blocks until somebody adds; what it is given becomes a record of its own.
-fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>, seen: &Seen) {
+/// A reader that blocks until somebody adds, or gives back if it claims; what it is given becomes a record of its own.
+fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>, claims: bool, seen: &Seen) {
+    /// Long enough that only what was given back is claimed.
+    const MIN_IDLE_MS: u64 = 1 << 40;
     let keys = [reader.key].into_iter().chain(also);
-    let interests = keys.map(|key| (Box::from(key), Interest::Group(reader.group.into()))).collect();
+    let interest = match claims {
+        true => Interest::Claim { group: reader.group.into(), min_idle_ms: MIN_IDLE_MS },
+        false => Interest::Group(reader.group.into()),
+    };
+    let interests = keys.map(|key| (Box::from(key), interest.clone())).collect();
     let seen = Arc::clone(seen);
     txn.wait(
         interests,
         Box::new(move |txn| {
             seen.lock().push((txn.store().seen(), dump_within(txn)));
-            match txn.xreadgroup_new(reader, Some(2), true, &mut ignore) {
-                Ok(None) => Retry::NotYet,
-                _ => Retry::Served,
-            }
+            let read = match claims {
+                true => read_claiming(txn, reader, MIN_IDLE_MS, true),
+                false => txn
+                    .xreadgroup_new(reader, Some(2), true, &mut ignore)
+                    .map(|read| read.map_or(0, |delivery| delivery.count)),
+            };
+            if read == Ok(0) { Retry::NotYet } else { Retry::Served }
         }),
     );
 }
@@ -248,13 +314,15 @@ fn id(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> StreamId {
         known.push(entry.id());
         ControlFlow::Continue(())
     });
+    let mut pending = Vec::new();
     for (_, group) in stream.groups() {
         group.pending().walk(StreamId::MIN, Default::default(), |row| {
-            known.push(row.id);
+            pending.push(row.id);
             ControlFlow::Continue(())
         });
     }
-    random.pick(&known)
+    let of_pending = !pending.is_empty() && random.one_in(2);
+    random.pick(if of_pending { &pending } else { &known })
 }
 
 fn ids(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Vec<StreamId> {

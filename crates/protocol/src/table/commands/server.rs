@@ -110,7 +110,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
         .text(
-            "COMMAND LIST [FILTERBY MODULE module-name|ACLCAT category|PATTERN pattern]",
+            "COMMAND LIST [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
             "Lists the names of commands.",
         ),
     container("config").since("2.0.0").text("CONFIG", "Reads and changes settings."),
@@ -142,7 +142,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("Depends on the subcommand.")
         .note("these only; RELOAD reads back into memory what the folder holds, a snapshot taken first, LOADAOF without one")
         .text(
-            "DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF",
+            "DEBUG SLEEP seconds | RELOAD [NOSAVE] | LOADAOF",
             "Stops the server for a while, or reads its data back, to try things out.",
         ),
     command("flushall", -1, commands::parse_flushall)

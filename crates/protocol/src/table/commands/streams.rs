@@ -1,4 +1,4 @@
-//! Streams: XADD to XSETID.
+//! Streams: XACK to XTRIM.
 
 use super::{NONDETERMINISTIC, container, help};
 use crate::commands;
@@ -24,14 +24,33 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .text("XACK key group id [id ...]", "Marks entries as processed: they are no longer pending."),
+    stream("xackdel", -6, commands::parse_xackdel)
+        .since("8.2.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update delete", 1)])
+        .complexity("O(log N) for each id and group, N being the pending entries of the group")
+        .text(
+            "XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
+            "Marks entries as processed and removes them: says of each what became of it.",
+        ),
     stream("xadd", -5, commands::parse_xadd)
         .flags(&[Flags::WRITE, Flags::DENYOOM, Flags::FAST])
         .keys(&[key("RW update", 1)])
         .complexity("O(1), and O(N) for the N entries that trimming removes")
         .tips(NONDETERMINISTIC)
         .text(
-            "XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
+            "XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer-id | IDMP producer-id idempotent-id] \
+             [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
             "Appends an entry to a stream, and may shorten the stream.",
+        ),
+    stream("xadopt", 5, commands::parse_xadopt)
+        .own_since("0.1.0")
+        .flags(&[Flags::WRITE])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(N), N being the pending entries of the group")
+        .text(
+            "XADOPT key group from to",
+            "Gives all that is pending with a consumer to another and removes the first, in one step.",
         ),
     stream("xautoclaim", -6, commands::parse_xautoclaim)
         .since("6.2.0")
@@ -42,6 +61,15 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text(
             "XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
             "Walks a group's pending entries and takes over those that were idle for long.",
+        ),
+    stream("xcfgset", -2, commands::parse_xcfgset)
+        .since("8.6.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(1), and O(N) for the N names of entries that a change forgets")
+        .text(
+            "XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
+            "Sets for how long and how much a stream remembers of what its producers sent.",
         ),
     stream("xclaim", -6, commands::parse_xclaim)
         .flags(&[Flags::WRITE, Flags::FAST])
@@ -58,6 +86,24 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id, however long the stream")
         .text("XDEL key id [id ...]", "Removes entries and says how many there were."),
+    stream("xdelex", -5, commands::parse_xdelex)
+        .since("8.2.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW delete", 1)])
+        .complexity("O(1) for each id; with DELREF or ACKED, O(log N) for each id and group")
+        .text(
+            "XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
+            "Removes entries, with or without what is pending of them: says of each what became of it.",
+        ),
+    stream("xextend", -7, commands::parse_xextend)
+        .own_since("0.1.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(log N) for each id, N being the pending entries of the group")
+        .text(
+            "XEXTEND key group consumer IDS numids id [id ...]",
+            "Starts the idle time of pending entries anew, of those that are still the consumer's.",
+        ),
     stream_container("xgroup").text("XGROUP", "Creates, changes and removes consumer groups."),
     stream("xgroup|create", -5, commands::parse_xgroup_create)
         .flags(&[Flags::WRITE, Flags::DENYOOM])
@@ -92,6 +138,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XGROUP SETID key group id|$ [ENTRIESREAD entries-read]",
             "Moves a group: it reads on after the id.",
         ),
+    stream("xidmprecord", 5, commands::parse_xidmprecord)
+        .since("8.6.2")
+        .flags(&[Flags::WRITE, Flags::DENYOOM, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .text(
+            "XIDMPRECORD key producer-id idempotent-id id",
+            "Makes a stream remember that a producer sent an entry under a name.",
+        ),
     stream_container("xinfo").text("XINFO", "Tells about streams, groups and consumers."),
     stream("xinfo|consumers", 4, commands::parse_xinfo_consumers)
         .flags(&[Flags::READONLY])
@@ -118,6 +172,15 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .flags(&[Flags::READONLY, Flags::FAST])
         .keys(&[key("RO", 1)])
         .text("XLEN key", "Says how many entries a stream has."),
+    stream("xnack", -7, commands::parse_xnack)
+        .since("8.8.0")
+        .flags(&[Flags::WRITE, Flags::FAST])
+        .keys(&[key("RW update", 1)])
+        .complexity("O(log N) for each id, N being the pending entries of the group")
+        .text(
+            "XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
+            "Gives pending entries back to their group, for any consumer to claim.",
+        ),
     stream("xpending", -3, commands::parse_xpending)
         .flags(&[Flags::READONLY])
         .keys(&[key("RO access", 1)])
@@ -137,17 +200,18 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[stream_keys("RO access", 1)])
         .complexity("O(log S + N) for each stream, N being the entries returned, S the length of the stream")
         .text(
-            "XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+            "XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
             "Returns the entries after the ids, and may wait for them.",
         ),
     stream("xreadgroup", -7, commands::parse_xreadgroup)
         .flags(&[Flags::WRITE, Flags::BLOCKING, Flags::MOVABLEKEYS])
         .keys(&[stream_keys("RO access", 4)])
         .complexity("O(N) for each stream, N being the entries returned")
+        .note("CLAIM holds for every stream read from `>`, also after one that is read from an id")
         .text(
-            "XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] \
-             id [id ...]",
-            "Gives a consumer new entries of its group, or its own pending ones; may wait for them.",
+            "XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE bytes] \
+             [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+            "Gives a consumer new or idle entries of its group, or its own pending ones; may wait for them.",
         ),
     stream("xrevrange", -4, commands::parse_xrevrange)
         .flags(&[Flags::READONLY])
@@ -167,7 +231,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the entries removed; whole blocks go at once")
         .tips(NONDETERMINISTIC)
         .text(
-            "XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]",
+            "XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]",
             "Shortens a stream from its old end.",
         ),
 ];

@@ -60,7 +60,7 @@ pub(in crate::table) const STRINGS: &[CommandSpec] = &[
         .flags(WRITE_FAST)
         .keys(&[key("RW access update", 1)])
         .text(
-            "GETEX key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
+            "GETEX key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
             "Returns a string and sets how long it lives.",
         ),
     string("getset", 3, commands::parse_getset)
@@ -109,8 +109,8 @@ pub(in crate::table) const STRINGS: &[CommandSpec] = &[
         .flags(GROW)
         .keys(&[key("RW access update variable_flags", 1)])
         .text(
-            "SET key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|\
-             PXAT unix-time-milliseconds|KEEPTTL]",
+            "SET key value [NX|XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+             PXAT unix-time-milliseconds | KEEPTTL]",
             "Sets a string, under conditions if wanted, and says how long it lives.",
         ),
     string("setex", 4, commands::parse_setex)

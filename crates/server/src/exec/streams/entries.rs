@@ -1,15 +1,23 @@
-//! Commands about entries: XADD XTRIM XDEL XLEN XRANGE XREVRANGE XSETID.
+//! Commands about entries: XADD XTRIM XDEL XDELEX XLEN XRANGE XREVRANGE XSETID.
 
-use millstream_engine::stream::IdRange;
-use millstream_protocol::commands::{Direction, Xadd, Xdel, Xlen, Xrange, Xsetid, Xtrim};
+use millstream_engine::stream::{Deletion, IdRange};
+use millstream_protocol::commands::{Direction, Xadd, Xdel, Xdelex, Xlen, Xrange, Xsetid, Xtrim};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_store::{StreamCounters, Txn};
+use millstream_store::{Addition, StreamCounters, Txn};
 
-use super::write_entries;
+use super::{write_deletions, write_entries};
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
-    match txn.xadd(cmd.key, !cmd.nomkstream, cmd.id, cmd.fields, cmd.trim.as_ref())? {
+    let entry = Addition {
+        id: cmd.id,
+        fields: cmd.fields,
+        make_stream: !cmd.nomkstream,
+        trim: cmd.trim,
+        references: cmd.references,
+        idempotence: cmd.idempotence,
+    };
+    match txn.xadd(cmd.key, &entry)? {
         Some(id) => out.id(id),
         None => out.null_bulk(),
     }
@@ -17,7 +25,7 @@ pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Resul
 }
 
 pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xtrim<'_>) -> Result<(), CommandError> {
-    out.uint(txn.xtrim(cmd.key, &cmd.trim)?);
+    out.uint(txn.xtrim(cmd.key, &cmd.trim, cmd.references)?);
     Ok(())
 }
 
@@ -28,6 +36,18 @@ pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdel<'_>) -> Resul
         Some(_) => txn.xdel(cmd.key, &cmd.parse_ids()?)?,
     };
     out.uint(deleted);
+    Ok(())
+}
+
+pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdelex<'_>) -> Result<(), CommandError> {
+    let missing = txn.stream(cmd.key)?.is_none();
+    let request = cmd.request()?;
+    // A missing stream answers before the ids are looked at.
+    let deletions = match missing {
+        true => vec![Deletion::NotFound; request.ids.len()],
+        false => txn.xdelex(cmd.key, &request.parse_ids()?, request.references)?,
+    };
+    write_deletions(out, &deletions);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! XGROUP: groups and consumers come and go.
 
 use millstream_engine::Refusal;
-use millstream_protocol::commands::{Xgroup, XgroupCreate, XgroupSetId};
+use millstream_protocol::commands::{Xadopt, Xgroup, XgroupCreate, XgroupSetId};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::{Reader, Txn};
@@ -32,6 +32,13 @@ pub(crate) fn xgroup(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xgroup<'_>) -> R
             out.uint(txn.xgroup_delete_consumer(Reader { key, group, consumer })?);
         }
     }
+    Ok(())
+}
+
+pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadopt<'_>) -> Result<(), CommandError> {
+    txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
+    let from = Reader { key: cmd.key, group: cmd.group, consumer: cmd.from };
+    out.uint(txn.xadopt(from, cmd.to)?);
     Ok(())
 }
 

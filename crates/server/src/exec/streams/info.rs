@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, Filter};
-use millstream_engine::stream::{Group, IdRange};
+use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId};
 use millstream_protocol::commands::{StreamDetail, Xinfo};
 use millstream_protocol::errors::{self, CommandError};
@@ -23,8 +23,10 @@ pub(crate) fn xinfo(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xinfo<'_>) -> Res
         Xinfo::Stream(asked) => {
             let stream = stream(asked.key)?;
             match asked.detail()? {
-                StreamDetail::Summary => write_stream(out, stream),
-                StreamDetail::Full { count } => write_stream_full(out, stream, count, lag),
+                StreamDetail::Summary => write_stream(out, stream, &txn.idempotence_info(stream)),
+                StreamDetail::Full { count } => {
+                    write_stream_full(out, stream, &txn.idempotence_info(stream), count, lag);
+                }
             }
         }
         Xinfo::Groups { key } => write_groups(out, stream(key)?, lag),
@@ -37,9 +39,9 @@ pub(crate) fn xinfo(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xinfo<'_>) -> Res
 }
 
 /// Pairs that both forms of XINFO STREAM begin with.
-const STREAM_HEAD_PAIRS: usize = 7;
+const STREAM_HEAD_PAIRS: usize = 13;
 
-fn write_stream_head(out: &mut Writer, stream: &Stream) {
+fn write_stream_head(out: &mut Writer, stream: &Stream, idempotence: &IdempotenceInfo) {
     let blocks = stream.block_count();
     uint_pair(out, "length", stream.len());
     uint_pair(out, "radix-tree-keys", blocks as u64);
@@ -48,11 +50,17 @@ fn write_stream_head(out: &mut Writer, stream: &Stream) {
     id_pair(out, "max-deleted-entry-id", stream.max_deleted_id());
     uint_pair(out, "entries-added", stream.entries_added());
     id_pair(out, "recorded-first-entry-id", stream.first_entry_id());
+    uint_pair(out, "idmp-duration", idempotence.limits.duration_s);
+    uint_pair(out, "idmp-maxsize", idempotence.limits.max_size);
+    uint_pair(out, "pids-tracked", idempotence.producers);
+    uint_pair(out, "iids-tracked", idempotence.iids);
+    uint_pair(out, "iids-added", idempotence.added);
+    uint_pair(out, "iids-duplicates", idempotence.duplicates);
 }
 
-fn write_stream(out: &mut Writer, stream: &Stream) {
+fn write_stream(out: &mut Writer, stream: &Stream, idempotence: &IdempotenceInfo) {
     out.map(STREAM_HEAD_PAIRS + 3);
-    write_stream_head(out, stream);
+    write_stream_head(out, stream, idempotence);
     uint_pair(out, "groups", stream.groups().len() as u64);
     for (name, entry) in [("first-entry", stream.first_entry()), ("last-entry", stream.last_entry())] {
         out.bulk(name);
@@ -67,23 +75,25 @@ fn write_stream(out: &mut Writer, stream: &Stream) {
 fn write_stream_full(
     out: &mut Writer,
     stream: &Stream,
+    idempotence: &IdempotenceInfo,
     count: Option<u64>,
     lag: impl Fn(&Stream, &Group) -> Option<u64>,
 ) {
     out.map(STREAM_HEAD_PAIRS + 2);
-    write_stream_head(out, stream);
+    write_stream_head(out, stream, idempotence);
     out.bulk("entries");
     let most = count.unwrap_or(u64::MAX).min(stream.len());
     write_entries(out, most, |sink| stream.visit_range(IdRange::ALL, count, sink));
     out.bulk("groups");
     out.array(stream.groups().len());
     for (name, group) in stream.groups() {
-        out.map(7);
+        out.map(8);
         bulk_pair(out, "name", name);
         id_pair(out, "last-delivered-id", group.last_id());
         known_pair(out, "entries-read", group.entries_read());
         known_pair(out, "lag", lag(stream, group));
         uint_pair(out, "pel-count", group.pending().len());
+        uint_pair(out, "nacked-count", group.pending().released_len());
         out.bulk("pending");
         write_pending(out, group, None, count);
         write_consumers_full(out, group, count);
@@ -117,7 +127,7 @@ fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandl
         out.array(if consumer.is_some() { 3 } else { 4 });
         out.id(row.id);
         if consumer.is_none() {
-            out.bulk(group.consumer_name(row.consumer));
+            out.bulk(group.owner_name(row.consumer));
         }
         out.uint(row.delivered_at_ms);
         out.uint(row.deliveries);

@@ -5,18 +5,23 @@
 
 mod entries;
 mod groups;
+mod idempotence;
 mod info;
 mod pending;
 mod read;
+mod release;
 
-pub(crate) use entries::{xadd, xdel, xlen, xrange, xsetid, xtrim};
-pub(crate) use groups::xgroup;
+pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xsetid, xtrim};
+pub(crate) use groups::{xadopt, xgroup};
+pub(crate) use idempotence::{xcfgset, xidmprecord};
 pub(crate) use info::xinfo;
-pub(crate) use pending::{xack, xautoclaim, xclaim, xpending};
+pub(crate) use pending::{xack, xackdel, xautoclaim, xclaim, xpending};
 pub(crate) use read::{xread, xreadgroup};
+pub(crate) use release::{xextend, xnack};
 
 use std::cell::RefCell;
 
+use millstream_engine::stream::Deletion;
 use millstream_protocol::resp::{EntryEncoder, EntryRun, Writer};
 
 thread_local! {
@@ -29,4 +34,16 @@ fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'
     let mark = out.array_deferred(most as usize);
     let count = ENCODER.with_borrow_mut(|encoder| visit(&mut encoder.run(out, most as usize)));
     out.finish(mark, count as usize);
+}
+
+/// One number for each id: what became of it.
+fn write_deletions(out: &mut Writer, deletions: &[Deletion]) {
+    out.array(deletions.len());
+    for deletion in deletions {
+        out.int(match deletion {
+            Deletion::Deleted => 1,
+            Deletion::NotFound => -1,
+            Deletion::Referenced => 2,
+        });
+    }
 }

@@ -1,16 +1,16 @@
-//! Commands about pending entries: XACK XPENDING XCLAIM XAUTOCLAIM.
+//! Commands about pending entries: XACK XACKDEL XPENDING XCLAIM XAUTOCLAIM.
 
 use std::ops::ControlFlow;
 
 use millstream_engine::pending::Filter;
-use millstream_engine::stream::{ClaimOptions, Group};
+use millstream_engine::stream::{ClaimOptions, Deletion, Group};
 use millstream_engine::{ClaimedRow, Refusal, StreamId};
-use millstream_protocol::commands::{PendingRows, Xack, Xautoclaim, Xclaim, Xpending};
+use millstream_protocol::commands::{PendingRows, Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::{Reader, Txn};
 
-use super::write_entries;
+use super::{write_deletions, write_entries};
 
 pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Result<(), CommandError> {
     // A missing stream or group answers before the ids are looked at.
@@ -19,6 +19,18 @@ pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Resul
         Some(_) => txn.xack(cmd.key, cmd.group, &cmd.parse_ids()?)?,
     };
     out.uint(acknowledged);
+    Ok(())
+}
+
+pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xackdel<'_>) -> Result<(), CommandError> {
+    let missing = txn.group(cmd.key, cmd.group)?.is_none();
+    let request = cmd.request()?;
+    // A missing stream or group answers before the ids are looked at.
+    let deletions = match missing {
+        true => vec![Deletion::NotFound; request.ids.len()],
+        false => txn.xackdel(cmd.key, cmd.group, &request.parse_ids()?, request.references)?,
+    };
+    write_deletions(out, &deletions);
     Ok(())
 }
 
@@ -69,14 +81,15 @@ fn write_rows(out: &mut Writer, group: &Group, asked: &PendingRows<'_>, now_ms: 
             if row.id > asked.end {
                 return ControlFlow::Break(());
             }
-            let idle_ms = now_ms.saturating_sub(row.delivered_at_ms);
-            if idle_ms < asked.idle_ms_min {
+            // What is nobody's is not idle.
+            let idle_ms = row.consumer.map(|_| now_ms.saturating_sub(row.delivered_at_ms));
+            if asked.idle_ms_min > 0 && idle_ms.is_none_or(|idle_ms| idle_ms < asked.idle_ms_min) {
                 return ControlFlow::Continue(());
             }
             out.array(4);
             out.id(row.id);
-            out.bulk(group.consumer_name(row.consumer));
-            out.uint(idle_ms);
+            out.bulk(group.owner_name(row.consumer));
+            out.int(idle_ms.map_or(-1, |idle_ms| idle_ms as i64));
             out.uint(row.deliveries);
             rows += 1;
             if rows as u64 == asked.count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

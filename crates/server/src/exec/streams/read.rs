@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{EntryRef, IdRange};
+use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, IdRange};
 use millstream_engine::{Refusal, StreamId};
-use millstream_protocol::commands::{GroupReadFrom, ReadFrom, Xread, Xreadgroup};
+use millstream_protocol::commands::{GroupReadFrom, ReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
-use millstream_protocol::resp::{Mark, Writer};
+use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::{Interest, Reader, Txn};
 use smallvec::SmallVec;
 
@@ -25,15 +25,16 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
             (ReadFrom::LastEntry, Some(stream)) => stream.last_entry_id().prev().unwrap_or(StreamId::MIN),
         });
     }
-    let mut reply = StreamsReply::begin(out, cmd.streams.len());
+    let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, after) in cmd.streams.keys.iter().zip(&after) {
         let Some(stream) = txn.stream(key)?.filter(|stream| stream.has_entries_after(*after)) else {
             continue;
         };
         let Some(range) = IdRange::after(*after) else { continue };
-        let out = reply.stream(key);
-        let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
-        write_entries(out, most, |sink| stream.visit_range(range, cmd.count, sink));
+        let Some(count) = reply.room() else { break };
+        reply.entries(key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
+            stream.visit_range(range, count, sink)
+        });
     }
     if reply.finish() {
         return Ok(Outcome::Done);
@@ -58,12 +59,16 @@ pub(crate) fn xreadgroup(
         txn.group(key, cmd.group)?.ok_or_else(|| no_group(key))?;
         from.push(cmd.position(index)?);
     }
-    let mut reply = StreamsReply::begin(out, cmd.streams.len());
+    let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, from) in cmd.streams.keys.iter().zip(&from) {
+        let Some(count) = reply.room() else { break };
         let reader = Reader { key, group: cmd.group, consumer: cmd.consumer };
-        let read = match from {
-            GroupReadFrom::New => read_new(txn, &mut reply, reader, cmd),
-            GroupReadFrom::PendingAfter(after) => read_history(txn, &mut reply, reader, cmd, *after),
+        let read = match (from, cmd.claim_idle_ms_min) {
+            (GroupReadFrom::New, None) => read_new(txn, &mut reply, reader, count, cmd.noack),
+            (GroupReadFrom::New, Some(min_idle_ms)) => {
+                read_idle_and_new(txn, &mut reply, reader, min_idle_ms, count, cmd.noack)
+            }
+            (GroupReadFrom::PendingAfter(after), _) => read_history(txn, &mut reply, reader, count, *after),
         };
         read.map_err(|refusal| match refusal {
             Refusal::NoGroup => no_group(key),
@@ -73,7 +78,10 @@ pub(crate) fn xreadgroup(
     if reply.finish() {
         return Ok(Outcome::Done);
     }
-    let interest = Interest::Group(cmd.group.into());
+    let interest = match cmd.claim_idle_ms_min {
+        None => Interest::Group(cmd.group.into()),
+        Some(min_idle_ms) => Interest::Claim { group: cmd.group.into(), min_idle_ms },
+    };
     Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, &interest, Vec::new()))
 }
 
@@ -81,39 +89,136 @@ fn read_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
     reader: Reader<'_>,
-    cmd: &Xreadgroup<'_>,
+    count: Option<u64>,
+    noack: bool,
 ) -> Result<(), Refusal> {
     let Some(stream) = txn.stream(reader.key)? else { return Err(Refusal::NoGroup) };
     let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
     if !stream.has_undelivered(group) {
         // Nothing to show, but the consumer has asked.
         let mut none = |_: &EntryRef<'_>| ControlFlow::Break(());
-        return txn.xreadgroup_new(reader, cmd.count, !cmd.noack, &mut none).map(|_| ());
+        return txn.xreadgroup_new(reader, count, !noack, &mut none).map(|_| ());
     }
-    let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
     let mut delivered = Ok(None);
-    write_entries(reply.stream(reader.key), most, |sink| {
-        delivered = txn.xreadgroup_new(reader, cmd.count, !cmd.noack, sink);
+    reply.entries(reader.key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
+        delivered = txn.xreadgroup_new(reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
     delivered.map(|_| ())
+}
+
+/// What others left, then what is new. Rows say how long they were idle and how often they had been delivered.
+fn read_idle_and_new(
+    txn: &mut Txn<'_>,
+    reply: &mut StreamsReply<'_>,
+    reader: Reader<'_>,
+    min_idle_ms: u64,
+    count: Option<u64>,
+    noack: bool,
+) -> Result<(), Refusal> {
+    let before = reply.out.len();
+    let mut rows = Rows { budget: reply.budget, out: reply.stream(reader.key) };
+    let mark = rows.out.array_deferred(0);
+    let shown = txn.xreadgroup_claim(reader, min_idle_ms, count, !noack, &mut rows)?;
+    let Rows { budget, out } = rows;
+    out.finish(mark, shown as usize);
+    reply.budget = budget;
+    if shown == 0 {
+        reply.take_back(before);
+    }
+    Ok(())
 }
 
 fn read_history(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
     reader: Reader<'_>,
-    cmd: &Xreadgroup<'_>,
+    count: Option<u64>,
     after: StreamId,
 ) -> Result<(), Refusal> {
+    let mut budget = reply.budget;
     let out = reply.stream(reader.key);
     let mark = out.array_deferred(0);
-    let rows = txn.xreadgroup_history(reader, after, cmd.count, |id, entry| match entry {
-        Some(entry) => out.entry(entry),
-        None => out.entry_gone(id),
+    let rows = txn.xreadgroup_history_while(reader, after, count, |id, entry| {
+        if !budget.has_room(out.len()) {
+            return ControlFlow::Break(());
+        }
+        match entry {
+            Some(entry) => out.entry(entry),
+            None => out.entry_gone(id),
+        }
+        budget.spend(1);
+        ControlFlow::Continue(())
     })?;
     out.finish(mark, rows as usize);
+    reply.budget = budget;
     Ok(())
+}
+
+/// What is left of a reply's bounds.
+#[derive(Clone, Copy)]
+struct Budget {
+    /// The most entries of each stream.
+    count: Option<u64>,
+    /// The most entries of all streams that follow.
+    left: Option<u64>,
+    /// The reply is long enough when the output has this length.
+    output_enough: usize,
+    /// Whether any entry was shown: one always is.
+    shown: bool,
+}
+
+impl Budget {
+    /// Whether one more entry may be shown, behind an output of this length.
+    #[inline]
+    fn has_room(&self, output: usize) -> bool {
+        output < self.output_enough || !self.shown
+    }
+
+    fn spend(&mut self, entries: u64) {
+        self.left = self.left.map(|left| left.saturating_sub(entries));
+        self.shown |= entries > 0;
+    }
+}
+
+/// Entries on their way into the reply, as long as there is room.
+struct Bounded<'r, 'o> {
+    budget: Budget,
+    run: &'r mut EntryRun<'o>,
+}
+
+impl EntrySink for Bounded<'_, '_> {
+    #[inline]
+    fn wants(&mut self, _: &EntryRef<'_>) -> bool {
+        self.budget.has_room(self.run.output_len())
+    }
+
+    #[inline]
+    fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
+        self.budget.shown = true;
+        self.run.entry(entry)
+    }
+}
+
+/// The same for rows that say how they were pending.
+struct Rows<'o> {
+    budget: Budget,
+    out: &'o mut Writer,
+}
+
+impl ClaimSink for Rows<'_> {
+    fn wants(&mut self, _: &EntryRef<'_>) -> bool {
+        self.budget.has_room(self.out.len()) && self.out.len() <= self.out.length_max
+    }
+
+    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<Before>) {
+        let (idle_ms, deliveries) = match before {
+            None => (0, 0),
+            Some(before) => (before.idle_ms.map_or(-1, |idle_ms| idle_ms as i64), before.deliveries),
+        };
+        self.out.claimed_entry(entry, idle_ms, deliveries);
+        self.budget.spend(1);
+    }
 }
 
 /// A reply of streams and their entries: pairs in RESP2, a map in RESP3. Streams with nothing to say are not in it.
@@ -122,13 +227,45 @@ struct StreamsReply<'o> {
     begin: usize,
     mark: Mark,
     count: usize,
+    budget: Budget,
 }
 
 impl<'o> StreamsReply<'o> {
-    fn begin(out: &'o mut Writer, expected: usize) -> StreamsReply<'o> {
+    fn begin(out: &'o mut Writer, expected: usize, bounds: &ReplyBounds) -> StreamsReply<'o> {
         let begin = out.len();
+        let output_enough = bounds.max_size.map_or(usize::MAX, |size| begin.saturating_add(size as usize));
+        let budget = Budget { count: bounds.count, left: bounds.max_count, output_enough, shown: false };
         let mark = if out.resp3 { out.map_deferred(expected) } else { out.array_deferred(expected) };
-        StreamsReply { out, begin, mark, count: 0 }
+        StreamsReply { out, begin, mark, count: 0, budget }
+    }
+
+    /// The most entries the next stream may show (`None` inside: no bound), or nothing if the reply is full.
+    fn room(&self) -> Option<Option<u64>> {
+        let Budget { count, left, .. } = self.budget;
+        if left == Some(0) || !self.budget.has_room(self.out.len()) {
+            return None;
+        }
+        Some(match (count, left) {
+            (Some(count), Some(left)) => Some(count.min(left)),
+            (count, left) => count.or(left),
+        })
+    }
+
+    /// The next stream and its entries, as they are visited: at most `most`.
+    fn entries(&mut self, key: &[u8], most: u64, visit: impl FnOnce(&mut Bounded<'_, '_>) -> u64) {
+        let budget = self.budget;
+        let mut shown = 0;
+        write_entries(self.stream(key), most, |run| {
+            shown = visit(&mut Bounded { budget, run });
+            shown
+        });
+        self.budget.spend(shown);
+    }
+
+    /// The stream just begun had nothing to say after all.
+    fn take_back(&mut self, length: usize) {
+        self.out.truncate(length);
+        self.count -= 1;
     }
 
     /// Begins the next stream; its entries follow.

@@ -1,13 +1,15 @@
 //! Changes, generated: every variant, with every kind of number and text.
 
-use millstream_engine::{ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, StreamEffect, StreamId};
+use millstream_engine::{
+    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
+};
 
 use super::rewritten;
 use crate::codec::testing::Random;
 use crate::codec::{Change, put_change, put_rearrangement, replay};
 
 /// How many different changes [`with_change`] makes.
-const VARIANTS: u64 = 31;
+const VARIANTS: u64 = 38;
 
 /// Hands the `n`-th kind of change, with random content, to `test`.
 fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &Change<'_>)) {
@@ -23,6 +25,8 @@ fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &C
             deliveries: random.number(),
         })
         .collect();
+    let released: Vec<ReleasedRow> =
+        rows.iter().map(|row| ReleasedRow { id: row.id, deliveries: row.deliveries }).collect();
     let (group, consumer, last_id, count) = (&*group, &*consumer, random.id(), random.number());
     let from = KeyPlace { db, key: &key };
     let to = KeyPlace { db: random.below(16) as u32, key: group };
@@ -64,7 +68,14 @@ fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &C
             }
             28 => StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms },
             29 => StreamEffect::Ack { group, ids: &ids },
-            _ => StreamEffect::Claim { group, consumer, rows: &rows, at_ms },
+            30 => StreamEffect::Claim { group, consumer, rows: &rows, at_ms },
+            31 => StreamEffect::TrimEntries { ids: &ids },
+            32 => StreamEffect::Forget { ids: &ids },
+            33 => StreamEffect::Release { group, rows: &released },
+            34 => StreamEffect::Adopt { group, from: consumer, to: &key, at_ms },
+            35 => StreamEffect::IdempotenceConfigure { duration_s: count, max_size: at_ms },
+            36 => StreamEffect::Remember { producer: group, iid: consumer, id: last_id, at_ms },
+            _ => StreamEffect::Repeat,
         }),
     };
     test(random, &Change::Key { db, key: &key, effect });

@@ -5,8 +5,8 @@
 //! line for the new form. Lines are never changed.
 
 use millstream_engine::{
-    BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, StreamEffect, StreamId,
-    Value,
+    BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, ReleasedRow, StreamEffect,
+    StreamId, Value,
 };
 
 use super::{hashing, rewritten};
@@ -46,6 +46,16 @@ fn changes() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
+fn newer_changes() -> Vec<(&'static str, Vec<u8>)> {
+    let mut all = Vec::new();
+    newer_stream_effects(|name, effect| {
+        let mut out = Vec::new();
+        put_change(&mut out, 2, b"key", &Effect::Stream(effect));
+        all.push((name, out));
+    });
+    all
+}
+
 fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
     let (group, consumer, at_ms) = (&b"group"[..], &b"me"[..], ID.ms + 20);
     let fields: &[&[u8]] = &[b"field", b"value", b"", b"12"];
@@ -73,6 +83,20 @@ fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
     add("redeliver", StreamEffect::Redeliver { group, consumer, ids, at_ms });
     add("ack", StreamEffect::Ack { group, ids });
     add("claim", StreamEffect::Claim { group, consumer, rows, at_ms });
+}
+
+/// Those that came later: their lines are at the end.
+fn newer_stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
+    let (group, at_ms, ids) = (&b"group"[..], ID.ms + 20, &[ID, NEAR, BACK]);
+    let rows =
+        &[ReleasedRow { id: ID, deliveries: 1 }, ReleasedRow { id: BACK, deliveries: i64::MAX as u64 }];
+    add("trim-entries", StreamEffect::TrimEntries { ids });
+    add("forget", StreamEffect::Forget { ids });
+    add("release", StreamEffect::Release { group, rows });
+    add("adopt", StreamEffect::Adopt { group, from: b"me", to: b"you", at_ms });
+    add("idempotence-configure", StreamEffect::IdempotenceConfigure { duration_s: 100, max_size: 10_000 });
+    add("remember", StreamEffect::Remember { producer: b"p", iid: b"1", id: ID, at_ms });
+    add("repeat", StreamEffect::Repeat);
 }
 
 fn rearrangements() -> Vec<(&'static str, Vec<u8>)> {
@@ -105,6 +129,11 @@ fn values() -> Vec<(&'static str, Value)> {
         ("set-packed", value_of(&[Effect::SetAdd { members: &[b"z", b"a"] }])),
         ("set-table", value_of(&[Effect::SetAdd { members: &[long] }])),
         ("stream-empty", value_of(&[Effect::Stream(StreamEffect::Create)])),
+        ("stream-full", stream_in_full()),
+        (
+            "stream-remembering",
+            value_of(&[Effect::Stream(StreamEffect::IdempotenceConfigure { duration_s: 1, max_size: 2 })]),
+        ),
     ]
 }
 
@@ -147,6 +176,30 @@ fn stream_with_everything() -> Value {
     value_of(&effects.map(Effect::Stream))
 }
 
+/// Rows given back, before and behind one that has an owner, and what two producers sent.
+fn stream_in_full() -> Value {
+    let ids: Vec<StreamId> = (0..3).map(|n| StreamId::new(ID.ms + n, n)).collect();
+    let (group, at_ms) = (&b"group"[..], ID.ms + 500);
+    let append = |n: usize| StreamEffect::Append { id: ids[n], fields: &[b"a", b"1"] };
+    let remember =
+        |producer, iid, n: usize| StreamEffect::Remember { producer, iid, id: ids[n], at_ms: ids[n].ms };
+    let released = [ReleasedRow { id: ids[2], deliveries: 1 }, ReleasedRow { id: ids[0], deliveries: 7 }];
+    let effects = [
+        append(0),
+        append(1),
+        append(2),
+        StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None },
+        StreamEffect::Deliver { group, consumer: b"me", last: ids[2], count: 3, at_ms, pending: true },
+        StreamEffect::Release { group, rows: &released },
+        StreamEffect::IdempotenceConfigure { duration_s: 100, max_size: 100 },
+        remember(b"q", b"1", 0),
+        remember(b"p", b"1", 1),
+        remember(b"q", b"\xff", 2),
+        StreamEffect::Repeat,
+    ];
+    value_of(&effects.map(Effect::Stream))
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -166,6 +219,9 @@ fn written() -> String {
         put_value(&mut bytes, &value);
         out += &format!("value {name} {}\n", hex(&bytes));
     }
+    for (name, bytes) in newer_changes() {
+        out += &format!("change {name} {}\n", hex(&bytes));
+    }
     out
 }
 
@@ -175,6 +231,8 @@ fn what_is_written_has_not_changed() {
     for (found, expected) in written.lines().zip(FIXTURES.lines()) {
         assert_eq!(found, expected);
     }
+    let new: Vec<&str> = written.lines().skip(FIXTURES.lines().count()).collect();
+    assert!(new.is_empty(), "lines to be added:\n{}", new.join("\n"));
     assert_eq!(written.lines().count(), FIXTURES.lines().count());
 }
 

@@ -216,7 +216,7 @@ fn a_last_id_set_back_over_deleted_entries_takes_new_ones() {
 fn groups_consumers_and_rows_come_once_and_in_order() {
     let row = |ms, consumer| PendingEntry {
         id: StreamId::new(ms, 0),
-        consumer: ConsumerHandle(consumer),
+        consumer: Some(ConsumerHandle(consumer)),
         delivered_at_ms: 1,
         deliveries: 1,
     };

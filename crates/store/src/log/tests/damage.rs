@@ -2,11 +2,12 @@
 //! to have been durable, or a refusal that changed nothing.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use super::super::{Bug, OpenError, Wanted};
 use super::{Random, open, options};
 use crate::disk::SimDisk;
-use crate::log::record::{HEADER_BYTES, RecordHeader, Salt};
+use crate::log::frame::{FrameHeader, HEADER_BYTES, Salt};
 use crate::log::segment;
 
 pub(super) type Contents = BTreeMap<String, Vec<u8>>;
@@ -15,16 +16,17 @@ pub(super) type Contents = BTreeMap<String, Vec<u8>>;
 pub(super) struct Written {
     pub(super) contents: Contents,
     pub(super) payloads: Vec<Vec<u8>>,
-    /// Every record: its bytes, where it is, and what it claims.
-    records: Vec<PlacedRecord>,
+    /// Every frame: its bytes, where it is, what is in it and what it claims.
+    frames: Vec<PlacedFrame>,
     manifest_durable: u64,
 }
 
 #[derive(Clone)]
-struct PlacedRecord {
+struct PlacedFrame {
     file: String,
     offset: usize,
     bytes: Vec<u8>,
+    positions: RangeInclusive<u64>,
     claim: u64,
 }
 
@@ -52,30 +54,35 @@ impl Written {
     }
 
     pub(super) fn of(contents: Contents, payloads: Vec<Vec<u8>>, manifest_durable: u64) -> Written {
-        let mut records = Vec::new();
+        let mut frames = Vec::new();
         for (file, bytes) in contents.iter().filter(|(name, _)| name.starts_with("log-")) {
             let salt = Salt::new(u64::from_le_bytes(bytes[40..48].try_into().unwrap()));
             let mut offset = segment::HEADER_BYTES;
             while offset < bytes.len() {
-                let header = RecordHeader::decode(&bytes[offset..], salt).unwrap();
+                let header = FrameHeader::decode(&bytes[offset..], salt).unwrap();
                 let end = offset + HEADER_BYTES + header.length as usize;
-                let placed = bytes[offset..end].to_vec();
-                records.push(PlacedRecord { file: file.clone(), offset, bytes: placed, claim: header.claim });
+                frames.push(PlacedFrame {
+                    file: file.clone(),
+                    offset,
+                    bytes: bytes[offset..end].to_vec(),
+                    positions: header.position..=header.position + u64::from(header.count) - 1,
+                    claim: header.claim,
+                });
                 offset = end;
             }
         }
-        Written { contents, payloads, records, manifest_durable }
+        Written { contents, payloads, frames, manifest_durable }
     }
 
     /// How far the damaged folder still proves the log to have been durable.
     fn proven(&self, damaged: &Contents) -> u64 {
         let by_names = damaged.keys().filter_map(|name| segment::first_of(name)).map(|first| first - 1);
-        let is_there = |record: &&PlacedRecord| {
+        let is_there = |frame: &&PlacedFrame| {
             damaged
-                .get(&record.file)
-                .is_some_and(|bytes| bytes.windows(record.bytes.len()).any(|window| window == record.bytes))
+                .get(&frame.file)
+                .is_some_and(|bytes| bytes.windows(frame.bytes.len()).any(|window| window == frame.bytes))
         };
-        let by_claims = self.records.iter().filter(is_there).map(|record| record.claim);
+        let by_claims = self.frames.iter().filter(is_there).map(|frame| frame.claim);
         by_names.chain(by_claims).chain([self.manifest_durable]).max().unwrap_or(0)
     }
 
@@ -169,25 +176,25 @@ fn every_flipped_bit_of_every_file() {
 }
 
 #[test]
-fn every_record_dropped_doubled_or_swapped() {
+fn every_frame_dropped_doubled_or_swapped() {
     let written = small(false);
-    let records = written.records.clone();
+    let frames = written.frames.clone();
     let mut refused = 0;
-    for (index, record) in records.iter().enumerate() {
-        let end = record.offset + record.bytes.len();
-        let dropped = written.with(&record.file, |bytes| drop(bytes.drain(record.offset..end)));
-        let doubled = written.with(&record.file, |bytes| {
-            bytes.splice(end..end, record.bytes.iter().copied());
+    for (index, frame) in frames.iter().enumerate() {
+        let end = frame.offset + frame.bytes.len();
+        let dropped = written.with(&frame.file, |bytes| drop(bytes.drain(frame.offset..end)));
+        let doubled = written.with(&frame.file, |bytes| {
+            bytes.splice(end..end, frame.bytes.iter().copied());
         });
-        refused += u32::from(!written.check(&dropped, || format!("record {} dropped", index + 1)));
-        refused += u32::from(!written.check(&doubled, || format!("record {} doubled", index + 1)));
-        for other in records[index + 1..].iter().filter(|other| other.file == record.file) {
-            let swapped = written.with(&record.file, |bytes| {
+        refused += u32::from(!written.check(&dropped, || format!("frame {} dropped", index + 1)));
+        refused += u32::from(!written.check(&doubled, || format!("frame {} doubled", index + 1)));
+        for other in frames[index + 1..].iter().filter(|other| other.file == frame.file) {
+            let swapped = written.with(&frame.file, |bytes| {
                 let between = bytes[end..other.offset].to_vec();
-                let range = record.offset..other.offset + other.bytes.len();
-                bytes.splice(range, [&other.bytes[..], &between, &record.bytes].concat());
+                let range = frame.offset..other.offset + other.bytes.len();
+                bytes.splice(range, [&other.bytes[..], &between, &frame.bytes].concat());
             });
-            refused += u32::from(!written.check(&swapped, || format!("record {} swapped", index + 1)));
+            refused += u32::from(!written.check(&swapped, || format!("frame {} swapped", index + 1)));
         }
     }
     assert!(refused > 40, "{refused}");
@@ -222,8 +229,8 @@ fn every_sector_zeroed_and_every_file_missing_or_foreign() {
 #[test]
 fn lengths_are_not_believed() {
     let written = small(false);
-    let record = written.records[3].clone();
-    let damaged = written.with(&record.file, |bytes| bytes[record.offset..record.offset + 4].fill(0xFF));
+    let frame = written.frames[3].clone();
+    let damaged = written.with(&frame.file, |bytes| bytes[frame.offset..frame.offset + 4].fill(0xFF));
     assert!(!written.check(&damaged, || "a huge length".to_owned()));
 }
 
@@ -245,10 +252,10 @@ pub(super) fn rot(seed: u64, bug: Option<Bug>) -> Result<(), String> {
     let [written, fork] = &branches;
     let files: Vec<&String> = written.contents.keys().filter(|name| name.starts_with("log-")).collect();
     let file = files[random.below(files.len() as u64) as usize].as_str();
-    let record = written.records[random.below(written.records.len() as u64) as usize].clone();
+    let frame = written.frames[random.below(written.frames.len() as u64) as usize].clone();
     let damaged = match random.below(6) {
-        0 => written.with(&record.file, |bytes| {
-            let at = record.offset + random.below(record.bytes.len() as u64) as usize;
+        0 => written.with(&frame.file, |bytes| {
+            let at = frame.offset + random.below(frame.bytes.len() as u64) as usize;
             bytes[at] ^= 1 << random.below(8);
         }),
         1 => written.with(file, |bytes| bytes.truncate(random.below(bytes.len() as u64) as usize)),
@@ -261,10 +268,10 @@ pub(super) fn rot(seed: u64, bug: Option<Bug>) -> Result<(), String> {
             Some(theirs) => written.with(file, |mine| *mine = theirs.clone()),
             None => written.contents.clone(),
         },
-        _ => written.with(&record.file, |mine| {
-            let end = record.offset + record.bytes.len();
-            if let Some(theirs) = fork.contents.get(&record.file).and_then(|b| b.get(record.offset..end)) {
-                mine[record.offset..end].copy_from_slice(theirs);
+        _ => written.with(&frame.file, |mine| {
+            let end = frame.offset + frame.bytes.len();
+            if let Some(theirs) = fork.contents.get(&frame.file).and_then(|b| b.get(frame.offset..end)) {
+                mine[frame.offset..end].copy_from_slice(theirs);
             }
         }),
     };
@@ -280,12 +287,12 @@ fn random_damage_and_mixed_histories() {
 }
 
 #[test]
-fn salvage_saves_every_intact_record_and_names_the_lost_ones() {
+fn salvage_saves_every_intact_frame_and_names_the_lost_ones() {
     let written = small(true);
     let wanted = Wanted { durable: written.payloads.len() as u64, ..Wanted::default() };
-    for (index, record) in written.records.iter().enumerate() {
-        let lost = index as u64 + 1;
-        let damaged = written.with(&record.file, |bytes| bytes[record.offset + HEADER_BYTES + 3] ^= 8);
+    for (index, frame) in written.frames.iter().enumerate() {
+        let (first, last) = (*frame.positions.start(), *frame.positions.end());
+        let damaged = written.with(&frame.file, |bytes| bytes[frame.offset + HEADER_BYTES + 3] ^= 8);
         let mut saved = Vec::new();
         let disk = SimDisk::with_contents(&damaged, 1);
         let found = crate::log::salvage(&disk, &wanted, &mut |position, payload| {
@@ -294,11 +301,16 @@ fn salvage_saves_every_intact_record_and_names_the_lost_ones() {
             Ok(())
         });
         let found = found.unwrap();
-        assert!(saved.iter().copied().eq((1..=written.payloads.len() as u64).filter(|&p| p != lost)));
-        let is_last = index + 1 == written.records.len();
-        assert_eq!(found.losses.len(), 1, "position {lost}");
-        assert_eq!((found.losses[0].first, found.losses[0].next), (lost, (!is_last).then_some(lost + 1)));
-        assert_eq!((found.losses[0].offset, &found.torn), (record.offset as u64, &None));
+        assert!(
+            saved
+                .iter()
+                .copied()
+                .eq((1..=written.payloads.len() as u64).filter(|p| !frame.positions.contains(p)))
+        );
+        let is_last = index + 1 == written.frames.len();
+        assert_eq!(found.losses.len(), 1, "positions {:?}", frame.positions);
+        assert_eq!((found.losses[0].first, found.losses[0].next), (first, (!is_last).then_some(last + 1)));
+        assert_eq!((found.losses[0].offset, &found.torn), (frame.offset as u64, &None));
         assert_eq!(disk.contents(), damaged);
     }
 }
@@ -306,11 +318,11 @@ fn salvage_saves_every_intact_record_and_names_the_lost_ones() {
 #[test]
 fn salvage_calls_a_torn_tail_no_loss() {
     let written = small(false);
-    let last = written.records.last().unwrap();
+    let last = written.frames.last().unwrap();
     let damaged = written.with(&last.file, |bytes| bytes.truncate(last.offset + HEADER_BYTES + 3));
     let disk = SimDisk::with_contents(&damaged, 1);
     let found = crate::log::salvage(&disk, &Wanted::default(), &mut |_, _| Ok(())).unwrap();
-    assert_eq!((found.losses.len(), found.last), (0, written.payloads.len() as u64 - 1));
+    assert_eq!((found.losses.len(), found.last), (0, last.positions.start() - 1));
     assert_eq!(
         found.torn.map(|(_, at, bytes)| (at, bytes)),
         Some((last.offset as u64, HEADER_BYTES as u64 + 3))

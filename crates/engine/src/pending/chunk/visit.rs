@@ -1,0 +1,124 @@
+//! Looking at the rows of a chunk: those that a filter accepts, those that wait longest, whose they are.
+
+use std::ops::{ControlFlow, Range};
+
+use super::{CONSUMER, Chunk, ROWS_MAX, TIME, UNOWNED, owner_number, owner_of};
+use crate::StreamId;
+use crate::pending::{Filter, PendingEntry, owner_bit};
+
+impl Chunk {
+    /// The first row with this id or a greater one.
+    pub(in crate::pending) fn seek(&self, id: StreamId) -> usize {
+        let (Ok(row) | Err(row)) = self.find(id);
+        row
+    }
+
+    /// Visits the rows from `row` on that `filter` accepts.
+    pub(in crate::pending) fn walk(
+        &self,
+        mut row: usize,
+        filter: &Filter,
+        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        while let Some(at) = self.find_match(row..self.len(), filter) {
+            visit(self.entry(at))?;
+            row = at + 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Considers rows from `row` on, as many as `attempts` says, and visits those that `filter` accepts. Breaks
+    /// with the number of the row after the last considered, if the visitor broke or not all were considered.
+    pub(in crate::pending) fn sweep(
+        &self,
+        mut row: usize,
+        filter: &Filter,
+        attempts: &mut u64,
+        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> ControlFlow<usize> {
+        let end = self.len().min(row.saturating_add(usize::try_from(*attempts).unwrap_or(usize::MAX)));
+        *attempts -= (end - row) as u64;
+        while let Some(at) = self.find_match(row..end, filter) {
+            row = at + 1;
+            if visit(self.entry(at)).is_break() {
+                return ControlFlow::Break(row);
+            }
+        }
+        if end < self.len() { ControlFlow::Break(end) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The first row in `rows` that `filter` accepts.
+    fn find_match(&self, rows: Range<usize>, filter: &Filter) -> Option<usize> {
+        if *filter == Filter::default() {
+            return (rows.start < rows.end).then_some(rows.start);
+        }
+        let times = self.rows_of(TIME, 0..rows.end);
+        let consumers = self.rows_of(CONSUMER, 0..rows.end);
+        let limit = filter.delivered_at_or_before_ms.unwrap_or(u64::MAX);
+        let Some(consumer) = filter.consumer else {
+            if self.unowned == 0 {
+                return times.find_at_most(rows.start, limit);
+            }
+            return rows.into_iter().find(|at| consumers.get(*at) == UNOWNED || times.get(*at) <= limit);
+        };
+        let mut at = rows.start;
+        loop {
+            at = consumers.find_equal(at, owner_number(Some(consumer)))?;
+            if times.get(at) <= limit {
+                return Some(at);
+            }
+            at += 1;
+        }
+    }
+
+    /// The oldest delivery time of the rows that somebody owns; without any, the greatest time.
+    pub(in crate::pending) fn oldest_ms(&self) -> u64 {
+        if self.unowned == 0 {
+            return self.column(TIME).min();
+        }
+        let mut times = [0; ROWS_MAX];
+        self.owned_times(&mut times).iter().copied().fold(u64::MAX, u64::min)
+    }
+
+    /// Adds the rows that somebody owns and that were delivered `from_ms..=through_ms` to `found`, as times and
+    /// row numbers in the order of rows. Returns the oldest time after that; without any, the greatest time.
+    pub(in crate::pending) fn owned_between(
+        &self,
+        from_ms: u64,
+        through_ms: u64,
+        found: &mut Vec<(u64, usize)>,
+    ) -> u64 {
+        let mut times = [0; ROWS_MAX];
+        let times = self.owned_times(&mut times);
+        let wanted = times.iter().copied().zip(0..).filter(|(time, _)| (from_ms..=through_ms).contains(time));
+        if self.unowned == 0 {
+            found.extend(wanted);
+        } else {
+            found.extend(wanted.filter(|(_, row)| !self.is_unowned(*row)));
+        }
+        let rest = times.iter().map(|time| if *time > through_ms { *time } else { u64::MAX });
+        rest.fold(u64::MAX, u64::min)
+    }
+
+    /// The delivery times of all rows, the greatest time in the place of those that nobody owns, written to
+    /// the beginning of `times`.
+    fn owned_times<'t>(&self, times: &'t mut [u64; ROWS_MAX]) -> &'t [u64] {
+        self.column(TIME).decode(times);
+        let times = &mut times[..self.len()];
+        if self.unowned > 0 {
+            let mut owners = [0; ROWS_MAX];
+            let owners = self.column(CONSUMER).decode(&mut owners);
+            for (time, owner) in times.iter_mut().zip(owners) {
+                *time = if *owner == UNOWNED { u64::MAX } else { *time };
+            }
+        }
+        times
+    }
+
+    /// Which consumers have rows here, as the union of their [`owner_bit`]s.
+    pub(in crate::pending) fn consumer_mask(&self) -> u64 {
+        let mut values = [0; ROWS_MAX];
+        let consumers = self.column(CONSUMER).decode(&mut values);
+        consumers.iter().fold(0, |mask, consumer| mask | owner_bit(owner_of(*consumer)))
+    }
+}

@@ -1,0 +1,327 @@
+//! The list against a plain ordered map and a plain queue, over seeded histories.
+
+use std::collections::BTreeMap;
+
+use super::idle::longest_idle;
+use super::*;
+
+type Model = BTreeMap<StreamId, PendingEntry>;
+
+/// How ids grow in a history.
+#[derive(Clone, Copy, Debug)]
+enum Ids {
+    /// So many in every millisecond.
+    PerMs(u64),
+    /// `0-1`, `0-2`, ….
+    Explicit,
+    /// Leaps of every size, and now and then the end of what an id can be.
+    Leaps,
+}
+
+struct History {
+    random: u64,
+    ids: Ids,
+    consumers: u64,
+    /// Whether rows are released now and then.
+    releases: bool,
+    clock_ms: u64,
+    next: StreamId,
+    list: PendingList,
+    model: Model,
+    /// The ids of rows that nobody owns, in the order of release.
+    queue: Vec<StreamId>,
+}
+
+impl History {
+    fn new(seed: u64, ids: Ids, consumers: u64) -> History {
+        let start = match ids {
+            Ids::PerMs(_) => StreamId::new(1_700_000_000_000, 0),
+            Ids::Explicit | Ids::Leaps => StreamId::new(0, 1),
+        };
+        History {
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            ids,
+            consumers,
+            releases: true,
+            clock_ms: 1_700_000_000_000,
+            next: start,
+            list: PendingList::new(),
+            model: Model::new(),
+            queue: Vec::new(),
+        }
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % limit
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn new_id(&mut self) -> StreamId {
+        let (id, ids) = (self.next, self.ids);
+        self.next = match ids {
+            Ids::PerMs(n) if self.one_in(n) => StreamId::new(id.ms + 1, 0),
+            Ids::PerMs(_) | Ids::Explicit => StreamId::new(id.ms, id.seq + 1),
+            Ids::Leaps => {
+                let (ms_bits, seq_bits) = (self.below(44), self.below(64));
+                let ms = id.ms + if self.one_in(20) { 1 << ms_bits } else { 0 };
+                let leap = if self.one_in(3) { 1 << seq_bits } else { 1 };
+                id.seq.checked_add(leap).map_or(StreamId::new(ms + 1, 0), |seq| StreamId::new(ms, seq))
+            }
+        };
+        id
+    }
+
+    /// An id that is there, or once was, or lies between.
+    fn some_id(&mut self) -> StreamId {
+        let ids = self.ids;
+        let bound = match ids {
+            Ids::PerMs(n) => StreamId::new(
+                1_700_000_000_000 + self.below(self.next.ms - 1_700_000_000_000 + 1),
+                self.below(n * 2),
+            ),
+            Ids::Explicit => StreamId::new(0, self.below(self.next.seq)),
+            Ids::Leaps if self.one_in(300) => StreamId::new(u64::MAX, u64::MAX - self.below(2)),
+            Ids::Leaps => StreamId::new(self.below(self.next.ms + 1), self.random.rotate_left(7)),
+        };
+        if self.one_in(4) {
+            return bound;
+        }
+        self.model.range(bound..).next().or_else(|| self.model.iter().next()).map_or(bound, |(id, _)| *id)
+    }
+
+    fn some_time(&mut self) -> u64 {
+        match self.below(40) {
+            0 => self.below(1000),
+            1 => u64::MAX - self.below(3),
+            2 => self.clock_ms.saturating_sub(self.below(1 << 30)),
+            3..10 => self.clock_ms.saturating_sub(self.below(100_000)),
+            _ => self.clock_ms,
+        }
+    }
+
+    fn some_consumer(&mut self) -> ConsumerHandle {
+        ConsumerHandle(self.below(self.consumers) as u32)
+    }
+
+    fn set(&mut self, entry: PendingEntry) {
+        self.queue.retain(|id| *id != entry.id);
+        assert_eq!(self.list.set(entry), self.model.insert(entry.id, entry));
+    }
+
+    fn release(&mut self, id: StreamId) {
+        let deliveries = self.below(5);
+        self.queue.retain(|queued| *queued != id);
+        self.queue.push(id);
+        let entry = PendingEntry { id, consumer: None, delivered_at_ms: 0, deliveries };
+        assert_eq!(self.list.release(id, deliveries), self.model.insert(id, entry));
+    }
+
+    /// Releases a run in order, or backwards.
+    fn release_run(&mut self) {
+        let (from, count) = (self.some_id(), self.below(60) as usize);
+        let mut ids: Vec<StreamId> = self.model.range(from..).take(count).map(|(id, _)| *id).collect();
+        if self.one_in(2) {
+            ids.reverse();
+        }
+        ids.into_iter().for_each(|id| self.release(id));
+    }
+
+    /// Claims what waits longest, as a reader that takes over work does.
+    fn take_over(&mut self) {
+        let (limit, count) = (self.some_time(), self.below(50));
+        let mut taken = Vec::new();
+        self.list.longest_idle(Some(limit), |row| {
+            taken.push(row);
+            if taken.len() as u64 > count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let (consumer, delivered_at_ms) = (Some(self.some_consumer()), self.clock_ms);
+        for row in taken {
+            self.set(PendingEntry { consumer, delivered_at_ms, deliveries: 1, ..row });
+        }
+    }
+
+    fn deliver(&mut self) {
+        let (consumer, delivered_at_ms) = (self.some_consumer(), self.clock_ms);
+        for _ in 0..=self.below(40) {
+            let id = self.new_id();
+            self.set(PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries: 1 });
+        }
+        self.clock_ms += self.below(50);
+    }
+
+    fn claim(&mut self) {
+        let (id, consumer, delivered_at_ms) = (self.some_id(), self.some_consumer(), self.some_time());
+        let deliveries = if self.one_in(50) { self.random >> 1 } else { self.below(5) };
+        self.set(PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries });
+    }
+
+    fn acknowledge(&mut self, id: StreamId) {
+        self.queue.retain(|queued| *queued != id);
+        assert_eq!(self.list.remove(id), self.model.remove(&id));
+    }
+
+    /// Acknowledges a run in order.
+    fn acknowledge_run(&mut self) {
+        let (from, count) = (self.some_id(), self.below(300) as usize);
+        let ids: Vec<StreamId> = self.model.range(from..).take(count).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.acknowledge(id));
+    }
+
+    fn drop_consumer(&mut self) {
+        let consumer = self.some_consumer();
+        let before = self.model.len();
+        self.model.retain(|_, entry| entry.consumer != Some(consumer));
+        assert_eq!(self.list.remove_consumer(consumer), (before - self.model.len()) as u64);
+    }
+
+    fn step(&mut self, shrinking: bool) {
+        match self.below(if shrinking { 100 } else { 70 }) {
+            0..20 if !shrinking => self.deliver(),
+            0..30 => self.claim(),
+            30..65 => {
+                let id = self.some_id();
+                self.acknowledge(id);
+            }
+            65 if self.one_in(2 + 1000 / self.consumers) => self.drop_consumer(),
+            65..67 if self.one_in(2) => self.acknowledge_run(),
+            65 => self.take_over(),
+            66 if self.releases && self.one_in(4) => self.release_run(),
+            66 if self.releases => {
+                let id = self.some_id();
+                self.release(id);
+            }
+            66 => {}
+            67..70 => {
+                let id = self.some_id();
+                assert_eq!(self.list.get(id), self.model.get(&id).copied());
+            }
+            _ => {
+                let id = self.some_id();
+                self.acknowledge(id);
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        self.list.check().expect("sound");
+        assert_eq!(self.list.len(), self.model.len() as u64);
+        assert_eq!(self.list.first(), self.model.first_key_value().map(|(_, entry)| *entry));
+        assert_eq!(self.list.last(), self.model.last_key_value().map(|(_, entry)| *entry));
+        self.compare_queue();
+        self.compare_longest_idle();
+        let (consumer, limit) = (Some(self.some_consumer()), Some(self.some_time()));
+        for (consumer, delivered_at_or_before_ms) in
+            [(None, None), (consumer, None), (None, limit), (consumer, limit)]
+        {
+            let from = if self.one_in(2) { StreamId::MIN } else { self.some_id() };
+            let filter = Filter { consumer, delivered_at_or_before_ms };
+            self.compare_walk(from, filter);
+            self.compare_sweep(from, filter);
+        }
+    }
+
+    fn compare_queue(&self) {
+        let expected: Vec<PendingEntry> = self.queue.iter().map(|id| self.model[id]).collect();
+        assert_eq!(self.list.released().collect::<Vec<_>>(), expected);
+        assert_eq!(self.list.released_len(), expected.len() as u64);
+        let unowned = self.model.values().filter(|row| row.consumer.is_none());
+        assert_eq!(unowned.count(), expected.len());
+    }
+
+    fn compare_longest_idle(&mut self) {
+        let mut expected: Vec<PendingEntry> =
+            self.model.values().filter(|row| row.consumer.is_some()).copied().collect();
+        expected.sort_by_key(|row| (row.delivered_at_ms, row.id));
+        assert_eq!(self.list.oldest_delivery_ms(), expected.first().map(|row| row.delivered_at_ms));
+        let queue: Vec<PendingEntry> = self.queue.iter().map(|id| self.model[id]).collect();
+        for limit in [None, Some(u64::MAX), Some(self.some_time())] {
+            let old_enough =
+                expected.iter().filter(|row| limit.is_some_and(|limit| row.delivered_at_ms <= limit));
+            let all: Vec<PendingEntry> = queue.iter().chain(old_enough).copied().collect();
+            for wanted in [usize::MAX, self.below(20) as usize + 1, self.below(600) as usize + 1] {
+                assert_eq!(longest_idle(&self.list, limit, wanted), all[..wanted.min(all.len())]);
+            }
+        }
+    }
+
+    fn compare_walk(&self, from: StreamId, filter: Filter) {
+        let expected: Vec<PendingEntry> = self
+            .model
+            .range(from..)
+            .map(|(_, entry)| *entry)
+            .filter(|entry| accepts(&filter, entry))
+            .collect();
+        assert_eq!(collected(&self.list, from, filter), expected);
+    }
+
+    fn compare_sweep(&mut self, from: StreamId, filter: Filter) {
+        let attempts = if self.one_in(4) { u64::MAX } else { self.below(2000) };
+        let wanted = 1 + self.below(30) as usize;
+        let mut seen = Vec::new();
+        let next = self.list.sweep(from, filter, attempts, |entry| {
+            seen.push(entry);
+            if seen.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let (mut expected, mut left, mut expected_next) = (Vec::new(), attempts, None);
+        for (id, entry) in self.model.range(from..) {
+            if left == 0 || expected.len() == wanted {
+                expected_next = Some(*id);
+                break;
+            }
+            left -= 1;
+            expected.extend(accepts(&filter, entry).then_some(*entry));
+        }
+        assert_eq!((seen, next), (expected, expected_next));
+    }
+}
+
+fn run(seed: u64, ids: Ids, consumers: u64, releases: bool) {
+    let mut history = History::new(seed, ids, consumers);
+    history.releases = releases;
+    for batch in 0..16 {
+        // Grows for a while, then shrinks to little, then grows again.
+        let shrinking = batch % 8 >= 5;
+        for _ in 0..300 {
+            history.step(shrinking);
+        }
+        history.compare();
+    }
+}
+
+fn run_with_few_and_many_consumers(ids: Ids) {
+    for (consumers, releases) in [(1, true), (10, true), (10, false), (1000, true)] {
+        let outcome = std::panic::catch_unwind(|| run(consumers, ids, consumers, releases));
+        assert!(outcome.is_ok(), "failed: run({consumers}, Ids::{ids:?}, {consumers}, {releases})");
+    }
+}
+
+#[test]
+fn histories_of_one_entry_per_millisecond_match_an_ordered_map() {
+    run_with_few_and_many_consumers(Ids::PerMs(1));
+}
+
+#[test]
+fn histories_of_ten_entries_per_millisecond_match_an_ordered_map() {
+    run_with_few_and_many_consumers(Ids::PerMs(10));
+}
+
+#[test]
+fn histories_of_a_hundred_entries_per_millisecond_match_an_ordered_map() {
+    run_with_few_and_many_consumers(Ids::PerMs(100));
+}
+
+#[test]
+fn histories_of_explicit_ids_match_an_ordered_map() {
+    run_with_few_and_many_consumers(Ids::Explicit);
+}
+
+#[test]
+fn histories_of_leaping_ids_match_an_ordered_map() {
+    run_with_few_and_many_consumers(Ids::Leaps);
+}

@@ -1,0 +1,192 @@
+//! Rows that nobody owns, rows that wait longest, and what rows cost.
+
+use super::*;
+
+pub(super) fn longest_idle(list: &PendingList, limit: Option<u64>, wanted: usize) -> Vec<PendingEntry> {
+    let mut seen = Vec::new();
+    list.longest_idle(limit, |row| {
+        seen.push(row);
+        if seen.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    seen
+}
+
+fn ids(rows: impl IntoIterator<Item = PendingEntry>) -> Vec<u64> {
+    rows.into_iter().map(|row| row.id.ms).collect()
+}
+
+fn id(ms: u64) -> StreamId {
+    StreamId::new(ms, 0)
+}
+
+#[test]
+fn released_rows_belong_to_nobody_and_queue_up() {
+    let mut list = ascending(1000);
+    assert_eq!(list.release(id(700), 3), Some(row(700, 0, 0, 1_000_700)));
+    list.release(id(5), 1);
+    list.release(id(999), 0);
+    // Again: to the end, and what it was before shows no time.
+    let before = PendingEntry { id: id(700), consumer: None, delivered_at_ms: 0, deliveries: 3 };
+    assert_eq!(list.release(id(700), 4), Some(before));
+    // A row that was not there begins.
+    assert_eq!(list.release(StreamId::new(3, 1), 0), None);
+    list.check().expect("sound");
+    assert_eq!(ids(list.released()), [5, 999, 700, 3]);
+    assert_eq!((list.len(), list.released_len()), (1001, 4));
+    assert_eq!(list.get(id(700)), Some(PendingEntry { deliveries: 4, ..before }));
+
+    // Claimed, acknowledged: no longer in the queue.
+    let claimed = PendingEntry { consumer: Some(ConsumerHandle(2)), delivered_at_ms: 9, ..before };
+    assert_eq!(list.set(claimed), Some(PendingEntry { deliveries: 4, ..before }));
+    assert!(list.remove(id(5)).is_some_and(|row| row.consumer.is_none()));
+    assert_eq!(ids(list.released()), [999, 3]);
+    list.check().expect("sound");
+}
+
+#[test]
+fn a_row_set_without_a_consumer_is_released() {
+    let mut list = ascending(10);
+    let unowned = PendingEntry { consumer: None, ..row(4, 0, 0, 77) };
+    assert_eq!(list.set(unowned), Some(row(4, 0, 4, 1_000_004)));
+    assert_eq!(list.released().collect::<Vec<_>>(), [PendingEntry { delivered_at_ms: 0, ..unowned }]);
+    list.check().expect("sound");
+}
+
+#[test]
+fn filters_see_released_rows_as_old_and_nobodys() {
+    let mut list = ascending(2000);
+    for ms in [3, 1500, 2000] {
+        list.release(id(ms), 1);
+    }
+    assert_eq!(ids(collected(&list, StreamId::MIN, idle_since(5))), [3, 1500, 2000]);
+    // Rows 3 and 1500 were of consumers 3 and 0.
+    assert_eq!(collected(&list, StreamId::MIN, of_consumer(3)).len(), 199);
+    assert_eq!(collected(&list, StreamId::MIN, of_consumer(0)).len(), 198);
+    assert_eq!(list.remove_consumer(ConsumerHandle(0)), 198);
+    assert_eq!(list.released_len(), 3);
+    list.check().expect("sound");
+    for consumer in 1..10 {
+        list.remove_consumer(ConsumerHandle(consumer));
+    }
+    assert_eq!(ids(collected(&list, StreamId::MIN, Filter::default())), [3, 1500, 2000]);
+    assert_eq!(list.oldest_delivery_ms(), None);
+    list.check().expect("sound");
+}
+
+#[test]
+fn the_longest_idle_come_first_released_ones_before_all() {
+    let mut list = ascending(3000);
+    list.set(row(2000, 0, 1, 50));
+    list.set(row(10, 0, 1, 50));
+    list.set(row(2999, 0, 1, 40));
+    list.release(id(1234), 1);
+    list.release(id(7), 1);
+    assert_eq!(list.oldest_delivery_ms(), Some(40));
+    assert_eq!(ids(longest_idle(&list, Some(u64::MAX), 8)), [1234, 7, 2999, 10, 2000, 1, 2, 3]);
+    assert_eq!(ids(longest_idle(&list, Some(50), usize::MAX)), [1234, 7, 2999, 10, 2000]);
+    assert_eq!(ids(longest_idle(&list, Some(49), usize::MAX)), [1234, 7, 2999]);
+    assert_eq!(ids(longest_idle(&list, Some(39), usize::MAX)), [1234, 7]);
+    assert_eq!(ids(longest_idle(&list, None, usize::MAX)), [1234, 7]);
+    assert_eq!(longest_idle(&list, Some(u64::MAX), usize::MAX).len(), 3000);
+}
+
+#[test]
+fn rows_of_one_time_come_in_the_order_of_ids() {
+    let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
+    let mut list = PendingList::new();
+    for n in 0..per_shelf * 2 + 100 {
+        // Two times that take turns, over several shelves and the tail.
+        list.set(row(n, 0, 1, 500 + n % 2));
+    }
+    let seen = ids(longest_idle(&list, Some(501), usize::MAX));
+    let evens = (0..per_shelf * 2 + 100).step_by(2);
+    assert_eq!(seen, evens.clone().chain(evens.map(|n| n + 1)).collect::<Vec<_>>());
+    assert_eq!(longest_idle(&list, Some(499), 1), []);
+}
+
+#[test]
+fn the_oldest_delivery_is_exact_when_the_oldest_rows_have_gone() {
+    let mut list = ascending((ROWS_MAX * CHUNKS_MAX * 2) as u64 + 50);
+    for n in 1..(ROWS_MAX * CHUNKS_MAX * 2) as u64 + 50 {
+        assert_eq!(list.oldest_delivery_ms(), Some(1_000_000 + n));
+        if n % 3 == 0 {
+            list.release(id(n), 1);
+        } else {
+            list.remove(id(n));
+        }
+    }
+    list.check().expect("sound");
+}
+
+#[test]
+fn a_few_released_rows_do_not_widen_the_times_of_others() {
+    let count = ROWS_MAX as u64 * 40;
+    let mut list = PendingList::new();
+    for n in 0..count {
+        list.set(row(1_700_000_000_000 + n, 0, 1, 1_700_000_000_000 + n));
+    }
+    let before = list.memory_bytes();
+    for n in (0..count).step_by(100) {
+        list.release(StreamId::new(1_700_000_000_000 + n, 0), 1);
+    }
+    list.check().expect("sound");
+    let after = list.memory_bytes() - list.released.memory_bytes();
+    // A byte for the consumer, which is no longer the same in all rows.
+    assert!(after <= before + count as usize * 3 / 2, "{after} bytes after {before}");
+}
+
+#[test]
+fn a_fresh_run_takes_at_most_twelve_bytes_a_row() {
+    for per_ms in [1, 7, 100] {
+        let count = 20_000;
+        let mut list = PendingList::new();
+        for n in 0..count {
+            let ms = 1_700_000_000_000 + n / per_ms;
+            list.set(row(ms, n % per_ms, (n / 50 % 20) as u32, ms + 3));
+        }
+        assert!(list.memory_bytes() as u64 <= count * 12, "{} bytes", list.memory_bytes());
+    }
+}
+
+#[test]
+fn rows_claimed_and_acknowledged_at_random_take_at_most_twenty_four_bytes_each() {
+    let (count, start) = (40_000u64, 1_700_000_000_000);
+    let mut list = PendingList::new();
+    for n in 0..count {
+        list.set(row(start + n / 3, n % 3, (n % 100) as u32, start + n / 3));
+    }
+    let mut random = 88_172_645_463_325_252u64;
+    for step in 0..count * 2 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let n = random % count;
+        if random >> 63 == 0 {
+            list.remove(StreamId::new(start + n / 3, n % 3));
+        } else if list.get(StreamId::new(start + n / 3, n % 3)).is_some() {
+            list.set(row(start + n / 3, n % 3, (step % 100) as u32, start + count + step));
+        }
+        if step % 1000 == 999 {
+            let (bytes, rows) = (list.memory_bytes() as u64, list.len());
+            assert!(bytes <= rows * 24, "{bytes} bytes for {rows} rows after {step} steps");
+        }
+    }
+    list.check().expect("sound");
+}
+
+#[test]
+fn a_list_that_empties_and_fills_again_keeps_its_memory() {
+    let mut list = PendingList::new();
+    for round in 0..200 {
+        for n in 0..10 {
+            list.set(row(round * 20 + n, 0, 1, round));
+        }
+        let full = list.memory_bytes();
+        for n in 0..10 {
+            list.remove(id(round * 20 + n));
+        }
+        list.check().expect("sound");
+        assert_eq!(list.memory_bytes(), full);
+        assert!(full <= KEPT_BYTES_MAX, "{full} bytes");
+    }
+}

@@ -1,0 +1,201 @@
+//! The newer commands on the naive stream: references, releases, claiming reads, what producers sent.
+
+use millstream_engine::stream::{Before, Deletion, IdempotenceLimits};
+use millstream_engine::{NackMode, References, StreamId, TrimBy};
+
+use super::{Naive, NaiveEntry, NaiveMemory, most, once_more};
+
+impl Naive {
+    fn is_referenced(&self, id: &StreamId) -> bool {
+        self.groups.values().any(|group| group.last_id < *id || group.pending.contains_key(id))
+    }
+
+    fn forget(&mut self, id: &StreamId) {
+        self.groups.values_mut().for_each(|group| _ = group.remove(id));
+    }
+
+    pub(crate) fn delete_referenced(&mut self, ids: &[StreamId], references: References) -> Vec<Deletion> {
+        let mut answers = Vec::new();
+        for id in ids {
+            match references {
+                References::Acked if self.entries.contains_key(id) && self.is_referenced(id) => {
+                    answers.push(Deletion::Referenced);
+                    continue;
+                }
+                References::Delete => self.forget(id),
+                _ => {}
+            }
+            answers.push(match self.delete(&[*id]) {
+                0 => Deletion::NotFound,
+                _ => Deletion::Deleted,
+            });
+        }
+        answers
+    }
+
+    pub(crate) fn ack_delete(
+        &mut self,
+        group: &[u8],
+        ids: &[StreamId],
+        references: References,
+    ) -> Vec<Deletion> {
+        let mut answers = Vec::new();
+        for id in ids {
+            if self.acknowledge(group, &[*id]) == 0 {
+                answers.push(Deletion::NotFound);
+                continue;
+            }
+            match references {
+                References::Acked if self.is_referenced(id) => {
+                    answers.push(Deletion::Referenced);
+                    continue;
+                }
+                References::Delete => self.forget(id),
+                _ => {}
+            }
+            self.delete(&[*id]);
+            answers.push(Deletion::Deleted);
+        }
+        answers
+    }
+
+    /// An exact trim, entry by entry.
+    pub(crate) fn trim_referenced(&mut self, by: TrimBy, references: References) -> Vec<StreamId> {
+        let mut gone = Vec::new();
+        for id in self.entries.keys().copied().collect::<Vec<_>>() {
+            let is_over = match by {
+                TrimBy::MaxLen(keep) => self.entries.len() as u64 <= keep,
+                TrimBy::MinId(first) => id >= first,
+            };
+            if is_over {
+                break;
+            }
+            if references == References::Acked && self.is_referenced(&id) {
+                continue;
+            }
+            if references == References::Delete {
+                self.forget(&id);
+            }
+            self.entries.remove(&id);
+            gone.push(id);
+        }
+        gone
+    }
+
+    pub(crate) fn nack(
+        &mut self,
+        group: &[u8],
+        ids: &[StreamId],
+        mode: NackMode,
+        deliveries: Option<u64>,
+        force: bool,
+    ) -> usize {
+        let group = self.groups.get_mut(group).unwrap();
+        let mut count = 0;
+        for id in ids {
+            let before = match group.pending.get(id) {
+                Some(row) => row.2,
+                None if force && self.entries.contains_key(id) => 0,
+                None => continue,
+            };
+            let after = deliveries.unwrap_or(match mode {
+                NackMode::Silent => before.saturating_sub(1),
+                NackMode::Fail => before,
+                NackMode::Fatal => i64::MAX as u64,
+            });
+            group.give(*id, (Vec::new(), 0, after));
+            group.released.push(*id);
+            count += 1;
+        }
+        count
+    }
+
+    /// What a reader that claims is shown, at most `count`.
+    pub(crate) fn read_claiming(
+        &mut self,
+        group: &[u8],
+        consumer: &[u8],
+        min_idle_ms: u64,
+        count: Option<u64>,
+        now_ms: u64,
+    ) -> Vec<(StreamId, NaiveEntry, Option<Before>)> {
+        let found = self.groups.get_mut(group).unwrap();
+        let mut order = found.released.clone();
+        let owned = found.pending.iter().filter(|(id, _)| !found.released.contains(id));
+        let mut owned: Vec<(u64, StreamId)> = owned.map(|(id, row)| (row.1, *id)).collect();
+        owned.sort_unstable();
+        order.extend(owned.into_iter().map(|(_, id)| id));
+        let mut shown = Vec::new();
+        for id in order {
+            if shown.len() >= most(count) {
+                break;
+            }
+            let (Some(entry), true) = (self.entries.get(&id), found.is_idle(&id, min_idle_ms, now_ms)) else {
+                continue;
+            };
+            let is_owned = !found.released.contains(&id);
+            let (_, delivered_at_ms, deliveries) = found.pending[&id].clone();
+            let idle_ms = is_owned.then(|| now_ms.saturating_sub(delivered_at_ms));
+            shown.push((id, entry.clone(), Some(Before { idle_ms, deliveries })));
+            found.consumers.insert(consumer.to_vec());
+            found.give(id, (consumer.to_vec(), now_ms, once_more(deliveries, true)));
+        }
+        let left = count.map(|count| count - shown.len() as u64);
+        let new = self.deliver(group, consumer, left, true, now_ms);
+        shown.extend(new.into_iter().map(|(id, entry)| (id, entry, None)));
+        shown
+    }
+
+    pub(crate) fn extend(
+        &mut self,
+        group: &[u8],
+        consumer: &[u8],
+        ids: &[StreamId],
+        now_ms: u64,
+    ) -> Vec<bool> {
+        let group = self.groups.get_mut(group).unwrap();
+        let mut own = |id: &StreamId| {
+            let row = group.pending.get_mut(id).filter(|row| row.0 == consumer);
+            row.map(|row| row.1 = now_ms).is_some()
+        };
+        ids.iter().map(&mut own).collect()
+    }
+
+    pub(crate) fn adopt(&mut self, group: &[u8], from: &[u8], to: &[u8]) {
+        let group = self.groups.get_mut(group).unwrap();
+        if group.consumers.remove(from) {
+            group.consumers.insert(to.to_vec());
+            let own = group.pending.values_mut().filter(|row| row.0 == from);
+            own.for_each(|row| row.0 = to.to_vec());
+        }
+    }
+
+    pub(crate) fn configure(&mut self, limits: IdempotenceLimits) {
+        let memory = self.memory.get_or_insert_with(|| NaiveMemory { limits, ..NaiveMemory::default() });
+        if memory.limits != limits {
+            memory.kept.clear();
+            memory.limits = limits;
+        }
+    }
+
+    pub(crate) fn recall(&self, producer: &[u8], iid: &[u8], now_ms: u64) -> Option<StreamId> {
+        let memory = self.memory.as_ref()?;
+        let mut live = memory.kept.iter().filter(|kept| kept.3 + memory.limits.duration_s * 1000 > now_ms);
+        live.find(|kept| kept.0 == producer && kept.1 == iid).map(|kept| kept.2)
+    }
+
+    pub(crate) fn remember(&mut self, producer: &[u8], iid: &[u8], id: StreamId, now_ms: u64) {
+        let memory = self.memory.as_mut().unwrap();
+        let is_over = |since_ms: u64| since_ms + memory.limits.duration_s * 1000 <= now_ms;
+        let old = memory.kept.iter().take_while(|kept| is_over(kept.3)).count();
+        memory.kept.drain(..old);
+        memory.kept.retain(|kept| kept.0 != producer || kept.1 != iid);
+        memory.kept.push((producer.to_vec(), iid.to_vec(), id, id.ms.min(now_ms)));
+        memory.added += 1;
+        let own = memory.kept.iter().filter(|kept| kept.0 == producer).count() as u64;
+        if own > memory.limits.max_size {
+            let oldest = memory.kept.iter().position(|kept| kept.0 == producer).unwrap();
+            memory.kept.remove(oldest);
+        }
+    }
+}

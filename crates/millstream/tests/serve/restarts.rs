@@ -1,0 +1,286 @@
+//! One stream, everything that can be done to it at random, and a server that is killed again and again: whatever the
+//! last one showed, the next one shows.
+//!
+//! A failure names its seed. `MILLSTREAM_RESTARTS=40-60` plays these seeds instead of the usual few.
+
+use std::ops::RangeInclusive;
+
+use crate::process::{Client, Server, TempDir};
+use crate::random::Random;
+
+const SEEDS: RangeInclusive<u64> = 1..=3;
+const ROUNDS: u32 = 5;
+const BATCHES: u32 = 12;
+const COMMANDS_IN_A_BATCH: u32 = 12;
+
+const GROUPS: [&str; 2] = ["g", "h"];
+const CONSUMERS: [&str; 3] = ["ann", "bob", "cid"];
+const PRODUCERS: [&str; 2] = ["p", "q"];
+const NAMES: [&str; 8] = ["i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7"];
+const REFERENCES: [&str; 4] = ["", "KEEPREF", "DELREF", "ACKED"];
+
+#[test]
+fn every_restart_brings_back_exactly_what_was_there() {
+    for seed in seeds() {
+        play(seed);
+    }
+}
+
+fn seeds() -> RangeInclusive<u64> {
+    let Ok(wanted) = std::env::var("MILLSTREAM_RESTARTS") else { return SEEDS };
+    let (first, last) = wanted.split_once('-').unwrap_or((&wanted, &wanted));
+    let number = |text: &str| text.parse().expect("MILLSTREAM_RESTARTS is a seed or two with a dash");
+    number(first)..=number(last)
+}
+
+fn play(seed: u64) {
+    let policy = ["always", "everysec", "no"][(seed % 3) as usize];
+    let flags = ["--appendonly", "yes", "--appendfsync", policy];
+    let mut writer = Writer { random: Random::new(seed), ids: vec!["7-7".to_owned()] };
+    let dir = TempDir::new();
+    let mut server = Server::start_in(&dir, &flags);
+    // A window that no slow machine outlives.
+    server.connect().ask(&["XGROUP CREATE s g 0 MKSTREAM", "XCFGSET s IDMP-DURATION 86400"]);
+    for round in 1..=ROUNDS {
+        let mut client = server.connect();
+        let mut told = Vec::new();
+        for _ in 0..BATCHES {
+            let commands: Vec<String> = (0..COMMANDS_IN_A_BATCH).map(|_| writer.command()).collect();
+            let answers = client.ask(&commands.iter().map(String::as_str).collect::<Vec<_>>());
+            for refused in ["syntax", "wrong number", "unknown command", "Invalid"] {
+                assert!(!answers.contains(refused), "seed {seed}: {commands:#?}\n{answers}");
+            }
+            writer.learn(&answers);
+            told.extend(commands);
+        }
+        let before = state(&mut client);
+        server.signal("-KILL");
+        server.wait();
+        server = Server::start_in(&dir, &flags);
+        let after = state(&mut server.connect());
+        assert!(
+            after == before,
+            "seed {seed}, round {round}, {policy}: not what it was\n{}\nafter\n{}",
+            difference(&before, &after),
+            told.join("\n")
+        );
+    }
+}
+
+/// Everything about the stream that a client can find out, without what passes with time.
+fn state(client: &mut Client) -> String {
+    let mut state = client.ask(&["DBSIZE", "XLEN s", "XRANGE s - +", "XINFO STREAM s FULL COUNT 0"]);
+    for group in GROUPS {
+        state += &client.ask(&[&format!("XPENDING s {group}")]);
+        state += &without_idle_times(&client.ask(&[&format!("XPENDING s {group} - + 100000")]));
+        for consumer in CONSUMERS {
+            state += &without_idle_times(&client.ask(&[&format!("XPENDING s {group} - + 100000 {consumer}")]));
+        }
+    }
+    state + &hidden_state(client)
+}
+
+/// What only a change shows, tried on a copy: in which order released entries go, and what each producer has sent.
+fn hidden_state(client: &mut Client) -> String {
+    let mut state = client.ask(&["COPY s copy REPLACE"]);
+    for group in GROUPS {
+        // Nothing has been idle for so long: this claims what was released, and then what is new.
+        let claim = format!("XREADGROUP GROUP {group} tester CLAIM 9000000000000 STREAMS copy >");
+        state += &without_idle_times(&client.ask(&[&claim]));
+    }
+    let last = last_id(&client.ask(&["XINFO STREAM copy"]));
+    for (producer, name) in PRODUCERS.iter().flat_map(|producer| NAMES.map(|name| (producer, name))) {
+        let answer = client.ask(&[&format!("XADD copy IDMP {producer} {name} * tried again")]);
+        let is_known = last_id(&answer) <= last;
+        state += &format!("{producer} {name} {}", if is_known { &answer } else { "is new\r\n" });
+    }
+    client.ask(&["DEL copy"]);
+    state
+}
+
+/// A row ends with its idle time and its count; the time goes, unless it says that there is none.
+fn without_idle_times(answer: &str) -> String {
+    let lines: Vec<&str> = answer.lines().collect();
+    let is_idle_time = |at: usize| {
+        lines[at].starts_with(':')
+            && lines[at] != ":-1"
+            && lines.get(at + 1).is_some_and(|next| next.starts_with(':'))
+    };
+    let kept = lines.iter().enumerate().map(|(at, line)| if is_idle_time(at) { "idle" } else { line });
+    kept.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The greatest stream id that stands on a line of its own.
+fn last_id(answer: &str) -> Option<(u64, u64)> {
+    answer.lines().filter_map(id).max()
+}
+
+fn id(line: &str) -> Option<(u64, u64)> {
+    let (ms, seq) = line.split_once('-')?;
+    Some((ms.parse().ok()?, seq.parse().ok()?))
+}
+
+/// The first lines that differ, with what stands before them.
+fn difference(before: &str, after: &str) -> String {
+    let same = before.lines().zip(after.lines()).take_while(|(before, after)| before == after).count();
+    let part = |text: &str| text.lines().skip(same.saturating_sub(12)).take(24).collect::<Vec<_>>().join("\n");
+    format!("before, from line {same}:\n{}\nafter:\n{}", part(before), part(after))
+}
+
+/// Thinks of commands. It knows the ids that the server has told.
+struct Writer {
+    random: Random,
+    ids: Vec<String>,
+}
+
+impl Writer {
+    /// Remembers the ids in these answers.
+    fn learn(&mut self, answers: &str) {
+        for line in answers.lines().filter(|line| id(line).is_some()) {
+            if !self.ids.iter().any(|known| known == line) {
+                self.ids.push(line.to_owned());
+            }
+        }
+    }
+
+    fn command(&mut self) -> String {
+        match self.random.below(100) {
+            0..24 => self.add(),
+            24..44 => self.read(),
+            44..52 => format!("XACK s {} {}", self.group(), self.some_ids().join(" ")),
+            52..60 => self.release(),
+            60..69 => self.claim(),
+            69..77 => self.delete(),
+            77..82 => self.trim(),
+            82..87 => self.own(),
+            87..92 => self.idempotence(),
+            92..99 => self.groups(),
+            _ => "SAVE".to_owned(),
+        }
+    }
+
+    fn add(&mut self) -> String {
+        let references = self.random.pick(&REFERENCES);
+        let trim = match self.random.below(6) {
+            0 => format!("{references} MAXLEN {}", self.random.between(5, 60)),
+            1 => format!("{references} MAXLEN ~ {}", self.random.between(5, 60)),
+            2 => format!("{references} MINID {}", self.id()),
+            _ => String::new(),
+        };
+        let once = match self.random.below(4) {
+            0 => format!("IDMP {} {}", self.producer(), self.random.pick(&NAMES)),
+            1 => format!("IDMPAUTO {}", self.producer()),
+            _ => String::new(),
+        };
+        format!("XADD s {trim} {once} * f {}", self.random.below(12))
+    }
+
+    fn read(&mut self) -> String {
+        let who = format!("XREADGROUP GROUP {} {}", self.group(), self.consumer());
+        let count = self.random.between(1, 8);
+        match self.random.below(8) {
+            0 => format!("{who} COUNT {count} STREAMS s 0"),
+            1 => format!("{who} COUNT {count} NOACK STREAMS s >"),
+            2 => format!("{who} COUNT {count} CLAIM 0 STREAMS s >"),
+            3 => format!("{who} CLAIM {} NOACK STREAMS s >", self.random.pick(&["5", "500", "3600000"])),
+            4 => format!("{who} MAXCOUNT {count} STREAMS s >"),
+            5 => format!("{who} MAXSIZE {} CLAIM 20 STREAMS s >", count * 60),
+            _ => format!("{who} COUNT {count} STREAMS s >"),
+        }
+    }
+
+    fn release(&mut self) -> String {
+        let mode = self.random.pick(&["SILENT", "FAIL", "FATAL"]);
+        let more = self.random.pick(&["", "", "FORCE", "RETRYCOUNT 5", "FORCE RETRYCOUNT 0"]);
+        format!("XNACK s {} {mode} {} {more}", self.group(), self.counted_ids())
+    }
+
+    fn claim(&mut self) -> String {
+        let (group, consumer) = (self.group(), self.consumer());
+        let idle = self.random.pick(&["0", "0", "10", "3600000"]);
+        let just = self.random.pick(&["", "JUSTID"]);
+        if self.random.percent(30) {
+            let from = self.random.pick(&["0", "(5-5"]);
+            return format!("XAUTOCLAIM s {group} {consumer} {idle} {from} COUNT 4 {just}");
+        }
+        let more = self.random.pick(&["", "IDLE 7000000", "TIME 1700000000000", "RETRYCOUNT 9", "FORCE"]);
+        format!("XCLAIM s {group} {consumer} {idle} {} {more} {just}", self.some_ids().join(" "))
+    }
+
+    fn delete(&mut self) -> String {
+        let references = self.random.pick(&REFERENCES);
+        match self.random.below(3) {
+            0 => format!("XDEL s {}", self.some_ids().join(" ")),
+            1 => format!("XDELEX s {references} {}", self.counted_ids()),
+            _ => format!("XACKDEL s {} {references} {}", self.group(), self.counted_ids()),
+        }
+    }
+
+    fn trim(&mut self) -> String {
+        let references = self.random.pick(&REFERENCES);
+        match self.random.below(3) {
+            0 => format!("XTRIM s MINID {} {references}", self.id()),
+            1 => format!("XTRIM s MAXLEN ~ {} {references}", self.random.between(5, 60)),
+            _ => format!("XTRIM s MAXLEN {} {references}", self.random.between(5, 60)),
+        }
+    }
+
+    fn own(&mut self) -> String {
+        let (group, consumer) = (self.group(), self.consumer());
+        match self.random.percent(70) {
+            true => format!("XEXTEND s {group} {consumer} {}", self.counted_ids()),
+            false => format!("XADOPT s {group} {consumer} {}", self.consumer()),
+        }
+    }
+
+    fn idempotence(&mut self) -> String {
+        match self.random.below(4) {
+            0 => format!("XCFGSET s IDMP-MAXSIZE {}", self.random.between(2, 6)),
+            1 => format!("XCFGSET s IDMP-DURATION {}", self.random.between(86_399, 86_400)),
+            _ => format!("XIDMPRECORD s {} {} {}", self.producer(), self.random.pick(&NAMES), self.id()),
+        }
+    }
+
+    fn groups(&mut self) -> String {
+        let (group, consumer) = (self.group(), self.consumer());
+        match self.random.below(10) {
+            0..4 => format!("XGROUP CREATE s {group} {}", self.random.pick(&["0", "$"])),
+            4 => format!("XGROUP DESTROY s {group}"),
+            5 => format!("XGROUP SETID s {group} {}", self.id()),
+            6 => format!("XGROUP DELCONSUMER s {group} {consumer}"),
+            7 => format!("XSETID s {} ENTRIESADDED 100000", self.latest()),
+            _ => format!("XGROUP CREATECONSUMER s {group} {consumer}"),
+        }
+    }
+
+    fn group(&mut self) -> &'static str {
+        self.random.pick(&GROUPS)
+    }
+
+    fn consumer(&mut self) -> &'static str {
+        self.random.pick(&CONSUMERS)
+    }
+
+    fn producer(&mut self) -> &'static str {
+        self.random.pick(&PRODUCERS)
+    }
+
+    /// One of the latest thirty.
+    fn id(&mut self) -> String {
+        let back = self.random.below(30.min(self.ids.len() as u64)) as usize;
+        self.ids[self.ids.len() - 1 - back].clone()
+    }
+
+    fn latest(&self) -> &str {
+        self.ids.iter().max_by_key(|text| id(text)).expect("there is always one")
+    }
+
+    fn some_ids(&mut self) -> Vec<String> {
+        (0..self.random.between(1, 12)).map(|_| self.id()).collect()
+    }
+
+    fn counted_ids(&mut self) -> String {
+        let ids = self.some_ids();
+        format!("IDS {} {}", ids.len(), ids.join(" "))
+    }
+}

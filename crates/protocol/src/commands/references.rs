@@ -1,0 +1,28 @@
+//! The policy options `KEEPREF|DELREF|ACKED` of XADD, XTRIM, XDELEX and XACKDEL: what becomes of the pending
+//! rows of an entry that goes.
+
+use millstream_engine::References;
+
+use crate::args::{Args, ArgsOut};
+
+const WORDS: [(&str, References); 3] =
+    [("KEEPREF", References::Keep), ("DELREF", References::Delete), ("ACKED", References::Acked)];
+
+/// Reads the next argument if it is a policy and none was read before. A second one is left where it is: each
+/// command has its own words for it.
+pub(super) fn read(given: &mut Option<References>, args: &mut Args<'_>) -> bool {
+    if given.is_some() {
+        return false;
+    }
+    *given = WORDS.iter().find(|(word, _)| args.keyword(word)).map(|(_, references)| *references);
+    given.is_some()
+}
+
+/// Writes the policy. What a command does anyway is not said.
+pub(super) fn encode(out: ArgsOut, references: References) -> ArgsOut {
+    match references {
+        References::Keep => out,
+        References::Delete => out.arg(b"DELREF"),
+        References::Acked => out.arg(b"ACKED"),
+    }
+}

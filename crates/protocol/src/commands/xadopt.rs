@@ -1,0 +1,49 @@
+//! `XADOPT key group from to`: Millstream's own.
+
+use super::Command;
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+
+/// Give all that is pending with one consumer to another, and remove the first. All of it is checked before
+/// the key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xadopt<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The consumer that goes.
+    pub from: &'a [u8],
+    /// The consumer that takes its entries; never the same.
+    pub to: &'a [u8],
+}
+
+pub(crate) fn parse_xadopt<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, group, from, to] = Args::of_command(argv).exactly()?;
+    if from == to {
+        return Err(errors::ADOPTS_ITSELF);
+    }
+    Ok(Command::Xadopt(Xadopt { key, group, from, to }))
+}
+
+impl Xadopt<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        ArgsOut::command(&["XADOPT"]).args(&[self.key, self.group, self.from, self.to]).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn nobody_adopts_from_itself() {
+        with_args("XADOPT s g a A", |argv| {
+            let expected = Xadopt { key: b"s", group: b"g", from: b"a", to: b"A" };
+            assert_eq!(parse_xadopt(argv), Ok(Command::Xadopt(expected)));
+        });
+        assert_eq!(error_of(parse_xadopt, "XADOPT s g a a"), errors::ADOPTS_ITSELF);
+    }
+}

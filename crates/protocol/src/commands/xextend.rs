@@ -1,0 +1,93 @@
+//! `XEXTEND key group consumer IDS numids id [id ...]`: Millstream's own.
+
+use super::Command;
+use super::delete_request::{encode_list, read_list};
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids::{self, Ids};
+
+/// Start the idle time of pending entries anew, as far as they are still the consumer's. Nothing of it is read
+/// before the key, its type and the group are known to be good; then [`parse_ids`](Xextend::parse_ids) reads
+/// the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xextend<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// The consumer that still works on the entries.
+    pub consumer: &'a [u8],
+    /// Everything after the consumer, as sent.
+    rest: &'a [&'a [u8]],
+}
+
+pub(crate) fn parse_xextend<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+    Ok(Command::Xextend(Xextend { key, group, consumer, rest: args.rest() }))
+}
+
+impl<'a> Xextend<'a> {
+    /// A command for [`encode_with`](Xextend::encode_with).
+    pub fn new(key: &'a [u8], group: &'a [u8], consumer: &'a [u8]) -> Xextend<'a> {
+        Xextend { key, group, consumer, rest: &[] }
+    }
+
+    /// After the key, its type and the group: every id, or none if one of them is none.
+    pub fn parse_ids(&self) -> Result<Ids, CommandError> {
+        let mut args = Args::over(self.rest);
+        let ids = read_list(&mut args)?.ok_or(errors::IDS_MISSING)?;
+        args.finish()?;
+        ids::parse_ids(ids)
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        self.named().args(self.rest).finish()
+    }
+
+    /// The command with these ids instead of its own, as arguments.
+    pub fn encode_with(&self, ids: &[&[u8]]) -> Vec<Vec<u8>> {
+        encode_list(self.named(), ids).finish()
+    }
+
+    fn named(&self) -> ArgsOut {
+        ArgsOut::command(&["XEXTEND"]).arg(self.key).arg(self.group).arg(self.consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::StreamId;
+
+    use super::*;
+    use crate::commands::testing::with_args;
+
+    fn ids_of(line: &str) -> Result<Ids, CommandError> {
+        with_args(line, |argv| match parse_xextend(argv) {
+            Ok(Command::Xextend(command)) => command.parse_ids(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn ids_are_counted() {
+        let ids = ids_of("XEXTEND s g IDS ids 2 1-1 2").unwrap();
+        assert_eq!(ids.as_slice(), [StreamId::new(1, 1), StreamId::new(2, 0)]);
+    }
+
+    #[test]
+    fn errors_are_those_of_xackdel() {
+        let cases = [
+            ("XEXTEND s g c FOO 1 1-1", errors::IDS_MISSING),
+            ("XEXTEND s g c IDS 0 1-1", errors::NUMIDS_NOT_POSITIVE),
+            ("XEXTEND s g c IDS 1.5 1-1", errors::NUMIDS_NOT_POSITIVE),
+            ("XEXTEND s g c IDS 2 1-1", errors::NUMIDS_TOO_MANY),
+            ("XEXTEND s g c IDS 1 x 1-1", errors::SYNTAX),
+            ("XEXTEND s g c IDS 1 x", errors::INVALID_STREAM_ID),
+        ];
+        for (line, error) in cases {
+            assert_eq!(ids_of(line), Err(error), "{line}");
+        }
+    }
+}

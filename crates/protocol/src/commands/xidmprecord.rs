@@ -1,0 +1,68 @@
+//! `XIDMPRECORD key producer iid id`
+
+use millstream_engine::StreamId;
+
+use super::Command;
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids;
+
+/// Remember that an entry which is there was sent by a producer under a name. What the request says by itself
+/// is checked before the key is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xidmprecord<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// Who sent the entry; never empty.
+    pub producer: &'a [u8],
+    /// The producer's name for the entry; never empty.
+    pub iid: &'a [u8],
+    /// The entry.
+    pub id: StreamId,
+}
+
+pub(crate) fn parse_xidmprecord<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let [key, producer, iid, id] = Args::of_command(argv).exactly()?;
+    if producer.is_empty() {
+        return Err(errors::RECORD_PRODUCER_EMPTY);
+    }
+    if iid.is_empty() {
+        return Err(errors::RECORD_IID_EMPTY);
+    }
+    Ok(Command::Xidmprecord(Xidmprecord { key, producer, iid, id: ids::parse_id(id)? }))
+}
+
+impl Xidmprecord<'_> {
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        let names = [self.key, self.producer, self.iid];
+        ArgsOut::command(&["XIDMPRECORD"]).args(&names).id(self.id).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn an_incomplete_id_is_the_first_of_its_millisecond() {
+        with_args("XIDMPRECORD s p i 5", |argv| {
+            let expected = Xidmprecord { key: b"s", producer: b"p", iid: b"i", id: StreamId::new(5, 0) };
+            assert_eq!(parse_xidmprecord(argv), Ok(Command::Xidmprecord(expected)));
+        });
+    }
+
+    #[test]
+    fn errors_come_in_argument_order() {
+        let cases = [
+            ("XIDMPRECORD s '' '' x", errors::RECORD_PRODUCER_EMPTY),
+            ("XIDMPRECORD s p '' x", errors::RECORD_IID_EMPTY),
+            ("XIDMPRECORD s p i x", errors::INVALID_STREAM_ID),
+            ("XIDMPRECORD s p i -", errors::INVALID_STREAM_ID),
+        ];
+        for (line, error) in cases {
+            assert_eq!(error_of(parse_xidmprecord, line), error, "{line}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]`
+//!
+//! The mode has its place; what follows it comes in any order.
+
+use millstream_engine::NackMode;
+
+use super::Command;
+use super::delete_request::take_counted;
+use crate::args::{Args, ArgsOut};
+use crate::errors::{self, CommandError};
+use crate::ids::{self, Ids};
+
+/// Give pending entries back to their group. Nothing of it is read before the key, its type and the group are
+/// known to be good; then [`request`](Xnack::request) reads the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xnack<'a> {
+    /// The stream.
+    pub key: &'a [u8],
+    /// The group.
+    pub group: &'a [u8],
+    /// Everything from the mode on, as sent.
+    rest: &'a [&'a [u8]],
+}
+
+/// What XNACK asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NackRequest {
+    /// Why the entries come back.
+    pub mode: NackMode,
+    /// The entries; at least one.
+    pub ids: Ids,
+    /// How often they count as delivered; `None` leaves that to the mode.
+    pub retrycount: Option<u64>,
+    /// Whether entries that are not pending become so.
+    pub force: bool,
+}
+
+pub(crate) fn parse_xnack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+    let mut args = Args::of_command(argv);
+    let (key, group) = (args.next()?, args.next()?);
+    Ok(Command::Xnack(Xnack { key, group, rest: args.rest() }))
+}
+
+impl<'a> Xnack<'a> {
+    /// A command for [`encode_with`](Xnack::encode_with).
+    pub fn new(key: &'a [u8], group: &'a [u8]) -> Xnack<'a> {
+        Xnack { key, group, rest: &[] }
+    }
+
+    /// After the key, its type and the group: the rest of the request.
+    pub fn request(&self) -> Result<NackRequest, CommandError> {
+        let mut args = Args::over(self.rest);
+        let mode = read_mode(&mut args).ok_or(errors::XNACK_MODE)?;
+        let (mut texts, mut retrycount, mut force) = (None, None, false);
+        while !args.is_empty() {
+            if args.keyword_before("IDS", 1) {
+                let ids = take_counted(&mut args, errors::XNACK_NUMIDS, errors::XNACK_NUMIDS_TOO_MANY)?;
+                texts = Some(ids);
+            } else if args.keyword_before("RETRYCOUNT", 1) {
+                let count = u64::try_from(args.next_i64()?).map_err(|_| errors::XNACK_RETRYCOUNT)?;
+                retrycount = Some(count);
+            } else if args.keyword("FORCE") {
+                force = true;
+            } else {
+                return Err(errors::unrecognized_xnack_option(args.next()?));
+            }
+        }
+        let ids = ids::parse_ids(texts.ok_or(errors::XNACK_IDS_MISSING)?)?;
+        Ok(NackRequest { mode, ids, retrycount, force })
+    }
+
+    /// The command as arguments.
+    pub fn encode(&self) -> Vec<Vec<u8>> {
+        self.named().args(self.rest).finish()
+    }
+
+    /// The command with this request instead of its own, as arguments.
+    pub fn encode_with(&self, request: &NackRequest) -> Vec<Vec<u8>> {
+        request.encode(self.named()).finish()
+    }
+
+    fn named(&self) -> ArgsOut {
+        ArgsOut::command(&["XNACK"]).arg(self.key).arg(self.group)
+    }
+}
+
+impl NackRequest {
+    fn encode(&self, out: ArgsOut) -> ArgsOut {
+        let mode: &[u8] = match self.mode {
+            NackMode::Silent => b"SILENT",
+            NackMode::Fail => b"FAIL",
+            NackMode::Fatal => b"FATAL",
+        };
+        let out = out.arg(mode).option("IDS", Some(self.ids.len() as u64));
+        let out = self.ids.iter().fold(out, |out, &id| out.id(id));
+        out.option("RETRYCOUNT", self.retrycount).flag("FORCE", self.force)
+    }
+}
+
+fn read_mode(args: &mut Args<'_>) -> Option<NackMode> {
+    const MODES: [(&str, NackMode); 3] =
+        [("SILENT", NackMode::Silent), ("FAIL", NackMode::Fail), ("FATAL", NackMode::Fatal)];
+    MODES.iter().find(|(word, _)| args.keyword(word)).map(|(_, mode)| *mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_engine::StreamId;
+
+    use super::*;
+    use crate::commands::testing::with_args;
+
+    fn request_of(line: &str) -> Result<NackRequest, CommandError> {
+        with_args(line, |argv| match parse_xnack(argv) {
+            Ok(Command::Xnack(command)) => command.request(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn options_come_in_any_order_after_the_mode() {
+        let expected = NackRequest {
+            mode: NackMode::Fatal,
+            ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
+            retrycount: Some(7),
+            force: true,
+        };
+        for line in [
+            "XNACK s g FATAL IDS 2 1 2-3 RETRYCOUNT 7 FORCE",
+            "XNACK s g fatal force retrycount 7 ids 2 1 2-3",
+            "XNACK s g FATAL RETRYCOUNT 1 IDS 1 9 FORCE RETRYCOUNT 7 IDS 2 1 2-3",
+        ] {
+            assert_eq!(request_of(line).as_ref(), Ok(&expected), "{line}");
+        }
+        let plain = request_of("XNACK s g SILENT IDS 1 5").unwrap();
+        assert_eq!((plain.mode, plain.retrycount, plain.force), (NackMode::Silent, None, false));
+        assert_eq!(request_of("XNACK s g Fail IDS 1 5").unwrap().mode, NackMode::Fail);
+    }
+
+    #[test]
+    fn errors_come_in_redis_order() {
+        let unrecognized = |option: &str| errors::unrecognized_xnack_option(option.as_bytes());
+        let cases = [
+            ("XNACK s g MAYBE IDS 0 1-1", errors::XNACK_MODE),
+            ("XNACK s g IDS 1 1-1 SILENT", errors::XNACK_MODE),
+            ("XNACK s g FAIL IDS 0 1-1 RETRYCOUNT -1", errors::XNACK_NUMIDS),
+            ("XNACK s g FAIL IDS x 1-1", errors::XNACK_NUMIDS),
+            ("XNACK s g FAIL IDS 2 1-1", errors::XNACK_NUMIDS_TOO_MANY),
+            ("XNACK s g FAIL IDS 1 x RETRYCOUNT -1 FOO", errors::XNACK_RETRYCOUNT),
+            ("XNACK s g FAIL IDS 1 x RETRYCOUNT y FOO", errors::NOT_AN_INTEGER),
+            ("XNACK s g FAIL IDS 1 x FOO RETRYCOUNT y", unrecognized("FOO")),
+            ("XNACK s g FAIL IDS 1 1-1 2-1", unrecognized("2-1")),
+            ("XNACK s g FAIL SILENT IDS 1 1-1", unrecognized("SILENT")),
+            ("XNACK s g FAIL IDS 1 1-1 RETRYCOUNT", unrecognized("RETRYCOUNT")),
+            ("XNACK s g FAIL FORCE IDS", unrecognized("IDS")),
+            ("XNACK s g FAIL FORCE RETRYCOUNT 1", errors::XNACK_IDS_MISSING),
+            ("XNACK s g FAIL IDS 2 1-1 x", errors::INVALID_STREAM_ID),
+        ];
+        for (line, error) in cases {
+            assert_eq!(request_of(line), Err(error), "{line}");
+        }
+    }
+}

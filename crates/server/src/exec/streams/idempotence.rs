@@ -1,0 +1,26 @@
+//! Commands about what producers may send twice: XCFGSET XIDMPRECORD.
+
+use millstream_engine::Refusal;
+use millstream_protocol::commands::{Xcfgset, Xidmprecord};
+use millstream_protocol::errors::CommandError;
+use millstream_protocol::resp::Writer;
+use millstream_store::{IdempotenceChange, Txn};
+
+pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xcfgset<'_>) -> Result<(), CommandError> {
+    txn.stream(cmd.key)?.ok_or(Refusal::NoSuchKey)?;
+    let asked = cmd.request()?;
+    let change = IdempotenceChange { duration_s: asked.idmp_duration_s, max_size: asked.idmp_max_size };
+    txn.xcfgset(cmd.key, change)?;
+    out.ok();
+    Ok(())
+}
+
+pub(crate) fn xidmprecord(
+    txn: &mut Txn<'_>,
+    out: &mut Writer,
+    cmd: &Xidmprecord<'_>,
+) -> Result<(), CommandError> {
+    txn.xidmprecord(cmd.key, cmd.producer, cmd.iid, cmd.id)?;
+    out.ok();
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! One frame: its 32-byte header, its two checksums, and the records in it.
+//!
+//! ```text
+//! 0        4       8                16       20         24         28       32
+//! | length | count | first position | behind | previous | checksum | header | records … |
+//!
+//! record := length:number  payload
+//! ```
+//!
+//! A frame holds the records that were appended between two writes, so that they share a header and one pass of the
+//! checksum. Knows bytes only: neither files nor what a payload means.
+
+use crc32fast::Hasher;
+
+use crate::codec::Reader;
+
+/// The length of a frame's header.
+pub(crate) const HEADER_BYTES: usize = 32;
+
+/// A `behind` that claims nothing, for frames too far ahead of the durable position to say how far.
+const CLAIMS_NOTHING: u32 = u32::MAX;
+
+/// A segment's salt, ready to begin a checksum with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Salt(u32);
+
+impl Salt {
+    pub(crate) fn new(salt: u64) -> Salt {
+        Salt(crc32fast::hash(&salt.to_le_bytes()))
+    }
+
+    fn hasher(self) -> Hasher {
+        Hasher::new_with_initial(self.0)
+    }
+}
+
+/// A header whose own checksum is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    /// Of everything behind the header.
+    pub(crate) length: u32,
+    /// How many records there are; at least one.
+    pub(crate) count: u32,
+    /// Of the first record.
+    pub(crate) position: u64,
+    /// The checksum of the frame before.
+    pub(crate) previous: u32,
+    /// Of this frame, records included.
+    pub(crate) checksum: u32,
+    /// All positions up to here were durable when the frame was sealed.
+    pub(crate) claim: u64,
+}
+
+impl FrameHeader {
+    /// The header in these bytes, or `None` when they are not one of this segment.
+    pub(crate) fn decode(bytes: &[u8], salt: Salt) -> Option<FrameHeader> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let mut hasher = salt.hasher();
+        hasher.update(&bytes[..28]);
+        if hasher.finalize() != u32_at(bytes, 28) {
+            return None;
+        }
+        let (position, behind) = (position_at(bytes), u32_at(bytes, 16));
+        let claim = if behind == CLAIMS_NOTHING { 0 } else { position.checked_sub(u64::from(behind))? };
+        let header = FrameHeader {
+            length: u32_at(bytes, 0),
+            count: u32_at(bytes, 4),
+            position,
+            previous: u32_at(bytes, 20),
+            checksum: u32_at(bytes, 24),
+            claim,
+        };
+        (claim < position && header.count > 0).then_some(header)
+    }
+}
+
+/// The position that a header starting here would have. For looking before checking.
+pub(crate) fn position_at(header: &[u8]) -> u64 {
+    u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"))
+}
+
+/// Whether a whole frame (header and records) has the checksum it says.
+pub(crate) fn is_intact(frame: &[u8], salt: Salt) -> bool {
+    let mut hasher = salt.hasher();
+    hasher.update(&frame[..24]);
+    hasher.update(&frame[HEADER_BYTES..]);
+    hasher.finalize() == u32_at(frame, 24)
+}
+
+/// Whether these bytes are so many records and nothing else.
+pub(crate) fn holds(records: &[u8], count: u32) -> bool {
+    let mut reader = Reader::new(records);
+    (0..count).all(|_| reader.text().is_ok()) && reader.left() == 0
+}
+
+/// What a frame says besides its records.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placing {
+    /// Of the first record.
+    pub(crate) position: u64,
+    /// How many records there are.
+    pub(crate) count: u32,
+    /// The durable position to claim; less than `position`.
+    pub(crate) durable: u64,
+    /// The checksum of the frame before.
+    pub(crate) previous: u32,
+}
+
+/// Fills in the header of a frame whose records are there, and returns its checksum. It has at most `u32::MAX` bytes.
+pub(crate) fn seal(frame: &mut [u8], salt: Salt, placing: Placing) -> u32 {
+    debug_assert!(placing.durable < placing.position && placing.count > 0);
+    let (header, records) = frame.split_at_mut(HEADER_BYTES);
+    let length = u32::try_from(records.len()).expect("the log limits payloads and frames");
+    let behind = u32::try_from(placing.position - placing.durable).unwrap_or(CLAIMS_NOTHING);
+    header[..4].copy_from_slice(&length.to_le_bytes());
+    header[4..8].copy_from_slice(&placing.count.to_le_bytes());
+    header[8..16].copy_from_slice(&placing.position.to_le_bytes());
+    header[16..20].copy_from_slice(&behind.to_le_bytes());
+    header[20..24].copy_from_slice(&placing.previous.to_le_bytes());
+
+    let mut hasher = salt.hasher();
+    hasher.update(&header[..24]);
+    let mut of_header = hasher.clone();
+    hasher.update(records);
+    let checksum = hasher.finalize();
+    header[24..28].copy_from_slice(&checksum.to_le_bytes());
+    of_header.update(&header[24..28]);
+    header[28..].copy_from_slice(&of_header.finalize().to_le_bytes());
+    checksum
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::put_text;
+
+    fn frame(records: &[&[u8]], position: u64, durable: u64) -> (Vec<u8>, u32) {
+        let mut bytes = vec![0; HEADER_BYTES];
+        records.iter().for_each(|record| put_text(&mut bytes, record));
+        let placing = Placing { position, count: records.len() as u32, durable, previous: 77 };
+        let checksum = seal(&mut bytes, Salt::new(5), placing);
+        (bytes, checksum)
+    }
+
+    #[test]
+    fn what_is_sealed_is_decoded() {
+        let (bytes, checksum) = frame(&[b"hello", b"", b"you"], 9, 4);
+        let header = FrameHeader::decode(&bytes, Salt::new(5)).unwrap();
+        let expected = FrameHeader { length: 11, count: 3, position: 9, previous: 77, checksum, claim: 4 };
+        assert_eq!(header, expected);
+        assert!(is_intact(&bytes, Salt::new(5)));
+        assert_eq!(bytes.len(), HEADER_BYTES + 11);
+    }
+
+    #[test]
+    fn every_flipped_bit_and_another_salt_are_noticed() {
+        let (bytes, _) = frame(&[b"hello", b"you"], 9, 4);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let header = FrameHeader::decode(&damaged, Salt::new(5));
+            assert_eq!(header.is_none(), bit < HEADER_BYTES * 8, "bit {bit}");
+            assert!(header.is_none() || !is_intact(&damaged, Salt::new(5)), "bit {bit}");
+        }
+        assert_eq!(FrameHeader::decode(&bytes, Salt::new(6)), None);
+        assert!(!is_intact(&bytes, Salt::new(6)));
+    }
+
+    #[test]
+    fn a_claim_too_far_back_claims_nothing() {
+        let (bytes, _) = frame(&[b""], u64::from(u32::MAX) + 10, 3);
+        assert_eq!(FrameHeader::decode(&bytes, Salt::new(5)).unwrap().claim, 0);
+    }
+
+    #[test]
+    fn records_fill_their_frame() {
+        let (bytes, _) = frame(&[b"hello", b"", b"you"], 9, 4);
+        let records = &bytes[HEADER_BYTES..];
+        for count in 0..6 {
+            assert_eq!(holds(records, count), count == 3, "{count}");
+        }
+        assert!(!holds(&records[..10], 3) && !holds(&[records, &[0]].concat(), 3));
+    }
+}

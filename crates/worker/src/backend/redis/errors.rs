@@ -1,0 +1,79 @@
+//! What a server's errors mean.
+
+use redis::{ErrorKind as RedisKind, RedisError, ServerError, ServerErrorKind};
+
+use super::super::{Error, ErrorKind};
+
+/// The errors by which a server says what is wrong, and what that means here. What is not named is a refusal.
+const CODES: &[(&str, ErrorKind)] = &[
+    ("NOGROUP", ErrorKind::NoGroup),
+    ("WRONGTYPE", ErrorKind::WrongType),
+    ("NOAUTH", ErrorKind::Denied),
+    ("WRONGPASS", ErrorKind::Denied),
+    ("NOPERM", ErrorKind::Denied),
+    ("LOADING", ErrorKind::Busy),
+    ("READONLY", ErrorKind::Busy),
+    ("MASTERDOWN", ErrorKind::Busy),
+    ("CLUSTERDOWN", ErrorKind::Busy),
+    ("NOREPLICAS", ErrorKind::Busy),
+    ("TRYAGAIN", ErrorKind::Busy),
+    ("MOVED", ErrorKind::Busy),
+    ("ASK", ErrorKind::Busy),
+    ("UNBLOCKED", ErrorKind::Busy),
+    ("BUSY", ErrorKind::Busy),
+    ("OOM", ErrorKind::Busy),
+    ("MISCONF", ErrorKind::Busy),
+];
+
+/// An error of the client library or of the server.
+pub(super) fn from_redis(error: RedisError) -> Error {
+    if let Some(errors) = error.clone().into_server_errors()
+        && let Some((_, first)) = errors.first()
+    {
+        return from_server(first).with_source(error);
+    }
+    let kind = match error.kind() {
+        RedisKind::Io | RedisKind::Parse | RedisKind::ClusterConnectionNotFound => ErrorKind::Unreachable,
+        RedisKind::AuthenticationFailed => ErrorKind::Denied,
+        RedisKind::Server(ServerErrorKind::ExecAbort) => ErrorKind::Busy,
+        _ => ErrorKind::Refused,
+    };
+    Error::new(kind, error.to_string()).with_source(error)
+}
+
+/// An error that the server answered with.
+pub(super) fn from_server(error: &ServerError) -> Error {
+    let details = error.details().unwrap_or_default();
+    Error::new(kind_of(error.code(), details), format!("{} {details}", error.code()))
+}
+
+/// A reply of another form than the protocol has for the command.
+pub(super) fn malformed(what: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("the server's reply is not {what}"))
+}
+
+fn kind_of(code: &str, details: &str) -> ErrorKind {
+    if let Some((_, kind)) = CODES.iter().find(|(known, _)| *known == code) {
+        return *kind;
+    }
+    if details.starts_with("max number of clients") {
+        return ErrorKind::Busy;
+    }
+    // Old servers wrap what went wrong in a script in a text of their own.
+    let wrapped = CODES.iter().find(|(known, _)| details.contains(&format!(" -{known} ")));
+    wrapped.map_or(ErrorKind::Refused, |(_, kind)| *kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_texts_tell_what_to_do() {
+        assert_eq!(kind_of("NOGROUP", "No such key"), ErrorKind::NoGroup);
+        assert_eq!(kind_of("ERR", "max number of clients reached"), ErrorKind::Busy);
+        assert_eq!(kind_of("ERR", "syntax error"), ErrorKind::Refused);
+        let wrapped = "Error running script (call to f_0): @user_script:1: -NOGROUP No such key 's'";
+        assert_eq!(kind_of("ERR", wrapped), ErrorKind::NoGroup);
+    }
+}

@@ -1,0 +1,170 @@
+//! Replies as values. A server answers in one of two protocols: maps are pairs in a row in the older one.
+
+use bytes::Bytes;
+use millstream_protocol::ids::parse_id;
+use redis::Value;
+
+use super::super::{Delivery, Entry, Error, Fields, StreamId};
+use super::errors::{from_server, malformed};
+
+/// The reply, unless it is an error.
+pub(super) fn checked(value: Value) -> Result<Value, Error> {
+    match value {
+        Value::ServerError(error) => Err(from_server(&error)),
+        value => Ok(value),
+    }
+}
+
+/// Elements in order; nothing is none.
+pub(super) fn array(value: Value) -> Result<Vec<Value>, Error> {
+    match checked(value)? {
+        Value::Array(items) | Value::Set(items) => Ok(items),
+        Value::Nil => Ok(Vec::new()),
+        Value::Map(pairs) => Ok(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect()),
+        _ => Err(malformed("a list")),
+    }
+}
+
+/// Exactly so many elements.
+pub(super) fn tuple<const N: usize>(value: Value) -> Result<[Value; N], Error> {
+    array(value)?.try_into().map_err(|_| malformed("a list of the right length"))
+}
+
+/// Pairs of a map, or of a list of names and values.
+pub(super) fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
+    if let Value::Map(pairs) = value {
+        return Ok(pairs);
+    }
+    let mut items = array(value)?.into_iter();
+    let mut pairs = Vec::with_capacity(items.len() / 2);
+    while let Some(name) = items.next() {
+        pairs.push((name, items.next().ok_or_else(|| malformed("pairs"))?));
+    }
+    Ok(pairs)
+}
+
+pub(super) fn bytes(value: Value) -> Result<Bytes, Error> {
+    match checked(value)? {
+        Value::BulkString(bytes) => Ok(bytes.into()),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.into_bytes().into()),
+        Value::Okay => Ok(Bytes::from_static(b"OK")),
+        Value::Int(number) => Ok(number.to_string().into_bytes().into()),
+        _ => Err(malformed("a text")),
+    }
+}
+
+pub(super) fn text(value: Value) -> Result<String, Error> {
+    Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
+}
+
+pub(super) fn integer(value: Value) -> Result<i64, Error> {
+    match checked(value)? {
+        Value::Int(number) => Ok(number),
+        Value::Boolean(yes) => Ok(yes.into()),
+        Value::BulkString(digits) => {
+            let number = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+            number.ok_or_else(|| malformed("a number"))
+        }
+        _ => Err(malformed("a number")),
+    }
+}
+
+/// A number that cannot be negative; what is below is zero.
+pub(super) fn count(value: Value) -> Result<u64, Error> {
+    Ok(u64::try_from(integer(value)?).unwrap_or(0))
+}
+
+pub(super) fn id(value: Value) -> Result<StreamId, Error> {
+    match checked(value)? {
+        Value::BulkString(text) => parse_id(&text).map_err(|_| malformed("an id")),
+        Value::SimpleString(text) => parse_id(text.as_bytes()).map_err(|_| malformed("an id")),
+        _ => Err(malformed("an id")),
+    }
+}
+
+/// The fields of an entry; `None` if it is gone.
+pub(super) fn fields(value: Value) -> Result<Option<Fields>, Error> {
+    // Every entry read comes through here: what is in a list is moved, not copied.
+    let items = match value {
+        Value::Nil => return Ok(None),
+        value => array(value)?,
+    };
+    let mut fields = Fields::with_capacity(items.len() / 2);
+    let mut items = items.into_iter();
+    while let Some(name) = items.next() {
+        let value = items.next().ok_or_else(|| malformed("pairs"))?;
+        fields.push((bytes(name)?, bytes(value)?));
+    }
+    Ok(Some(fields))
+}
+
+/// Entries that are all there, as XRANGE lists them.
+pub(super) fn entries(value: Value) -> Result<Vec<Entry>, Error> {
+    let entry = |value| {
+        let [at, content] = tuple(value)?;
+        Ok(Entry { id: id(at)?, fields: fields(content)?.unwrap_or_default() })
+    };
+    array(value)?.into_iter().map(entry).collect()
+}
+
+/// Entries handed to a consumer. Those that a read has claimed come with the number of deliveries before.
+pub(super) fn deliveries(value: Value) -> Result<Vec<Delivery>, Error> {
+    let delivery = |value| {
+        let mut parts = array(value)?.into_iter();
+        let (Some(at), Some(content)) = (parts.next(), parts.next()) else {
+            return Err(malformed("an entry"));
+        };
+        let before = parts.nth(1).map_or(Ok(0), count)?;
+        Ok(Delivery { id: id(at)?, fields: fields(content)?, deliveries: before.saturating_add(1) })
+    };
+    array(value)?.into_iter().map(delivery).collect()
+}
+
+/// What was read of the one stream that was asked for, if anything.
+pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
+    if let Value::Map(pairs) = value {
+        return Ok(pairs.into_iter().next().map_or(Value::Nil, |(_, entries)| entries));
+    }
+    match array(value)?.into_iter().next() {
+        Some(stream) => tuple(stream).map(|[_, entries]| entries),
+        None => Ok(Value::Nil),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn both_protocols_read_the_same() {
+        let entry = || Value::Array(vec![bulk("5-1"), Value::Array(vec![bulk("a"), bulk("1")])]);
+        let older = Value::Array(vec![Value::Array(vec![bulk("s"), Value::Array(vec![entry()])])]);
+        let newer = Value::Map(vec![(bulk("s"), Value::Array(vec![entry()]))]);
+        let read = |reply| only_stream(reply).and_then(deliveries).unwrap();
+        assert_eq!(read(older.clone()), read(newer));
+        assert_eq!(read(older)[0].id, StreamId::new(5, 1));
+        assert_eq!(read(Value::Nil), []);
+        let info = |reply| pairs(reply).unwrap();
+        let row = (bulk("name"), bulk("g"));
+        assert_eq!(info(Value::Array(vec![bulk("name"), bulk("g")])), info(Value::Map(vec![row])));
+    }
+
+    #[test]
+    fn claimed_entries_count_this_delivery_and_gone_ones_have_no_fields() {
+        let claimed = Value::Array(vec![bulk("1-1"), Value::Nil, Value::Int(900), Value::Int(3)]);
+        let read = deliveries(Value::Array(vec![claimed])).unwrap();
+        assert_eq!((read[0].deliveries, &read[0].fields), (4, &None));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error() {
+        assert!(id(bulk("x")).is_err() && id(Value::Nil).is_err());
+        assert!(tuple::<2>(Value::Array(vec![Value::Nil])).is_err());
+        assert!(pairs(Value::Array(vec![bulk("odd")])).is_err());
+        assert!(integer(bulk("1x")).is_err() && text(Value::Array(Vec::new())).is_err());
+    }
+}

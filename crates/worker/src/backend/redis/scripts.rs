@@ -1,0 +1,201 @@
+//! Small scripts for servers that lack a command: each looks at the owner and acts on it in one step.
+//!
+//! On such servers XCLAIM drops a pending row whose entry is gone. The scripts therefore look for the entry first,
+//! and leave such a row where it is, to be found by [`CLAIM_IDLE`] and buried.
+
+use bytes::Bytes;
+use redis::{Cmd, Script, Value, cmd};
+
+use super::super::{Error, ErrorKind};
+use super::Redis;
+use super::groups::says;
+use super::request::Id;
+
+/// A script and its name on the server.
+pub(super) struct Named {
+    code: &'static str,
+    hash: String,
+}
+
+/// All of them.
+pub(super) struct Scripts {
+    pub(super) extend: Named,
+    pub(super) release: Named,
+    pub(super) bury: Named,
+    pub(super) remove_consumer: Named,
+    pub(super) claim_idle: Named,
+    pub(super) restore: Named,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Scripts {
+        Scripts {
+            extend: Named::new(EXTEND),
+            release: Named::new(RELEASE),
+            bury: Named::new(BURY),
+            remove_consumer: Named::new(REMOVE_CONSUMER),
+            claim_idle: Named::new(CLAIM_IDLE),
+            restore: Named::new(RESTORE),
+        }
+    }
+}
+
+/// Something that a script is given.
+pub(super) trait Argument: Send + Sync {
+    /// Adds it to the command.
+    fn put(&self, command: &mut Cmd);
+}
+
+macro_rules! argument {
+    ($($kind:ty),*) => {$(
+        impl Argument for $kind {
+            fn put(&self, command: &mut Cmd) {
+                command.arg(self);
+            }
+        }
+    )*};
+}
+argument!(&str, u64, usize, Id);
+
+impl Argument for Bytes {
+    fn put(&self, command: &mut Cmd) {
+        command.arg(&**self);
+    }
+}
+
+impl Named {
+    fn new(code: &'static str) -> Named {
+        Named { code, hash: Script::new(code).get_hash().to_owned() }
+    }
+
+    /// Runs it. The first key decides on which server of a cluster.
+    pub(super) async fn run(
+        &self,
+        redis: &Redis,
+        keys: &[&str],
+        arguments: &[&dyn Argument],
+    ) -> Result<Value, Error> {
+        if !redis.natives.scripts {
+            let message = "the server has neither scripts nor the commands that would do without them";
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        let command = |verb: &str, script: &str| {
+            let mut command = cmd(verb);
+            command.arg(script).arg(keys.len()).arg(keys);
+            arguments.iter().for_each(|argument| argument.put(&mut command));
+            command
+        };
+        match redis.link.command(keys[0], command("EVALSHA", &self.hash)).await {
+            Err(error) if says(&error, "NOSCRIPT") => {
+                redis.link.command(keys[0], command("EVAL", self.code)).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+/// Restarts the idle time of rows that are the consumer's. KEYS: stream. ARGV: group, consumer, ids.
+/// Gives the ids that are the consumer's.
+const EXTEND: &str = r"
+local ours = {}
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])
+  if row.err then return row end
+  if #row > 0 then
+    ours[#ours + 1] = id
+    if #redis.call('XRANGE', KEYS[1], id, id) > 0 then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'JUSTID')
+    end
+  end
+end
+return ours";
+
+/// Gives rows back that are the consumer's: they become nobody's, as if untouched since 1970.
+/// KEYS: stream. ARGV: group, consumer, nobody, then id and deliveries of each row. Gives how many there were.
+const RELEASE: &str = r"
+local released = 0
+for i = 4, #ARGV, 2 do
+  local id = ARGV[i]
+  local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])
+  if row.err then return row end
+  if #row > 0 and #redis.call('XRANGE', KEYS[1], id, id) > 0 then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'TIME', 0, 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+    released = released + 1
+  end
+end
+return released";
+
+/// Moves rows to dead letters: those of the consumer, and those whose entry is gone, which nobody can work on.
+/// KEYS: stream, dead-letter streams. ARGV: group, consumer, then of each row its id, the number of its
+/// dead-letter stream among KEYS, how many arguments its fields are, and those. Gives the ids that moved.
+const BURY: &str = r"
+local moved, i = {}, 3
+while i <= #ARGV do
+  local id, fields = ARGV[i], tonumber(ARGV[i + 2])
+  local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+  if row.err then return row end
+  if #row > 0 and (row[1][2] == ARGV[2] or #redis.call('XRANGE', KEYS[1], id, id) == 0) then
+    redis.call('XADD', KEYS[tonumber(ARGV[i + 1])], '*', unpack(ARGV, i + 3, i + 2 + fields))
+    redis.call('XACK', KEYS[1], ARGV[1], id)
+    moved[#moved + 1] = id
+  end
+  i = i + 3 + fields
+end
+return moved";
+
+/// Gives all rows of a consumer to its heir, with times and counts as they are, and removes the consumer. Rows whose
+/// entry is gone cannot change hands; while there are any, the consumer stays with them.
+/// KEYS: stream. ARGV: group, consumer, heir. Gives how many rows moved.
+const REMOVE_CONSUMER: &str = r"
+local moved, from, gone = 0, '-', false
+while true do
+  local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], from, '+', 500, ARGV[2])
+  if rows.err then return rows end
+  if #rows == 0 then break end
+  for _, row in ipairs(rows) do
+    local id = row[1]
+    if #redis.call('XRANGE', KEYS[1], id, id) > 0 then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'IDLE', row[3], 'RETRYCOUNT', row[4], 'JUSTID')
+      moved = moved + 1
+    else
+      gone = true
+    end
+  end
+  from = '(' .. rows[#rows][1]
+end
+if not gone then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) end
+return moved";
+
+/// Takes over idle rows. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
+/// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
+/// of deliveries and its fields, or nothing where they are gone.
+const CLAIM_IDLE: &str = r"
+local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
+if rows.err then return rows end
+local taken, last, most = {}, false, tonumber(ARGV[5])
+for at, row in ipairs(rows) do
+  if #taken == most then break end
+  if row[3] >= tonumber(ARGV[3]) then
+    local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
+    if entry then
+      redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', row[4] + 1, 'JUSTID')
+      taken[#taken + 1] = {row[1], row[4] + 1, entry[2]}
+    else
+      taken[#taken + 1] = {row[1], row[4], false}
+    end
+  end
+  last = row[1]
+  if at == #rows and #rows < tonumber(ARGV[6]) then last = false end
+end
+return {last, taken}";
+
+/// Makes an entry pending again, as nobody's. KEYS: stream. ARGV: group, nobody, id. Gives whether there is the entry.
+const RESTORE: &str = r"
+local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
+if row.err then return row end
+if #redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3]) == 0 then return 0 end
+if #row == 0 then
+  redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[3], 'TIME', 0, 'RETRYCOUNT', 0, 'FORCE', 'JUSTID')
+end
+return 1";

@@ -1,0 +1,207 @@
+//! What a handler can ask for of its message.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::shared::{Data, FromShared, MissingState, Shared};
+use crate::backend::{Fields, StreamId};
+use crate::message::Message;
+use crate::outcome::HandlerError;
+
+/// Something a handler can take as an argument.
+///
+/// What cannot be had rejects the message: [`HandlerError::decode`] is the error for that. Tuples take each of their parts.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be taken from a message",
+    label = "not an argument of a handler",
+    note = "use `Json<T>`, `Text`, `Field<N, T>`, `Raw`, `MessageId`, `Attempt`, `Data<T>`, `Message`, `StreamName`, \
+            `GroupName`, `ConsumerName`, `CancellationToken`, or implement `FromMessage`"
+)]
+pub trait FromMessage: Sized + Send {
+    /// Takes it from a message.
+    fn from_message(message: &Message, shared: &Shared) -> Result<Self, HandlerError>;
+
+    /// Whether the worker has what is asked for: looked at once, before the first message.
+    fn check(_shared: &Shared) -> Result<(), MissingState> {
+        Ok(())
+    }
+}
+
+/// The fields as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw(pub Arc<Fields>);
+
+/// The text of the message: of its field `data`, `payload` or `text`, or of its only field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text(pub String);
+
+/// The id of the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub StreamId);
+
+/// How often the message has been delivered, this time included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Attempt(pub u64);
+
+/// The stream of the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamName(pub Arc<str>);
+
+/// The group that reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupName(pub Arc<str>);
+
+/// The consumer it was handed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerName(pub Arc<str>);
+
+impl FromMessage for Message {
+    fn from_message(message: &Message, _: &Shared) -> Result<Message, HandlerError> {
+        Ok(message.clone())
+    }
+}
+
+impl FromMessage for Raw {
+    fn from_message(message: &Message, _: &Shared) -> Result<Raw, HandlerError> {
+        Ok(Raw(Arc::clone(&message.fields)))
+    }
+}
+
+impl FromMessage for Text {
+    fn from_message(message: &Message, _: &Shared) -> Result<Text, HandlerError> {
+        let named = ["data", "payload", "text"].iter().find_map(|name| message.field(name));
+        let value = match (named, message.fields.as_slice()) {
+            (Some(value), _) | (None, [(_, value)]) => value,
+            (None, _) => {
+                return Err(HandlerError::decode(
+                    "several fields, and none of them is data, payload or text",
+                )
+                .of_type("missing_field"));
+            }
+        };
+        let text = std::str::from_utf8(value).map_err(HandlerError::decode)?;
+        Ok(Text(text.to_owned()))
+    }
+}
+
+impl FromMessage for MessageId {
+    fn from_message(message: &Message, _: &Shared) -> Result<MessageId, HandlerError> {
+        Ok(MessageId(message.id))
+    }
+}
+
+impl FromMessage for Attempt {
+    fn from_message(message: &Message, _: &Shared) -> Result<Attempt, HandlerError> {
+        Ok(Attempt(message.attempt))
+    }
+}
+
+impl FromMessage for StreamName {
+    fn from_message(message: &Message, _: &Shared) -> Result<StreamName, HandlerError> {
+        Ok(StreamName(Arc::clone(&message.stream)))
+    }
+}
+
+impl FromMessage for GroupName {
+    fn from_message(message: &Message, _: &Shared) -> Result<GroupName, HandlerError> {
+        Ok(GroupName(Arc::clone(&message.group)))
+    }
+}
+
+impl FromMessage for ConsumerName {
+    fn from_message(message: &Message, _: &Shared) -> Result<ConsumerName, HandlerError> {
+        Ok(ConsumerName(Arc::clone(&message.consumer)))
+    }
+}
+
+impl FromMessage for CancellationToken {
+    fn from_message(message: &Message, _: &Shared) -> Result<CancellationToken, HandlerError> {
+        Ok(message.cancelled.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static> FromMessage for Data<T> {
+    fn from_message(_: &Message, shared: &Shared) -> Result<Data<T>, HandlerError> {
+        Ok(Data::from_shared(shared)?)
+    }
+
+    fn check(shared: &Shared) -> Result<(), MissingState> {
+        <Data<T> as FromShared>::check(shared)
+    }
+}
+
+impl FromMessage for () {
+    fn from_message(_: &Message, _: &Shared) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+macro_rules! tuple_from_message {
+    ($($part:ident),+) => {
+        impl<$($part: FromMessage),+> FromMessage for ($($part,)+) {
+            fn from_message(message: &Message, shared: &Shared) -> Result<Self, HandlerError> {
+                Ok(($($part::from_message(message, shared)?,)+))
+            }
+
+            fn check(shared: &Shared) -> Result<(), MissingState> {
+                $($part::check(shared)?;)+
+                Ok(())
+            }
+        }
+    };
+}
+
+tuple_from_message!(A);
+tuple_from_message!(A, B);
+tuple_from_message!(A, B, C);
+tuple_from_message!(A, B, C, D);
+tuple_from_message!(A, B, C, D, E);
+tuple_from_message!(A, B, C, D, E, F);
+tuple_from_message!(A, B, C, D, E, F, G);
+tuple_from_message!(A, B, C, D, E, F, G, H);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::sample;
+    use crate::outcome::Reason;
+
+    fn take<T: FromMessage>(message: &Message) -> Result<T, HandlerError> {
+        T::from_message(message, &Shared::default())
+    }
+
+    #[test]
+    fn the_facts_of_a_message() {
+        let message = sample(&[("a", "1")]);
+        type Facts = (MessageId, Attempt, StreamName, GroupName, ConsumerName, Raw);
+        let (id, attempt, stream, group, consumer, raw) = take::<Facts>(&message).unwrap();
+        assert_eq!((id.0, attempt.0), (message.id, 1));
+        assert_eq!((&*stream.0, &*group.0, &*consumer.0), ("orders", "billing", "one"));
+        assert_eq!(raw.0, message.fields);
+    }
+
+    #[test]
+    fn text_is_the_named_field_or_the_only_one() {
+        assert_eq!(take::<Text>(&sample(&[("x", "a"), ("payload", "b")])).unwrap().0, "b");
+        assert_eq!(take::<Text>(&sample(&[("x", "a")])).unwrap().0, "a");
+        let unclear = take::<Text>(&sample(&[("x", "a"), ("y", "b")])).unwrap_err();
+        assert_eq!(unclear.failure().reason, Reason::Decode);
+    }
+
+    #[test]
+    fn the_token_of_a_handler_is_that_of_the_message() {
+        let message = sample(&[]);
+        let token = take::<CancellationToken>(&message).unwrap();
+        message.cancelled.cancel();
+        assert!(token.is_cancelled());
+    }
+
+    #[test]
+    fn missing_state_is_found_before_the_first_message() {
+        assert!(<(MessageId, Data<u8>)>::check(&Shared::default()).is_err());
+        let mut shared = Shared::default();
+        shared.insert(9_u8);
+        assert!(<(MessageId, Data<u8>)>::check(&shared).is_ok());
+    }
+}

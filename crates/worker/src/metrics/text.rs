@@ -1,0 +1,100 @@
+//! The text format of Prometheus, version 0.0.4.
+
+use std::fmt::{self, Display, Write};
+
+/// What the text is called over HTTP.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts values by size.
+    Histogram,
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        })
+    }
+}
+
+/// Metrics being written, family by family.
+#[derive(Debug, Default)]
+pub struct Text(String);
+
+impl Text {
+    /// Begins a family: its samples come next.
+    pub fn family(&mut self, name: &str, help: &str, kind: Kind) {
+        self.line(format_args!("# HELP {name} {}", Escaped { text: help, quotes: false }));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    /// One sample.
+    pub fn sample<N: AsRef<str>, V: AsRef<str>>(
+        &mut self,
+        name: &str,
+        labels: &[(N, V)],
+        value: impl Display,
+    ) {
+        self.0.push_str(name);
+        for (position, (label, value)) in labels.iter().enumerate() {
+            self.0.push(if position == 0 { '{' } else { ',' });
+            let value = Escaped { text: value.as_ref(), quotes: true };
+            write!(self.0, "{}=\"{value}\"", label.as_ref()).expect("writing to a string cannot fail");
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        self.line(format_args!(" {value}"));
+    }
+
+    /// All that was written.
+    pub fn finish(self) -> String {
+        self.0
+    }
+
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("writing to a string cannot fail");
+    }
+}
+
+struct Escaped<'a> {
+    text: &'a str,
+    quotes: bool,
+}
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.chars().try_for_each(|c| match c {
+            '\\' => f.write_str("\\\\"),
+            '\n' => f.write_str("\\n"),
+            '"' if self.quotes => f.write_str("\\\""),
+            c => f.write_char(c),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_and_samples() {
+        let mut text = Text::default();
+        text.family("up", "Is it \"up\"\\down?\nSay.", Kind::Gauge);
+        text.sample::<&str, &str>("up", &[], 1);
+        text.sample("up", &[("a", "say \"hi\"\\\n"), ("b", "")], 2.5);
+        assert_eq!(
+            text.finish(),
+            "# HELP up Is it \"up\"\\\\down?\\nSay.\n# TYPE up gauge\nup 1\nup{a=\"say \\\"hi\\\"\\\\\\n\",b=\"\"} 2.5\n"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! The monitor on the embedded store, and its verdicts on snapshots made up.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+use crate::backend::{Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
+use crate::metrics::{Consumers, exporter_text};
+use crate::names::dead_letters_of;
+use crate::producer::Producer;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn orders(count: usize) -> (Arc<dyn Backend>, Vec<StreamId>) {
+    let backend: Arc<dyn Backend> = Arc::new(Embedded::in_memory());
+    backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
+    let producer = Producer::new(Arc::clone(&backend), "orders");
+    let ids = producer.send_all((0..count).map(|n| [("n", n.to_string())])).await.unwrap();
+    (backend, ids)
+}
+
+async fn read(backend: &Arc<dyn Backend>, count: usize) {
+    let read =
+        Read { stream: "orders", group: "billing", consumer: "one", count, block: None, claim_idle: None };
+    backend.read(&read).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_look_finds_what_waits_and_with_whom() {
+    let (backend, ids) = orders(5).await;
+    read(&backend, 3).await;
+    Producer::new(Arc::clone(&backend), dead_letters_of("orders")).send([("x", "y")]).await.unwrap();
+    let monitor = Monitor::new(Arc::clone(&backend));
+    let stream = monitor.stream("orders").await.unwrap().unwrap();
+    assert_eq!((stream.info.length, stream.dead_letters_length), (5, 1));
+    assert!(stream.oldest_age().is_some());
+    let group = stream.group("billing").unwrap();
+    assert_eq!((group.lag.count, group.lag.is_exact(), group.pending), (2, true, 3));
+    assert_eq!(group.oldest_unread.unwrap().id, ids[3]);
+    assert_eq!(group.oldest_pending.unwrap().id, ids[0]);
+    assert_eq!((group.scan.looked_at, group.scan.complete, group.scan.stuck), (3, true, 0));
+    assert_eq!((group.consumers.len(), group.consumers[0].pending), (1, 3));
+    let alone = monitor.group("orders", "billing").await.unwrap().unwrap();
+    assert_eq!((alone.lag, alone.pending, alone.dead_letters_length), (group.lag, 3, 1));
+    let (lag, oldest) = monitor.backlog("orders", "billing").await.unwrap().unwrap();
+    assert_eq!((lag.count, oldest.unwrap().id), (2, ids[3]));
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_none() {
+    let (backend, _) = orders(0).await;
+    let monitor = Monitor::new(backend);
+    assert_eq!(monitor.stream("nowhere").await.unwrap(), None);
+    assert_eq!(monitor.group("orders", "nobody").await.unwrap(), None);
+    assert_eq!(monitor.backlog("nowhere", "billing").await.unwrap(), None);
+    let names: Vec<String> =
+        monitor.streams("ord*").await.unwrap().into_iter().map(|stream| stream.name).collect();
+    assert_eq!(names, ["orders"]);
+    let empty = monitor.group("orders", "billing").await.unwrap().unwrap();
+    assert_eq!((empty.lag.count, empty.oldest_unread, empty.oldest_pending), (0, None, None));
+    assert_eq!(empty.verdict(&Limits::default()).health, Health::Ok);
+}
+
+#[tokio::test]
+async fn stuck_messages_are_found_as_far_as_the_look_goes() {
+    let (backend, ids) = orders(30).await;
+    read(&backend, 30).await;
+    let all = Monitor::new(Arc::clone(&backend)).stuck(1, MINUTE);
+    let scan = all.group("orders", "billing").await.unwrap().unwrap().scan;
+    assert_eq!((scan.stuck, scan.complete, scan.most_deliveries), (30, true, 1));
+    assert_eq!(scan.stuck_rows.first().unwrap().id, ids[0]);
+    assert!(scan.stuck_rows.len() < 30, "the list is bounded");
+    let few = all.scan(4).group("orders", "billing").await.unwrap().unwrap().scan;
+    assert_eq!((few.looked_at, few.stuck, few.complete), (4, 4, false));
+    let idle = Monitor::new(backend).stuck(u64::MAX, Duration::ZERO);
+    assert_eq!(idle.group("orders", "billing").await.unwrap().unwrap().scan.stuck, 30);
+}
+
+#[tokio::test]
+async fn rates_come_from_two_looks() {
+    let (backend, _) = orders(10).await;
+    let monitor = Monitor::new(Arc::clone(&backend));
+    let mut earlier = monitor.stream("orders").await.unwrap().unwrap();
+    read(&backend, 6).await;
+    Producer::new(Arc::clone(&backend), "orders").send([("n", "10")]).await.unwrap();
+    let mut later = monitor.stream("orders").await.unwrap().unwrap();
+    // Two seconds apart, whatever the clock of this machine says.
+    let start = SystemTime::UNIX_EPOCH;
+    (earlier.at, earlier.groups[0].at) = (start, start);
+    (later.at, later.groups[0].at) = (start + 2 * (MINUTE / 60), start + 2 * (MINUTE / 60));
+    let stream = StreamRates::between(&earlier, &later).unwrap();
+    assert_eq!((stream.added, stream.dead), (Some(0.5), 0.0));
+    let group = GroupRates::between(&earlier.groups[0], &later.groups[0]).unwrap();
+    assert_eq!((group.read, group.pending, group.acknowledged), (Some(3.0), 3.0, Some(0.0)));
+    assert_eq!((group.lag, group.caught_up_in), (Some(-2.5), Some(Duration::from_secs(2))));
+    let back = GroupRates::between(&later.groups[0], &earlier.groups[0]);
+    assert_eq!(back, None, "time only passes forwards");
+    assert_eq!(StreamRates::between(&later, &later), None);
+}
+
+async fn well() -> GroupSnapshot {
+    let (backend, _) = orders(0).await;
+    let group = Monitor::new(backend).group("orders", "billing").await.unwrap().unwrap();
+    assert_eq!(group.verdict(&Limits::default()), Verdict { health: Health::Ok, findings: vec![] });
+    group
+}
+
+fn consumer(idle: Duration, pending: u64) -> ConsumerInfo {
+    ConsumerInfo { name: "one".to_owned(), pending, idle, inactive: None }
+}
+
+#[tokio::test]
+async fn each_trouble_is_found_at_its_limit() {
+    type Trouble = fn(&mut GroupSnapshot);
+    let cases: [(&str, Health, Trouble); 11] = [
+        ("lag", Health::Degraded, |group| group.lag.count = 10_000),
+        ("lag", Health::Critical, |group| group.lag.count = 100_000),
+        ("unread_age", Health::Degraded, |group| group.oldest_unread = Some(old(MINUTE))),
+        ("unread_age", Health::Critical, |group| group.oldest_unread = Some(old(10 * MINUTE))),
+        ("pending", Health::Degraded, |group| group.pending = 10_000),
+        ("pending_idle", Health::Degraded, |group| group.scan.longest_idle = Some(5 * MINUTE)),
+        ("pending_idle", Health::Critical, |group| group.scan.longest_idle = Some(30 * MINUTE)),
+        ("stuck", Health::Degraded, |group| group.scan.stuck = 1),
+        ("dead_letters", Health::Degraded, |group| group.dead_letters_length = 1),
+        ("consumer_idle", Health::Degraded, |group| group.consumers = vec![consumer(MINUTE, 1)]),
+        ("no_reader", Health::Critical, |group| (group.lag.count, group.consumers) = (1, vec![])),
+    ];
+    for (code, health, trouble) in cases {
+        let mut group = well().await;
+        group.consumers = vec![consumer(Duration::ZERO, 0)];
+        trouble(&mut group);
+        let verdict = group.verdict(&Limits::default());
+        assert_eq!(verdict.found(code).map(|finding| finding.health), Some(health), "{code}: {verdict}");
+        assert_eq!((verdict.health, verdict.findings.len()), (health, 1), "{code}: {verdict}");
+    }
+}
+
+fn old(age: Duration) -> Waiting {
+    Waiting { id: StreamId::new(1, 1), age }
+}
+
+#[tokio::test]
+async fn a_consumer_that_has_gone_with_nothing_is_a_remark() {
+    let mut group = well().await;
+    group.consumers = vec![consumer(2 * MINUTE, 0)];
+    let verdict = group.verdict(&Limits::default());
+    assert_eq!((verdict.health, verdict.findings.len()), (Health::Ok, 1));
+    assert_eq!(verdict.to_string(), "ok");
+    group.lag.count = 1;
+    let verdict = group.verdict(&Limits::default());
+    assert_eq!(verdict.to_string(), "critical: entries are unread and no consumer asks for them");
+    assert_eq!(Verdict::all([verdict, well().await.verdict(&Limits::default())]).health, Health::Critical);
+}
+
+#[tokio::test]
+async fn the_text_has_the_names_that_dashboards_know() {
+    let (backend, ids) = orders(5).await;
+    read(&backend, 3).await;
+    let streams = Monitor::new(backend).streams("*").await.unwrap();
+    let text = exporter_text(&streams, &Limits::default(), Consumers::Each);
+    let last = ids[4].ms;
+    let delivered = ids[2].ms;
+    for line in [
+        "redis_stream_length{db=\"db0\",stream=\"orders\"} 5".to_owned(),
+        "redis_stream_groups{db=\"db0\",stream=\"orders\"} 1".to_owned(),
+        "redis_stream_entries_added_total{db=\"db0\",stream=\"orders\"} 5".to_owned(),
+        format!("redis_stream_last_generated_id{{db=\"db0\",stream=\"orders\"}} {last}"),
+        format!("redis_stream_last_entry_id{{db=\"db0\",stream=\"orders\"}} {last}"),
+        "redis_stream_group_consumers{db=\"db0\",stream=\"orders\",group=\"billing\"} 1".to_owned(),
+        "redis_stream_group_messages_pending{db=\"db0\",stream=\"orders\",group=\"billing\"} 3".to_owned(),
+        format!("redis_stream_group_last_delivered_id{{db=\"db0\",stream=\"orders\",group=\"billing\"}} {delivered}"),
+        "redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 2".to_owned(),
+        "redis_stream_group_consumer_messages_pending{db=\"db0\",stream=\"orders\",group=\"billing\",consumer=\"one\"} 3"
+            .to_owned(),
+        "millstream_group_lag_exact{stream=\"orders\",group=\"billing\"} 1".to_owned(),
+        "millstream_group_stuck_messages{stream=\"orders\",group=\"billing\"} 0".to_owned(),
+        "millstream_group_health{stream=\"orders\",group=\"billing\"} 0".to_owned(),
+        "millstream_dlq_length{stream=\"orders\"} 0".to_owned(),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+    assert!(text.contains("\nredis_stream_group_consumer_idle_seconds{"), "{text}");
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, _) = line.split_once('{').unwrap();
+        assert!(text.contains(&format!("# TYPE {name} ")), "{line} has a type");
+    }
+    let without = exporter_text(&streams, &Limits::default(), Consumers::Left);
+    assert!(!without.contains("group_consumer_"), "consumers have no series of their own");
+}

@@ -1,0 +1,217 @@
+//! Messages that nobody works on: those of workers that died, of this worker before its restart, and those whose time to
+//! be tried again has come.
+//!
+//! Where a read hands out idle messages by itself ([`Capabilities::read_claims`](crate::backend::Capabilities)) it does most of
+//! this. Elsewhere, and everywhere for messages whose entries are gone, [`recover`] walks the whole group now and then.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use crate::backend::{ConsumerInfo, Delivery, Error, Read, Release, StreamId};
+use crate::lease::EXTENDED_AT_ONCE;
+use crate::worker::admit::{admit, enqueue};
+use crate::worker::core::Core;
+use crate::worker::lane::{Job, Lane, Waiter};
+use crate::worker::outbox::Ended;
+use crate::worker::settle::extend;
+use crate::worker::trouble::{Doing, Patience};
+use crate::worker::verdict::End;
+
+/// How many rows are looked at in one call.
+const PAGE: usize = 512;
+/// How often consumers that are gone are looked for.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+
+/// Extends the leases of everything in hand, three times within a lease.
+pub(crate) async fn keep_leases(core: &Core, lane: &Lane) {
+    let every = (core.settings.lease / 3).max(Duration::from_millis(10));
+    loop {
+        tokio::time::sleep(every).await;
+        for some in lane.held.all().chunks(EXTENDED_AT_ONCE) {
+            extend(core, lane, some).await;
+        }
+    }
+}
+
+/// Takes over idle messages now and then, until the worker drains.
+pub(crate) async fn recover(core: &Core, lane: &Lane) {
+    let mut patience = Patience::new();
+    while !core.draining.is_cancelled() {
+        match walk(core, lane).await {
+            Ok(()) => {
+                patience.reset();
+                core.works(lane, Doing::Claiming);
+            }
+            Err(error) => {
+                tokio::select! {
+                    _ = core.cope(lane, Doing::Claiming, &error, &mut patience) => {}
+                    () = core.draining.cancelled() => {}
+                }
+            }
+        }
+        // Not all workers of a group at the same moment.
+        let every = core.settings.claim_every().mul_f64(0.75 + fastrand::f64() / 2.0);
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = lane.claimable.notified() => {}
+            () = core.draining.cancelled() => {}
+        }
+    }
+}
+
+/// Once through the whole group.
+async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
+    let mut from = StreamId::MIN;
+    while let Some(room) = core.queue.wait_for_room().await {
+        let (claimed, next) = claim(core, lane, room.min(PAGE), from).await?;
+        core.tally.reclaimed(lane, claimed);
+        from = next;
+        if from == StreamId::MIN {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Takes over a few idle messages. Gives how many, and from where to go on.
+async fn claim(core: &Core, lane: &Lane, count: usize, from: StreamId) -> Result<(u64, StreamId), Error> {
+    let touched = Instant::now();
+    let read: Read<'_> = lane.read(count);
+    let claimed = core.backend.claim_idle(&read, core.settings.lease, from).await?;
+    let count = claimed.deliveries.len() as u64;
+    if count > 0 {
+        debug!(stream = &*lane.stream, count, "claimed idle messages");
+    }
+    admit(core, lane, claimed.deliveries, touched).await;
+    Ok((count, claimed.next))
+}
+
+/// Begins with what the last process of this name has left: it is released, and then claimed by this or another worker, so
+/// that a message which ends the process at every start is counted and ends itself.
+pub(crate) async fn take_up_history(core: &Core, lane: &Lane) {
+    let (mut after, mut count) = (StreamId::MIN, 0);
+    loop {
+        let call = || core.backend.own_pending(&lane.stream, &lane.group, &lane.consumer, after, PAGE);
+        let Some(left) = core.insist(lane, Doing::Claiming, call).await else { return };
+        let Some(last) = left.last().map(|delivery| delivery.id) else { break };
+        let rows: Vec<Release> = left.iter().map(as_it_is).collect();
+        let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
+        if core.insist(lane, Doing::Claiming, call).await.is_none() {
+            return;
+        }
+        (after, count) = (last, count + rows.len());
+    }
+    if count > 0 {
+        info!(
+            stream = &*lane.stream,
+            consumer = &*lane.consumer,
+            count,
+            "taking up what was left before the restart"
+        );
+        // The first error is the business of whoever meets it next.
+        let _ = walk(core, lane).await;
+    }
+}
+
+fn as_it_is(delivery: &Delivery) -> Release {
+    Release { id: delivery.id, deliveries: delivery.deliveries }
+}
+
+/// Gives those their next try whose time has come, until the worker drains.
+pub(crate) async fn retry(core: &Core, lane: &Lane) {
+    loop {
+        let next = lane.waiting().next_due();
+        tokio::select! {
+            () = until(next) => {}
+            () = lane.more_waiting.notified() => {}
+            () = core.draining.cancelled() => break,
+        }
+        let due = lane.waiting().take_due(Instant::now(), PAGE);
+        let (mut retries, mut copies) = (Vec::new(), Vec::new());
+        for waiter in due {
+            match waiter {
+                Waiter::Retry(job) => retries.push(job),
+                Waiter::Copy(job) => copies.push(job),
+            }
+        }
+        look_again(core, lane, copies).await;
+        try_again(core, lane, retries).await;
+    }
+    give_up_waiting(core, lane);
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Copies of what was at work: it may be done by now.
+async fn look_again(core: &Core, lane: &Lane, copies: Vec<Job>) {
+    let held = lane.held.are_held(copies.iter().map(Job::name));
+    let copies: Vec<Job> =
+        copies.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect();
+    if !copies.is_empty() {
+        enqueue(core, lane, copies).await;
+    }
+}
+
+/// Releases what is due and claims it again, which counts as the delivery that it is.
+async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
+    let held = lane.held.begin_settling(due.iter().map(Job::name));
+    let due: Vec<Job> =
+        due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
+    let Some(first) = due.iter().map(|job| job.id).min() else { return };
+    let rows: Vec<Release> = due.iter().map(|job| Release { id: job.id, deliveries: job.attempt }).collect();
+    let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
+    let released = core.insist(lane, Doing::Settling, call).await;
+    lane.held.let_go(due.iter().map(Job::name));
+    if released.is_none() {
+        core.tally.left_unsettled(due.len() as u64);
+        return;
+    }
+    // Perhaps another worker has it already, or the store is away: then it is found as any other idle message.
+    if core.queue.is_open() && claim(core, lane, rows.len(), first).await.is_err() {
+        lane.claimable.notify_one();
+    }
+}
+
+/// Hands in everything that waits: it is released.
+pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
+    let waiting = lane.waiting().take_all();
+    let mut ended = waiting
+        .into_iter()
+        .map(|waiter| {
+            let end = if matches!(waiter, Waiter::Retry(_)) { End::Cancelled } else { End::NotStarted };
+            Ended::at_once(waiter.job(), end)
+        })
+        .collect();
+    core.hand_in(&mut ended);
+}
+
+/// Removes consumers that nobody has heard of for long, until the worker drains. What they left becomes ours.
+pub(crate) async fn reap(core: &Core, lane: &Lane, gone_for: Duration) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(REAP_EVERY.min(gone_for)) => {}
+            () = core.draining.cancelled() => return,
+        }
+        // Nothing depends on it: a failure is the same as nothing to do, and the next round comes.
+        let consumers = core.backend.consumers(&lane.stream, &lane.group).await.unwrap_or_default();
+        for gone in consumers.iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for)) {
+            let removed =
+                core.backend.remove_consumer(&lane.stream, &lane.group, &gone.name, &lane.consumer).await;
+            if let Ok(moved) = removed {
+                lane.metrics.reaped_consumers.increment();
+                info!(stream = &*lane.stream, consumer = gone.name, moved, "removed a consumer that is gone");
+            }
+        }
+    }
+}
+
+fn is_gone(consumer: &ConsumerInfo, own_name: &str, gone_for: Duration) -> bool {
+    consumer.name != own_name && consumer.idle >= gone_for
+}

@@ -1,0 +1,290 @@
+//! Another chance for dead letters: back to the group they ended for, or to the whole stream.
+//!
+//! A letter is deleted only after its message is back, so nothing is lost wherever it stops; a redrive that was cut off
+//! may give the last few messages a second time. Dropping the future stops it.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use crate::backend::{Backend, Error, Idempotence, NewEntry, Order, Range, Settlement, StreamId};
+use crate::dead_letter::{self, Letter};
+use crate::message::Message;
+use crate::names;
+use crate::outcome::Reason;
+
+/// How many letters are read at once.
+const PAGE: usize = 256;
+/// How long it is remembered that a message was given another chance.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Further chances are given, but no longer counted.
+const COUNTED_MAX: u64 = 16;
+
+/// Which dead letters get another chance, where, and how fast.
+#[derive(Clone, Debug, Default)]
+pub struct Redrive {
+    /// Which letters.
+    pub filter: Filter,
+    /// Where to.
+    pub to: Destination,
+    /// The most messages in a second.
+    pub rate: Option<f64>,
+    /// The most messages in all.
+    pub limit: Option<u64>,
+    /// Only count what would be done.
+    pub dry_run: bool,
+}
+
+/// Where messages go back to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Destination {
+    /// To the group that gave up on it; the others have dealt with theirs.
+    #[default]
+    Group,
+    /// To the end of the stream as a new entry, for all of its groups.
+    AllGroups,
+}
+
+/// Which dead letters. All conditions that are set must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Those of this group.
+    pub group: Option<String>,
+    /// Those that ended for this reason.
+    pub reason: Option<Reason>,
+    /// Those whose error or type of error contains this text.
+    pub error: Option<String>,
+    /// These letters, by their ids among the dead letters or in the stream they come from.
+    pub ids: Option<BTreeSet<StreamId>>,
+    /// Those that ended at least so long ago.
+    pub older_than: Option<Duration>,
+    /// Those that ended at most so long ago.
+    pub newer_than: Option<Duration>,
+}
+
+impl Filter {
+    /// Whether a letter is meant.
+    pub fn matches(&self, letter: &Letter, now: SystemTime) -> bool {
+        let age = now.duration_since(letter.dead_at).unwrap_or_default();
+        self.group.as_ref().is_none_or(|group| *group == letter.group)
+            && self.reason.is_none_or(|reason| letter.reason == Some(reason))
+            && self.error.as_ref().is_none_or(|text| {
+                letter.error.contains(text.as_str()) || letter.error_type.contains(text.as_str())
+            })
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id) || ids.contains(&letter.origin))
+            && self.older_than.is_none_or(|least| age >= least)
+            && self.newer_than.is_none_or(|most| age <= most)
+    }
+}
+
+/// How far a redrive has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How many letters there were when it began.
+    pub total: u64,
+    /// How many were looked at.
+    pub looked_at: u64,
+    /// How many of these were meant.
+    pub matched: u64,
+    /// How many are back.
+    pub redriven: u64,
+    /// How many could not go back because their entry is gone from the stream; their letters stay. They can still go
+    /// back to all groups.
+    pub gone: u64,
+    /// How many entries were no dead letters of ours.
+    pub foreign: u64,
+}
+
+/// Gives dead letters another chance, the oldest first, and tells after every few how far it has come.
+///
+/// Letters that are added meanwhile are left for the next time, so what fails again at once is not driven in circles.
+pub async fn redrive(
+    backend: &dyn Backend,
+    dead_letters: &str,
+    request: &Redrive,
+    mut tell: impl FnMut(&Progress),
+) -> Result<Progress, Error> {
+    let mut progress = Progress::default();
+    let Some(info) = backend.stream(dead_letters).await? else { return Ok(progress) };
+    progress.total = info.length;
+    let mut pace = Pace::new(request.rate);
+    let mut from = StreamId::MIN;
+    loop {
+        let range = Range { first: from, last: info.last_id, order: Order::Rising, count: PAGE };
+        let page = backend.range(dead_letters, range).await?;
+        let Some(last) = page.last().map(|entry| entry.id) else { break };
+        let now = SystemTime::now();
+        let mut letters = Vec::new();
+        for entry in &page {
+            progress.looked_at += 1;
+            match Letter::read(entry) {
+                Some(letter) if request.filter.matches(&letter, now) => letters.push(letter),
+                Some(_) => {}
+                None => progress.foreign += 1,
+            }
+        }
+        let room = request.limit.map_or(u64::MAX, |limit| limit.saturating_sub(progress.matched));
+        letters.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        for few in letters.chunks(pace.step()) {
+            pace.wait_for(few.len()).await;
+            progress.matched += few.len() as u64;
+            if !request.dry_run {
+                give_back(backend, dead_letters, few, request.to, &mut progress).await?;
+            }
+            tell(&progress);
+        }
+        let done = request.limit.is_some_and(|limit| progress.matched >= limit);
+        let Some(next) = last.next().filter(|_| !done) else { break };
+        from = next;
+    }
+    tell(&progress);
+    Ok(progress)
+}
+
+/// Gives back a few messages and deletes the letters of those that are back.
+async fn give_back(
+    backend: &dyn Backend,
+    dead_letters: &str,
+    letters: &[Letter],
+    to: Destination,
+    progress: &mut Progress,
+) -> Result<(), Error> {
+    let mut back = Vec::with_capacity(letters.len());
+    let mut outcome = Ok(());
+    for letter in letters {
+        let given = match to {
+            Destination::Group => restore(backend, letter).await,
+            Destination::AllGroups => add_again(backend, dead_letters, letter).await,
+        };
+        match given {
+            Ok(true) => back.push(letter.id),
+            Ok(false) => progress.gone += 1,
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    // Also after an error: what is back must not come again.
+    if !back.is_empty() {
+        backend.delete_entries(dead_letters, &back).await?;
+        progress.redriven += back.len() as u64;
+    }
+    outcome
+}
+
+/// Makes the entry pending again in its group. Counted before, because it may fail again at once.
+async fn restore(backend: &dyn Backend, letter: &Letter) -> Result<bool, Error> {
+    let (stream, group) = (letter.stream.as_str(), letter.group.as_str());
+    let key = names::redrive_key(stream, group, &letter.origin.to_string(), letter.redrives + 1);
+    let counted = Settlement { acknowledge: vec![], remember: vec![(key, REMEMBERED)] };
+    backend.settle(stream, group, &counted).await?;
+    backend.restore(stream, group, letter.origin).await
+}
+
+/// Adds the message as a new entry, once only where the store can.
+async fn add_again(backend: &dyn Backend, dead_letters: &str, letter: &Letter) -> Result<bool, Error> {
+    let idempotence = Idempotence { producer: format!("redrive:{dead_letters}"), iid: letter.id.to_string() };
+    let entry = NewEntry { fields: letter.revived_fields(), idempotence: Some(idempotence) };
+    backend.add(&letter.stream, &[entry], None).await?;
+    Ok(true)
+}
+
+/// How often each message has been given another chance, by its own word or by what is remembered.
+pub(crate) async fn redrives_of(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
+    let key = |message: &Message, n| {
+        names::redrive_key(&message.stream, &message.group, &message.id.to_string(), n)
+    };
+    // Most have never had one: one key each is asked first.
+    let first: Vec<String> = messages.iter().map(|message| key(message, 1)).collect();
+    let driven = backend.seen(&first).await?;
+    let mut counts = Vec::with_capacity(messages.len());
+    for (message, driven) in messages.iter().zip(driven) {
+        let remembered = if driven {
+            let keys: Vec<String> = (1..=COUNTED_MAX).map(|n| key(message, n)).collect();
+            backend.seen(&keys).await?.iter().take_while(|seen| **seen).count() as u64
+        } else {
+            0
+        };
+        counts.push(remembered.max(dead_letter::redrives_in(message)));
+    }
+    Ok(counts)
+}
+
+/// Spreads messages evenly over time.
+struct Pace {
+    rate: Option<f64>,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(rate: Option<f64>) -> Pace {
+        Pace { rate: rate.filter(|rate| *rate > 0.0), next: Instant::now() }
+    }
+
+    /// How many to send in one go: about ten times a second.
+    fn step(&self) -> usize {
+        // A float beyond the range of the integer becomes its greatest value, and `min` follows.
+        self.rate.map_or(PAGE, |rate| ((rate / 10.0) as usize).clamp(1, PAGE))
+    }
+
+    async fn wait_for(&mut self, messages: usize) {
+        let Some(rate) = self.rate else { return };
+        tokio::time::sleep_until(self.next).await;
+        self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(messages as f64 / rate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Entry;
+    use crate::message::sample;
+    use crate::outcome::Failure;
+
+    fn letter(reason: Reason, error: &str, dead_at: SystemTime) -> Letter {
+        let failure = Failure { error: error.into(), error_type: "PayError".into(), reason };
+        let letter = dead_letter::compose(&sample(&[]), "dead", &failure, 0, dead_at);
+        Letter::read(&Entry { id: StreamId::new(5, 0), fields: letter.fields }).unwrap()
+    }
+
+    #[test]
+    fn every_condition_must_hold() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
+        let letter = letter(Reason::Panic, "index out of bounds", now - Duration::from_secs(10));
+        let all = Filter {
+            group: Some("billing".into()),
+            reason: Some(Reason::Panic),
+            error: Some("out of".into()),
+            ids: Some([StreamId::new(5, 0)].into()),
+            older_than: Some(Duration::from_secs(5)),
+            newer_than: Some(Duration::from_secs(15)),
+        };
+        assert!(Filter::default().matches(&letter, now));
+        assert!(all.matches(&letter, now));
+        let wrong = [
+            Filter { group: Some("mail".into()), ..all.clone() },
+            Filter { reason: Some(Reason::Decode), ..all.clone() },
+            Filter { error: Some("timeout".into()), ..all.clone() },
+            Filter { ids: Some([StreamId::new(6, 0)].into()), ..all.clone() },
+            Filter { older_than: Some(Duration::from_secs(11)), ..all.clone() },
+            Filter { newer_than: Some(Duration::from_secs(9)), ..all.clone() },
+        ];
+        for filter in wrong {
+            assert!(!filter.matches(&letter, now), "{filter:?}");
+        }
+        let by_origin = Filter { ids: Some([sample(&[]).id].into()), ..Filter::default() };
+        assert!(by_origin.matches(&letter, now));
+        let by_type = Filter { error: Some("PayError".into()), ..Filter::default() };
+        assert!(by_type.matches(&letter, now));
+    }
+
+    #[test]
+    fn a_rate_makes_small_steps() {
+        assert_eq!(Pace::new(None).step(), PAGE);
+        assert_eq!(Pace::new(Some(0.5)).step(), 1);
+        assert_eq!(Pace::new(Some(200.0)).step(), 20);
+        assert_eq!(Pace::new(Some(1e12)).step(), PAGE);
+    }
+}

@@ -1,0 +1,186 @@
+//! When a message is tried again: the back-off, and the queue of those that wait.
+//!
+//! A message that waits stays pending with this worker and its lease is extended, so nobody else runs it early. When its
+//! time has come it is released and claimed again, which is how its delivery count grows on the server too: a message
+//! that keeps failing is bounded even if every worker that tries it dies. It may then go to any worker of the group.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long to wait before the next try.
+///
+/// ```
+/// use std::time::Duration;
+/// use millstream_worker::Backoff;
+///
+/// let backoff = Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(60)).without_jitter();
+/// assert_eq!(backoff.delay(1), Duration::from_secs(1));
+/// assert_eq!(backoff.delay(4), Duration::from_secs(8));
+/// assert_eq!(backoff.delay(40), Duration::from_secs(60));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backoff {
+    first: Duration,
+    most: Duration,
+    factor: f64,
+    jitter: bool,
+}
+
+impl Backoff {
+    /// Twice as long each time, from the first delay to the longest, with jitter.
+    pub fn exponential(delays: Range<Duration>) -> Backoff {
+        Backoff { first: delays.start, most: delays.end.max(delays.start), factor: 2.0, jitter: true }
+    }
+
+    /// The same delay each time, with jitter.
+    pub fn fixed(delay: Duration) -> Backoff {
+        Backoff { first: delay, most: delay, factor: 1.0, jitter: true }
+    }
+
+    /// No delay at all.
+    pub fn none() -> Backoff {
+        Backoff::fixed(Duration::ZERO)
+    }
+
+    /// So many times as long each time, instead of twice. At least 1.
+    pub fn factor(mut self, factor: f64) -> Backoff {
+        self.factor = factor.max(1.0);
+        self
+    }
+
+    /// Exactly the delay. Messages that failed together will then come back together.
+    pub fn without_jitter(mut self) -> Backoff {
+        self.jitter = false;
+        self
+    }
+
+    /// The delay after so many deliveries: with jitter, anything from half of it to all of it.
+    pub fn delay(&self, deliveries: u64) -> Duration {
+        let steps = i32::try_from(deliveries.saturating_sub(1)).unwrap_or(i32::MAX);
+        let most = self.most.as_secs_f64();
+        // Far enough out the power is infinite; `min` brings it back, and turns 0 * infinity into the longest delay too.
+        let seconds = (self.first.as_secs_f64() * self.factor.powi(steps)).min(most);
+        let share = if self.jitter { 0.5 + fastrand::f64() / 2.0 } else { 1.0 };
+        Duration::from_secs_f64(seconds * share)
+    }
+}
+
+impl Default for Backoff {
+    /// From one second to a minute, twice as long each time.
+    fn default() -> Backoff {
+        Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(60))
+    }
+}
+
+/// Things that wait for their time, the earliest first.
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    heap: BinaryHeap<Waiter<T>>,
+    /// Keeps those of the same time in the order they came in.
+    count: u64,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    due: Instant,
+    number: u64,
+    what: T,
+}
+
+impl<T> Waiting<T> {
+    pub(crate) fn new() -> Waiting<T> {
+        Waiting { heap: BinaryHeap::new(), count: 0 }
+    }
+
+    pub(crate) fn push(&mut self, due: Instant, what: T) {
+        self.count += 1;
+        self.heap.push(Waiter { due, number: self.count, what });
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.heap.peek().map(|waiter| waiter.due)
+    }
+
+    /// Those whose time has come, but no more than so many.
+    pub(crate) fn take_due(&mut self, now: Instant, most: usize) -> Vec<T> {
+        let mut due = Vec::new();
+        while due.len() < most && self.next_due().is_some_and(|time| time <= now) {
+            due.extend(self.heap.pop().map(|waiter| waiter.what));
+        }
+        due
+    }
+
+    /// All of them, due or not.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.heap).into_iter().map(|waiter| waiter.what).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+}
+
+// The heap gives the greatest first, so "greater" is "earlier".
+impl<T> Ord for Waiter<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.number).cmp(&(self.due, self.number))
+    }
+}
+
+impl<T> PartialOrd for Waiter<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Waiter<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Waiter<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn delays_grow_to_the_longest() {
+        let backoff = Backoff::exponential(SECOND..SECOND * 10).factor(3.0).without_jitter();
+        let delays: Vec<u64> = (1..=5).map(|n| backoff.delay(n).as_secs()).collect();
+        assert_eq!(delays, [1, 3, 9, 10, 10]);
+        assert_eq!(backoff.delay(u64::MAX), SECOND * 10);
+        assert_eq!(Backoff::none().delay(u64::MAX), Duration::ZERO);
+    }
+
+    #[test]
+    fn jitter_stays_between_half_and_all() {
+        let backoff = Backoff::fixed(SECOND);
+        let delays: Vec<Duration> = (0..200).map(|_| backoff.delay(1)).collect();
+        assert!(delays.iter().all(|delay| (SECOND / 2..=SECOND).contains(delay)));
+        assert!(delays.iter().any(|delay| delay != &delays[0]));
+    }
+
+    #[test]
+    fn the_earliest_comes_first_and_nothing_before_its_time() {
+        let start = Instant::now();
+        let mut waiting = Waiting::new();
+        for (after, name) in [(3, "c"), (1, "a"), (2, "b"), (1, "a2")] {
+            waiting.push(start + SECOND * after, name);
+        }
+        assert!(waiting.take_due(start, 10).is_empty());
+        assert_eq!(waiting.next_due(), Some(start + SECOND));
+        assert_eq!(waiting.take_due(start + SECOND * 2, 2), ["a", "a2"]);
+        assert_eq!(waiting.take_due(start + SECOND * 2, 2), ["b"]);
+        assert_eq!(waiting.len(), 1);
+        assert_eq!(waiting.take_all(), ["c"]);
+    }
+}

@@ -1,0 +1,410 @@
+//! How a worker is put together.
+
+use std::any::type_name;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::{Layer, Service};
+
+use super::Worker;
+use super::core::{Core, Settings};
+use super::lane::Lane;
+use super::queue::Queue;
+use crate::autoscale::Autoscale;
+use crate::backend::{Backend, Start};
+use crate::dedupe::Dedupe;
+use crate::handler::{BatchHandler, Handler, MessageService, Recipe, RecipeError, Shared, Work};
+use crate::message::Message;
+use crate::metrics::{Registry, WorkerMetrics};
+use crate::names::{WorkerName, dead_letters_of};
+use crate::outcome::{BoxError, IntoOutcome};
+use crate::retry::Backoff;
+
+/// A lease shorter than this would be lost to any hiccup.
+const LEASE_MIN: Duration = Duration::from_millis(50);
+
+type AddLayer = Box<dyn FnOnce(Recipe) -> Recipe + Send>;
+
+/// Puts a [`Worker`] together. Everything but streams, group and handler has a default.
+pub struct WorkerBuilder {
+    backend: Arc<dyn Backend>,
+    streams: Vec<String>,
+    group: Option<String>,
+    recipe: Option<Recipe>,
+    layers: Vec<AddLayer>,
+    shared: Shared,
+    timeout: Option<Duration>,
+    handler_name: String,
+    concurrency: usize,
+    autoscale: Option<Autoscale>,
+    prefetch: usize,
+    backoff: Backoff,
+    max_deliveries: u64,
+    dead_letters: Option<String>,
+    lease: Duration,
+    dedupe: Option<Dedupe>,
+    name: WorkerName,
+    start: Start,
+    drain: Duration,
+    reap_after: Option<Duration>,
+    waiting_max: usize,
+    registry: Registry,
+    listen: Option<String>,
+}
+
+/// Why a worker cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No stream was named.
+    NoStream,
+    /// A stream was named twice.
+    StreamTwice(String),
+    /// No group was named.
+    NoGroup,
+    /// No handler was given.
+    NoHandler,
+    /// The handler cannot work.
+    Handler(RecipeError),
+    /// No slots.
+    NoSlots,
+    /// Not a single delivery.
+    NoDeliveries,
+    /// The lease is too short.
+    LeaseTooShort(Duration),
+    /// The dead letters would go to a stream that is read.
+    DeadLettersAreRead(String),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoStream => f.write_str("no stream to read: name one with .stream(\"orders\")"),
+            BuildError::StreamTwice(stream) => {
+                write!(f, "the stream {stream} is named twice: once is enough")
+            }
+            BuildError::NoGroup => f.write_str("no group to read for: name one with .group(\"billing\")"),
+            BuildError::NoHandler => {
+                f.write_str("nothing to do with a message: give a function with .handler(f)")
+            }
+            BuildError::Handler(error) => error.fmt(f),
+            BuildError::NoSlots => f.write_str("0 slots do nothing: .concurrency(n) takes at least 1"),
+            BuildError::NoDeliveries => f.write_str(
+                "0 deliveries would bury every message unseen: .max_deliveries(n) takes at least 1",
+            ),
+            BuildError::LeaseTooShort(lease) => {
+                write!(
+                    f,
+                    "a lease of {lease:?} is lost to any hiccup: .lease(time) takes at least {LEASE_MIN:?}"
+                )
+            }
+            BuildError::DeadLettersAreRead(stream) => {
+                write!(f, "dead letters would come back at once: {stream} is read by this worker")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Handler(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<RecipeError> for BuildError {
+    fn from(error: RecipeError) -> BuildError {
+        BuildError::Handler(error)
+    }
+}
+
+impl WorkerBuilder {
+    pub(super) fn new(backend: Arc<dyn Backend>) -> WorkerBuilder {
+        WorkerBuilder {
+            backend,
+            streams: Vec::new(),
+            group: None,
+            recipe: None,
+            layers: Vec::new(),
+            shared: Shared::default(),
+            timeout: None,
+            handler_name: String::new(),
+            concurrency: 8,
+            autoscale: None,
+            prefetch: 1024,
+            backoff: Backoff::default(),
+            max_deliveries: 5,
+            dead_letters: None,
+            lease: Duration::from_secs(30),
+            dedupe: None,
+            name: WorkerName::default(),
+            start: Start::Beginning,
+            drain: Duration::from_secs(25),
+            reap_after: Some(Duration::from_secs(60 * 60)),
+            waiting_max: 10_000,
+            registry: Registry::default(),
+            listen: None,
+        }
+    }
+
+    /// Reads this stream. May be repeated: the streams share the slots.
+    pub fn stream(mut self, stream: impl Into<String>) -> Self {
+        self.streams.push(stream.into());
+        self
+    }
+
+    /// Reads for this group, which is made if it is not there.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Where the group begins if it has to be made: with the oldest entry, unless said otherwise.
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = start;
+        self
+    }
+
+    /// Handles each message with an async function of what it needs.
+    pub fn handler<H: Handler<Args>, Args: 'static>(mut self, handler: H) -> Self {
+        self.handler_name = short_name(type_name::<H>());
+        self.recipe = Some(Recipe::each(handler));
+        self
+    }
+
+    /// Handles up to `size` messages at once with an async function; they wait up to `linger` for each other.
+    pub fn batch_handler<H: BatchHandler<Args>, Args: 'static>(
+        mut self,
+        handler: H,
+        size: usize,
+        linger: Duration,
+    ) -> Self {
+        self.handler_name = short_name(type_name::<H>());
+        self.recipe = Some(Recipe::batch(handler, size, linger));
+        self
+    }
+
+    /// Handles each message with a tower service.
+    pub fn service<S>(mut self, service: S) -> Self
+    where
+        S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        self.handler_name = short_name(type_name::<S>());
+        self.recipe = Some(Recipe::service(service));
+        self
+    }
+
+    /// Handles messages as a recipe says.
+    pub fn recipe(mut self, recipe: Recipe) -> Self {
+        self.recipe = Some(recipe);
+        self
+    }
+
+    /// How the handler is called in metrics. By default as the function is.
+    pub fn handler_name(mut self, name: impl Into<String>) -> Self {
+        self.handler_name = name.into();
+        self
+    }
+
+    /// Gives the handler something to share, which it takes as `Data<T>`. May be repeated with values of other types.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.shared.insert(value);
+        self
+    }
+
+    /// Puts a tower layer around the handler. May be repeated: the last one is the outermost.
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<MessageService> + Send + 'static,
+        L::Service:
+            Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Message>>::Future: Send,
+    {
+        self.layers.push(Box::new(|recipe| recipe.layer(layer)));
+        self
+    }
+
+    /// How long a handler may take. By default as long as it likes: its lease is kept meanwhile.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How many messages are handled at the same time: 8, unless said otherwise.
+    pub fn concurrency(mut self, slots: usize) -> Self {
+        self.concurrency = slots;
+        self.autoscale = None;
+        self
+    }
+
+    /// As many at the same time as the backlog asks for, between bounds: `.autoscale(2..=32)`.
+    pub fn autoscale(mut self, policy: impl Into<Autoscale>) -> Self {
+        let policy = policy.into();
+        self.concurrency = policy.min;
+        self.autoscale = Some(policy);
+        self
+    }
+
+    /// The most messages read ahead: 1024, unless said otherwise. It is fewer where handlers are slow.
+    pub fn prefetch(mut self, most: usize) -> Self {
+        self.prefetch = most.max(1);
+        self
+    }
+
+    /// How long a message waits before it is tried again: from a second to a minute, unless said otherwise.
+    pub fn retry(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How often a message is delivered before it goes to the dead letters: 5 times, unless said otherwise.
+    pub fn max_deliveries(mut self, deliveries: u64) -> Self {
+        self.max_deliveries = deliveries;
+        self
+    }
+
+    /// Where dead letters go: `{orders}:dlq` for `orders`, unless said otherwise. On a cluster it must be in the slot of the
+    /// stream.
+    pub fn dead_letter(mut self, stream: impl Into<String>) -> Self {
+        self.dead_letters = Some(stream.into());
+        self
+    }
+
+    /// How long a worker may be silent before its messages are taken over: 30 seconds, unless said otherwise. All workers
+    /// of a group should agree on it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Acknowledges messages without handling them that were processed within a window.
+    pub fn dedupe(mut self, dedupe: impl Into<Dedupe>) -> Self {
+        self.dedupe = Some(dedupe.into());
+        self
+    }
+
+    /// How the worker is called in its group: a name of its own, unless said otherwise.
+    pub fn consumer_name(mut self, name: impl Into<WorkerName>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// How long running handlers may take to finish when the worker ends: 25 seconds, unless said otherwise.
+    pub fn drain(mut self, deadline: Duration) -> Self {
+        self.drain = deadline;
+        self
+    }
+
+    /// When consumers that nobody has heard of are removed: after an hour, unless said otherwise; `None` for never. What they
+    /// left is kept.
+    pub fn reap(mut self, gone_for: Option<Duration>) -> Self {
+        self.reap_after = gone_for;
+        self
+    }
+
+    /// The most messages that wait here to be tried again, for each stream: 10,000, unless said otherwise. With more, nothing
+    /// new is read until some have had their try.
+    pub fn waiting(mut self, most: usize) -> Self {
+        self.waiting_max = most.max(1);
+        self
+    }
+
+    /// Counts in this registry, together with what else is in it.
+    pub fn metrics(mut self, registry: &Registry) -> Self {
+        self.registry = registry.clone();
+        self
+    }
+
+    /// Serves `/livez`, `/readyz` and `/metrics` over HTTP at this address while the worker runs.
+    pub fn listen(mut self, address: impl Into<String>) -> Self {
+        self.listen = Some(address.into());
+        self
+    }
+
+    /// The worker, if everything fits together.
+    pub fn build(self) -> Result<Worker, BuildError> {
+        self.check()?;
+        let group: Arc<str> = self.group.ok_or(BuildError::NoGroup)?.into();
+        let consumer: Arc<str> = self.name.as_str().into();
+        let recipe = self.recipe.ok_or(BuildError::NoHandler)?;
+        let recipe = self.layers.into_iter().fold(recipe, |recipe, add| add(recipe));
+        let work = recipe.build(self.shared, self.timeout)?;
+        let lanes = self.streams.iter().enumerate().map(|(index, stream)| {
+            let metrics = WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name);
+            let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
+            Lane::new(index, stream, &group, &consumer, dead_letters, metrics)
+        });
+        let lanes = lanes.collect();
+        let batch = match &work {
+            Work::Each(_) => 1,
+            Work::Batch { size, .. } => *size,
+        };
+        let settings = Settings {
+            start: self.start,
+            survives_restart: self.name.survives_restart(),
+            backoff: self.backoff,
+            max_deliveries: self.max_deliveries,
+            lease: self.lease,
+            dedupe: self.dedupe,
+            autoscale: self.autoscale,
+            drain: self.drain,
+            reap_after: self.reap_after.map(|time| time.max(self.lease * 3)),
+            waiting_max: self.waiting_max,
+            read_claims: self.backend.capabilities().read_claims,
+        };
+        let queue = Queue::new(batch, self.prefetch.max(batch));
+        let core = Core::new(self.backend, settings, lanes, queue, self.concurrency);
+        Ok(Worker { core: Arc::new(core), work, listen: self.listen })
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        let mut named = HashSet::new();
+        for stream in &self.streams {
+            if !named.insert(stream) {
+                return Err(BuildError::StreamTwice(stream.clone()));
+            }
+        }
+        let read_again = self.dead_letters.iter().find(|stream| named.contains(stream));
+        match () {
+            () if self.streams.is_empty() => Err(BuildError::NoStream),
+            () if self.concurrency == 0 => Err(BuildError::NoSlots),
+            () if self.max_deliveries == 0 => Err(BuildError::NoDeliveries),
+            () if self.lease < LEASE_MIN => Err(BuildError::LeaseTooShort(self.lease)),
+            () => read_again.map_or(Ok(()), |stream| Err(BuildError::DeadLettersAreRead(stream.clone()))),
+        }
+    }
+}
+
+impl fmt::Debug for WorkerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("WorkerBuilder");
+        shown.field("streams", &self.streams).field("group", &self.group).field("recipe", &self.recipe);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// The last part of a path of Rust, without what is in angle brackets. A closure has no name of its own.
+fn short_name(path: &str) -> String {
+    let path = path.split_once('<').map_or(path, |(before, _)| before);
+    match path.rsplit("::").next() {
+        Some(name) if !name.starts_with("{{") => name.to_owned(),
+        _ => "handler".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_are_called_as_their_functions_are() {
+        assert_eq!(short_name("shop::billing::charge"), "charge");
+        assert_eq!(short_name("shop::main::{{closure}}"), "handler");
+        assert_eq!(short_name("tower::util::ServiceFn<shop::main::{{closure}}>"), "ServiceFn");
+    }
+}

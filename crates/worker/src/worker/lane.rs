@@ -1,0 +1,148 @@
+//! One stream that a worker reads, with everything that is in its hands of it; and a message on its way through.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::outbox::Outbox;
+use super::trouble::Trouble;
+use crate::backend::{Fields, Read, StreamId};
+use crate::lease::{Held, Ticket};
+use crate::message::Message;
+use crate::metrics::WorkerMetrics;
+use crate::retry::Waiting;
+
+/// One stream that a worker reads.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) index: usize,
+    pub(crate) stream: Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) consumer: Arc<str>,
+    pub(crate) dead_letters: String,
+    /// Everything in hand.
+    pub(crate) held: Held,
+    /// What is decided and not yet told to the store.
+    pub(crate) outbox: Outbox,
+    pub(crate) trouble: Trouble,
+    pub(crate) metrics: WorkerMetrics,
+    /// One task at a time makes a lost group again.
+    pub(crate) healing: tokio::sync::Mutex<()>,
+    waiting: Mutex<Waiting<Waiter>>,
+    /// Something waits that was not there before.
+    pub(crate) more_waiting: Notify,
+    /// Something was released that could be claimed.
+    pub(crate) claimable: Notify,
+    last_read: Mutex<StreamId>,
+}
+
+/// A message that waits for its time.
+#[derive(Debug)]
+pub(crate) enum Waiter {
+    /// To be tried again.
+    Retry(Job),
+    /// To be looked at again: a copy of it was at work.
+    Copy(Job),
+}
+
+impl Waiter {
+    pub(crate) fn job(self) -> Job {
+        let (Waiter::Retry(job) | Waiter::Copy(job)) = self;
+        job
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(
+        index: usize,
+        stream: &str,
+        group: &Arc<str>,
+        consumer: &Arc<str>,
+        dead_letters: String,
+        metrics: WorkerMetrics,
+    ) -> Lane {
+        Lane {
+            index,
+            stream: stream.into(),
+            group: Arc::clone(group),
+            consumer: Arc::clone(consumer),
+            dead_letters,
+            held: Held::default(),
+            outbox: Outbox::default(),
+            trouble: Trouble::default(),
+            metrics,
+            healing: tokio::sync::Mutex::new(()),
+            waiting: Mutex::new(Waiting::new()),
+            more_waiting: Notify::new(),
+            claimable: Notify::new(),
+            last_read: Mutex::new(StreamId::MIN),
+        }
+    }
+
+    /// A read of so many, to be completed by the caller.
+    pub(crate) fn read(&self, count: usize) -> Read<'_> {
+        Read {
+            stream: &self.stream,
+            group: &self.group,
+            consumer: &self.consumer,
+            count,
+            block: None,
+            claim_idle: None,
+        }
+    }
+
+    /// The message of a job, for a handler.
+    pub(crate) fn message(&self, job: &Job) -> Message {
+        Message {
+            stream: Arc::clone(&self.stream),
+            group: Arc::clone(&self.group),
+            consumer: Arc::clone(&self.consumer),
+            id: job.id,
+            fields: Arc::clone(&job.fields),
+            attempt: job.attempt,
+            cancelled: job.cancelled.clone(),
+        }
+    }
+
+    /// Lets a message wait until it is due.
+    pub(crate) fn wait(&self, due: Instant, waiter: Waiter) {
+        self.waiting().push(due, waiter);
+        self.more_waiting.notify_one();
+    }
+
+    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting<Waiter>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The greatest id that was read.
+    pub(crate) fn last_read(&self) -> StreamId {
+        *self.last_read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has_read(&self, id: StreamId) {
+        let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = id.max(*last);
+    }
+}
+
+/// A message in hand.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Which of the worker's streams it is from.
+    pub(crate) lane: usize,
+    pub(crate) ticket: Ticket,
+    pub(crate) id: StreamId,
+    pub(crate) attempt: u64,
+    pub(crate) fields: Arc<Fields>,
+    pub(crate) cancelled: CancellationToken,
+    /// The name under which it will be remembered as processed.
+    pub(crate) key: Option<Arc<str>>,
+}
+
+impl Job {
+    pub(crate) fn name(&self) -> (StreamId, Ticket) {
+        (self.id, self.ticket)
+    }
+}

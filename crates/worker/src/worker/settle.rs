@@ -1,0 +1,204 @@
+//! Telling the store what was decided: one task for each stream, many messages in one call.
+//!
+//! 1. What is no longer in hand is left out: its lease was lost, and it is somebody else's.
+//! 2. What has been in hand for longer than a lease without being extended is asked about first.
+//! 3. Acknowledged, buried, released, or put aside for another try.
+//!
+//! A message stays in hand, and its lease is kept, until the store has answered.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+use tracing::{Instrument, debug, debug_span};
+
+use super::core::Core;
+use super::lane::{Job, Lane, Waiter};
+use super::outbox::Ended;
+use super::trouble::Doing;
+use super::verdict::{End, Verdict, judge};
+use crate::backend::{Answer, DeadLetter, Release, Settlement, StreamId};
+use crate::dead_letter;
+use crate::lease::Kept;
+use crate::message::Message;
+use crate::outcome::Failure;
+use crate::redrive::redrives_of;
+
+/// Settles until nothing more will come.
+pub(crate) async fn settle(core: &Core, lane: &Lane) {
+    while let Some(gathered) = lane.outbox.gather().await {
+        core.tally.ended(lane, &gathered);
+        let (ours, lost) = still_ours(core, lane, gathered).await;
+        core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
+        let sorted = sort(core, ours);
+        acknowledge(core, lane, sorted.acknowledge).await;
+        bury(core, lane, sorted.bury).await;
+        release(core, lane, sorted.release).await;
+        core.tally.retried(lane, sorted.retry.len() as u64);
+        for (due, job) in sorted.retry {
+            lane.held.end_settling(std::iter::once(job.name()));
+            core.at_work.give_back(job.key.iter());
+            lane.wait(due, Waiter::Retry(Job { key: None, ..job }));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Sorted {
+    acknowledge: Vec<Ended>,
+    bury: Vec<(Job, Failure)>,
+    release: Vec<(Job, u64)>,
+    retry: Vec<(Instant, Job)>,
+}
+
+fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for Ended { job, end, took } in gathered {
+        match judge(&end, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
+            Verdict::Acknowledge => sorted.acknowledge.push(Ended { job, end, took }),
+            Verdict::Bury(failure) => sorted.bury.push((job, failure)),
+            Verdict::Release(deliveries) => sorted.release.push((job, deliveries)),
+            // Nobody will be here to try it again: it is given back at once, as tried.
+            Verdict::Retry(_) if core.draining.is_cancelled() => {
+                let attempt = job.attempt;
+                sorted.release.push((job, attempt));
+            }
+            Verdict::Retry(after) => sorted.retry.push((Instant::now() + after, job)),
+        }
+    }
+    sorted
+}
+
+/// Parts what is ours from what is not.
+async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ended>, Vec<Job>) {
+    let held_for = lane.held.begin_settling(gathered.iter().map(|ended| ended.job.name()));
+    let (mut ours, mut doubtful, mut lost) = (Vec::with_capacity(gathered.len()), Vec::new(), Vec::new());
+    for (ended, held_for) in gathered.into_iter().zip(held_for) {
+        match held_for {
+            Some(time) if time < core.settings.lease => ours.push(ended),
+            Some(_) => doubtful.push(ended),
+            None => lost.push(ended.job),
+        }
+    }
+    if !doubtful.is_empty() {
+        // Out of settling, so that what is not ours any more is found and counted.
+        lane.held.end_settling(doubtful.iter().map(|ended| ended.job.name()));
+        let about: Vec<Kept> = doubtful.iter().map(|ended| kept(&ended.job)).collect();
+        extend(core, lane, &about).await;
+        let held = lane.held.begin_settling(doubtful.iter().map(|ended| ended.job.name()));
+        for (ended, held) in doubtful.into_iter().zip(held) {
+            match held {
+                Some(_) => ours.push(ended),
+                None => lost.push(ended.job),
+            }
+        }
+    }
+    (ours, lost)
+}
+
+fn kept(job: &Job) -> Kept {
+    Kept { id: job.id, ticket: job.ticket, attempt: job.attempt }
+}
+
+/// Extends the leases of these, and finds out which are lost.
+pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) {
+    let ids: Vec<StreamId> = about.iter().map(|kept| kept.id).collect();
+    let asked = Instant::now();
+    let span = debug_span!(
+        "extend",
+        messaging.destination.name = &*lane.stream,
+        messaging.batch.message_count = ids.len()
+    );
+    let call = || core.backend.extend(&lane.stream, &lane.group, &lane.consumer, &ids);
+    // The group is gone, then so are all its rows: what is made again hands them out again.
+    let ours = core.insist(lane, Doing::Extending, call).instrument(span).await.unwrap_or_default();
+    let lost = lane.held.renew(asked, about, &ours);
+    core.tally.extended(lane, ours.len() as u64);
+    core.tally.lost(lane, lost as u64);
+    if lost > 0 {
+        debug!(stream = &*lane.stream, lost, "leases lost: others have these messages now");
+    }
+}
+
+async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
+    if ended.is_empty() {
+        return;
+    }
+    let mut settlement = Settlement { acknowledge: Vec::with_capacity(ended.len()), remember: Vec::new() };
+    for Ended { job, end, .. } in &ended {
+        settlement.acknowledge.push(job.id);
+        if let (Some(dedupe), Some(key), End::Outcome(_)) = (&core.settings.dedupe, &job.key, end) {
+            settlement.remember.push((key.to_string(), dedupe.window()));
+        }
+    }
+    let span = debug_span!(
+        "ack",
+        messaging.destination.name = &*lane.stream,
+        messaging.batch.message_count = ended.len()
+    );
+    let call = || core.backend.settle(&lane.stream, &lane.group, &settlement);
+    // Rows that were not there any more went with a group that was deleted: what is made again may bring them again.
+    let told = core.insist(lane, Doing::Settling, call).instrument(span).await.unwrap_or_default();
+    core.tally.acknowledged(lane, &ended, told);
+    let_go(core, lane, ended.iter().map(|ended| &ended.job));
+}
+
+async fn bury(core: &Core, lane: &Lane, dying: Vec<(Job, Failure)>) {
+    if dying.is_empty() {
+        return;
+    }
+    let messages: Vec<Message> = dying.iter().map(|(job, _)| lane.message(job)).collect();
+    let messages: Vec<&Message> = messages.iter().collect();
+    let backend = &*core.backend;
+    let call = || Box::pin(redrives_of(backend, &messages)) as Answer<'_, Vec<u64>>;
+    let redrives = core.insist(lane, Doing::Settling, call).await.unwrap_or_else(|| vec![0; dying.len()]);
+    let now = SystemTime::now();
+    let letters: Vec<DeadLetter> = messages
+        .iter()
+        .zip(&dying)
+        .zip(redrives)
+        .map(|((message, (_, failure)), redrives)| {
+            dead_letter::compose(message, &lane.dead_letters, failure, redrives, now)
+        })
+        .collect();
+    let call = || backend.bury(&lane.stream, &lane.group, &lane.consumer, &letters);
+    let moved = core.insist(lane, Doing::Settling, call).await;
+    match moved {
+        Some(moved) => {
+            let mut lost = 0;
+            for (job, failure) in &dying {
+                if moved.contains(&job.id) {
+                    core.tally.buried(lane, failure.reason);
+                } else {
+                    lost += 1;
+                }
+            }
+            core.tally.lost(lane, lost);
+        }
+        None => core.tally.left_unsettled(dying.len() as u64),
+    }
+    let_go(core, lane, dying.iter().map(|(job, _)| job));
+}
+
+async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
+    if given_back.is_empty() {
+        return;
+    }
+    let rows: Vec<Release> =
+        given_back.iter().map(|(job, deliveries)| Release { id: job.id, deliveries: *deliveries }).collect();
+    let span = debug_span!(
+        "nack",
+        messaging.destination.name = &*lane.stream,
+        messaging.batch.message_count = rows.len()
+    );
+    let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
+    match core.insist(lane, Doing::Settling, call).instrument(span).await {
+        Some(released) => core.tally.released(lane, released),
+        None => core.tally.left_unsettled(rows.len() as u64),
+    }
+    let_go(core, lane, given_back.iter().map(|(job, _)| job));
+}
+
+fn let_go<'a>(core: &Core, lane: &Lane, jobs: impl Iterator<Item = &'a Job> + Clone) {
+    lane.held.let_go(jobs.clone().map(Job::name));
+    core.at_work.give_back(jobs.filter_map(|job| job.key.as_ref()));
+}

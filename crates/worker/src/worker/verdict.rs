@@ -1,0 +1,132 @@
+//! From how a message ended in our hands to what becomes of it. Pure.
+
+use std::time::Duration;
+
+use crate::outcome::{Failure, Outcome, Reason};
+use crate::retry::Backoff;
+
+/// How a message ended in this worker's hands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The handler decided.
+    Outcome(Outcome),
+    /// The handler was cancelled.
+    Cancelled,
+    /// No handler began: the worker pauses or drains.
+    NotStarted,
+    /// It was processed before.
+    Duplicate,
+    /// Its entry is gone from the stream.
+    PayloadGone,
+    /// It had been delivered too often before a handler saw it.
+    TooOften,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Acknowledge,
+    Retry(Duration),
+    Bury(Failure),
+    /// Given back, counting as delivered so often.
+    Release(u64),
+}
+
+/// What becomes of a message after `attempt` deliveries of at most `max_deliveries`.
+pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Backoff) -> Verdict {
+    match end {
+        End::Outcome(Outcome::Ack | Outcome::Skip) | End::Duplicate => Verdict::Acknowledge,
+        End::Outcome(Outcome::Reject(failure)) => Verdict::Bury(failure.clone()),
+        End::Outcome(Outcome::Retry { failure, .. }) if attempt >= max_deliveries => {
+            Verdict::Bury(exhausted(failure.as_ref(), attempt))
+        }
+        End::Outcome(Outcome::Retry { after, .. }) => {
+            Verdict::Retry(after.unwrap_or_else(|| backoff.delay(attempt)))
+        }
+        // It was tried, and that counts.
+        End::Cancelled => Verdict::Release(attempt),
+        // It was not tried: as if it had never been delivered to us.
+        End::NotStarted => Verdict::Release(attempt.saturating_sub(1)),
+        End::PayloadGone => Verdict::Bury(Failure {
+            error: "the entry was deleted or trimmed while it was pending".to_owned(),
+            error_type: String::new(),
+            reason: Reason::PayloadGone,
+        }),
+        End::TooOften => Verdict::Bury(Failure {
+            error: format!("delivered {} times, and no worker lived to tell the outcome", attempt - 1),
+            error_type: String::new(),
+            reason: Reason::MaxDeliveries,
+        }),
+    }
+}
+
+/// The failure of the last try. A panic or a timeout stays what it is: that tells more than the number of tries, which
+/// the letter says anyway.
+fn exhausted(failure: Option<&Failure>, attempt: u64) -> Failure {
+    match failure {
+        Some(failure) if failure.reason == Reason::Failed => {
+            Failure { reason: Reason::MaxDeliveries, ..failure.clone() }
+        }
+        Some(failure) => failure.clone(),
+        None => Failure {
+            error: format!("asked for another try after {attempt} deliveries"),
+            error_type: String::new(),
+            reason: Reason::MaxDeliveries,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge_at(end: End, attempt: u64) -> Verdict {
+        judge(&end, attempt, 3, &Backoff::fixed(Duration::from_secs(9)).without_jitter())
+    }
+
+    fn retry(reason: Reason) -> End {
+        let failure = Failure { error: "down".into(), error_type: "Io".into(), reason };
+        End::Outcome(Outcome::Retry { after: None, failure: Some(failure) })
+    }
+
+    fn buried(verdict: &Verdict) -> Reason {
+        let Verdict::Bury(failure) = verdict else { panic!("{verdict:?}") };
+        failure.reason
+    }
+
+    #[test]
+    fn done_skipped_and_seen_before_are_acknowledged() {
+        for end in [End::Outcome(Outcome::Ack), End::Outcome(Outcome::Skip), End::Duplicate] {
+            assert_eq!(judge_at(end, 9), Verdict::Acknowledge);
+        }
+    }
+
+    #[test]
+    fn a_retry_waits_as_it_asked_or_by_the_back_off() {
+        assert_eq!(judge_at(retry(Reason::Failed), 2), Verdict::Retry(Duration::from_secs(9)));
+        let asked = End::Outcome(Outcome::retry_after(Duration::from_secs(1)));
+        assert_eq!(judge_at(asked, 2), Verdict::Retry(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn the_last_try_is_the_last() {
+        assert_eq!(buried(&judge_at(retry(Reason::Failed), 3)), Reason::MaxDeliveries);
+        assert_eq!(buried(&judge_at(retry(Reason::Panic), 3)), Reason::Panic);
+        assert_eq!(buried(&judge_at(retry(Reason::Timeout), 4)), Reason::Timeout);
+        assert_eq!(buried(&judge_at(End::Outcome(Outcome::retry()), 3)), Reason::MaxDeliveries);
+        assert_eq!(buried(&judge_at(End::TooOften, 4)), Reason::MaxDeliveries);
+    }
+
+    #[test]
+    fn rejected_and_gone_end_at_once() {
+        assert_eq!(buried(&judge_at(End::Outcome(Outcome::reject("no")), 1)), Reason::Rejected);
+        assert_eq!(buried(&judge_at(End::PayloadGone, 1)), Reason::PayloadGone);
+    }
+
+    #[test]
+    fn only_what_was_tried_counts() {
+        assert_eq!(judge_at(End::Cancelled, 2), Verdict::Release(2));
+        assert_eq!(judge_at(End::NotStarted, 2), Verdict::Release(1));
+        assert_eq!(judge_at(End::NotStarted, 1), Verdict::Release(0));
+    }
+}
