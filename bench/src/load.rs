@@ -1,55 +1,68 @@
 //! Putting load on a server, and what came of it.
 //!
-//! `redis-benchmark` wherever it can say what is meant; a generator of our own for ids in order and for
-//! readers that wait, the same one for every server.
+//! `redis-benchmark` wherever it can say what is meant; a generator of our own for ids in order, for steps that depend on
+//! each other and for readers that wait, the same one for every server.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::server::Server;
+use crate::stats::Waits;
+use crate::table::Sample;
 use crate::wire::{Connection, encode};
 
-/// Connections that `redis-benchmark` opens.
+/// Connections that `redis-benchmark` opens where a workload does not say.
 pub(crate) const CLIENTS: u64 = 50;
+/// Connections of our own generator.
+const OWN_CLIENTS: usize = 8;
 
 /// One repetition of a workload on one server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    pub(crate) ops_per_second: f64,
+pub(crate) struct Speed {
     pub(crate) cpu_us_per_op: f64,
-    /// Of a round trip, so of a whole batch when pipelined; only `redis-benchmark` measures them.
-    pub(crate) p50_ms: Option<f64>,
-    pub(crate) p99_ms: Option<f64>,
+    pub(crate) ops_per_second: f64,
+    /// Of a round trip, so of a whole batch when pipelined.
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+}
+
+impl Speed {
+    /// In the order of the columns of speed tables.
+    pub(crate) fn sample(&self) -> Sample {
+        vec![Some(self.cpu_us_per_op), Some(self.ops_per_second), Some(self.p50_ms), Some(self.p99_ms)]
+    }
 }
 
 /// What the side that makes the load saw.
 struct Seen {
     ops_per_second: f64,
-    p50_ms: Option<f64>,
-    p99_ms: Option<f64>,
+    p50_ms: f64,
+    p99_ms: f64,
 }
 
 /// A command that `redis-benchmark` repeats `ops` times over all its clients.
-pub(crate) struct Repeated<'a> {
-    pub(crate) command: &'a [&'a str],
+pub(crate) struct Repeated<'a, A> {
+    pub(crate) command: &'a [A],
     pub(crate) ops: u64,
+    pub(crate) clients: u64,
     pub(crate) pipeline: u64,
     /// `__rand_int__` in the command becomes twelve digits below this.
     pub(crate) random_below: u64,
 }
 
-impl Repeated<'_> {
-    pub(crate) fn run(&self, server: &Server) -> Result<Sample, Failure> {
-        sample(server, self.ops, || self.drive(server.port))
+impl<A: AsRef<str>> Repeated<'_, A> {
+    pub(crate) fn run(&self, server: &Server) -> Result<Speed, Failure> {
+        measured(server, self.ops, || self.drive(&server.address))
     }
 
-    fn drive(&self, port: u16) -> Result<Seen, Failure> {
+    fn drive(&self, address: &str) -> Result<Seen, Failure> {
+        let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
         let output = Command::new("redis-benchmark")
-            .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--csv", "-n", &self.ops.to_string()])
-            .args(["-c", &CLIENTS.to_string(), "-P", &self.pipeline.to_string()])
+            .args(["-h", host, "-p", port, "--csv", "-n", &self.ops.to_string()])
+            .args(["-c", &self.clients.to_string(), "-P", &self.pipeline.to_string()])
             .args(["-r", &self.random_below.to_string()])
-            .args(self.command)
+            .args(self.command.iter().map(AsRef::as_ref))
             .output()
             .map_err(|e| format!("cannot run redis-benchmark: {e}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -64,9 +77,9 @@ impl Repeated<'_> {
 fn parse_csv(text: &str) -> Option<Seen> {
     let mut fields = text.lines().last()?.trim_matches('"').rsplit("\",\"");
     let mut next = || fields.next()?.parse::<f64>().ok();
-    let (_max, p99, _p95, p50, _min, _avg, rps) =
+    let (_max, p99_ms, _p95, p50_ms, _min, _avg, ops_per_second) =
         (next()?, next()?, next()?, next()?, next()?, next()?, next()?);
-    Some(Seen { ops_per_second: rps, p50_ms: Some(p50), p99_ms: Some(p99) })
+    Some(Seen { ops_per_second, p50_ms, p99_ms })
 }
 
 /// Sends the commands that `write` makes for 0, 1, 2, … in exactly this order, batch by batch over a few
@@ -76,44 +89,130 @@ pub(crate) fn in_order(
     ops: u64,
     pipeline: u64,
     write: impl Fn(u64, &mut Vec<u8>),
-) -> Result<Sample, Failure> {
-    let mut connections = (0..8).map(|_| server.connect()).collect::<Result<Vec<_>, _>>()?;
-    sample(server, ops, || {
+) -> Result<Speed, Failure> {
+    let mut connections = connections(server, OWN_CLIENTS)?;
+    measured(server, ops, || {
         let begun = Instant::now();
-        drive_in_order(&mut connections, ops, pipeline, &write)?;
-        Ok(seen(ops, begun.elapsed()))
+        let waits = drive_in_order(&mut connections, ops, pipeline, &write)?;
+        seen(ops, begun, waits)
     })
 }
 
-/// The same without measuring: for filling and for preparing.
+/// The same over one connection and without measuring: for filling and for preparing.
 pub(crate) fn send_in_order(
     server: &Server,
     ops: u64,
     pipeline: u64,
     write: impl Fn(u64, &mut Vec<u8>),
 ) -> Result<(), Failure> {
-    drive_in_order(&mut [server.connect()?], ops, pipeline, &write)
+    let mut connection = server.connect()?;
+    let mut batch = Vec::new();
+    let mut awaited = 0;
+    for first in (0..ops).step_by(pipeline as usize) {
+        let end = ops.min(first + pipeline);
+        batch.clear();
+        (first..end).for_each(|n| write(n, &mut batch));
+        connection.send(&batch)?;
+        // The replies of the batch before: the server works on one while the next is made.
+        connection.skip(awaited)?;
+        awaited = (end - first) as usize;
+    }
+    connection.skip(awaited)
 }
 
+/// How long the replies to each batch took, in microseconds.
 fn drive_in_order(
     connections: &mut [Connection],
     ops: u64,
     pipeline: u64,
     write: &impl Fn(u64, &mut Vec<u8>),
-) -> Result<(), Failure> {
-    let mut awaited = vec![0; connections.len()];
+) -> Result<Vec<f64>, Failure> {
+    let mut awaited = vec![(0, Instant::now()); connections.len()];
     let mut batch = Vec::new();
-    let batches = (0..ops).step_by(pipeline as usize);
-    for (turn, first) in batches.enumerate() {
+    let mut waits = Vec::new();
+    for (turn, first) in (0..ops).step_by(pipeline as usize).enumerate() {
         let at = turn % connections.len();
-        connections[at].skip(awaited[at])?;
         let end = ops.min(first + pipeline);
         batch.clear();
         (first..end).for_each(|n| write(n, &mut batch));
+        finish(&mut connections[at], awaited[at], &mut waits)?;
+        awaited[at] = ((end - first) as usize, Instant::now());
         connections[at].send(&batch)?;
-        awaited[at] = (end - first) as usize;
     }
-    connections.iter_mut().zip(awaited).try_for_each(|(connection, count)| connection.skip(count))
+    for (connection, awaited) in connections.iter_mut().zip(awaited) {
+        finish(connection, awaited, &mut waits)?;
+    }
+    Ok(waits)
+}
+
+fn finish(
+    connection: &mut Connection,
+    (replies, sent): (usize, Instant),
+    waits: &mut Vec<f64>,
+) -> Result<(), Failure> {
+    if replies > 0 {
+        connection.skip(replies)?;
+        waits.push(micros(sent.elapsed()));
+    }
+    Ok(())
+}
+
+/// What every client does in turns: all send their n-th batch, then all wait for its replies.
+///
+/// `write(client, cycle, step, out)` writes a batch and returns how many replies it gets.
+pub(crate) fn in_steps(
+    server: &Server,
+    cycles: u64,
+    steps: usize,
+    write: impl Fn(usize, u64, usize, &mut Vec<u8>) -> usize,
+) -> Result<Speed, Failure> {
+    let mut connections = connections(server, OWN_CLIENTS)?;
+    let rounds = cycles.div_ceil(OWN_CLIENTS as u64);
+    let ops = rounds * OWN_CLIENTS as u64;
+    measured(server, ops, || {
+        let begun = Instant::now();
+        let mut waits = Vec::new();
+        let mut batch = Vec::new();
+        for (cycle, step) in (0..rounds).flat_map(|cycle| (0..steps).map(move |step| (cycle, step))) {
+            let mut awaited = [(0, begun); OWN_CLIENTS];
+            for (client, connection) in connections.iter_mut().enumerate() {
+                batch.clear();
+                let replies = write(client, cycle, step, &mut batch);
+                awaited[client] = (replies, Instant::now());
+                connection.send(&batch)?;
+            }
+            for (connection, awaited) in connections.iter_mut().zip(awaited) {
+                finish(connection, awaited, &mut waits)?;
+            }
+        }
+        seen(ops, begun, waits)
+    })
+}
+
+/// Every connection sends the same request and waits for its reply, round after round.
+pub(crate) fn over_connections(
+    server: &Server,
+    connections: usize,
+    rounds: u64,
+    request: &[u8],
+) -> Result<Speed, Failure> {
+    let open = |_| Connection::small(&server.address);
+    let mut connections = (0..connections).map(open).collect::<Result<Vec<_>, _>>()?;
+    // The last one is answered when all were accepted.
+    connections.iter_mut().try_for_each(|connection| connection.call(&["PING"]).map(|_| ()))?;
+    let ops = rounds * connections.len() as u64;
+    measured(server, ops, || {
+        let begun = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..rounds {
+            let sent = Instant::now();
+            connections.iter_mut().try_for_each(|connection| connection.send(request))?;
+            for connection in &mut connections {
+                finish(connection, (1, sent), &mut waits)?;
+            }
+        }
+        seen(ops, begun, waits)
+    })
 }
 
 /// One operation: an entry is added, the reader that has waited longest gets it, and waits again.
@@ -125,36 +224,46 @@ pub(crate) fn with_blocked_readers(
     readers: usize,
     add: &[&str],
     read: &[&str],
-) -> Result<Sample, Failure> {
-    let (mut add_request, mut read_request) = (Vec::new(), Vec::new());
+) -> Result<Speed, Failure> {
+    let (mut add_request, mut read_request, mut first_request) = (Vec::new(), Vec::new(), Vec::new());
     encode(&mut add_request, add);
     encode(&mut read_request, read);
+    // One after the other: the load relies on who waits first. When PING is answered the batch has run, so the reader waits.
+    encode(&mut first_request, &["PING"]);
+    encode(&mut first_request, read);
     let mut producer = server.connect()?;
-    let mut waiting = (0..readers).map(|_| server.connect()).collect::<Result<Vec<_>, _>>()?;
-    // One after the other: the load relies on who waits first, and servers need not take requests of different connections
-    // in the order in which they were sent.
-    for (already, reader) in waiting.iter_mut().enumerate() {
-        reader.send(&read_request)?;
-        wait_until_blocked(&mut producer, already + 1)?;
+    let mut waiting = Vec::with_capacity(readers);
+    for _ in 0..readers {
+        let mut reader = Connection::small(&server.address)?;
+        reader.send(&first_request)?;
+        reader.skip(1)?;
+        waiting.push(reader);
     }
-    sample(server, ops, || {
+    wait_until_blocked(&mut producer, readers)?;
+    let speed = measured(server, ops, || {
         let begun = Instant::now();
+        let mut waits = Vec::with_capacity(ops as usize);
         for turn in 0..ops as usize {
             let reader = &mut waiting[turn % readers];
+            let sent = Instant::now();
             producer.send(&add_request)?;
             producer.skip(1)?;
             reader.skip(1)?;
+            waits.push(micros(sent.elapsed()));
             reader.send(&read_request)?;
         }
-        Ok(seen(ops, begun.elapsed()))
-    })
+        seen(ops, begun, waits)
+    })?;
+    // What it costs to see them go belongs to no workload.
+    drop(waiting);
+    wait_until_blocked(&mut producer, 0)?;
+    Ok(speed)
 }
 
 fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(), Failure> {
     let wanted = format!("blocked_clients:{readers}\r\n");
     for _ in 0..20_000 {
-        let info = connection.call(&["INFO", "clients"])?;
-        if String::from_utf8_lossy(&info).contains(&wanted) {
+        if connection.call_text(&["INFO", "clients"])?.contains(&wanted) {
             return Ok(());
         }
         std::thread::sleep(Duration::from_micros(500));
@@ -162,19 +271,30 @@ fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(),
     Err(format!("INFO clients never said {}", wanted.trim()).into())
 }
 
-fn seen(ops: u64, took: Duration) -> Seen {
-    Seen { ops_per_second: ops as f64 / took.as_secs_f64(), p50_ms: None, p99_ms: None }
+fn connections(server: &Server, count: usize) -> Result<Vec<Connection>, Failure> {
+    (0..count).map(|_| server.connect()).collect()
 }
 
-fn sample(
+fn seen(ops: u64, begun: Instant, waits: Vec<f64>) -> Result<Seen, Failure> {
+    let ops_per_second = ops as f64 / begun.elapsed().as_secs_f64();
+    let waits = Waits::of(waits).ok_or("a load without operations")?;
+    Ok(Seen { ops_per_second, p50_ms: waits.p50 / 1e3, p99_ms: waits.p99 / 1e3 })
+}
+
+/// A time in microseconds.
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn measured(
     server: &Server,
     ops: u64,
     drive: impl FnOnce() -> Result<Seen, Failure>,
-) -> Result<Sample, Failure> {
+) -> Result<Speed, Failure> {
     let before = server.cpu()?;
     let Seen { ops_per_second, p50_ms, p99_ms } = drive()?;
-    let used = server.cpu()? - before;
-    Ok(Sample { ops_per_second, cpu_us_per_op: used.as_secs_f64() * 1e6 / ops as f64, p50_ms, p99_ms })
+    let used = server.cpu()?.saturating_sub(before);
+    Ok(Speed { ops_per_second, cpu_us_per_op: micros(used) / ops as f64, p50_ms, p99_ms })
 }
 
 #[cfg(test)]
@@ -185,7 +305,7 @@ mod tests {
     fn the_last_csv_line_is_read_from_its_end() {
         let text = "\"test\",\"rps\"\n\"XADD s \",\" x\",\"400534.03\",\"1.869\",\"0.232\",\"1.919\",\"2.287\",\"2.607\",\"4.279\"\n";
         let seen = parse_csv(text).unwrap();
-        assert_eq!((seen.ops_per_second, seen.p50_ms, seen.p99_ms), (400534.03, Some(1.919), Some(2.607)));
+        assert_eq!((seen.ops_per_second, seen.p50_ms, seen.p99_ms), (400534.03, 1.919, 2.607));
         assert!(parse_csv("\"test\",\"rps\"\n").is_none());
     }
 }

@@ -2,82 +2,147 @@
 
 use std::path::PathBuf;
 
-use crate::{Failure, memory, workload};
+use crate::Failure;
+use crate::topics;
 
 const HELP: &str = "\
 Millstream beside redis-server, under the same load.
 
 usage: scripts/bench [options]
 
-  --quick               fewer operations and repetitions: under two minutes
-  --workload NAME       only this one (may be repeated; --list names them)
-  --repetitions N       how often each workload runs on each server (7; with --quick 3)
+  --quick               small sizes and fewer repetitions: under two minutes
+  --only PATTERN        only what has this in its name, * for anything (may be repeated; --list names all)
+  --repetitions N       how often each workload runs on each server (5; with --quick 2)
   --subject PATH        the server to judge (the release build of this repository)
   --peer NAME=PATH      a server to compare with (redis=redis-server; may be repeated)
-  --out DIR             where results.json and table.md go (target/bench)
+  --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
+  --out DIR             where results.json, table.md and the servers' data go (target/bench)
+  --json FILE           also write the results here
+  --doc                 also write docs/benchmarks.md and its plots; what was not measured stays as it is there
   --readme FILE         also replace the table between the bench marks of this file
-  --list                print the workloads and stop
+  --instructions        instead: count the instructions of the hottest operations, compare with bench/instructions.txt
+  --bless               with --instructions: keep these counts
+  --list                print the names and stop
   --help                print this and stop
 ";
 
-/// A server program and what the tables call it.
+/// A server and what the tables call it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Program {
     pub(crate) name: String,
-    pub(crate) path: String,
+    pub(crate) place: Place,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Place {
+    /// A program to start.
+    Path(PathBuf),
+    /// A running server, as `host:port`.
+    Address(String),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Task {
+    Measure,
+    /// Count instructions and compare; `bless` keeps the counts instead.
+    CountInstructions {
+        bless: bool,
+    },
 }
 
 /// The command line, understood.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
+    pub(crate) task: Task,
     pub(crate) quick: bool,
     pub(crate) repetitions: usize,
     pub(crate) subject: Program,
     pub(crate) peers: Vec<Program>,
     pub(crate) out: PathBuf,
+    pub(crate) json: Option<PathBuf>,
     pub(crate) readme: Option<PathBuf>,
-    workloads: Vec<String>,
+    pub(crate) doc: bool,
+    only: Vec<String>,
 }
 
 impl Options {
     /// `None`: the question is answered (`--help`, `--list`) and there is nothing to run.
     pub(crate) fn from_args(args: impl Iterator<Item = String>) -> Result<Option<Options>, Failure> {
         let mut args = args;
-        let (mut quick, mut repetitions, mut readme) = (false, None, None);
-        let (mut peers, mut workloads) = (Vec::new(), Vec::new());
-        let mut subject = "target/release/millstream".to_owned();
-        let mut out = PathBuf::from("target/bench");
+        let (mut instructions, mut bless) = (false, false);
+        let mut repetitions = None;
+        let mut options = Options {
+            task: Task::Measure,
+            quick: false,
+            repetitions: 0,
+            subject: Program {
+                name: "millstream".into(),
+                place: Place::Path("target/release/millstream".into()),
+            },
+            peers: Vec::new(),
+            out: "target/bench".into(),
+            json: None,
+            readme: None,
+            doc: false,
+            only: Vec::new(),
+        };
         while let Some(flag) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
             match flag.as_str() {
-                "--quick" => quick = true,
-                "--workload" => workloads.push(known_workload(value()?)?),
+                "--quick" => options.quick = true,
+                "--only" => options.only.push(known_pattern(value()?)?),
                 "--repetitions" => repetitions = Some(parse_repetitions(&value()?)?),
-                "--subject" => subject = value()?,
-                "--peer" => peers.push(parse_peer(&value()?)?),
-                "--out" => out = value()?.into(),
-                "--readme" => readme = Some(value()?.into()),
+                "--subject" => options.subject.place = Place::Path(value()?.into()),
+                "--peer" => options.peers.push(parse_peer(&value()?)?),
+                "--out" => options.out = value()?.into(),
+                "--json" => options.json = Some(value()?.into()),
+                "--readme" => options.readme = Some(value()?.into()),
+                "--doc" => options.doc = true,
+                "--instructions" => instructions = true,
+                "--bless" => bless = true,
                 "--list" => return print_and_stop(&list()),
                 "--help" | "-h" => return print_and_stop(HELP),
                 _ => return Err(format!("unknown option {flag}; --help lists them").into()),
             }
         }
-        if peers.is_empty() {
-            peers.push(Program { name: "redis".into(), path: "redis-server".into() });
+        if options.peers.is_empty() {
+            options.peers.push(Program { name: "redis".into(), place: Place::Path("redis-server".into()) });
         }
-        let subject = Program { name: "millstream".into(), path: subject };
-        let repetitions = repetitions.unwrap_or(if quick { 3 } else { 7 });
-        Ok(Some(Options { quick, repetitions, subject, peers, out, readme, workloads }))
+        if bless && !instructions {
+            return Err("--bless goes with --instructions".into());
+        }
+        if instructions {
+            options.task = Task::CountInstructions { bless };
+        }
+        options.repetitions = repetitions.unwrap_or(if options.quick { 2 } else { 5 });
+        Ok(Some(options))
     }
 
-    /// Whether this workload was asked for; without `--workload` all are.
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.workloads.is_empty() || self.workloads.iter().any(|w| w == name)
+    /// Whether this row was asked for; without `--only` all are.
+    pub(crate) fn wants(&self, topic: &str, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|pattern| matches(pattern, &full_name(topic, name)))
     }
 
     /// The subject first, then its peers.
     pub(crate) fn servers(&self) -> Vec<Program> {
         std::iter::once(&self.subject).chain(&self.peers).cloned().collect()
+    }
+
+    /// Those that can be started, for what needs a server of its own.
+    pub(crate) fn startable(&self) -> Vec<Program> {
+        self.servers().into_iter().filter(|server| matches!(server.place, Place::Path(_))).collect()
+    }
+
+    /// How often to repeat what needs minutes of preparation.
+    pub(crate) fn heavy_repetitions(&self) -> usize {
+        self.repetitions.div_ceil(3)
+    }
+
+    /// The first in a full run, the second with `--quick`.
+    pub(crate) fn sized<T>(&self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
     }
 }
 
@@ -86,20 +151,37 @@ fn print_and_stop(text: &str) -> Result<Option<Options>, Failure> {
     Ok(None)
 }
 
-fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let speed = workload::WORKLOADS.iter().map(|w| (w.name, w.title));
-    speed.chain(memory::MEASURES.iter().map(|m| (m.name, m.title)))
+fn full_name(topic: &str, name: &str) -> String {
+    format!("{topic}/{name}")
+}
+
+fn names() -> impl Iterator<Item = (String, String)> {
+    topics::TOPICS.iter().flat_map(|topic| {
+        (topic.rows)().into_iter().map(|(name, title)| (full_name(topic.name, &name), title))
+    })
 }
 
 fn list() -> String {
-    names().map(|(name, title)| format!("{name:<22} {title}\n")).collect()
+    names().map(|(name, title)| format!("{name:<36} {title}\n")).collect()
 }
 
-fn known_workload(name: String) -> Result<String, Failure> {
-    match names().any(|(known, _)| known == name) {
-        true => Ok(name),
-        false => Err(format!("no workload is called {name}; --list names them").into()),
+fn known_pattern(pattern: String) -> Result<String, Failure> {
+    match names().any(|(name, _)| matches(&pattern, &name)) {
+        true => Ok(pattern),
+        false => Err(format!("nothing has {pattern} in its name; --list names all").into()),
     }
+}
+
+/// Whether the parts of the pattern between its stars stand in the name, in their order.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut rest = name;
+    pattern.split('*').all(|part| match rest.find(part) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
 }
 
 fn parse_repetitions(text: &str) -> Result<usize, Failure> {
@@ -111,11 +193,17 @@ fn parse_repetitions(text: &str) -> Result<usize, Failure> {
 
 fn parse_peer(text: &str) -> Result<Program, Failure> {
     match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
-            Ok(Program { name: name.into(), path: path.into() })
+        Some((name, place)) if !name.is_empty() && !place.is_empty() => {
+            Ok(Program { name: name.into(), place: parse_place(place) })
         }
-        _ => Err(format!("--peer {text}: write it as NAME=PATH").into()),
+        _ => Err(format!("--peer {text}: write it as NAME=PATH or NAME=HOST:PORT").into()),
     }
+}
+
+fn parse_place(text: &str) -> Place {
+    let is_address =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.contains('/') && port.parse::<u16>().is_ok());
+    if is_address { Place::Address(text.into()) } else { Place::Path(text.into()) }
 }
 
 #[cfg(test)]
@@ -126,30 +214,59 @@ mod tests {
         Options::from_args(line.split_whitespace().map(str::to_owned))
     }
 
-    #[test]
-    fn redis_is_the_peer_unless_others_are_named() {
-        let plain = parse("").unwrap().unwrap();
-        assert_eq!(plain.peers, [Program { name: "redis".into(), path: "redis-server".into() }]);
-        assert_eq!(plain.repetitions, 7);
-        let named = parse("--quick --peer valkey=/opt/valkey-server").unwrap().unwrap();
-        assert_eq!(named.peers, [Program { name: "valkey".into(), path: "/opt/valkey-server".into() }]);
-        assert_eq!(named.repetitions, 3);
+    fn parsed(line: &str) -> Options {
+        parse(line).unwrap().unwrap()
     }
 
     #[test]
-    fn a_chosen_workload_excludes_the_others() {
-        let options = parse("--workload xadd-p16").unwrap().unwrap();
-        assert!(options.wants("xadd-p16"));
-        assert!(!options.wants("xadd-p1"));
+    fn redis_is_the_peer_unless_others_are_named() {
+        let plain = parsed("");
+        assert_eq!(
+            plain.peers,
+            [Program { name: "redis".into(), place: Place::Path("redis-server".into()) }]
+        );
+        assert_eq!(plain.repetitions, 5);
+        let named = parsed("--quick --peer valkey=/opt/valkey-server --peer far=db.example:6390");
+        assert_eq!(named.peers[0].place, Place::Path("/opt/valkey-server".into()));
+        assert_eq!(named.peers[1].place, Place::Address("db.example:6390".into()));
+        assert_eq!(named.repetitions, 2);
+        assert_eq!(named.servers().len(), 3);
+        assert_eq!(named.startable().len(), 2);
+    }
+
+    #[test]
+    fn a_pattern_chooses_by_parts_of_names() {
+        let options = parsed("--only xadd*p16 --only memory/");
+        assert!(options.wants("speed", "xadd-short-p16"));
+        assert!(!options.wants("speed", "xadd-short-p1"));
+        assert!(options.wants("memory", "short"));
+        assert!(parsed("").wants("anything", "at all"));
+    }
+
+    #[test]
+    fn counting_instructions_is_another_task() {
+        assert_eq!(parsed("").task, Task::Measure);
+        assert_eq!(parsed("--instructions").task, Task::CountInstructions { bless: false });
+        assert_eq!(parsed("--bless --instructions").task, Task::CountInstructions { bless: true });
+    }
+
+    #[test]
+    fn no_two_rows_share_a_name() {
+        let mut all: Vec<_> = names().map(|(name, _)| name).collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
     }
 
     #[test]
     fn mistakes_are_named() {
         for (line, part) in [
-            ("--workload nonsense", "nonsense"),
+            ("--only nonsense", "nonsense"),
             ("--peer valkey", "NAME=PATH"),
             ("--repetitions 0", "above 0"),
             ("--subject", "needs a value"),
+            ("--bless", "--instructions"),
             ("--fast", "--fast"),
         ] {
             let text = parse(line).unwrap_err().to_string();

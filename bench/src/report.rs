@@ -1,115 +1,51 @@
-//! What was measured, as a table for the terminal, as Markdown and as JSON.
+//! The whole run: rows are printed as they come, and saved as Markdown and as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use crate::Failure;
-use crate::load::Sample;
+use crate::doc;
 use crate::options::Options;
 use crate::server;
+use crate::table::{self, Row, Table};
 
-const MARK_BEGIN: &str = "<!-- bench: begin -->";
-const MARK_END: &str = "<!-- bench: end -->";
-const HEADING: [&str; 7] = ["workload", "CPU", "op/s", "peer", "CPU", "op/s", "times cheaper"];
+/// As seen from the root of the repository, where `scripts/bench` starts this program.
+const DOCS: &str = "docs";
 
-/// One workload on every server, the subject first.
-pub(crate) struct Measured {
-    name: &'static str,
-    title: &'static str,
-    /// Per server, one for each repetition. Empty for figures in bytes.
-    pub(crate) samples: Vec<Vec<Sample>>,
-    /// Per server. Empty for figures in operations.
-    bytes: Vec<f64>,
-}
-
-impl Measured {
-    pub(crate) fn speed(name: &'static str, title: &'static str, servers: usize) -> Measured {
-        Measured { name, title, samples: vec![Vec::new(); servers], bytes: Vec::new() }
-    }
-
-    pub(crate) fn memory(name: &'static str, title: &'static str, bytes: Vec<f64>) -> Measured {
-        Measured { name, title, samples: Vec::new(), bytes }
-    }
-
-    /// How many times the subject is cheaper than the peer, repetition by repetition: neighbours in time.
-    fn times_cheaper(&self, peer: usize) -> Spread {
-        if self.samples.is_empty() {
-            return Spread::of(vec![self.bytes[peer] / self.bytes[0]]);
-        }
-        let pairs = self.samples[0].iter().zip(&self.samples[peer]);
-        Spread::of(pairs.map(|(ours, theirs)| theirs.cpu_us_per_op / ours.cpu_us_per_op).collect())
-    }
-
-    /// The subject's cost and throughput, then the peer's: median cells of a table row.
-    fn cells(&self, server: usize) -> (String, String) {
-        match self.samples.get(server) {
-            None => (format!("{:.1} B", self.bytes[server]), String::new()),
-            Some(samples) => {
-                let cost = Spread::of(samples.iter().map(|s| s.cpu_us_per_op).collect());
-                let rate = Spread::of(samples.iter().map(|s| s.ops_per_second).collect());
-                (format!("{} µs", significant(cost.median)), thousands(rate.median))
-            }
-        }
-    }
-}
-
-/// Median, least and greatest.
-struct Spread {
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Spread {
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Spread { median: (low + high) / 2.0, min: values[0], max: values[values.len() - 1] }
-    }
-
-    fn text(&self) -> String {
-        match self.min == self.max {
-            true => format!("{}×", significant(self.median)),
-            false => {
-                format!("{}× ({}–{})", significant(self.median), significant(self.min), significant(self.max))
-            }
-        }
-    }
-}
-
-/// The whole run. Rows are printed as they come.
+/// What was measured, and under which circumstances.
 pub(crate) struct Report {
     about: Vec<(&'static str, String)>,
-    subject: String,
-    peers: Vec<String>,
-    rows: Vec<Measured>,
+    rows: Vec<Row>,
+    printed: Option<&'static Table>,
 }
 
 impl Report {
     pub(crate) fn begin(options: &Options) -> Result<Report, Failure> {
-        let report = Report {
-            about: about(options),
-            subject: options.subject.name.clone(),
-            peers: options.peers.iter().map(|p| p.name.clone()).collect(),
-            rows: Vec::new(),
-        };
-        for (what, value) in &report.about {
+        if options.doc {
+            doc::check(Path::new(DOCS))?;
+        }
+        let about = about(options);
+        for (what, value) in &about {
             println!("{what:<10} {value}");
         }
-        println!(
-            "\nServer CPU per operation, throughput as the generator saw it: medians. {} first.\n",
-            report.subject
-        );
-        println!("{}", aligned(&HEADING.map(str::to_owned)));
-        Ok(report)
+        Ok(Report { about, rows: Vec::new(), printed: None })
     }
 
-    pub(crate) fn add(&mut self, row: Measured) {
-        for line in self.lines(&row) {
-            println!("{}", aligned(&line));
+    pub(crate) fn add(&mut self, row: Row) {
+        if self.printed.is_none_or(|table| table.heading != row.table.heading) {
+            println!("\n{}\n{}", row.table.heading, aligned(&Row::heading(row.table), row.table));
+            self.printed = Some(row.table);
+        }
+        for line in row.lines() {
+            println!("{}", aligned(&line, row.table));
         }
         self.rows.push(row);
+    }
+
+    /// Something to know about what is missing.
+    pub(crate) fn note(&self, text: &str) {
+        println!("({text})");
     }
 
     pub(crate) fn save(&self, options: &Options) -> Result<(), Failure> {
@@ -117,35 +53,63 @@ impl Report {
         fs::write(options.out.join("results.json"), self.json())?;
         fs::write(options.out.join("table.md"), self.markdown())?;
         println!("\nSaved {0}/results.json and {0}/table.md", options.out.display());
+        if let Some(file) = &options.json {
+            fs::write(file, self.json()).map_err(|e| format!("{}: {e}", file.display()))?;
+            println!("Saved {}", file.display());
+        }
         if let Some(readme) = &options.readme {
-            replace_between_marks(readme, &self.markdown())?;
+            replace_in_file(readme, "bench", &self.short_table())?;
             println!("Replaced the table of {}", readme.display());
+        }
+        if options.doc {
+            doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
+            println!("Wrote docs/benchmarks.md");
         }
         Ok(())
     }
 
-    /// One line for each peer.
-    fn lines(&self, row: &Measured) -> Vec<[String; 7]> {
-        let (cost, rate) = row.cells(0);
-        let lines = self.peers.iter().enumerate().map(|(at, peer)| {
-            let (peer_cost, peer_rate) = row.cells(at + 1);
-            let cheaper = row.times_cheaper(at + 1).text();
-            [row.title.to_owned(), cost.clone(), rate.clone(), peer.clone(), peer_cost, peer_rate, cheaper]
-        });
-        lines.collect()
+    /// The circumstances without which figures mean nothing, as one sentence.
+    fn circumstances(&self) -> String {
+        let parts: Vec<_> = self.about.iter().map(|(what, value)| format!("{what}: {value}")).collect();
+        format!("{}.", parts.join("; "))
     }
 
     fn markdown(&self) -> String {
         let mut out = String::new();
-        let ours = &self.subject;
-        let _ = writeln!(out, "| workload | {ours} CPU | op/s | peer | peer CPU | op/s | times cheaper |");
-        let _ = writeln!(out, "|---|--:|--:|---|--:|--:|--:|");
-        for line in self.rows.iter().flat_map(|row| self.lines(row)) {
-            let _ = writeln!(out, "| {} |", line.join(" | "));
+        for rows in doc::tables(&self.rows) {
+            let _ = writeln!(out, "## {}\n\n{}", rows[0].table.heading, doc::table_of(&rows));
         }
-        let about: Vec<_> = self.about.iter().map(|(what, value)| format!("{what}: {value}")).collect();
-        let _ = writeln!(out, "\n{}.", about.join("; "));
+        let _ = writeln!(out, "{}", self.circumstances());
         out
+    }
+
+    /// The rows that a newcomer asks for: what one operation costs here and there.
+    fn short_table(&self) -> String {
+        let peer = self.rows.iter().find_map(|row| row.servers.get(1)).map_or("peer", String::as_str);
+        let heading = ["workload", "millstream", peer, "times less"].map(str::to_owned);
+        let lines: Vec<_> = self
+            .rows
+            .iter()
+            .filter(|row| row.is_headline && row.servers.len() > 1)
+            .map(|row| {
+                let unit = row.table.columns[0].heading.rsplit_once(", ").map_or("", |(_, unit)| unit);
+                let unit = unit.trim_end_matches("/op");
+                let cell = |server| {
+                    row.median(server, 0)
+                        .map_or("–".into(), |v| format!("{} {unit}", crate::stats::significant(v)))
+                };
+                let title = match row.table.topic {
+                    "memory" => format!("bytes {}", row.title),
+                    _ => row.title.clone(),
+                };
+                vec![title, cell(0), cell(1), row.compared_text(1, 0).unwrap_or_default()]
+            })
+            .collect();
+        format!(
+            "{}\n{} All that is measured: [docs/benchmarks.md](docs/benchmarks.md).\n",
+            table::markdown(&heading, &lines),
+            self.circumstances()
+        )
     }
 
     fn json(&self) -> String {
@@ -153,37 +117,40 @@ impl Report {
         for (what, value) in &self.about {
             let _ = writeln!(out, "  {}: {},", quoted(what), quoted(value));
         }
-        out.push_str("  \"rows\": [\n");
-        let servers: Vec<_> = std::iter::once(&self.subject).chain(&self.peers).collect();
-        let rows: Vec<_> = self.rows.iter().map(|row| json_row(row, &servers)).collect();
-        let _ = write!(out, "{}\n  ]\n}}\n", rows.join(",\n"));
+        let rows: Vec<_> = self.rows.iter().map(json_row).collect();
+        let _ = write!(out, "  \"rows\": [\n{}\n  ]\n}}\n", rows.join(",\n"));
         out
     }
 }
 
-fn json_row(row: &Measured, servers: &[&String]) -> String {
-    let mut cells = vec![format!("\"workload\": {}", quoted(row.name))];
-    for (at, server) in servers.iter().enumerate() {
-        let value = match row.samples.get(at) {
-            None => format!("{{\"bytes\": {:.2}}}", row.bytes[at]),
-            Some(samples) => {
-                format!("[{}]", samples.iter().map(json_sample).collect::<Vec<_>>().join(", "))
-            }
-        };
-        cells.push(format!("{}: {value}", quoted(server)));
-    }
-    format!("    {{{}}}", cells.join(", "))
+fn json_row(row: &Row) -> String {
+    let servers: Vec<_> = row
+        .servers
+        .iter()
+        .zip(&row.samples)
+        .map(|(server, samples)| {
+            let samples: Vec<_> = samples.iter().map(|sample| json_sample(row.table, sample)).collect();
+            format!("{}: [{}]", quoted(server), samples.join(", "))
+        })
+        .collect();
+    format!(
+        "    {{\"topic\": {}, \"name\": {}, \"title\": {}, \"samples\": {{{}}}}}",
+        quoted(row.table.topic),
+        quoted(&row.name),
+        quoted(&row.title),
+        servers.join(", ")
+    )
 }
 
-fn json_sample(sample: &Sample) -> String {
-    let optional = |value: Option<f64>| value.map_or("null".to_owned(), |v| v.to_string());
-    format!(
-        "{{\"cpu_us_per_op\": {:.4}, \"ops_per_second\": {:.0}, \"p50_ms\": {}, \"p99_ms\": {}}}",
-        sample.cpu_us_per_op,
-        sample.ops_per_second,
-        optional(sample.p50_ms),
-        optional(sample.p99_ms)
-    )
+fn json_sample(table: &Table, sample: &[Option<f64>]) -> String {
+    let figure = |value: &Option<f64>| value.map_or("null".to_owned(), |v| format!("{v:.4}"));
+    let cells: Vec<_> = table
+        .columns
+        .iter()
+        .zip(sample)
+        .map(|(c, value)| format!("{}: {}", quoted(c.key), figure(value)))
+        .collect();
+    format!("{{{}}}", cells.join(", "))
 }
 
 fn quoted(text: &str) -> String {
@@ -198,18 +165,22 @@ fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The circumstances without which figures mean nothing.
 fn about(options: &Options) -> Vec<(&'static str, String)> {
-    let programs = options.servers();
-    let versions: Vec<_> = programs
-        .iter()
-        .map(|p| format!("{} = {}", p.name, server::version(p).unwrap_or_else(|| p.path.clone())))
-        .collect();
-    let size = if options.quick { "quick, " } else { "" };
+    let versions: Vec<_> =
+        options.servers().iter().map(|p| format!("{} = {}", p.name, server::version(p))).collect();
+    let size = if options.quick { "--quick, " } else { "" };
     vec![
         ("servers", versions.join(", ")),
         ("machine", machine()),
-        ("settings", format!("{size}{} repetitions, persistence off", options.repetitions)),
+        (
+            "settings",
+            format!(
+                "{size}{} repetitions, {} of what is long to prepare; defaults but for persistence as each table says, \
+                 maxclients, and redis-server rewriting its log only when asked",
+                options.repetitions,
+                options.heavy_repetitions()
+            ),
+        ),
     ]
 }
 
@@ -218,78 +189,43 @@ fn machine() -> String {
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("unknown processor");
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{}, {cores} cores, Linux {}", model.trim_start_matches(['\t', ' ', ':']), kernel.trim())
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib: u64 = memory.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+    format!(
+        "{}, {cores} cores, {} GiB, Linux {}",
+        model.trim_start_matches(['\t', ' ', ':']),
+        kib.div_ceil(1024 * 1024),
+        kernel.trim()
+    )
 }
 
-fn replace_between_marks(file: &Path, table: &str) -> Result<(), Failure> {
+fn replace_in_file(file: &Path, mark: &str, table: &str) -> Result<(), Failure> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let begin = text.find(MARK_BEGIN).map(|at| at + MARK_BEGIN.len());
-    match (begin, text.find(MARK_END)) {
-        (Some(begin), Some(end)) if begin <= end => {
-            fs::write(file, format!("{}\n{table}{}", &text[..begin], &text[end..]))?;
-            Ok(())
-        }
-        _ => Err(format!("{} lacks the lines {MARK_BEGIN} and {MARK_END}", file.display()).into()),
-    }
+    let replaced =
+        doc::replace_between_marks(&text, mark, table).ok_or_else(|| doc::lacks_marks(file, mark))?;
+    fs::write(file, replaced)?;
+    Ok(())
 }
 
-fn aligned(cells: &[String; 7]) -> String {
-    let [title, cost, rate, peer, peer_cost, peer_rate, cheaper] = cells;
-    format!("{title:<36}{cost:>9}{rate:>12}   {peer:<8}{peer_cost:>9}{peer_rate:>12}   {cheaper}")
-}
-
-/// Three digits that matter.
-fn significant(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
-
-fn thousands(value: f64) -> String {
-    let digits = format!("{value:.0}");
+/// A line for the terminal.
+fn aligned(cells: &[String], table: &Table) -> String {
+    let peer = table.columns.len() + 1;
     let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
+    for (at, cell) in cells.iter().enumerate() {
+        let gap = |width: usize| " ".repeat(width.saturating_sub(cell.chars().count()));
+        match at {
+            0 => out.push_str(&format!("{cell}{}", gap(42))),
+            _ if at == peer => out.push_str(&format!("   {cell}{}", gap(8))),
+            _ if at > 2 * table.columns.len() + 1 => out.push_str(&format!("   {cell}{}", gap(20))),
+            _ => out.push_str(&format!("{} {cell}", gap(11))),
         }
-        out.push(digit);
     }
-    out
+    out.trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_read_well() {
-        assert_eq!(thousands(1234567.4), "1,234,567");
-        assert_eq!(thousands(999.0), "999");
-        assert_eq!([0.456, 4.56, 45.6, 456.0].map(significant), ["0.46", "4.56", "45.6", "456"]);
-    }
-
-    #[test]
-    fn the_median_lies_between_the_middle_two() {
-        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]);
-        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
-        assert_eq!(spread.text(), "2.50× (1.00–4.00)");
-    }
-
-    #[test]
-    fn only_what_lies_between_the_marks_is_replaced() {
-        let file = std::env::temp_dir().join(format!("millstream-bench-marks-{}", std::process::id()));
-        fs::write(&file, format!("above\n{MARK_BEGIN}\nold\n{MARK_END}\nbelow\n")).unwrap();
-        replace_between_marks(&file, "new\n").unwrap();
-        assert_eq!(
-            fs::read_to_string(&file).unwrap(),
-            format!("above\n{MARK_BEGIN}\nnew\n{MARK_END}\nbelow\n")
-        );
-        fs::write(&file, "no marks").unwrap();
-        assert!(replace_between_marks(&file, "new\n").is_err());
-        fs::remove_file(&file).unwrap();
-    }
 
     #[test]
     fn text_in_json_is_escaped() {

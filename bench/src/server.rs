@@ -1,131 +1,320 @@
-//! A server process: started fresh on loopback, watched through /proc, gone when dropped.
+//! A server: a process started fresh on loopback and gone when dropped, or one that runs already.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::options::Program;
+use crate::options::{Options, Place, Program};
 use crate::wire::Connection;
 
-const START_WITHIN: Duration = Duration::from_secs(10);
+/// Generous, because a start may read ten million entries.
+const START_WITHIN: Duration = Duration::from_secs(300);
+/// Connections the widest workload opens, and some more.
+const MAX_CLIENTS: &str = "12000";
 
-/// A running server with persistence off, on a free port, in a folder of its own.
+/// What it printed, and redis-server's dump, which it passes over where there is a log.
+const NOT_READ: [&str; 2] = ["output.txt", "dump.rdb"];
+
+/// What is on disk before a client is answered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Persistence {
+    Off,
+    EverySec,
+    Always,
+}
+
+/// A running server.
 pub(crate) struct Server {
     pub(crate) name: String,
-    pub(crate) port: u16,
-    process: Child,
+    /// `host:port`.
+    pub(crate) address: String,
+    /// `None`: it was running before and is only talked to.
+    process: Option<Process>,
+}
+
+/// A server that we started.
+struct Process {
+    child: Child,
+    program: PathBuf,
+    arguments: Vec<String>,
     folder: PathBuf,
 }
 
 impl Server {
-    /// Starts it and returns when it answers PING.
-    pub(crate) fn start(program: &Program) -> Result<Server, Failure> {
+    /// Starts it in a folder of its own and returns when it answers PING.
+    pub(crate) fn start(
+        program: &Program,
+        persistence: Persistence,
+        options: &Options,
+    ) -> Result<Server, Failure> {
+        let path = match &program.place {
+            Place::Path(path) => path,
+            Place::Address(address) => return Server::attach(&program.name, address),
+        };
         let port = free_port()?;
-        let folder = std::env::temp_dir().join(format!("millstream-bench-{}-{port}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        let log = File::create(folder.join("output.txt"))?;
-        let process = command(program, port, &folder.to_string_lossy())
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .map_err(|e| format!("cannot start {}: {e}", program.path))?;
-        let mut server = Server { name: program.name.clone(), port, process, folder };
-        server.wait_until_it_answers(program)?;
+        let folder = fresh_folder(port, options)?;
+        let arguments = arguments(path, port, &folder, persistence);
+        Server::launch(&program.name, path, arguments, folder, port)
+    }
+
+    /// Starts our server under another program, which gets `before` and then the server's own command line.
+    pub(crate) fn start_under(
+        wrapper: &str,
+        before: Vec<String>,
+        persistence: Persistence,
+        options: &Options,
+    ) -> Result<Server, Failure> {
+        let Place::Path(path) = &options.subject.place else { return Err(not_ours(&options.subject.name)) };
+        let port = free_port()?;
+        let folder = fresh_folder(port, options)?;
+        let mut all = before;
+        all.push(path.to_string_lossy().into_owned());
+        all.extend(arguments(path, port, &folder, persistence));
+        // As on the smallest machine, so that figures do not depend on this one.
+        all.extend(["--io-threads".to_owned(), "1".to_owned()]);
+        Server::launch(&options.subject.name, Path::new(wrapper), all, folder, port)
+    }
+
+    fn launch(
+        name: &str,
+        program: &Path,
+        arguments: Vec<String>,
+        folder: PathBuf,
+        port: u16,
+    ) -> Result<Server, Failure> {
+        let child = spawn(program, &arguments, &folder)?;
+        let process = Process { child, program: program.into(), arguments, folder };
+        let address = format!("127.0.0.1:{port}");
+        let mut server = Server { name: name.into(), address, process: Some(process) };
+        server.wait_until_it_answers(Duration::from_millis(2))?;
+        Ok(server)
+    }
+
+    /// Asks it to end and waits until it has.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        // It ends without an answer.
+        let _ = self.connect()?.call(&["SHUTDOWN", "NOSAVE"]);
+        self.process_mut()?.child.wait()?;
+        Ok(())
+    }
+
+    fn attach(name: &str, address: &str) -> Result<Server, Failure> {
+        let server = Server { name: name.into(), address: address.into(), process: None };
+        server.connect()?.call(&["PING"])?;
         Ok(server)
     }
 
     /// A connection to it.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        Connection::open(self.port)
+        Connection::open(&self.address)
     }
 
-    /// Processor time the process has used so far, all threads, user and system.
+    /// Kills it and starts it again on what it left; returns how long until it answers PING.
+    pub(crate) fn crash_and_recover(&mut self) -> Result<Duration, Failure> {
+        let process = self.process_mut()?;
+        process.child.kill()?;
+        process.child.wait()?;
+        let begun = Instant::now();
+        process.child = spawn(&process.program, &process.arguments, &process.folder)?;
+        self.wait_until_it_answers(Duration::from_millis(2))?;
+        Ok(begun.elapsed())
+    }
+
+    /// Bytes of the files that it reads when it starts.
+    pub(crate) fn disk_bytes(&self) -> Result<u64, Failure> {
+        Ok(bytes_under(&self.process()?.folder)?)
+    }
+
+    /// Size of its program on disk.
+    pub(crate) fn program_bytes(&self) -> Result<u64, Failure> {
+        let link = fs::canonicalize(format!("/proc/{}/exe", self.process()?.child.id()))?;
+        Ok(fs::metadata(link)?.len())
+    }
+
+    /// Processor time it has used so far: user and system, all threads, and children that ended.
     ///
-    /// The scheduler's own account in nanoseconds where the kernel has it; else the same sum in clock ticks.
+    /// The scheduler counts nanoseconds of living threads, /proc/PID/stat hundredths of a second of everything: the
+    /// greater is the better informed. A server that we did not start tells by INFO.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
-        self.cpu_by_scheduler().map_or_else(|| self.cpu_by_ticks(), Ok)
+        match &self.process {
+            Some(process) => {
+                let id = process.child.id();
+                Ok(cpu_by_ticks(id)?.max(cpu_by_scheduler(id).unwrap_or_default()))
+            }
+            None => cpu_by_info(&self.connect()?.call_text(&["INFO", "cpu"])?)
+                .ok_or_else(|| format!("INFO of {} lacks used_cpu_user", self.name).into()),
+        }
     }
 
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64, Failure> {
-        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process.id()))?;
+        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process()?.child.id()))?;
         let line = text.lines().find(|l| l.starts_with("Rss:")).ok_or("smaps_rollup without Rss")?;
         let kib: u64 = line.split_whitespace().nth(1).ok_or("smaps_rollup without Rss")?.parse()?;
         Ok(kib * 1024)
     }
 
-    fn wait_until_it_answers(&mut self, program: &Program) -> Result<(), Failure> {
+    /// Waits until no snapshot and no rewriting of the log is under way.
+    pub(crate) fn wait_until_at_rest(&self) -> Result<(), Failure> {
+        let mut connection = self.connect()?;
         let deadline = Instant::now() + START_WITHIN;
-        while Instant::now() < deadline && self.process.try_wait()?.is_none() {
-            if let Ok(mut connection) = self.connect()
+        while Instant::now() < deadline {
+            if !connection.call_text(&["INFO", "persistence"])?.contains("in_progress:1") {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("{} is still taking a snapshot", self.name).into())
+    }
+
+    fn process(&self) -> Result<&Process, Failure> {
+        self.process.as_ref().ok_or_else(|| not_ours(&self.name))
+    }
+
+    fn process_mut(&mut self) -> Result<&mut Process, Failure> {
+        self.process.as_mut().ok_or_else(|| not_ours(&self.name))
+    }
+
+    fn wait_until_it_answers(&mut self, look_every: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + START_WITHIN;
+        while Instant::now() < deadline && self.process_mut()?.child.try_wait()?.is_none() {
+            // While a server reads its data it refuses connections or answers with an error.
+            if let Ok(mut connection) = Connection::small(&self.address)
                 && connection.call(&["PING"]).is_ok()
             {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(look_every);
         }
-        let output = fs::read_to_string(self.folder.join("output.txt")).unwrap_or_default();
-        Err(format!("{} does not answer; it printed:\n{output}", program.path).into())
-    }
-
-    fn cpu_by_scheduler(&self) -> Option<Duration> {
-        let mut nanos = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.process.id())).ok()? {
-            let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-            nanos += text.split_whitespace().next()?.parse::<u64>().ok()?;
-        }
-        Some(Duration::from_nanos(nanos))
-    }
-
-    fn cpu_by_ticks(&self) -> Result<Duration, Failure> {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
-        let ticks = ticks_of_stat(&text).ok_or("/proc/PID/stat is not as expected")?;
-        // USER_HZ is 100 on every Linux that has a /proc like this.
-        Ok(Duration::from_millis(ticks * 10))
+        let process = self.process()?;
+        let output = fs::read_to_string(process.folder.join("output.txt")).unwrap_or_default();
+        Err(format!("{} does not answer; it printed:\n{output}", process.program.display()).into())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already dead is as good as killed.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        if let Some(process) = &mut self.process {
+            // Already dead is as good as killed.
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+            let _ = fs::remove_dir_all(&process.folder);
+        }
     }
 }
 
-/// utime + stime. The process name may hold spaces and brackets, so fields count from its last bracket.
-fn ticks_of_stat(text: &str) -> Option<u64> {
-    let mut fields = text[text.rfind(')')? + 1..].split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(user + system)
+fn not_ours(name: &str) -> Failure {
+    format!("{name} was not started by this program").into()
 }
 
-/// How this program is started with persistence off.
-fn command(program: &Program, port: u16, folder: &str) -> Command {
-    let mut command = Command::new(&program.path);
+/// On the disk of the results: /tmp may be memory, where a sync is free.
+fn fresh_folder(port: u16, options: &Options) -> Result<PathBuf, Failure> {
+    let folder = options.out.join(format!("data-{}-{port}", std::process::id()));
+    fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    Ok(folder)
+}
+
+fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Result<Child, Failure> {
+    let log = File::create(folder.join("output.txt"))?;
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .map_err(|e| format!("cannot start {}: {e}", program.display()).into())
+}
+
+/// Default settings but for the policy of the row and the number of clients.
+fn arguments(program: &Path, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
+    let (append_only, sync) = match persistence {
+        Persistence::Off => ("no", "no"),
+        Persistence::EverySec => ("yes", "everysec"),
+        Persistence::Always => ("yes", "always"),
+    };
+    let port = port.to_string();
+    let folder = folder.to_string_lossy();
+    let mut arguments = Vec::new();
     if is_millstream(program) {
-        command.arg("serve");
+        arguments.push("serve");
+    } else {
+        // Its log stays the log that the load wrote: rewriting happens when it is asked for.
+        arguments.extend(["--auto-aof-rewrite-percentage", "0"]);
     }
-    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir", folder]);
-    command.args(["--save", "", "--appendonly", "no"]);
-    command
+    arguments.extend(["--bind", "127.0.0.1", "--port", &port, "--dir", &folder, "--save", ""]);
+    arguments.extend(["--appendonly", append_only, "--appendfsync", sync, "--maxclients", MAX_CLIENTS]);
+    arguments.into_iter().map(str::to_owned).collect()
 }
 
-fn is_millstream(program: &Program) -> bool {
-    version(program).is_some_and(|v| v.starts_with("millstream"))
+fn is_millstream(program: &Path) -> bool {
+    printed_version(program).is_some_and(|v| v.starts_with("millstream"))
 }
 
-/// What the program says of its version, without the details of its build.
-pub(crate) fn version(program: &Program) -> Option<String> {
-    let output = Command::new(&program.path).arg("--version").output().ok()?;
+/// What a server says of its version, without the details of its build.
+pub(crate) fn version(program: &Program) -> String {
+    match &program.place {
+        Place::Path(path) => printed_version(path).unwrap_or_else(|| path.display().to_string()),
+        Place::Address(address) => told_version(address).unwrap_or_else(|| address.clone()),
+    }
+}
+
+fn printed_version(program: &Path) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().next()?.split(" sha=").next()?.trim().to_owned())
+}
+
+fn told_version(address: &str) -> Option<String> {
+    let info = Connection::open(address).ok()?.call_text(&["INFO", "server"]).ok()?;
+    let line = info.lines().find(|l| l.contains("_version:"))?;
+    Some(format!("{} at {address}", line.trim()))
+}
+
+fn cpu_by_scheduler(id: u32) -> Option<Duration> {
+    let mut nanos = 0;
+    for task in fs::read_dir(format!("/proc/{id}/task")).ok()? {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        nanos += text.split_whitespace().next()?.parse::<u64>().ok()?;
+    }
+    Some(Duration::from_nanos(nanos))
+}
+
+fn cpu_by_ticks(id: u32) -> Result<Duration, Failure> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
+    let ticks = ticks_of_stat(&text).ok_or("/proc/PID/stat is not as expected")?;
+    // USER_HZ is 100 on every Linux that has a /proc like this.
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+/// utime + stime + cutime + cstime. The process name may hold spaces and brackets, so fields count from its last bracket.
+fn ticks_of_stat(text: &str) -> Option<u64> {
+    let fields = text[text.rfind(')')? + 1..].split_whitespace().skip(11).take(4);
+    let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+    (ticks.len() == 4).then(|| ticks.iter().sum())
+}
+
+fn cpu_by_info(info: &str) -> Option<Duration> {
+    let seconds = |name: &str| {
+        let line = info.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().parse::<f64>().ok()
+    };
+    Some(Duration::from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?))
+}
+
+fn bytes_under(folder: &Path) -> std::io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if NOT_READ.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        total +=
+            if entry.file_type()?.is_dir() { bytes_under(&entry.path())? } else { entry.metadata()?.len() };
+    }
+    Ok(total)
 }
 
 fn free_port() -> Result<u16, Failure> {
@@ -138,8 +327,15 @@ mod tests {
 
     #[test]
     fn ticks_are_counted_from_the_last_bracket() {
-        let stat = "7 (odd) name) S 1 7 7 0 -1 4194560 9 0 0 0 64 10 0 0 20 0 5 0 100";
-        assert_eq!(ticks_of_stat(stat), Some(74));
+        let stat = "7 (odd) name) S 1 7 7 0 -1 4194560 9 0 0 0 64 10 3 2 20 0 5 0 100";
+        assert_eq!(ticks_of_stat(stat), Some(79));
         assert_eq!(ticks_of_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn info_tells_processor_time_in_seconds() {
+        let info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:0.250000\r\nused_cpu_sys_children:9\r\n";
+        assert_eq!(cpu_by_info(info), Some(Duration::from_millis(1750)));
+        assert_eq!(cpu_by_info("# CPU\r\n"), None);
     }
 }

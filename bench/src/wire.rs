@@ -1,4 +1,6 @@
 //! Just enough of RESP2 to prepare servers and to drive the loads that `redis-benchmark` cannot express.
+//!
+//! Replies are passed over while they arrive, so that one of many megabytes costs the generator little.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,35 +9,53 @@ use std::time::Duration;
 use crate::Failure;
 
 /// Longer than any reply should take; a server that hangs ends the run instead of stalling it.
-const REPLY_WITHIN: Duration = Duration::from_secs(60);
+const REPLY_WITHIN: Duration = Duration::from_secs(120);
+const INBOX: usize = 256 * 1024;
 
 /// A blocking connection.
 pub(crate) struct Connection {
     socket: TcpStream,
-    inbox: Vec<u8>,
-    /// Bytes of `inbox` already handed out. `used <= inbox.len()`.
+    inbox: Box<[u8]>,
+    /// What was received and not yet handed out: `inbox[used..filled]`.
     used: usize,
+    filled: usize,
 }
 
 impl Connection {
-    pub(crate) fn open(port: u16) -> Result<Connection, Failure> {
-        let socket = TcpStream::connect(("127.0.0.1", port))?;
+    pub(crate) fn open(address: &str) -> Result<Connection, Failure> {
+        Connection::with_inbox(address, INBOX)
+    }
+
+    /// One of very many: it takes little memory.
+    pub(crate) fn small(address: &str) -> Result<Connection, Failure> {
+        Connection::with_inbox(address, 1024)
+    }
+
+    fn with_inbox(address: &str, size: usize) -> Result<Connection, Failure> {
+        let socket = TcpStream::connect(address).map_err(|e| format!("cannot connect to {address}: {e}"))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(REPLY_WITHIN))?;
-        Ok(Connection { socket, inbox: Vec::new(), used: 0 })
+        Ok(Connection { socket, inbox: vec![0; size].into(), used: 0, filled: 0 })
     }
 
     /// One command, one reply; an error reply is an error.
-    pub(crate) fn call(&mut self, command: &[&str]) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Vec<u8>, Failure> {
         let mut request = Vec::new();
         encode(&mut request, command);
         self.send(&request)?;
-        self.reply()
+        let mut reply = Vec::new();
+        self.next_reply(|bytes| reply.extend_from_slice(bytes))?;
+        Ok(reply)
+    }
+
+    /// The reply as text.
+    pub(crate) fn call_text<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<String, Failure> {
+        Ok(String::from_utf8_lossy(&self.call(command)?).into_owned())
     }
 
     /// A command whose reply is an integer, or an array that begins with one (XPENDING).
     pub(crate) fn call_int(&mut self, command: &[&str]) -> Result<u64, Failure> {
-        let reply = String::from_utf8(self.call(command)?)?;
+        let reply = self.call_text(command)?;
         let int = reply.lines().find_map(|l| l.strip_prefix(':'));
         Ok(int.ok_or_else(|| format!("{command:?} answered {reply:?}"))?.parse()?)
     }
@@ -44,43 +64,110 @@ impl Connection {
         self.socket.write_all(requests)
     }
 
-    /// The next reply as it came; an error reply is an error.
-    pub(crate) fn reply(&mut self) -> Result<Vec<u8>, Failure> {
-        let span = self.next_reply()?;
-        Ok(self.inbox[span].to_vec())
-    }
-
     /// Passes over `count` replies; an error reply is an error.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), Failure> {
-        (0..count).try_for_each(|_| self.next_reply().map(|_| ()))
+        (0..count).try_for_each(|_| self.next_reply(|_| ()))
     }
 
-    fn next_reply(&mut self) -> Result<std::ops::Range<usize>, Failure> {
-        loop {
-            if let Some(len) = reply_len(&self.inbox[self.used..]) {
-                let span = self.used..self.used + len;
-                self.used = span.end;
-                if self.inbox[span.start] == b'-' {
-                    let text = String::from_utf8_lossy(&self.inbox[span]).trim().to_owned();
-                    return Err(format!("the server answered {text}").into());
-                }
-                return Ok(span);
+    fn next_reply(&mut self, mut seen: impl FnMut(&[u8])) -> Result<(), Failure> {
+        let mut progress = Progress::begin();
+        while !progress.is_complete() {
+            if self.used == self.filled {
+                self.receive()?;
             }
-            self.inbox.drain(..self.used);
-            self.used = 0;
-            self.receive()?;
+            let bytes = &self.inbox[self.used..self.filled];
+            let taken = progress.take(bytes);
+            seen(&bytes[..taken]);
+            self.used += taken;
+        }
+        match progress.error {
+            Some(text) => Err(format!("the server answered {text}").into()),
+            None => Ok(()),
         }
     }
 
     fn receive(&mut self) -> Result<(), Failure> {
-        let held = self.inbox.len();
-        self.inbox.resize(held + 64 * 1024, 0);
-        let got = self.socket.read(&mut self.inbox[held..])?;
-        self.inbox.truncate(held + got);
-        match got {
+        (self.used, self.filled) = (0, self.socket.read(&mut self.inbox)?);
+        match self.filled {
             0 => Err("the server closed the connection".into()),
             _ => Ok(()),
         }
+    }
+}
+
+/// How far into a reply the bytes seen so far go.
+struct Progress {
+    /// Values still to come, the one under way included.
+    values: u64,
+    /// Bytes still to come of a bulk string, its line end included.
+    bulk: u64,
+    /// The line under way, where it was cut by the end of what was received.
+    line: Vec<u8>,
+    /// The reply itself, not a value in it, is this error.
+    error: Option<String>,
+    is_first: bool,
+}
+
+impl Progress {
+    fn begin() -> Progress {
+        Progress { values: 1, bulk: 0, line: Vec::new(), error: None, is_first: true }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.values == 0
+    }
+
+    /// Takes what belongs to the reply; returns how many bytes that is.
+    fn take(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while !self.is_complete() && at < bytes.len() {
+            at += match self.bulk {
+                0 => self.take_line(&bytes[at..]),
+                _ => self.take_bulk(bytes.len() - at),
+            };
+        }
+        at
+    }
+
+    fn take_bulk(&mut self, available: usize) -> usize {
+        let taken = self.bulk.min(available as u64);
+        self.bulk -= taken;
+        if self.bulk == 0 {
+            self.values -= 1;
+        }
+        taken as usize
+    }
+
+    fn take_line(&mut self, bytes: &[u8]) -> usize {
+        let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+            self.line.extend_from_slice(bytes);
+            return bytes.len();
+        };
+        if self.line.is_empty() {
+            self.understand(&bytes[..end]);
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            line.extend_from_slice(&bytes[..end]);
+            self.understand(&line);
+        }
+        end + 1
+    }
+
+    fn understand(&mut self, line: &[u8]) {
+        let (kind, rest) = line.split_first().unwrap_or((&b'+', &[]));
+        let rest = rest.strip_suffix(b"\r").unwrap_or(rest);
+        let number = || std::str::from_utf8(rest).ok()?.parse::<u64>().ok();
+        match (kind, number()) {
+            (b'$', Some(len)) => self.bulk = len + 2,
+            (b'*', Some(len)) => self.values = self.values - 1 + len,
+            (b'-', _) if self.is_first => {
+                self.error = Some(String::from_utf8_lossy(rest).into_owned());
+                self.values -= 1;
+            }
+            // Simple values, and the nulls `$-1` and `*-1`.
+            _ => self.values -= 1,
+        }
+        self.is_first = false;
     }
 }
 
@@ -96,37 +183,42 @@ pub(crate) fn encode<A: AsRef<[u8]>>(out: &mut Vec<u8>, command: &[A]) {
     }
 }
 
-/// The length of the whole reply that `bytes` begins with; `None` while it is not complete.
-fn reply_len(bytes: &[u8]) -> Option<usize> {
-    let line_end = bytes.windows(2).position(|pair| pair == b"\r\n")? + 2;
-    let number = || std::str::from_utf8(&bytes[1..line_end - 2]).ok()?.parse::<i64>().ok();
-    match bytes[0] {
-        b'$' => match usize::try_from(number()?) {
-            Ok(len) => Some(line_end + len + 2).filter(|&end| end <= bytes.len()),
-            Err(_) => Some(line_end),
-        },
-        b'*' => (0..number()?).try_fold(line_end, |end, _| Some(end + reply_len(&bytes[end..])?)),
-        _ => Some(line_end),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_measured_only_when_complete() {
-        for reply in
-            ["+OK\r\n", ":12\r\n", "$3\r\nabc\r\n", "$-1\r\n", "*-1\r\n", "*2\r\n:1\r\n*1\r\n$2\r\nhi\r\n"]
-        {
-            let bytes = reply.as_bytes();
-            assert_eq!(reply_len(bytes), Some(bytes.len()), "{reply:?}");
-            for cut in 0..bytes.len() {
-                assert_eq!(reply_len(&bytes[..cut]), None, "{reply:?} cut at {cut}");
-            }
+    fn a_reply_ends_where_it_ends_however_it_is_cut() {
+        for reply in [
+            "+OK\r\n",
+            ":12\r\n",
+            "$3\r\nabc\r\n",
+            "$0\r\n\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "*0\r\n",
+            "*2\r\n:1\r\n*1\r\n$2\r\nhi\r\n",
+        ] {
             let followed = format!("{reply}+MORE\r\n");
-            assert_eq!(reply_len(followed.as_bytes()), Some(bytes.len()), "{reply:?} followed");
+            for cut in 0..=reply.len() {
+                let mut progress = Progress::begin();
+                let (head, tail) = followed.as_bytes().split_at(cut);
+                let taken = progress.take(head);
+                assert_eq!(progress.is_complete(), cut == reply.len(), "{reply:?} cut at {cut}");
+                assert_eq!(taken + progress.take(tail), reply.len(), "{reply:?} cut at {cut}");
+                assert!(progress.is_complete() && progress.error.is_none());
+            }
         }
+    }
+
+    #[test]
+    fn only_a_whole_reply_is_an_error() {
+        let mut alone = Progress::begin();
+        alone.take(b"-ERR no\r\n");
+        assert_eq!(alone.error.as_deref(), Some("ERR no"));
+        let mut within = Progress::begin();
+        within.take(b"*1\r\n-ERR no\r\n");
+        assert!(within.is_complete() && within.error.is_none());
     }
 
     #[test]

@@ -1,0 +1,178 @@
+//! docs/benchmarks.md: what was measured, how to read it, and what was found out.
+//!
+//! Tables and plots stand between marks and are replaced when they were measured anew; all other text is written by hand
+//! in the file and stays.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Failure;
+use crate::plot::{self, Bar};
+use crate::table::{self, Row};
+use crate::topics::{self, growth};
+
+const FILE: &str = "benchmarks.md";
+const SPEED_PLOT: &str = "benchmarks-speed.svg";
+const GROWTH_PLOT: &str = "benchmarks-growth.svg";
+
+/// Whether the document has a place for every table; asked before minutes of measuring, not after.
+pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
+    let file = folder.join(FILE);
+    let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    for table in topics::TOPICS.iter().flat_map(|topic| topic.tables) {
+        replace_between_marks(&text, &mark_of(table.heading), "")
+            .ok_or_else(|| lacks_marks(&file, &mark_of(table.heading)))?;
+    }
+    Ok(())
+}
+
+/// Writes the tables of these rows, and their plots, into the folder.
+pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<(), Failure> {
+    let file = folder.join(FILE);
+    let mut text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    for rows in tables(rows) {
+        let (table, plot) = (rows[0].table, plot_of(&rows));
+        let mut block = format!("{}\n\n", table.intro);
+        if let Some((name, title, svg)) = plot {
+            fs::write(folder.join(name), svg)?;
+            block.push_str(&format!("![{title}]({name})\n\n"));
+        }
+        block.push_str(&format!("{}\n<sub>{circumstances}</sub>\n", table_of(&rows)));
+        let mark = mark_of(table.heading);
+        text = replace_between_marks(&text, &mark, &block).ok_or_else(|| lacks_marks(&file, &mark))?;
+    }
+    fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(())
+}
+
+/// Rows by table, in the order of their first rows.
+pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
+    let mut tables: Vec<Vec<&Row>> = Vec::new();
+    for row in rows {
+        match tables.iter_mut().find(|rows| rows[0].table.heading == row.table.heading) {
+            Some(rows) => rows.push(row),
+            None => tables.push(vec![row]),
+        }
+    }
+    tables
+}
+
+/// All rows of one table in Markdown; of growth only its ends, because the plot shows the rest.
+pub(crate) fn table_of(rows: &[&Row]) -> String {
+    match rows[0].table.topic {
+        topic if topic == growth::TABLE.topic => growth::summary(rows),
+        _ => {
+            let lines: Vec<_> = rows.iter().flat_map(|row| row.lines()).collect();
+            table::markdown(&Row::heading(rows[0].table), &lines)
+        }
+    }
+}
+
+/// File, title and content of the plot that goes with these rows.
+fn plot_of(rows: &[&Row]) -> Option<(&'static str, &'static str, String)> {
+    match rows[0].table.topic {
+        "speed" => {
+            let title = "How many times less processor time an operation takes than on the first peer";
+            Some((SPEED_PLOT, title, plot::bars(title, &bars(rows))))
+        }
+        "growth" => {
+            let title = "Processor time per operation while one thing grows";
+            Some((GROWTH_PLOT, title, plot::panels(title, &growth::panels(rows))))
+        }
+        _ => None,
+    }
+}
+
+/// The first column against the first peer.
+fn bars(rows: &[&Row]) -> Vec<Bar> {
+    let bar = |row: &&Row| {
+        let spread = row.compared(1, 0)?;
+        Some(Bar { label: row.title.clone(), times: spread.median, text: spread.times() })
+    };
+    rows.iter().filter(|row| row.servers.len() > 1).filter_map(bar).collect()
+}
+
+/// `Latency under mixed load` becomes `latency-under-mixed-load`.
+fn mark_of(heading: &str) -> String {
+    heading.to_lowercase().replace(' ', "-")
+}
+
+/// The lines around a replaceable part.
+fn marks(name: &str) -> [String; 2] {
+    [format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->")]
+}
+
+/// The problem of a file without these marks.
+pub(crate) fn lacks_marks(file: &Path, name: &str) -> String {
+    let [begin, end] = marks(name);
+    format!("{} lacks the lines {begin} and {end}", file.display())
+}
+
+/// The text with what lies between the marks replaced; `None` where it lacks them.
+pub(crate) fn replace_between_marks(text: &str, name: &str, block: &str) -> Option<String> {
+    let [begin, end] = marks(name);
+    let begin = text.find(&begin)? + begin.len();
+    let end = begin + text[begin..].find(&end)?;
+    Some(format!("{}\n{block}{}", &text[..begin], &text[end..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Column, Compare, Table};
+
+    static SCANS: Table = Table {
+        topic: "scans",
+        heading: "Scans of pending entries",
+        intro: "How to read it.",
+        columns: &[Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less }],
+    };
+
+    fn row(cost: f64) -> Row {
+        let mut row = Row::new(&SCANS, "x", "XPENDING", vec!["ours".into(), "theirs".into()]);
+        row.samples = vec![vec![vec![Some(cost)]], vec![vec![Some(10.0)]]];
+        row
+    }
+
+    #[test]
+    fn the_document_has_a_place_for_every_table() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        check(&folder).unwrap();
+        assert!(check(Path::new("nowhere")).is_err());
+    }
+
+    #[test]
+    fn only_what_lies_between_the_marks_is_replaced() {
+        let text = "above\n<!-- a: begin -->\nold\n<!-- a: end -->\nbelow\n";
+        assert_eq!(
+            replace_between_marks(text, "a", "new\n").unwrap(),
+            "above\n<!-- a: begin -->\nnew\n<!-- a: end -->\nbelow\n"
+        );
+        assert!(replace_between_marks(text, "b", "new\n").is_none());
+    }
+
+    #[test]
+    fn what_was_not_measured_and_what_was_written_by_hand_stays() {
+        let folder = std::env::temp_dir().join(format!("millstream-bench-doc-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join(FILE);
+        let [begin, end] = marks("scans-of-pending-entries");
+        fs::write(
+            &file,
+            format!("By hand.\n{begin}\n{end}\n<!-- speed: begin -->\nold\n<!-- speed: end -->\n"),
+        )
+        .unwrap();
+        write(&folder, &[row(5.0)], "machine: a").unwrap();
+        write(&folder, &[row(2.0)], "machine: b").unwrap();
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains("| XPENDING | 2.00 | theirs | 10.0 | 5.00× |") && text.contains("machine: b"));
+        assert!(!text.contains("5.00 | theirs") && !text.contains("machine: a"));
+        assert!(
+            text.starts_with("By hand.\n")
+                && text.ends_with("<!-- speed: begin -->\nold\n<!-- speed: end -->\n")
+        );
+        fs::write(&file, "no marks").unwrap();
+        assert!(write(&folder, &[row(5.0)], "machine: a").is_err());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,393 @@
+//! Instructions per operation, as callgrind counts them: figures that do not depend on how busy a machine is.
+//!
+//! The real server runs under callgrind and is driven over one connection, once with a number of operations and once with
+//! twice as many; the difference, divided, is what an operation takes in the server, and what starting and ending take cancels
+//! out. The kernel's share is not in it. Counts change with the compiler, so they are compared only with counts of the
+//! same one.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use crate::Failure;
+use crate::data::{self, ADDED, FILLED, GROUP, id};
+use crate::options::Options;
+use crate::payload::Dice;
+use crate::server::{Persistence, Server};
+use crate::wire::encode;
+
+const FILE: &str = "bench/instructions.txt";
+/// An operation may take this much more than it did.
+const TOLERANCE: f64 = 0.10;
+
+/// An operation whose instructions are counted.
+struct Operation {
+    name: &'static str,
+    persistence: Persistence,
+    /// In the first run; twice as many in the second.
+    ops: u64,
+    pipeline: u64,
+    prepare: fn(&Server, u64) -> Result<(), Failure>,
+    /// Writes the n-th of `all`.
+    write: fn(n: u64, all: u64, out: &mut Vec<u8>),
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "xadd-p1",
+        persistence: Persistence::Off,
+        ops: 4_000,
+        pipeline: 1,
+        prepare: nothing,
+        write: add,
+    },
+    Operation {
+        name: "xadd-p16",
+        persistence: Persistence::Off,
+        ops: 8_000,
+        pipeline: 16,
+        prepare: nothing,
+        write: add,
+    },
+    Operation {
+        name: "xadd-p16-everysec",
+        persistence: Persistence::EverySec,
+        ops: 8_000,
+        pipeline: 16,
+        prepare: nothing,
+        write: add,
+    },
+    Operation {
+        name: "xreadgroup-1-p1",
+        persistence: Persistence::Off,
+        ops: 4_000,
+        pipeline: 1,
+        prepare: group,
+        write: read_1,
+    },
+    Operation {
+        name: "xreadgroup-1-p16",
+        persistence: Persistence::Off,
+        ops: 8_000,
+        pipeline: 16,
+        prepare: group,
+        write: read_1,
+    },
+    Operation {
+        name: "xreadgroup-10-p16",
+        persistence: Persistence::Off,
+        ops: 1_000,
+        pipeline: 16,
+        prepare: group,
+        write: read_10,
+    },
+    Operation {
+        name: "xreadgroup-100-p1",
+        persistence: Persistence::Off,
+        ops: 100,
+        pipeline: 1,
+        prepare: group,
+        write: read_100,
+    },
+    Operation {
+        name: "xack-order-p16",
+        persistence: Persistence::Off,
+        ops: 8_000,
+        pipeline: 16,
+        prepare: pending,
+        write: ack_order,
+    },
+    Operation {
+        name: "xack-random-p16",
+        persistence: Persistence::Off,
+        ops: 8_000,
+        pipeline: 16,
+        prepare: pending,
+        write: ack_random,
+    },
+    Operation {
+        name: "xrange-100-p1",
+        persistence: Persistence::Off,
+        ops: 200,
+        pipeline: 1,
+        prepare: group,
+        write: range,
+    },
+];
+
+/// Entries in the stream that is read, in both runs.
+const ENTRIES: u64 = 20_000;
+
+/// Counts, and compares or keeps. An error when an operation grew too much.
+pub(crate) fn run(options: &Options, bless: bool) -> Result<(), Failure> {
+    let Some(compiler) = printed("rustc", "--version") else {
+        println!("instructions: skipped, because rustc cannot be asked for its version");
+        return Ok(());
+    };
+    if printed("valgrind", "--version").is_none() {
+        println!("instructions: skipped, because valgrind is not installed and could not be");
+        return Ok(());
+    }
+    let compiler = format!("{compiler} {}", std::env::consts::ARCH);
+    let kept = fs::read_to_string(FILE).ok().and_then(|text| Kept::parse(&text));
+    if let Some(kept) = &kept
+        && kept.compiler != compiler
+        && !bless
+    {
+        println!(
+            "instructions: skipped, because {FILE} was counted with {}; this is {compiler}",
+            kept.compiler
+        );
+        return Ok(());
+    }
+    fs::create_dir_all(&options.out)?;
+    let mut counts = count_all(options)?;
+    if bless {
+        fs::write(FILE, Kept { compiler, counts }.text())?;
+        println!("Wrote {FILE}");
+        return Ok(());
+    }
+    let kept = kept.ok_or_else(|| {
+        format!("{FILE} is missing or damaged; scripts/bench --instructions --bless writes it")
+    })?;
+    recount_what_grew(&kept.counts, &mut counts, options)?;
+    compare(&kept.counts, &counts)
+}
+
+/// A busy machine wakes the server more often, so what seems to have grown gets a second chance.
+fn recount_what_grew(
+    kept: &[(String, f64)],
+    counts: &mut [(String, f64)],
+    options: &Options,
+) -> Result<(), Failure> {
+    for (operation, (name, count)) in OPERATIONS.iter().zip(counts) {
+        if before(kept, name).is_some_and(|before| has_grown(before, *count)) {
+            println!("{name} again:");
+            *count = count.min(counted(operation, options)?);
+        }
+    }
+    Ok(())
+}
+
+fn before(kept: &[(String, f64)], name: &str) -> Option<f64> {
+    kept.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+}
+
+fn has_grown(before: f64, now: f64) -> bool {
+    now > before * (1.0 + TOLERANCE)
+}
+
+fn count_all(options: &Options) -> Result<Vec<(String, f64)>, Failure> {
+    let mut counts = Vec::new();
+    for operation in OPERATIONS {
+        counts.push((operation.name.to_owned(), counted(operation, options)?));
+    }
+    Ok(counts)
+}
+
+fn counted(operation: &Operation, options: &Options) -> Result<f64, Failure> {
+    let count = count(operation, options).map_err(|e| format!("counting {}: {e}", operation.name))?;
+    println!("{:<20} {count:>10.0} instructions", operation.name);
+    Ok(count)
+}
+
+fn count(operation: &Operation, options: &Options) -> Result<f64, Failure> {
+    let (once, twice) = thread::scope(|scope| {
+        let told = |ops| total(operation, ops, options).map_err(|problem| problem.to_string());
+        let once = scope.spawn(move || told(operation.ops));
+        let twice = told(2 * operation.ops);
+        (once.join().unwrap_or_else(|_| Err("a run panicked".into())), twice)
+    });
+    Ok((twice? - once?) / operation.ops as f64)
+}
+
+/// Instructions of a whole life of the server with so many operations in it.
+fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Failure> {
+    let out = options.out.join(format!("callgrind-{}-{ops}", operation.name));
+    let before = vec!["--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", out.display())];
+    let server = Server::start_under("valgrind", before, operation.persistence, options)?;
+    (operation.prepare)(&server, 2 * operation.ops)?;
+    drive(&server, operation, ops)?;
+    server.stop()?;
+    let text = fs::read_to_string(&out).map_err(|e| format!("{}: {e}", out.display()))?;
+    fs::remove_file(&out)?;
+    parse_total(&text).ok_or_else(|| format!("{} has no total", out.display()).into())
+}
+
+/// One connection, so that every batch is read as it was written.
+fn drive(server: &Server, operation: &Operation, ops: u64) -> Result<(), Failure> {
+    let mut connection = server.connect()?;
+    let mut batch = Vec::new();
+    for first in (0..ops).step_by(operation.pipeline as usize) {
+        let end = ops.min(first + operation.pipeline);
+        batch.clear();
+        (first..end).for_each(|n| (operation.write)(n, 2 * operation.ops, &mut batch));
+        connection.send(&batch)?;
+        connection.skip((end - first) as usize)?;
+    }
+    Ok(())
+}
+
+fn parse_total(text: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
+}
+
+fn compare(kept: &[(String, f64)], counts: &[(String, f64)]) -> Result<(), Failure> {
+    let mut grown = String::new();
+    for (name, count) in counts {
+        match before(kept, name) {
+            Some(before) if has_grown(before, *count) => {
+                let percent = (count / before - 1.0) * 100.0;
+                let _ =
+                    write!(grown, "\n  {name}: {count:.0} instructions, {before:.0} before: {percent:+.0} %");
+            }
+            Some(_) => {}
+            None => {
+                let _ = write!(grown, "\n  {name}: not in {FILE}");
+            }
+        }
+    }
+    match grown.is_empty() {
+        true => {
+            println!("No operation takes more than {:.0} % more than {FILE} says.", TOLERANCE * 100.0);
+            Ok(())
+        }
+        false => Err(format!(
+            "operations take more instructions than they did:{grown}\nIf that is worth it: scripts/bench --instructions --bless"
+        )
+        .into()),
+    }
+}
+
+/// What the file holds.
+struct Kept {
+    compiler: String,
+    counts: Vec<(String, f64)>,
+}
+
+impl Kept {
+    fn text(&self) -> String {
+        let mut out = String::from(
+            "# Instructions per operation in the server, counted by callgrind: scripts/bench --instructions --bless\n",
+        );
+        let _ = writeln!(out, "compiler {}", self.compiler);
+        for (name, count) in &self.counts {
+            let _ = writeln!(out, "{name} {count:.0}");
+        }
+        out
+    }
+
+    fn parse(text: &str) -> Option<Kept> {
+        let mut lines = text.lines().filter(|line| !line.starts_with('#'));
+        let compiler = lines.next()?.strip_prefix("compiler ")?.to_owned();
+        let counts = lines.map(|line| {
+            let (name, count) = line.split_once(' ')?;
+            Some((name.to_owned(), count.parse().ok()?))
+        });
+        Some(Kept { compiler, counts: counts.collect::<Option<_>>()? })
+    }
+}
+
+fn printed(program: impl AsRef<Path>, flag: &str) -> Option<String> {
+    let output = Command::new(program.as_ref()).arg(flag).output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
+}
+
+fn nothing(_: &Server, _: u64) -> Result<(), Failure> {
+    Ok(())
+}
+
+fn group(server: &Server, _: u64) -> Result<(), Failure> {
+    data::fill(server, FILLED, 0, ENTRIES)?;
+    data::begin_group(server, FILLED)
+}
+
+fn pending(server: &Server, all: u64) -> Result<(), Failure> {
+    data::fill(server, FILLED, 0, all)?;
+    data::begin_group_and_deliver(server, FILLED, all).map(|_| ())
+}
+
+fn add(_: u64, _: u64, out: &mut Vec<u8>) {
+    encode(out, &["XADD", ADDED, "*", "user", "u100", "action", "click", "amount", "42"]);
+}
+
+fn read(count: &str, out: &mut Vec<u8>) {
+    encode(out, &["XREADGROUP", "GROUP", GROUP, "c", "COUNT", count, "STREAMS", FILLED, ">"]);
+}
+
+fn read_1(_: u64, _: u64, out: &mut Vec<u8>) {
+    read("1", out);
+}
+
+fn read_10(_: u64, _: u64, out: &mut Vec<u8>) {
+    read("10", out);
+}
+
+fn read_100(_: u64, _: u64, out: &mut Vec<u8>) {
+    read("100", out);
+}
+
+fn ack_order(n: u64, _: u64, out: &mut Vec<u8>) {
+    encode(out, &["XACK", FILLED, GROUP, &id(n)]);
+}
+
+/// The n-th of all in an order that is scattered, repeatable, and names none twice.
+fn ack_random(n: u64, all: u64, out: &mut Vec<u8>) {
+    encode(out, &["XACK", FILLED, GROUP, &id(scattered(n, all))]);
+}
+
+/// Steps by a number that shares no factor with `all`, a product of twos and fives.
+fn scattered(n: u64, all: u64) -> u64 {
+    n * 6_367 % all
+}
+
+fn range(n: u64, _: u64, out: &mut Vec<u8>) {
+    let first = Dice::seeded(n).below(ENTRIES - 100);
+    encode(out, &["XRANGE", FILLED, &id(first), "+", "COUNT", "100"]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pairs: &[(&str, f64)]) -> Vec<(String, f64)> {
+        pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn what_is_kept_reads_back() {
+        let kept =
+            Kept { compiler: "rustc 1.95.0 x86_64".into(), counts: counts(&[("a", 12.0), ("b", 3.0)]) };
+        let read = Kept::parse(&kept.text()).unwrap();
+        assert_eq!((read.compiler, read.counts), (kept.compiler, kept.counts));
+        assert!(Kept::parse("a 12\n").is_none());
+        assert!(Kept::parse("compiler x\na twelve\n").is_none());
+    }
+
+    #[test]
+    fn a_tenth_more_is_too_much() {
+        let kept = counts(&[("a", 1000.0), ("b", 1000.0)]);
+        assert!(compare(&kept, &counts(&[("a", 1099.0), ("b", 10.0)])).is_ok());
+        let problem = compare(&kept, &counts(&[("a", 1101.0), ("b", 1000.0)])).unwrap_err().to_string();
+        assert!(problem.contains("a: 1101") && !problem.contains("b:"), "{problem}");
+        assert!(compare(&kept, &counts(&[("new", 1.0)])).is_err());
+    }
+
+    #[test]
+    fn a_total_is_found() {
+        assert_eq!(parse_total("version: 1\nsummary: 5\ntotals: 944580\n"), Some(944580.0));
+        assert_eq!(parse_total("summary: 5\n"), None);
+    }
+
+    #[test]
+    fn scattered_numbers_name_none_twice() {
+        let all = 16_000;
+        let mut seen: Vec<_> = (0..all).map(|n| scattered(n, all)).collect();
+        assert_ne!(seen[..3], [0, 1, 2]);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len() as u64, all);
+    }
+}

@@ -1,0 +1,159 @@
+//! What keeping things costs: the log against none, and both servers under the same policy.
+
+use crate::Failure;
+use crate::data::ADDED;
+use crate::load::{CLIENTS, Repeated};
+use crate::options::Options;
+use crate::payload::Payload;
+use crate::probe::Probe;
+use crate::report::Report;
+use crate::server::{Persistence, Server};
+use crate::table::{Column, Compare, Row, Sample, Table};
+use crate::topics::{alternate, names_of, speed, start_all};
+
+pub(crate) static COST: Table = Table {
+    topic: "durability",
+    heading: "What the log costs",
+    intro: "Millstream with `appendfsync everysec` against itself without persistence, in turns. Less is better.",
+    columns: &[
+        Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Cost },
+        Column { key: "ops_per_second", heading: "op/s", compare: Compare::No },
+        Column { key: "p50_ms", heading: "p50, ms", compare: Compare::No },
+        Column { key: "p99_ms", heading: "p99, ms", compare: Compare::No },
+    ],
+};
+
+pub(crate) static EVERY_SEC: Table = Table {
+    topic: "durability",
+    heading: "Everysec",
+    intro: "Both servers with `appendonly yes` and `appendfsync everysec`. redis-server's log is not rewritten meanwhile.",
+    columns: speed::COLUMNS,
+};
+
+pub(crate) static ALWAYS: Table = Table {
+    topic: "durability",
+    heading: "Always",
+    intro: "Both servers with `appendonly yes` and `appendfsync always`: a reply means that it is on the disk. 50 clients add entries, \
+            unpipelined; a client of its own sends PING every millisecond meanwhile.",
+    columns: &[
+        Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
+        Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },
+        Column { key: "p99_ms", heading: "p99, ms", compare: Compare::Less },
+        Column { key: "ping_p50_us", heading: "PING p50, µs", compare: Compare::Less },
+        Column { key: "ping_p99_us", heading: "PING p99, µs", compare: Compare::Less },
+    ],
+};
+
+/// Workloads of the speed table that run with a log as well.
+const LOGGED: &[&str] = &["xadd-short-p16", "xadd-short-p64", "xreadgroup-1-p16", "xreadgroup-10-p16"];
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    let with = |prefix: &str, title: &str| {
+        let named = LOGGED.iter().zip(speed::named(LOGGED));
+        named
+            .map(|(name, workload)| (format!("{prefix}-{name}"), format!("{}{title}", workload.title())))
+            .collect::<Vec<_>>()
+    };
+    let mut rows = with("cost", ", everysec against off");
+    rows.extend(with("everysec", ", everysec"));
+    rows.push(("always-xadd".into(), "XADD, always".into()));
+    rows
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    cost(options, report)?;
+    every_sec(options, report)?;
+    always(options, report)
+}
+
+fn cost(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    logged(&COST, "cost", options, report, || {
+        let mut servers = Vec::new();
+        for (name, persistence) in [("everysec", Persistence::EverySec), ("off", Persistence::Off)] {
+            let mut server = Server::start(&options.subject, persistence, options)?;
+            server.name = format!("{} {name}", server.name);
+            servers.push(server);
+        }
+        Ok(servers)
+    })
+}
+
+fn every_sec(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    logged(&EVERY_SEC, "everysec", options, report, || {
+        start_all(&options.startable(), Persistence::EverySec, options)
+    })
+}
+
+fn logged(
+    table: &'static Table,
+    prefix: &str,
+    options: &Options,
+    report: &mut Report,
+    start: impl FnOnce() -> Result<Vec<Server>, Failure>,
+) -> Result<(), Failure> {
+    let wanted: Vec<_> = LOGGED
+        .iter()
+        .map(|name| (format!("{prefix}-{name}"), *name))
+        .filter(|(row, _)| options.wants(table.topic, row))
+        .collect();
+    let workloads = speed::named(&wanted.iter().map(|(_, name)| *name).collect::<Vec<_>>());
+    if workloads.is_empty() {
+        return Ok(());
+    }
+    let servers = start()?;
+    speed::prepare(&servers, &workloads, options)?;
+    for ((name, _), workload) in wanted.into_iter().zip(workloads) {
+        let mut row = Row::new(table, name, workload.title(), names_of(&servers));
+        alternate(&mut row, &servers, options.repetitions, |server| {
+            server.wait_until_at_rest()?;
+            Ok(workload.run(server, options)?.sample())
+        })?;
+        report.add(row);
+    }
+    Ok(())
+}
+
+fn always(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    if !options.wants(ALWAYS.topic, "always-xadd") {
+        return Ok(());
+    }
+    let servers = start_all(&options.startable(), Persistence::Always, options)?;
+    let mut row = Row::new(&ALWAYS, "always-xadd", "XADD, 3 short fields", names_of(&servers));
+    alternate(&mut row, &servers, options.repetitions, |server| add_synced(server, options))?;
+    report.add(row);
+    Ok(())
+}
+
+fn add_synced(server: &Server, options: &Options) -> Result<Sample, Failure> {
+    let mut command = vec!["XADD".to_owned(), ADDED.to_owned(), "*".to_owned()];
+    command.extend(Payload::Short.fields(1));
+    let load = Repeated {
+        command: &command,
+        ops: options.sized(150_000, 5_000),
+        clients: CLIENTS,
+        pipeline: 1,
+        random_below: 1,
+    };
+    let (waits, speed) = Probe::ping().during(server, || load.run(server))?;
+    server.connect()?.call(&["DEL", ADDED])?;
+    Ok(vec![
+        Some(speed.ops_per_second),
+        Some(speed.cpu_us_per_op),
+        Some(speed.p99_ms),
+        Some(waits[0].p50),
+        Some(waits[0].p99),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_logged_workload_exists_and_keeps_its_place() {
+        assert_eq!(speed::named(LOGGED).len(), LOGGED.len());
+        let titles: Vec<_> = rows().into_iter().map(|(_, title)| title).collect();
+        assert_eq!(titles[0], "XADD, 3 short fields, pipeline 16, everysec against off");
+        assert_eq!(titles[3], "XREADGROUP COUNT 10, pipeline 16, everysec against off");
+    }
+}

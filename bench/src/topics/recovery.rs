@@ -1,0 +1,131 @@
+//! Coming back with ten million entries, a million of them pending; and what a snapshot of them does to others.
+
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::data::{self, GROUP};
+use crate::options::Options;
+use crate::probe::Probe;
+use crate::report::Report;
+use crate::server::{Persistence, Server};
+use crate::stats::Waits;
+use crate::table::{Column, Compare, Row, Sample, Table};
+use crate::topics::latency;
+
+pub(crate) static TABLE: Table = Table {
+    topic: "recovery",
+    heading: "Recovery",
+    intro: "Ten million entries of three short fields, a million of them pending, written under `everysec`; then the process is killed \
+            and started again. Time from the start to the first answer, with the files still in the system's cache. \"As the load left it\": redis-server's \
+            append-only file was never rewritten; Millstream's folder holds what its own rules made of it, log and perhaps a snapshot. \
+            \"After a snapshot\": after BGREWRITEAOF, which is a snapshot here as well. The last row is how long BGSAVE takes while a client is served.",
+    columns: &[
+        Column { key: "seconds", heading: "time, s", compare: Compare::Less },
+        Column { key: "disk_mib", heading: "on disk, MiB", compare: Compare::Less },
+        Column { key: "mib_per_second", heading: "MiB/s", compare: Compare::No },
+        Column { key: "entries_per_second", heading: "entries/s", compare: Compare::More },
+    ],
+};
+
+pub(crate) static SNAPSHOT: Table = Table {
+    topic: "recovery",
+    heading: "A snapshot under way",
+    intro: "The same data under `everysec`; one client sends PING and one XADD, unpipelined, every millisecond, while nothing else goes on and \
+            while BGSAVE runs, from its start to its end.",
+    columns: latency::COLUMNS,
+};
+
+const KEY: &str = "s";
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Name and title of each row, in the order in which `Samples` has them.
+const RECOVERIES: [(&str, &str); 3] =
+    [("log", "as the load left it"), ("snapshot", "after a snapshot"), ("bgsave", "BGSAVE itself")];
+const WAITS: [(&str, &str); 4] = [
+    ("snapshot-idle-ping", "PING, nothing else going on"),
+    ("snapshot-idle-xadd", "XADD, nothing else going on"),
+    ("snapshot-running-ping", "PING, a snapshot runs"),
+    ("snapshot-running-xadd", "XADD, a snapshot runs"),
+];
+
+/// What one server did once.
+struct Samples {
+    recoveries: [Sample; 3],
+    waits: [Sample; 4],
+}
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    RECOVERIES.iter().chain(&WAITS).map(|(name, title)| ((*name).into(), (*title).into())).collect()
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    if !rows().iter().any(|(name, _)| options.wants(TABLE.topic, name)) {
+        return Ok(());
+    }
+    let programs = options.startable();
+    let names: Vec<_> = programs.iter().map(|program| program.name.clone()).collect();
+    let mut recoveries = RECOVERIES.map(|(name, title)| Row::new(&TABLE, name, title, names.clone()));
+    let mut waits = WAITS.map(|(name, title)| Row::new(&SNAPSHOT, name, title, names.clone()));
+    for _ in 0..options.heavy_repetitions() {
+        for (at, program) in programs.iter().enumerate() {
+            let server = Server::start(program, Persistence::EverySec, options)?;
+            let samples =
+                measure(server, options).map_err(|e| format!("recovery on {}: {e}", program.name))?;
+            let rows = recoveries.iter_mut().chain(&mut waits);
+            for (row, sample) in rows.zip(samples.recoveries.into_iter().chain(samples.waits)) {
+                row.samples[at].push(sample);
+            }
+        }
+    }
+    recoveries.into_iter().chain(waits).for_each(|row| report.add(row));
+    Ok(())
+}
+
+fn measure(mut server: Server, options: &Options) -> Result<Samples, Failure> {
+    let (entries, pending) = (options.sized(10_000_000, 200_000), options.sized(1_000_000, 20_000));
+    data::fill(&server, KEY, 0, entries)?;
+    data::begin_group_and_deliver(&server, KEY, pending)?;
+    let log = recover(&mut server, entries, pending)?;
+    let quiet = options.sized(Duration::from_secs(2), Duration::from_millis(200));
+    let idle = probe(&server, || {
+        std::thread::sleep(quiet);
+        Ok(())
+    })?;
+    let begun = Instant::now();
+    let running = probe(&server, || snapshot(&server, "BGSAVE"))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let bgsave = vec![Some(seconds), None, None, Some(entries as f64 / seconds)];
+    snapshot(&server, "BGREWRITEAOF")?;
+    let after = recover(&mut server, entries, pending)?;
+    let [idle_ping, idle_add] = idle;
+    let [ping, add] = running;
+    Ok(Samples { recoveries: [log, after, bgsave], waits: [idle_ping, idle_add, ping, add] })
+}
+
+fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Failure> {
+    server.wait_until_at_rest()?;
+    let disk = server.disk_bytes()? as f64 / MIB;
+    let seconds = server.crash_and_recover()?.as_secs_f64();
+    let mut connection = server.connect()?;
+    let found = (connection.call_int(&["XLEN", KEY])?, connection.call_int(&["XPENDING", KEY, GROUP])?);
+    if found != (entries, pending) {
+        return Err(format!("{found:?} entries and pending came back of {:?}", (entries, pending)).into());
+    }
+    Ok(vec![Some(seconds), Some(disk), Some(disk / seconds), Some(entries as f64 / seconds)])
+}
+
+fn probe(server: &Server, work: impl FnOnce() -> Result<(), Failure>) -> Result<[Sample; 2], Failure> {
+    let (waits, ()) = Probe::ping_and_add().during(server, work)?;
+    let samples: Vec<Sample> = waits.iter().map(|waits: &Waits| latency::sample(waits)).collect();
+    samples.try_into().map_err(|_| "the probe answered for more commands than it sends".into())
+}
+
+/// Asks for a snapshot and waits until it is done.
+fn snapshot(server: &Server, command: &str) -> Result<(), Failure> {
+    let mut connection = server.connect()?;
+    server.wait_until_at_rest()?;
+    connection.call(&[command])?;
+    // It may begin a moment after the reply.
+    std::thread::sleep(Duration::from_millis(20));
+    server.wait_until_at_rest()
+}

@@ -1,0 +1,151 @@
+//! Looking for pending entries that were idle too long, among two million: what every group does all the time.
+
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::data::{self, FILLED, GROUP, RANDOM_ID};
+use crate::load::{Repeated, Speed, micros};
+use crate::options::Options;
+use crate::report::Report;
+use crate::server::{Persistence, Server};
+use crate::table::{Row, Table};
+use crate::topics::{alternate, names_of, speed, start_all};
+
+pub(crate) static TABLE: Table = Table {
+    topic: "scans",
+    heading: "Scans of pending entries",
+    intro: "Two million entries of one group are pending, spread over ten consumers; one client, unpipelined, persistence off. \
+            \"None match\" asks for an hour of idleness, which nobody has. redis-server's XAUTOCLAIM stops after looking at ten \
+            times COUNT entries, so covering the list takes it two thousand such calls; ours looks at the whole list in one. A row \
+            leaves out servers that do not know the command.",
+    columns: speed::COLUMNS,
+};
+
+/// A command, repeated; the group is as before after each.
+struct Scan {
+    name: &'static str,
+    title: &'static str,
+    command: &'static [&'static str],
+    is_headline: bool,
+}
+
+const HOUR: &str = "3600000";
+
+const SCANS: &[Scan] = &[
+    Scan {
+        name: "xpending-idle",
+        title: "XPENDING IDLE, none match",
+        command: &["XPENDING", FILLED, GROUP, "IDLE", HOUR, "-", "+", "10"],
+        is_headline: true,
+    },
+    Scan {
+        name: "xpending-idle-consumer",
+        title: "XPENDING IDLE of one consumer, none match",
+        command: &["XPENDING", FILLED, GROUP, "IDLE", HOUR, "-", "+", "10", "c3"],
+        is_headline: false,
+    },
+    Scan {
+        name: "xautoclaim",
+        title: "XAUTOCLAIM, none match",
+        command: &["XAUTOCLAIM", FILLED, GROUP, "c1", HOUR, "0-0", "COUNT", "100", "JUSTID"],
+        is_headline: true,
+    },
+    Scan {
+        name: "xautoclaim-100",
+        title: "XAUTOCLAIM, 100 claimed",
+        command: &["XAUTOCLAIM", FILLED, GROUP, "c1", "0", RANDOM_ID, "COUNT", "100", "JUSTID"],
+        is_headline: false,
+    },
+    Scan {
+        name: "xreadgroup-claim",
+        title: "XREADGROUP CLAIM, none match and none new",
+        command: &["XREADGROUP", "GROUP", GROUP, "c1", "COUNT", "100", "CLAIM", HOUR, "STREAMS", FILLED, ">"],
+        is_headline: false,
+    },
+];
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    SCANS.iter().map(|scan| (scan.name.into(), scan.title.into())).collect()
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let wanted: Vec<_> = SCANS.iter().filter(|scan| options.wants(TABLE.topic, scan.name)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let pending = options.sized(2_000_000, 50_000);
+    let servers = start_all(&options.servers(), Persistence::Off, options)?;
+    for server in &servers {
+        server.connect()?.call(&["DEL", FILLED])?;
+        data::fill(server, FILLED, 0, pending)?;
+        data::begin_group_and_deliver(server, FILLED, pending)?;
+    }
+    for scan in wanted {
+        measure(scan, &servers, pending, options, report)?;
+    }
+    for server in &servers {
+        server.connect()?.call(&["DEL", FILLED])?;
+    }
+    Ok(())
+}
+
+fn measure(
+    scan: &Scan,
+    servers: &[Server],
+    pending: u64,
+    options: &Options,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let mut able = Vec::new();
+    for server in servers {
+        match server.connect()?.call(&without_chance(scan.command)) {
+            Ok(_) => able.push(server),
+            Err(refusal) => report.note(&format!("{}: left out on {}: {refusal}", scan.title, server.name)),
+        }
+    }
+    // A row without the subject, or without a peer, compares nothing.
+    if able.len() < 2 || able[0].name != servers[0].name {
+        return Ok(());
+    }
+    let mut row = Row::new(&TABLE, scan.name, scan.title, names_of(&able));
+    row.is_headline = scan.is_headline;
+    alternate(&mut row, &able, options.repetitions, |server| {
+        Ok(repeat(server, scan, pending, options)?.sample())
+    })?;
+    report.add(row);
+    Ok(())
+}
+
+fn repeat(server: &Server, scan: &Scan, pending: u64, options: &Options) -> Result<Speed, Failure> {
+    let ops = calls_within(server, scan, options.sized(1.0, 0.1))?;
+    Repeated { command: scan.command, ops, clients: 1, pipeline: 1, random_below: pending }.run(server)
+}
+
+/// How many calls take about so long: servers differ by a factor of a thousand.
+fn calls_within(server: &Server, scan: &Scan, seconds: f64) -> Result<u64, Failure> {
+    let mut connection = server.connect()?;
+    let command = without_chance(scan.command);
+    let begun = Instant::now();
+    let mut calls = 0.0;
+    while begun.elapsed() < Duration::from_millis(20) {
+        connection.call(&command)?;
+        calls += 1.0;
+    }
+    let each_us = micros(begun.elapsed()) / calls;
+    Ok(((seconds * 1e6 / each_us) as u64).clamp(5, 20_000))
+}
+
+/// The command with the first id where `redis-benchmark` would draw one.
+fn without_chance(command: &[&str]) -> Vec<String> {
+    command.iter().map(|argument| argument.replace("__rand_int__", "000000000000")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_call_names_an_id() {
+        assert_eq!(without_chance(&["XACK", RANDOM_ID]), ["XACK", "1000000000000-0"]);
+    }
+}

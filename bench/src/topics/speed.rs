@@ -1,0 +1,323 @@
+//! The commands of producers and workers: throughput, processor time per operation, and how long a round trip takes.
+//!
+//! One filled stream serves all that reads. Every repetition starts from the same state.
+
+use crate::Failure;
+use crate::data::{self, ADDED, FILLED, GROUP, RANDOM_ID, id};
+use crate::load::{self, CLIENTS, Repeated, Speed};
+use crate::options::Options;
+use crate::payload::Payload;
+use crate::report::Report;
+use crate::server::{Persistence, Server};
+use crate::table::{Column, Compare, Row, Table};
+use crate::topics::{alternate, expect_at_least, names_of, start_all};
+use crate::wire::encode;
+
+/// Columns of every table of speed.
+pub(crate) const COLUMNS: &[Column] = &[
+    Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },
+    Column { key: "ops_per_second", heading: "op/s", compare: Compare::No },
+    Column { key: "p50_ms", heading: "p50, ms", compare: Compare::No },
+    Column { key: "p99_ms", heading: "p99, ms", compare: Compare::No },
+];
+
+pub(crate) static TABLE: Table = Table {
+    topic: "speed",
+    heading: "Speed",
+    intro: "Persistence is off on both. 50 clients unless the row says otherwise; p50 and p99 are of a round trip, so of a \
+            whole batch where commands are pipelined. XACK in order, the cycle and the rows with blocked readers are driven by \
+            our own generator over few connections, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
+            added, read and acknowledged; with blocked readers it is an entry added, handed to the reader that has waited \
+            longest, which then waits again.",
+    columns: COLUMNS,
+};
+
+/// A load, and how much of it.
+pub(crate) struct Workload {
+    name: &'static str,
+    title: &'static str,
+    full_ops: u64,
+    quick_ops: u64,
+    load: Load,
+    is_headline: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Load {
+    /// Entries join a new stream.
+    Add { payload: Payload, clients: u64, pipeline: u64 },
+    /// New entries go to a group that began at the start of the filled stream.
+    ReadGroup { count: u64, pipeline: u64 },
+    /// Pending entries are acknowledged, oldest first, so many in a command.
+    AckInOrder { ids: u64 },
+    /// The same, each id drawn among all that were pending: some are drawn twice.
+    AckRandom { ids: u64 },
+    /// A hundred entries from anywhere in the filled stream.
+    Range,
+    /// Ten entries are added, read by a group and acknowledged.
+    Cycle,
+    /// Entries join while readers of one group wait for them.
+    AddWithReaders { readers: usize },
+}
+
+/// In the order of the table. The sizes keep a repetition near a second on either server.
+pub(crate) const WORKLOADS: &[Workload] = &[
+    headline("xadd-short-p1", "XADD, 3 short fields", 150_000, 10_000, add(Payload::Short, 1)),
+    headline("xadd-short-p16", "XADD, 3 short fields, pipeline 16", 600_000, 50_000, add(Payload::Short, 16)),
+    headline("xadd-short-p64", "XADD, 3 short fields, pipeline 64", 800_000, 50_000, add(Payload::Short, 64)),
+    workload(
+        "xadd-short-c1000",
+        "XADD, 3 short fields, 1,000 clients",
+        150_000,
+        10_000,
+        many(Payload::Short),
+    ),
+    workload("xadd-json-p1", "XADD, 250-byte JSON", 150_000, 10_000, add(Payload::Json, 1)),
+    workload("xadd-json-p16", "XADD, 250-byte JSON, pipeline 16", 400_000, 30_000, add(Payload::Json, 16)),
+    workload("xadd-json-p64", "XADD, 250-byte JSON, pipeline 64", 400_000, 30_000, add(Payload::Json, 64)),
+    workload("xadd-json-c1000", "XADD, 250-byte JSON, 1,000 clients", 150_000, 10_000, many(Payload::Json)),
+    workload("xadd-ten-p1", "XADD, 10 fields", 100_000, 10_000, add(Payload::Ten, 1)),
+    workload("xadd-ten-p16", "XADD, 10 fields, pipeline 16", 300_000, 30_000, add(Payload::Ten, 16)),
+    workload("xadd-ten-p64", "XADD, 10 fields, pipeline 64", 300_000, 30_000, add(Payload::Ten, 64)),
+    workload("xadd-ten-c1000", "XADD, 10 fields, 1,000 clients", 100_000, 10_000, many(Payload::Ten)),
+    headline("xreadgroup-1-p1", "XREADGROUP COUNT 1", 80_000, 8_000, read(1, 1)),
+    headline("xreadgroup-1-p16", "XREADGROUP COUNT 1, pipeline 16", 150_000, 15_000, read(1, 16)),
+    workload("xreadgroup-10-p1", "XREADGROUP COUNT 10", 40_000, 3_000, read(10, 1)),
+    headline("xreadgroup-10-p16", "XREADGROUP COUNT 10, pipeline 16", 40_000, 3_000, read(10, 16)),
+    headline("xreadgroup-100-p1", "XREADGROUP COUNT 100", 6_000, 500, read(100, 1)),
+    workload("xreadgroup-100-p16", "XREADGROUP COUNT 100, pipeline 16", 6_000, 500, read(100, 16)),
+    headline("xack-order", "XACK in order, pipeline 16", 500_000, 50_000, Load::AckInOrder { ids: 1 }),
+    headline("xack-random", "XACK random, pipeline 16", 250_000, 25_000, Load::AckRandom { ids: 1 }),
+    workload("xack-order-10", "XACK 10 in order, pipeline 16", 50_000, 5_000, Load::AckInOrder { ids: 10 }),
+    workload("xack-random-10", "XACK 10 random, pipeline 16", 25_000, 2_500, Load::AckRandom { ids: 10 }),
+    headline("xrange-100", "XRANGE COUNT 100", 20_000, 1_500, Load::Range),
+    headline("cycle", "XADD, XREADGROUP COUNT 10, XACK 10", 12_000, 1_000, Load::Cycle),
+    workload("xadd-blocked-10", "XADD, 10 blocked readers", 10_000, 1_000, blocked(10)),
+    headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 4_000, 400, blocked(1000)),
+    headline("xadd-blocked-5000", "XADD, 5,000 blocked readers", 1_500, 100, blocked(5000)),
+    workload("xadd-blocked-10000", "XADD, 10,000 blocked readers", 1_000, 50, blocked(10_000)),
+];
+
+const fn workload(
+    name: &'static str,
+    title: &'static str,
+    full_ops: u64,
+    quick_ops: u64,
+    load: Load,
+) -> Workload {
+    Workload { name, title, full_ops, quick_ops, load, is_headline: false }
+}
+
+const fn headline(
+    name: &'static str,
+    title: &'static str,
+    full_ops: u64,
+    quick_ops: u64,
+    load: Load,
+) -> Workload {
+    Workload { is_headline: true, ..workload(name, title, full_ops, quick_ops, load) }
+}
+
+const fn add(payload: Payload, pipeline: u64) -> Load {
+    Load::Add { payload, clients: CLIENTS, pipeline }
+}
+
+const fn many(payload: Payload) -> Load {
+    Load::Add { payload, clients: 1000, pipeline: 1 }
+}
+
+const fn read(count: u64, pipeline: u64) -> Load {
+    Load::ReadGroup { count, pipeline }
+}
+
+const fn blocked(readers: usize) -> Load {
+    Load::AddWithReaders { readers }
+}
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    WORKLOADS.iter().map(|w| (w.name.into(), w.title.into())).collect()
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    let wanted: Vec<_> = WORKLOADS.iter().filter(|w| options.wants(TABLE.topic, w.name)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let servers = start_all(&options.servers(), Persistence::Off, options)?;
+    prepare(&servers, &wanted, options)?;
+    for workload in wanted {
+        let mut row = Row::new(&TABLE, workload.name, workload.title, names_of(&servers));
+        row.is_headline = workload.is_headline;
+        alternate(&mut row, &servers, options.repetitions, |server| {
+            Ok(workload.run(server, options)?.sample())
+        })?;
+        report.add(row);
+    }
+    clean(&servers)
+}
+
+/// The workloads with these names, for topics that run them under other settings.
+pub(crate) fn named(names: &[&str]) -> Vec<&'static Workload> {
+    WORKLOADS.iter().filter(|w| names.contains(&w.name)).collect()
+}
+
+/// Fills the stream that is read, as long as the longest of these workloads needs it.
+pub(crate) fn prepare(servers: &[Server], wanted: &[&Workload], options: &Options) -> Result<(), Failure> {
+    clean(servers)?;
+    let len = wanted.iter().map(|w| w.stream_len(options)).max().unwrap_or(0);
+    servers.iter().try_for_each(|server| data::fill(server, FILLED, 0, len))
+}
+
+fn clean(servers: &[Server]) -> Result<(), Failure> {
+    for server in servers {
+        server.connect()?.call(&["DEL", FILLED, ADDED])?;
+    }
+    Ok(())
+}
+
+impl Workload {
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
+    }
+
+    fn ops(&self, options: &Options) -> u64 {
+        options.sized(self.full_ops, self.quick_ops)
+    }
+
+    /// How long the filled stream must be for this workload.
+    fn stream_len(&self, options: &Options) -> u64 {
+        let ops = self.ops(options);
+        match self.load {
+            // `redis-benchmark` sends a little more than asked: each client may have a batch under way.
+            Load::ReadGroup { count, pipeline } => (ops + CLIENTS * pipeline) * count,
+            Load::AckInOrder { ids } => ops * ids,
+            Load::AckRandom { ids } => 2 * ops * ids,
+            Load::Range => 100_000,
+            Load::Add { .. } | Load::Cycle | Load::AddWithReaders { .. } => 0,
+        }
+    }
+
+    /// One repetition on one server: prepare, drive, and see that the work was done.
+    pub(crate) fn run(&self, server: &Server, options: &Options) -> Result<Speed, Failure> {
+        let ops = self.ops(options);
+        match self.load {
+            Load::Add { payload, clients, pipeline } => add_entries(server, ops, payload, clients, pipeline),
+            Load::ReadGroup { count, pipeline } => read_group(server, ops, count, pipeline),
+            Load::AckInOrder { ids } => ack_in_order(server, ops, ids),
+            Load::AckRandom { ids } => ack_random(server, ops, ids),
+            Load::Range => range(server, ops),
+            Load::Cycle => cycle(server, ops),
+            Load::AddWithReaders { readers } => add_with_readers(server, ops, readers),
+        }
+    }
+}
+
+fn add_entries(
+    server: &Server,
+    ops: u64,
+    payload: Payload,
+    clients: u64,
+    pipeline: u64,
+) -> Result<Speed, Failure> {
+    let mut connection = server.connect()?;
+    connection.call(&["DEL", ADDED])?;
+    let mut command = vec!["XADD".to_owned(), ADDED.to_owned(), "*".to_owned()];
+    command.extend(payload.fields(1));
+    let speed = Repeated { command: &command, ops, clients, pipeline, random_below: 1 }.run(server)?;
+    expect_at_least("entries in the stream", connection.call_int(&["XLEN", ADDED])?, ops)?;
+    connection.call(&["DEL", ADDED])?;
+    Ok(speed)
+}
+
+fn read_group(server: &Server, ops: u64, count: u64, pipeline: u64) -> Result<Speed, Failure> {
+    data::begin_group(server, FILLED)?;
+    let count_text = count.to_string();
+    let command = ["XREADGROUP", "GROUP", GROUP, "c", "COUNT", &count_text, "STREAMS", FILLED, ">"];
+    let speed =
+        Repeated { command: &command, ops, clients: CLIENTS, pipeline, random_below: 1 }.run(server)?;
+    let pending = server.connect()?.call_int(&["XPENDING", FILLED, GROUP])?;
+    expect_at_least("pending entries", pending, ops * count)?;
+    Ok(speed)
+}
+
+fn ack_in_order(server: &Server, ops: u64, ids: u64) -> Result<Speed, Failure> {
+    let before = data::begin_group_and_deliver(server, FILLED, ops * ids)?;
+    let speed = load::in_order(server, ops, 16, |n, out| {
+        let mut command = vec!["XACK".to_owned(), FILLED.to_owned(), GROUP.to_owned()];
+        command.extend((n * ids..(n + 1) * ids).map(id));
+        encode(out, &command);
+    })?;
+    let left = server.connect()?.call_int(&["XPENDING", FILLED, GROUP])?;
+    expect_at_least("acknowledged entries", before - left, ops * ids)?;
+    Ok(speed)
+}
+
+fn ack_random(server: &Server, ops: u64, ids: u64) -> Result<Speed, Failure> {
+    // Half as many draws as there are ids: four in five of them find their entry still pending.
+    let draws = ops * ids;
+    let before = data::begin_group_and_deliver(server, FILLED, 2 * draws)?;
+    let mut command = vec!["XACK", FILLED, GROUP];
+    command.extend(vec![RANDOM_ID; ids as usize]);
+    let speed = Repeated { command: &command, ops, clients: CLIENTS, pipeline: 16, random_below: 2 * draws }
+        .run(server)?;
+    let left = server.connect()?.call_int(&["XPENDING", FILLED, GROUP])?;
+    expect_at_least("acknowledged entries", before - left, draws * 7 / 10)?;
+    Ok(speed)
+}
+
+fn range(server: &Server, ops: u64) -> Result<Speed, Failure> {
+    let command = ["XRANGE", FILLED, RANDOM_ID, "+", "COUNT", "100"];
+    Repeated { command: &command, ops, clients: CLIENTS, pipeline: 1, random_below: 90_000 }.run(server)
+}
+
+/// Three round trips: ten XADD in one batch, XREADGROUP, XACK. Each client has a stream of its own.
+fn cycle(server: &Server, ops: u64) -> Result<Speed, Failure> {
+    let keys: Vec<_> = (0..8).map(|client| format!("bench:cycle-{client}")).collect();
+    let mut connection = server.connect()?;
+    for key in &keys {
+        connection.call(&["DEL", key])?;
+        connection.call(&["XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM"])?;
+    }
+    let speed = load::in_steps(server, ops, 3, |client, cycle, step, out| {
+        let key = &keys[client];
+        let ids = cycle * 10..(cycle + 1) * 10;
+        match step {
+            0 => {
+                for n in ids {
+                    let entry = ["user", "u100", "action", "click", "amount", "42"];
+                    encode(out, &[&["XADD", key, &id(n)], &entry[..]].concat());
+                }
+                10
+            }
+            1 => {
+                encode(out, &["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "10", "STREAMS", key, ">"]);
+                1
+            }
+            _ => {
+                let mut command = vec!["XACK".to_owned(), key.clone(), GROUP.to_owned()];
+                command.extend(ids.map(id));
+                encode(out, &command);
+                1
+            }
+        }
+    })?;
+    for key in &keys {
+        let (len, pending) =
+            (connection.call_int(&["XLEN", key])?, connection.call_int(&["XPENDING", key, GROUP])?);
+        expect_at_least("entries gone through the cycle", len - pending, ops / keys.len() as u64 * 10)?;
+        connection.call(&["DEL", key])?;
+    }
+    Ok(speed)
+}
+
+fn add_with_readers(server: &Server, ops: u64, readers: usize) -> Result<Speed, Failure> {
+    let mut connection = server.connect()?;
+    connection.call(&["DEL", ADDED])?;
+    connection.call(&["XGROUP", "CREATE", ADDED, GROUP, "0", "MKSTREAM"])?;
+    let add = ["XADD", ADDED, "*", "user", "u100", "action", "click", "amount", "42"];
+    let read = ["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "1", "BLOCK", "0", "STREAMS", ADDED, ">"];
+    let speed = load::with_blocked_readers(server, ops, readers, &add, &read)?;
+    expect_at_least("pending entries", connection.call_int(&["XPENDING", ADDED, GROUP])?, ops)?;
+    connection.call(&["DEL", ADDED])?;
+    Ok(speed)
+}

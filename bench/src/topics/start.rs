@@ -1,0 +1,47 @@
+//! Starting with nothing: how long it takes, how much memory and disk the program needs.
+
+use std::time::Instant;
+
+use crate::Failure;
+use crate::options::Options;
+use crate::report::Report;
+use crate::server::{Persistence, Server};
+use crate::table::{Column, Compare, Row, Table};
+
+pub(crate) static TABLE: Table = Table {
+    topic: "start",
+    heading: "Starting",
+    intro: "From starting the process on an empty folder to its answer to PING (looked for every two milliseconds), resident memory \
+            right then, and the size of the program file (shared libraries not counted).",
+    columns: &[
+        Column { key: "start_ms", heading: "start, ms", compare: Compare::Less },
+        Column { key: "resident_mib", heading: "resident, MiB", compare: Compare::Less },
+        Column { key: "program_mib", heading: "program, MiB", compare: Compare::Less },
+    ],
+};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+pub(crate) fn rows() -> Vec<(String, String)> {
+    vec![("empty".into(), "an empty server".into())]
+}
+
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
+    if !options.wants(TABLE.topic, "empty") {
+        return Ok(());
+    }
+    let programs = options.startable();
+    let names = programs.iter().map(|program| program.name.clone()).collect();
+    let mut row = Row::new(&TABLE, "empty", "an empty server", names);
+    for _ in 0..options.repetitions {
+        for (program, samples) in programs.iter().zip(&mut row.samples) {
+            let begun = Instant::now();
+            let server = Server::start(program, Persistence::Off, options)?;
+            let took = begun.elapsed().as_secs_f64() * 1e3;
+            let (resident, size) = (server.resident_bytes()? as f64, server.program_bytes()? as f64);
+            samples.push(vec![Some(took), Some(resident / MIB), Some(size / MIB)]);
+        }
+    }
+    report.add(row);
+    Ok(())
+}
