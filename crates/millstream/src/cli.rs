@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
 use millstream_server::settings::{Change, Id, SETTINGS, Setting};
 
 use crate::check::CheckTask;
+use crate::ops::Ops;
 
 /// What is to be done.
 pub(crate) enum Task {
@@ -21,7 +22,24 @@ pub(crate) enum Task {
     Compat,
     /// Look at a data folder.
     Check(CheckTask),
+    /// Look at streams and groups, or change them.
+    Ops(Ops),
 }
+
+const ABOUT: &str =
+    "A durable server for streams and consumer groups that speaks Redis' protocol, and its tools";
+
+const OVERVIEW: &str = "\
+Examples:
+  millstream serve                                  a server on 127.0.0.1:6379
+  millstream add orders item=book                   a message
+  millstream group create orders billing            a group that will read it
+  millstream lag                                    how far behind the groups are
+  millstream top                                    the same and more, live
+  millstream doctor                                 what is wrong, and the way out
+
+The tools work on any store that speaks Redis' protocol, and on embedded ones: --url, or MILLSTREAM_URL.
+Every command has examples: millstream group reset --help";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +63,8 @@ pub(crate) fn parse() -> Task {
             flags: SETTINGS.iter().filter_map(|setting| flag_of(serve, setting)).collect(),
         },
         Some(("check", check)) => Task::Check(check_of(check)),
-        _ => Task::Compat,
+        Some(("compat", _)) => Task::Compat,
+        _ => Task::Ops(Ops::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
     }
 }
 
@@ -61,18 +80,19 @@ fn flag_of(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
     matches.get_one::<String>(setting.name).map(|text| (setting.id, text.clone()))
 }
 
-fn command() -> Command {
-    Command::new("millstream")
-        .about("A durable server for streams and consumer groups that speaks Redis' protocol")
+/// The whole command line.
+pub(crate) fn command() -> Command {
+    let server = Command::new("millstream")
         .version(env!("CARGO_PKG_VERSION"))
         .styles(styles())
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .after_help(EXAMPLES)
+        .after_help(OVERVIEW)
         .subcommand(serve_command())
         .subcommand(check_command())
-        .subcommand(Command::new("compat").about("Print which Redis commands are supported, as Markdown"))
+        .subcommand(Command::new("compat").about("Print which Redis commands are supported, as Markdown"));
+    Ops::augment_subcommands(server).about(ABOUT)
 }
 
 fn serve_command() -> Command {

@@ -1,11 +1,16 @@
 //! The `millstream` binary: reads what it is asked to do, and does it.
 //!
-//! Exit codes: 0 done, 1 it could not be done, 2 it was asked for in the wrong way, 5 `check` found damage.
+//! Exit codes: 0 done, 1 it could not be done, 2 it was asked for in the wrong way, 3 no connection, 4 what was named is
+//! not there, 5 a check found problems, 130 interrupted.
 
 mod banner;
 mod check;
 mod cli;
 mod config;
+mod demo;
+mod ops;
+mod top;
+mod work;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -22,6 +27,7 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, exit_code_of(&error)),
         },
         Task::Compat => print_compat(),
+        Task::Ops(ops) => ops::run(ops),
         Task::Check(task) => check::run(&task).unwrap_or_else(|error| fail(&error, ExitCode::FAILURE)),
     }
 }

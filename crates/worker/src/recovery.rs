@@ -166,9 +166,10 @@ async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
         due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
     let Some(first) = due.iter().map(|job| job.id).min() else { return };
     let rows: Vec<Release> = due.iter().map(|job| Release { id: job.id, deliveries: job.attempt }).collect();
+    // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
+    lane.held.let_go(due.iter().map(Job::name));
     let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
     let released = core.insist(lane, Doing::Settling, call).await;
-    lane.held.let_go(due.iter().map(Job::name));
     if released.is_none() {
         core.tally.left_unsettled(due.len() as u64);
         return;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_engine::stream::EntryRef;
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::{FolderOptions, Reader, Store, StoreOptions};
+use millstream_store::{Addition, FolderOptions, Reader, Store, StoreOptions};
 
 /// Names and contents.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -127,7 +127,7 @@ fn work(store: &Store, number: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     let value = number.to_string();
     let id = IdSpec::Explicit(StreamId::new(number, 0));
-    txn.xadd(b"stream", true, id, &[b"number", value.as_bytes()], None).unwrap();
+    txn.xadd(b"stream", &Addition { id, ..Addition::new(&[b"number", value.as_bytes()]) }).unwrap();
     if number == 1 {
         txn.xgroup_create(b"stream", b"group", GroupStart::After(StreamId::MIN), false, None).unwrap();
         txn.hash_set(b"string", &[b"field", b"value"]).unwrap();

@@ -5,9 +5,9 @@
 //! under the target folder (or `MILLSTREAM_CLIENTS_DIR`); redis-rs is a dependency of this test.
 
 mod examples;
+mod newest;
 mod program;
 mod redis_rs;
-mod redis_rs_newest;
 mod suites;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
@@ -47,7 +47,7 @@ on_both_servers! {
     redis_rs_in_resp2 => crate::redis_rs::resp2;
     redis_rs_in_resp3 => crate::redis_rs::resp3;
     redis_rs_async => crate::redis_rs::asynchronous;
-    redis_rs_newest => crate::redis_rs_newest::both_protocols;
+    redis_rs_newest => crate::newest::both_protocols;
     examples_in_python => crate::examples::python;
     examples_in_node => crate::examples::node;
     examples_in_rust => crate::examples::rust;

@@ -69,12 +69,14 @@ fn play(seed: u64) {
 
 /// Everything about the stream that a client can find out, without what passes with time.
 fn state(client: &mut Client) -> String {
-    let mut state = client.ask(&["DBSIZE", "XLEN s", "XRANGE s - +", "XINFO STREAM s FULL COUNT 0"]);
+    let mut state = client.ask(&["DBSIZE", "XLEN s", "XRANGE s - +"]);
+    state += &without_seen_times(&client.ask(&["XINFO STREAM s FULL COUNT 0"]));
     for group in GROUPS {
         state += &client.ask(&[&format!("XPENDING s {group}")]);
         state += &without_idle_times(&client.ask(&[&format!("XPENDING s {group} - + 100000")]));
         for consumer in CONSUMERS {
-            state += &without_idle_times(&client.ask(&[&format!("XPENDING s {group} - + 100000 {consumer}")]));
+            state +=
+                &without_idle_times(&client.ask(&[&format!("XPENDING s {group} - + 100000 {consumer}")]));
         }
     }
     state + &hidden_state(client)
@@ -96,6 +98,14 @@ fn hidden_state(client: &mut Client) -> String {
     }
     client.ask(&["DEL copy"]);
     state
+}
+
+/// When a consumer last asked in vain is not kept: it would cost a record for every empty poll.
+fn without_seen_times(answer: &str) -> String {
+    let lines: Vec<&str> = answer.lines().collect();
+    let is_seen_time = |at: usize| at > 0 && lines[at - 1] == "seen-time";
+    let kept = lines.iter().enumerate().map(|(at, line)| if is_seen_time(at) { "seen" } else { line });
+    kept.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// A row ends with its idle time and its count; the time goes, unless it says that there is none.
@@ -123,7 +133,8 @@ fn id(line: &str) -> Option<(u64, u64)> {
 /// The first lines that differ, with what stands before them.
 fn difference(before: &str, after: &str) -> String {
     let same = before.lines().zip(after.lines()).take_while(|(before, after)| before == after).count();
-    let part = |text: &str| text.lines().skip(same.saturating_sub(12)).take(24).collect::<Vec<_>>().join("\n");
+    let part =
+        |text: &str| text.lines().skip(same.saturating_sub(12)).take(24).collect::<Vec<_>>().join("\n");
     format!("before, from line {same}:\n{}\nafter:\n{}", part(before), part(after))
 }
 

@@ -26,6 +26,9 @@ pub trait Command: Clone + Send + 'static {
     /// Whether it may change something. If so it is refused when the disk is full.
     const CHANGES: bool;
 
+    /// Whether it uses every key there is. Everything is locked then, and what `keys` says counts for nothing.
+    const EVERYTHING: bool = false;
+
     /// Every key that `run` uses; their shards are locked meanwhile.
     fn keys(&self) -> impl Iterator<Item = &[u8]>;
 
@@ -103,7 +106,11 @@ impl<C: Command> Call<C> {
         {
             return State::Settling { position: 0, answer: Err(error.into()) };
         }
-        let mut txn = inner.store.lock(0, self.command.keys(), inner.store.now_ms());
+        let now_ms = inner.store.now_ms();
+        let mut txn = match C::EVERYTHING {
+            true => inner.store.lock_all(0, now_ms),
+            false => inner.store.lock(0, self.command.keys(), now_ms),
+        };
         let answer = self.command.run(&mut txn);
         if let Ok(nothing) = answer {
             let Some(patience) = self.command.patience(&nothing) else {

@@ -4,15 +4,45 @@ use std::iter;
 use std::time::Duration;
 
 use millstream_engine::stream::Group;
-use millstream_engine::{Refusal, Stream};
+use millstream_engine::{Refusal, Stream, Value};
 
 use super::{Call, Command, ConsumerInfo, Entry, Error, GroupInfo, Millstream, StreamInfo, owned};
 use crate::txn::Txn;
 
 impl Millstream {
+    /// The names of all streams, in order.
+    pub fn streams(&self) -> Call<ListStreams> {
+        self.call(ListStreams)
+    }
+
     /// What is known of a stream, its groups and their consumers.
     pub fn stream_info(&self, key: impl AsRef<[u8]>) -> Call<DescribeStream> {
         self.call(DescribeStream { key: owned(key) })
+    }
+}
+
+/// See [`Millstream::streams`].
+#[derive(Clone, Debug)]
+pub struct ListStreams;
+
+impl Command for ListStreams {
+    type Output = Vec<Vec<u8>>;
+    const CHANGES: bool = false;
+    const EVERYTHING: bool = true;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::empty()
+    }
+
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Vec<u8>>, Error> {
+        let mut names = Vec::new();
+        txn.visit_keys(|key| {
+            if let Some(Value::Stream(_)) = txn.get(key) {
+                names.push(key.to_vec());
+            }
+        });
+        names.sort_unstable();
+        Ok(names)
     }
 }
 

@@ -68,7 +68,7 @@ pub use claim::{AutoClaim, Claim, JustIds};
 pub use claiming::ReadClaiming;
 pub use error::Error;
 pub use groups::{Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId};
-pub use info::DescribeStream;
+pub use info::{DescribeStream, ListStreams};
 pub use millstream_engine::stream::{Deletion, IdempotenceInfo, IdempotenceLimits};
 pub use millstream_engine::{
     Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 pub use embedded::Embedded;
 pub use error::{Error, ErrorKind};
-pub use redis::{Certificates, Redis};
 pub use millstream_engine::StreamId;
+pub use redis::{Certificates, Redis};
 pub use types::{
     Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Fields, GroupInfo, Idempotence,
     NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start,

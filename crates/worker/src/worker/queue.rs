@@ -84,7 +84,8 @@ impl Queue {
         }
         jobs.rev().for_each(|job| {
             state.jobs.push_front(job);
-            state.budget.taken -= 1;
+            // A measurement may have begun anew in between.
+            state.budget.taken = state.budget.taken.saturating_sub(1);
         });
         self.wake_one(&state);
         Vec::new()
@@ -281,7 +282,11 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::backend::StreamId;
+    use crate::lease::Held;
 
     #[test]
     fn what_is_read_ahead_follows_the_speed() {
@@ -311,6 +316,38 @@ mod tests {
         assert!(!queue.take(2, 1, &mut Vec::new()).await);
         // The second has not noticed yet: it stays, only the third is started anew.
         assert_eq!(queue.resize(3), [2]);
+    }
+
+    fn job(ms: u64) -> Job {
+        let id = StreamId::new(ms, 0);
+        let taken = Held::default().take(Instant::now(), std::iter::once((id, 1))).remove(0);
+        let (ticket, cancelled) = taken.expect("it was not in hand");
+        Job { lane: 0, ticket, id, attempt: 1, fields: Arc::default(), cancelled, key: None }
+    }
+
+    #[tokio::test]
+    async fn what_comes_back_is_first_again_whatever_was_measured_meanwhile() {
+        let queue = Queue::new(1, 100);
+        queue.resize(1);
+        assert!(queue.put((1..=3).map(job).collect()).is_empty());
+        let mut taken = Vec::new();
+        assert!(queue.take(0, 2, &mut taken).await);
+        queue.state().budget.now(1, Instant::now() + MEASURED_OVER);
+        assert!(queue.put_back(taken.drain(..)).is_empty());
+        assert!(queue.take(0, 3, &mut taken).await);
+        let order: Vec<u64> = taken.iter().map(|job| job.id.ms).collect();
+        assert_eq!(order, [1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_paused_queue_refuses_and_gives_back() {
+        let queue = Queue::new(1, 100);
+        assert!(queue.put(vec![job(1)]).is_empty());
+        assert_eq!(queue.pause().len(), 1);
+        assert_eq!(queue.put(vec![job(2)]).len(), 1);
+        assert_eq!(queue.put_back([job(3)].into_iter()).len(), 1);
+        queue.resume();
+        assert!(queue.put(vec![job(4)]).is_empty());
     }
 
     #[tokio::test]

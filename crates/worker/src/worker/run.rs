@@ -29,7 +29,7 @@ use super::scale::autoscale;
 use super::settle::settle;
 use super::status;
 use super::trouble::{Doing, Patience};
-use crate::backend::{Error, Release};
+use crate::backend::{Error, ErrorKind, Release};
 use crate::handler::Work;
 use crate::recovery;
 
@@ -57,7 +57,11 @@ pub(crate) async fn run(
     let mut slots = Slots { core: Arc::clone(&core), work, tasks: JoinSet::new() };
     slots.start_missing(*core.slots.borrow());
     let mut tasks = Tasks::start(&core);
-    slots.follow_until(shutdown).await;
+    tokio::select! {
+        () = slots.follow_until(shutdown) => {}
+        // A mistake of ours. What it held would be held for ever: better to end, and let others have it.
+        () = tasks.panicked() => core.fail(panicked()),
+    }
     drain(&core, &mut tasks, &mut slots).await;
     match core.failure().take() {
         Some(error) => Err(error),
@@ -136,6 +140,26 @@ impl Tasks {
     }
 }
 
+impl Tasks {
+    /// Waits until one of them panics.
+    async fn panicked(&mut self) {
+        loop {
+            let ended = tokio::select! {
+                Some(ended) = self.bringing.join_next() => ended,
+                Some(ended) = self.settling.join_next() => ended,
+                Some(ended) = self.keeping.join_next() => ended,
+            };
+            if ended.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Closed, "a task of the worker panicked; what it held is given back")
+}
+
 /// The slots there are.
 struct Slots {
     core: Arc<Core>,
@@ -166,7 +190,11 @@ impl Slots {
                 () = &mut shutdown => return,
                 () = core.draining.cancelled() => return,
                 _ = wanted.changed() => {}
-                Some(_) = self.tasks.join_next() => {}
+                Some(ended) = self.tasks.join_next() => {
+                    if ended.is_err() {
+                        core.fail(panicked());
+                    }
+                }
             }
         }
     }

@@ -190,12 +190,13 @@ async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
         messaging.destination.name = &*lane.stream,
         messaging.batch.message_count = rows.len()
     );
+    // First, as where something is tried again: our own reader may be the next to get it.
+    let_go(core, lane, given_back.iter().map(|(job, _)| job));
     let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
     match core.insist(lane, Doing::Settling, call).instrument(span).await {
         Some(released) => core.tally.released(lane, released),
         None => core.tally.left_unsettled(rows.len() as u64),
     }
-    let_go(core, lane, given_back.iter().map(|(job, _)| job));
 }
 
 fn let_go<'a>(core: &Core, lane: &Lane, jobs: impl Iterator<Item = &'a Job> + Clone) {

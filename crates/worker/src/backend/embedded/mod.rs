@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use millstream_engine::stream::{EntryRef, IdRange, NackOptions};
-use millstream_engine::value::Kind;
 use millstream_engine::{GroupStart, NackMode, StreamId};
 use millstream_protocol::glob;
 use millstream_store::embedded::{Command, Millstream, ReadFrom, Refusal};
@@ -333,25 +332,15 @@ impl Backend for Embedded {
     }
 
     fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
-        let pattern = pattern.to_owned();
-        let step = Step::<false, _>::on("", move |txn: &mut Txn<'_>, _: &[u8]| {
-            let mut names = Vec::new();
-            let mut cursor = 0;
-            loop {
-                cursor = txn.scan(cursor, usize::MAX, |key, kind| {
-                    if kind == Kind::Stream && glob::matches(pattern.as_bytes(), key) {
-                        names.push(text(key));
-                    }
-                });
-                if cursor == 0 {
-                    break;
-                }
-            }
-            names.sort_unstable();
-            Ok(names)
-        });
-        let everywhere: Vec<String> = (0..KEYS_OF_EVERY_SHARD).map(|number| number.to_string()).collect();
-        self.call(step.and(everywhere.iter().map(|key| &**key)))
+        let listed = self.db.streams();
+        Box::pin(async move {
+            let names = listed.await.map_err(error)?;
+            Ok(names
+                .iter()
+                .filter(|name| glob::matches(pattern.as_bytes(), name))
+                .map(|name| text(name))
+                .collect())
+        })
     }
 
     fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
@@ -440,9 +429,6 @@ impl Backend for Embedded {
         })
     }
 }
-
-/// Enough names that every shard of a store has one of them, but for odds that do not occur.
-const KEYS_OF_EVERY_SHARD: usize = 4096;
 
 fn group_start(start: Start) -> GroupStart {
     match start {

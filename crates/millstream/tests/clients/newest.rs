@@ -52,7 +52,9 @@ impl Newest {
     }
 
     fn delete(&mut self) -> RedisResult<()> {
-        use XDelExStatusCode::{Deleted, IdNotFound, NotDeletedUnacknowledgedOrStillReferenced as Referenced};
+        use XDelExStatusCode::{
+            Deleted, IdNotFound, NotDeletedUnacknowledgedOrStillReferenced as Referenced,
+        };
         let stream = self.filled("delete", 4)?;
         self.read_all(&stream)?;
         assert_eq!(self.redis.xdel_ex(&stream, &["1-0", "9-9"], KeepRef)?, [Deleted, IdNotFound]);
@@ -99,11 +101,11 @@ impl Newest {
         self.redis.xack(&stream, GROUP, &["4-0"])?;
         assert_eq!(self.redis.xtrim_options(&stream, &exactly(0).set_deletion_policy(Acked))?, 1);
 
-        let two = StreamTrimStrategy::maxlen(StreamTrimmingMode::Exact, 2);
-        let forgetting = StreamAddOptions::default().trim(two.clone()).set_deletion_policy(DelRef);
+        let two = || StreamTrimStrategy::maxlen(StreamTrimmingMode::Exact, 2);
+        let forgetting = StreamAddOptions::default().trim(two()).set_deletion_policy(DelRef);
         self.redis.xadd_options(&stream, "6-0", &[("job", 6)], &forgetting)?;
         assert_eq!(self.rows(&stream, GROUP)?, [row("1-0", "anna", 1), row("5-0", "anna", 1)]);
-        let careful = StreamAddOptions::default().trim(two).set_deletion_policy(Acked);
+        let careful = StreamAddOptions::default().trim(two()).set_deletion_policy(Acked);
         self.redis.xadd_options(&stream, "7-0", &[("job", 7)], &careful)?;
         assert_eq!(ids(&self.redis.xrange_all(&stream)?.ids), ["5-0", "6-0", "7-0"]);
         Ok(())

@@ -1,0 +1,82 @@
+//! Where the store is, and the options that every command has.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use millstream_worker::{Backend, Error};
+
+use super::failure::Failure;
+
+const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
+/// Read in this order when no `--url` is given.
+const VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
+
+/// The options that every command has.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// The store: redis://, rediss://, redis+cluster://HOST,HOST or embedded:FOLDER
+    /// [env: MILLSTREAM_URL, REDIS_URL] [default: redis://127.0.0.1:6379]
+    #[arg(short, long, global = true, value_name = "URL", help_heading = "Common options")]
+    url: Option<String>,
+    /// Tell it as JSON, for programs
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub(crate) json: bool,
+}
+
+impl Common {
+    /// The URL of the store, wherever it was said.
+    pub(crate) fn url(&self) -> String {
+        let said = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
+        let url = self.url.clone().or_else(|| VARIABLES.into_iter().find_map(said));
+        url.unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
+    /// The store, for looking and for changing what is there.
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, Failure> {
+        // Opening a folder makes it. A mistyped one must not look like an empty store.
+        if let Some(folder) = self.url().strip_prefix("embedded:")
+            && !Path::new(folder).exists()
+        {
+            return Err(Failure::Connection(format!(
+                "there is no folder {folder}\nmake a store there with: millstream add STREAM FIELD=VALUE --url embedded:{folder}"
+            )));
+        }
+        self.connect_or_create().await
+    }
+
+    /// The store, for commands that may begin one.
+    pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Backend>, Failure> {
+        let url = self.url();
+        millstream_worker::connect(&url).await.map_err(|error| {
+            let message = format!("cannot open {}: {error}", without_password(&url));
+            Failure::from(Error::new(error.kind(), message))
+        })
+    }
+}
+
+/// A URL that may be shown.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((way_in, host)) => {
+            let user = way_in.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:***@{host}{}", &rest[end..])
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(without_password("redis://me:secret@host:1/2"), "redis://me:***@host:1/2");
+        assert_eq!(without_password("redis://:p@ss@host"), "redis://:***@host");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
+        assert_eq!(without_password("embedded:/x@y"), "embedded:/x@y");
+    }
+}

@@ -1,0 +1,107 @@
+//! Which dead letters are meant: where they lie, and which of them.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use millstream_worker::backend::{Order, Range, StreamId};
+use millstream_worker::dead_letter::Letter;
+use millstream_worker::redrive::Filter;
+use millstream_worker::{Backend, Reason, names};
+
+use crate::ops::failure::Failure;
+use crate::ops::known;
+use crate::ops::time::{parse_duration, parse_id};
+
+/// How many letters are read at once.
+const PAGE: usize = 500;
+
+/// Where the letters lie.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Letters {
+    /// The dead-letter stream, if it is not {STREAM}:dlq
+    #[arg(long, value_name = "NAME")]
+    dlq: Option<String>,
+}
+
+impl Letters {
+    /// The name of the dead-letter stream, which must be there. A stream that ends in `:dlq` is one itself.
+    pub(super) async fn find(&self, backend: &dyn Backend, stream: &str) -> Result<String, Failure> {
+        let name = match &self.dlq {
+            Some(name) => name.clone(),
+            None if stream.ends_with(":dlq") => stream.to_owned(),
+            None => names::dead_letters_of(stream),
+        };
+        if backend.stream(&name).await?.is_some() {
+            return Ok(name);
+        }
+        Err(known::missing(
+            &format!("there are no dead letters of {stream} ({name})"),
+            &backend.streams("*:dlq").await?,
+            "nothing has ended there yet, or it lies elsewhere: name it with --dlq",
+        ))
+    }
+}
+
+/// Which letters. All conditions must hold.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct Selection {
+    /// Only those that ended for this reason
+    #[arg(long, value_name = "REASON", value_parser = parse_reason)]
+    reason: Option<Reason>,
+    /// Only those whose error or type of error contains this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Only these, by their own ids or those of the entries they were; may be given several times
+    #[arg(long = "id", value_name = "ID", value_parser = parse_id)]
+    ids: Vec<StreamId>,
+    /// Only those that ended for this group
+    #[arg(long = "of-group", value_name = "GROUP")]
+    group: Option<String>,
+    /// Only those that ended at least so long ago
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    older_than: Option<Duration>,
+    /// Only those that ended at most so long ago
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    newer_than: Option<Duration>,
+}
+
+impl Selection {
+    pub(super) fn filter(&self) -> Filter {
+        Filter {
+            group: self.group.clone(),
+            reason: self.reason,
+            error: self.error.clone(),
+            ids: (!self.ids.is_empty()).then(|| self.ids.iter().copied().collect()),
+            older_than: self.older_than,
+            newer_than: self.newer_than,
+        }
+    }
+}
+
+fn parse_reason(text: &str) -> Result<Reason, String> {
+    let reasons = Reason::ALL.map(Reason::as_str).join(", ");
+    text.parse().map_err(|_| format!("there are: {reasons}"))
+}
+
+/// Visits the selected letters, oldest first, while `visit` says so.
+pub(super) async fn each(
+    backend: &dyn Backend,
+    name: &str,
+    selection: &Selection,
+    mut visit: impl FnMut(Letter) -> bool,
+) -> Result<(), Failure> {
+    let (filter, now) = (selection.filter(), SystemTime::now());
+    let mut next = Some(StreamId::MIN);
+    while let Some(first) = next {
+        let range = Range { first, last: StreamId::MAX, order: Order::Rising, count: PAGE };
+        let page = backend.range(name, range).await?;
+        next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
+        let letters = page.iter().filter_map(Letter::read).filter(|letter| filter.matches(letter, now));
+        for letter in letters {
+            if !visit(letter) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

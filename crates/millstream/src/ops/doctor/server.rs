@@ -1,0 +1,199 @@
+//! What a server tells about itself: its version, and whether what it holds survives a crash.
+//!
+//! Asked over a connection of its own, because workers never need to know. A server that does not tell is no
+//! problem: managed ones often hide their settings.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use millstream_worker::monitor::Health;
+use redis::{Client, Cmd, aio::MultiplexedConnection, cmd};
+use serde_json::{Value, json};
+
+use super::finding::{Finding, Subject};
+use crate::ops::table::Facts;
+
+/// How long to wait for the server's word.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is known of the server.
+#[derive(Debug, Default)]
+pub(super) struct Server {
+    info: HashMap<String, String>,
+    settings: HashMap<String, String>,
+    embedded: bool,
+}
+
+/// Asks the server behind a URL, or one of a cluster.
+pub(super) async fn ask(url: &str) -> Server {
+    if url.starts_with("embedded:") || url.starts_with("memory:") {
+        return Server { embedded: true, ..Server::default() };
+    }
+    let asked = tokio::time::timeout(PATIENCE, try_ask(&first_node(url))).await;
+    asked.ok().flatten().unwrap_or_default()
+}
+
+async fn try_ask(url: &str) -> Option<Server> {
+    let mut connection = Client::open(url).ok()?.get_multiplexed_async_connection().await.ok()?;
+    let info: String = cmd("INFO").query_async(&mut connection).await.ok()?;
+    let pairs = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+    let info = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let mut settings = HashMap::new();
+    for name in ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"] {
+        let mut question = cmd("CONFIG");
+        question.arg("GET").arg(name);
+        settings.extend(setting(&mut connection, &question).await);
+    }
+    Some(Server { info, settings, embedded: false })
+}
+
+async fn setting(connection: &mut MultiplexedConnection, question: &Cmd) -> HashMap<String, String> {
+    question.query_async(connection).await.unwrap_or_default()
+}
+
+/// A cluster's first server stands for all.
+fn first_node(url: &str) -> String {
+    let single = url.replacen("+cluster://", "://", 1);
+    match single.split_once(',') {
+        Some((first, _)) => first.to_owned(),
+        None => single,
+    }
+}
+
+impl Server {
+    fn version(&self) -> Option<String> {
+        let name = ["millstream_version", "valkey_version", "redis_version"];
+        name.into_iter().find_map(|name| {
+            let version = self.info.get(name)?;
+            Some(format!("{} {version}", name.trim_end_matches("_version")))
+        })
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    /// How what it holds survives a crash, in one sentence; `None` if it does not tell.
+    fn persistence(&self) -> Option<String> {
+        let log = match (self.setting("appendonly")?, self.setting("appendfsync")) {
+            ("yes", Some(policy)) => format!("log, synced {policy}"),
+            ("yes", None) => "log".to_owned(),
+            _ => "no log".to_owned(),
+        };
+        Some(match self.setting("save") {
+            Some("") | None => log,
+            Some(rules) => format!("{log}; snapshots by {rules}"),
+        })
+    }
+
+    pub(super) fn put(&self, facts: &mut Facts) {
+        let unknown = || "unknown".to_owned();
+        if self.embedded {
+            return facts
+                .push("server", format!("none: the store of millstream {}", env!("CARGO_PKG_VERSION")));
+        }
+        facts.push("server", self.version().unwrap_or_else(unknown));
+        facts.push("persistence", self.persistence().unwrap_or_else(unknown));
+    }
+
+    pub(super) fn json(&self) -> Value {
+        if self.embedded {
+            return Value::Null;
+        }
+        json!({
+            "version": self.version(),
+            "appendonly": self.setting("appendonly"),
+            "appendfsync": self.setting("appendfsync"),
+            "save": self.setting("save"),
+            "maxmemory": self.setting("maxmemory"),
+            "maxmemory_policy": self.setting("maxmemory-policy"),
+        })
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut find = |health, code, text: &str, way_out: &str| {
+            let (text, way_out) = (text.to_owned(), way_out.to_owned());
+            findings.push(Finding { health, code, subject: Subject::Server, text, way_out });
+        };
+        let settings = (self.setting("appendonly"), self.setting("appendfsync"), self.setting("save"));
+        match settings {
+            (Some("no"), _, None | Some("")) => find(
+                Health::Degraded,
+                "not_durable",
+                "nothing is written to disk: a restart loses every message",
+                "start it with --appendonly yes",
+            ),
+            (Some("no"), _, Some(_)) => find(
+                Health::Degraded,
+                "snapshots_only",
+                "only snapshots are written: a crash loses every message since the last one",
+                "start it with --appendonly yes, or: redis-cli CONFIG SET appendonly yes",
+            ),
+            (Some("yes"), Some("everysec"), _) => find(
+                Health::Ok,
+                "synced_every_second",
+                "the log is synced every second: a power cut loses up to the last one",
+                "for messages that must not be lost, set appendfsync always",
+            ),
+            (Some("yes"), Some("no"), _) => find(
+                Health::Degraded,
+                "never_synced",
+                "the log is never synced: a power cut loses what the system had not yet written",
+                "set appendfsync everysec or always",
+            ),
+            _ => {}
+        }
+        if let Some(policy) = self.setting("maxmemory-policy").filter(|policy| policy.starts_with("allkeys"))
+        {
+            find(
+                Health::Critical,
+                "evicts_streams",
+                &format!("maxmemory-policy {policy} may remove whole streams when memory is short"),
+                "redis-cli CONFIG SET maxmemory-policy noeviction",
+            );
+        }
+        let failed = ["rdb_last_bgsave_status", "aof_last_write_status"];
+        for name in failed.into_iter().filter(|name| self.info.get(*name).is_some_and(|value| value == "err"))
+        {
+            find(
+                Health::Critical,
+                "write_failed",
+                &format!("the last write to disk failed ({name} is err)"),
+                "see the server's log, and whether its disk is full",
+            );
+        }
+        findings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(settings: &[(&str, &str)]) -> Server {
+        let settings =
+            settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Server { settings, ..Server::default() }
+    }
+
+    fn codes(settings: &[(&str, &str)]) -> Vec<&'static str> {
+        server(settings).findings().iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn settings_that_lose_messages_are_found() {
+        assert_eq!(codes(&[("appendonly", "no"), ("save", "")]), ["not_durable"]);
+        assert_eq!(codes(&[("appendonly", "no"), ("save", "3600 1")]), ["snapshots_only"]);
+        assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "no")]), ["never_synced"]);
+        assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "always")]), [""; 0]);
+        assert_eq!(codes(&[("maxmemory-policy", "allkeys-lru")]), ["evicts_streams"]);
+        assert_eq!(codes(&[]), [""; 0], "what is not told is not held against it");
+    }
+
+    #[test]
+    fn a_cluster_is_asked_through_its_first_server() {
+        assert_eq!(first_node("redis+cluster://a:1,b:2"), "redis://a:1");
+        assert_eq!(first_node("redis://a:1/2"), "redis://a:1/2");
+    }
+}

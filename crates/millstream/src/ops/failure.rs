@@ -1,0 +1,93 @@
+//! Why a command failed: the sentence for people, the way out, and the exit code for scripts.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use millstream_worker::Error;
+use millstream_worker::backend::ErrorKind;
+
+/// A command that failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The store could not be reached or did not let us in.
+    Connection(String),
+    /// What was named is not there; the sentence says what is.
+    NotFound(String),
+    /// The command line makes no sense as it stands.
+    Usage(String),
+    /// A check found something. It has been told already.
+    Check,
+    /// It was refused, or went wrong.
+    Other(String),
+    /// A signal of this number ended it. Nobody has to be told.
+    Interrupted(i32),
+    /// What was found could not be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    /// The exit code of the process.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            // A reader that has seen enough, as `head` does, is no failure.
+            Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Other(_) | Failure::Output(_) => ExitCode::FAILURE,
+            Failure::Usage(_) => ExitCode::from(2),
+            Failure::Connection(_) => ExitCode::from(3),
+            Failure::NotFound(_) => ExitCode::from(4),
+            Failure::Check => ExitCode::from(5),
+            // As shells tell it.
+            Failure::Interrupted(signal) => {
+                u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
+            }
+        }
+    }
+
+    /// Whether there is still something to say.
+    pub(crate) fn is_silent(&self) -> bool {
+        match self {
+            Failure::Check | Failure::Interrupted(_) => true,
+            Failure::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Connection(text)
+            | Failure::NotFound(text)
+            | Failure::Usage(text)
+            | Failure::Other(text) => f.write_str(text),
+            Failure::Check => f.write_str("the check found problems"),
+            Failure::Interrupted(signal) => write!(f, "ended by signal {signal}"),
+            Failure::Output(error) => write!(f, "cannot write the output: {error}"),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error.kind() {
+            ErrorKind::Unreachable => Failure::Connection(format!(
+                "{error}\nstart one with: millstream serve, or name another with --url"
+            )),
+            ErrorKind::Denied => Failure::Connection(format!(
+                "{error}\ngive the name and the password in the URL: --url redis://NAME:PASSWORD@HOST"
+            )),
+            ErrorKind::Busy => Failure::Connection(format!("{error}\ntry again in a moment")),
+            ErrorKind::NoGroup => {
+                Failure::NotFound(format!("{error}\nsee what is there with: millstream group ls"))
+            }
+            _ => Failure::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}

@@ -1,0 +1,178 @@
+//! `millstream group`: how far groups are, and moving one.
+
+mod describe;
+mod reset;
+
+use clap::{Args, Subcommand};
+use millstream_worker::backend::Start;
+use millstream_worker::monitor::Monitor;
+use serde_json::{Value, json};
+
+use super::confirm::Confirm;
+use super::connection::Common;
+use super::failure::Failure;
+use super::known;
+use super::output::{note, print, print_json, print_line};
+use super::shape;
+use super::table::{Table, row};
+use super::time::{Position, parse_position};
+use super::value::{age_or_nothing, count, counted};
+
+/// Look at consumer groups, make, move and remove them
+#[derive(Args, Debug)]
+pub(crate) struct Group {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    common: Common,
+}
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  millstream group ls
+  millstream group ls orders --json";
+
+const CREATE_EXAMPLES: &str = "\
+Examples:
+  millstream group create orders mailing
+  millstream group create orders mailing --from latest
+  millstream group create orders mailing --from 2026-11-15T10:30:00Z
+
+The stream comes to be too if need be. A group that is there stays as it is.";
+
+const RM_EXAMPLES: &str = "\
+Examples:
+  millstream group rm orders billing --yes";
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List groups with their lag
+    #[command(after_help = LS_EXAMPLES)]
+    Ls {
+        /// Only streams that match this glob pattern
+        #[arg(default_value = "*")]
+        stream: String,
+    },
+    /// Make a group if it is not there
+    #[command(after_help = CREATE_EXAMPLES)]
+    Create {
+        /// The stream
+        stream: String,
+        /// The group
+        group: String,
+        /// Where it begins: earliest, latest, an id, a moment, or how long ago
+        #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
+        from: Position,
+    },
+    /// Tell how far a group and each of its consumers are
+    #[command(after_help = describe::EXAMPLES)]
+    Describe {
+        /// The stream
+        stream: String,
+        /// The group; all groups of the stream without it
+        group: Option<String>,
+    },
+    /// Move a group forwards or back; shows what would happen, and does it with --execute
+    #[command(after_help = reset::EXAMPLES, override_usage = reset::USAGE)]
+    Reset(reset::ResetCommand),
+    /// Remove a group with what is pending in it
+    #[command(after_help = RM_EXAMPLES)]
+    Rm {
+        /// The stream
+        stream: String,
+        /// The group
+        group: String,
+        #[command(flatten)]
+        confirm: Confirm,
+    },
+}
+
+impl Group {
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
+        match &self.action {
+            Action::Ls { stream } => self.list(stream).await,
+            Action::Create { stream, group, from } => self.create(stream, group, *from).await,
+            Action::Describe { stream, group } => describe::run(&self.common, stream, group.as_deref()).await,
+            Action::Reset(reset) => reset.run(&self.common).await,
+            Action::Rm { stream, group, confirm } => self.remove(stream, group, *confirm).await,
+        }
+    }
+
+    async fn list(&self, pattern: &str) -> Result<(), Failure> {
+        let backend = self.common.connect().await?;
+        let place = backend.place();
+        let streams = Monitor::new(backend).streams(pattern).await?;
+        let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
+        if self.common.json {
+            return print_json(&groups.into_iter().map(shape::group).collect::<Value>());
+        }
+        let mut table = Table::new(&[
+            "STREAM",
+            "GROUP",
+            ">CONSUMERS",
+            ">LAG",
+            ">PENDING",
+            ">OLDEST-UNREAD",
+            ">OLDEST-PENDING",
+            "LAST-DELIVERED",
+        ]);
+        for group in &groups {
+            table.push(row![
+                &group.stream,
+                &group.name,
+                count(group.consumers.len() as u64),
+                shape::lag(group.lag),
+                count(group.pending),
+                age_or_nothing(shape::waited(group.oldest_unread)),
+                age_or_nothing(shape::waited(group.oldest_pending)),
+                group.last_delivered.to_string(),
+            ]);
+        }
+        if groups.is_empty() {
+            note(&format!("no groups on streams that match {pattern} in {place}"));
+        }
+        print(&table.to_string())
+    }
+
+    async fn create(&self, stream: &str, group: &str, from: Position) -> Result<(), Failure> {
+        let backend = self.common.connect_or_create().await?;
+        let created = backend.create_group(stream, group, start_of(from)).await?;
+        let info = known::group(&*backend, stream, group).await?;
+        if self.common.json {
+            return print_json(&json!({
+                "stream": stream,
+                "group": group,
+                "created": created,
+                "last_delivered": info.last_delivered.to_string(),
+            }));
+        }
+        print_line(&match created {
+            true => format!("created group {group} of {stream}, behind {}", info.last_delivered),
+            false => format!("group {group} of {stream} was there, behind {}", info.last_delivered),
+        })
+    }
+
+    async fn remove(&self, stream: &str, group: &str, confirm: Confirm) -> Result<(), Failure> {
+        let backend = self.common.connect().await?;
+        let info = known::group(&*backend, stream, group).await?;
+        let rows = counted(info.pending, "pending entry", "pending entries");
+        let consumers = counted(info.consumers, "consumer", "consumers");
+        confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
+        let removed = backend.delete_group(stream, group).await?;
+        if self.common.json {
+            return print_json(&json!({
+                "stream": stream, "group": group, "removed": removed, "pending_dropped": info.pending,
+            }));
+        }
+        print_line(&format!("removed group {group} of {stream}, with {consumers} and {rows}"))
+    }
+}
+
+/// A position as the start of a group: what lies at the position is the first to be read.
+pub(crate) fn start_of(position: Position) -> Start {
+    match position {
+        Position::Earliest => Start::Beginning,
+        Position::Latest => Start::End,
+        Position::At(id) => id.prev().map_or(Start::Beginning, Start::After),
+    }
+}

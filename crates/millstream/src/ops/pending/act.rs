@@ -1,0 +1,124 @@
+//! What can be done with pending entries: claim, acknowledge, give back, extend.
+
+use std::collections::BTreeMap;
+
+use millstream_worker::Backend;
+use millstream_worker::backend::{PendingFilter, PendingRow, Read, Release, Settlement, StreamId};
+use serde_json::{Value, json};
+
+use super::{Ack, Claim, Rows, all_rows};
+use crate::ops::connection::Common;
+use crate::ops::failure::Failure;
+use crate::ops::known;
+use crate::ops::output::{note, print, print_json, print_line};
+use crate::ops::table::{Table, row};
+use crate::ops::value::{count, counted};
+
+pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure> {
+    let Claim { stream, group, consumer, min_idle, count: most } = claim;
+    let backend = common.connect().await?;
+    known::group(&*backend, stream, group).await?;
+    let (mut claimed, mut from) = (Vec::new(), StreamId::MIN);
+    while claimed.len() < *most {
+        let count = *most - claimed.len();
+        let read = Read { stream, group, consumer, count, block: None, claim_idle: None };
+        let found = backend.claim_idle(&read, *min_idle, from).await?;
+        claimed.extend(found.deliveries);
+        from = found.next;
+        if from == StreamId::MIN {
+            break;
+        }
+    }
+    if common.json {
+        let told: Value = claimed
+            .iter()
+            .map(|delivery| {
+                json!({
+                    "id": delivery.id.to_string(),
+                    "consumer": consumer,
+                    "deliveries": delivery.deliveries,
+                    "payload_gone": delivery.fields.is_none(),
+                })
+            })
+            .collect();
+        return print_json(&told);
+    }
+    let mut table = Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"]);
+    for delivery in &claimed {
+        table.push(row![
+            delivery.id.to_string(),
+            consumer,
+            count(delivery.deliveries),
+            if delivery.fields.is_some() { "there" } else { "gone" },
+        ]);
+    }
+    print(&table.to_string())?;
+    note(&format!("{consumer} has {} more", counted(claimed.len() as u64, "entry", "entries")));
+    Ok(())
+}
+
+pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    let info = known::group(&*backend, &ack.stream, &ack.group).await?;
+    let ids = if ack.all {
+        let rows = counted(info.pending, "pending entry", "pending entries");
+        ack.confirm.ask(&format!("{rows} of group {} are done with, unprocessed", ack.group)).await?;
+        all_rows(&*backend, &ack.stream, &ack.group).await?.into_iter().map(|row| row.id).collect()
+    } else {
+        ack.ids.clone()
+    };
+    let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
+    let acknowledged = backend.settle(&ack.stream, &ack.group, &settlement).await?;
+    tell(common, "acknowledged", acknowledged, ids.len() as u64)
+}
+
+pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    let mut released = 0;
+    for (owner, rows_of_owner) in owned(&*backend, rows).await? {
+        let back: Vec<Release> =
+            rows_of_owner.iter().map(|row| Release { id: row.id, deliveries: row.deliveries }).collect();
+        released += backend.release(&rows.stream, &rows.group, &owner, &back).await?;
+    }
+    tell(common, "released", released, rows.ids.len() as u64)
+}
+
+pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    let mut extended = 0;
+    for (owner, rows_of_owner) in owned(&*backend, rows).await? {
+        let ids: Vec<StreamId> = rows_of_owner.iter().map(|row| row.id).collect();
+        extended += backend.extend(&rows.stream, &rows.group, &owner, &ids).await?.len() as u64;
+    }
+    tell(common, "extended", extended, rows.ids.len() as u64)
+}
+
+/// The rows that are somebody's, by owner: only the owner can give back or extend.
+async fn owned(backend: &dyn Backend, rows: &Rows) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
+    known::group(backend, &rows.stream, &rows.group).await?;
+    let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();
+    for id in &rows.ids {
+        let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
+        for row in backend.pending(&rows.stream, &rows.group, &filter).await? {
+            if let Some(owner) = row.consumer.clone() {
+                by_owner.entry(owner).or_default().push(row);
+            }
+        }
+    }
+    Ok(by_owner)
+}
+
+fn tell(common: &Common, what: &str, done: u64, asked: u64) -> Result<(), Failure> {
+    if common.json {
+        print_json(&json!({ what: done, "asked": asked }))?;
+    } else {
+        print_line(&format!("{what} {}", counted(done, "entry", "entries")))?;
+    }
+    if done == 0 && asked > 0 {
+        return Err(Failure::NotFound(
+            "none of these is pending with a consumer\nsee what is with: millstream pending ls STREAM GROUP"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! `millstream pending`: what was delivered and not acknowledged, and what can be done about it.
+
+mod act;
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use millstream_worker::Backend;
+use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
+
+use super::confirm::Confirm;
+use super::connection::Common;
+use super::failure::Failure;
+use super::known;
+use super::output::{note, print, print_json};
+use super::shape;
+use super::table::{Table, row};
+use super::time::{parse_duration, parse_id};
+use super::value::{age_of, age_or_nothing, count};
+
+/// Look at pending entries; claim, acknowledge, give back or extend them
+#[derive(Args, Debug)]
+pub(crate) struct Pending {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    common: Common,
+}
+
+const LS_EXAMPLES: &str = "\
+Examples:
+  millstream pending ls orders billing
+  millstream pending ls orders billing --min-idle 5m --json
+  millstream pending ls orders billing --consumer worker-1 --count 20";
+
+const CLAIM_EXAMPLES: &str = "\
+Examples:
+  millstream pending claim orders billing worker-1 --min-idle 5m
+
+The consumer finds the entries when it asks for its own pending entries. Claiming counts as a delivery.";
+
+const ACK_EXAMPLES: &str = "\
+Examples:
+  millstream pending ack orders billing 1731664200000-0
+  millstream pending ack orders billing --all --yes
+
+Acknowledged entries are done with: no consumer gets them again.";
+
+const NACK_EXAMPLES: &str = "\
+Examples:
+  millstream pending nack orders billing 1731664200000-0
+
+The entries can be claimed by anyone at once.";
+
+const EXTEND_EXAMPLES: &str = "\
+Examples:
+  millstream pending extend orders billing 1731664200000-0
+
+The idle time begins anew, so that nobody claims the entries yet.";
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List pending entries
+    #[command(after_help = LS_EXAMPLES)]
+    Ls(List),
+    /// Give entries that nobody has touched for long to a consumer
+    #[command(after_help = CLAIM_EXAMPLES)]
+    Claim(Claim),
+    /// Acknowledge entries by hand
+    #[command(after_help = ACK_EXAMPLES)]
+    Ack(Ack),
+    /// Give entries back, for anyone to claim at once
+    #[command(after_help = NACK_EXAMPLES)]
+    Nack(Rows),
+    /// Begin the idle time of entries anew
+    #[command(after_help = EXTEND_EXAMPLES)]
+    Extend(Rows),
+}
+
+#[derive(Args, Debug)]
+struct List {
+    /// The stream
+    stream: String,
+    /// The group
+    group: String,
+    /// Only those of this consumer
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Only those that nobody has touched for so long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    min_idle: Option<Duration>,
+    /// The most entries
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: usize,
+}
+
+#[derive(Args, Debug)]
+struct Claim {
+    /// The stream
+    stream: String,
+    /// The group
+    group: String,
+    /// Who gets them
+    consumer: String,
+    /// Those that nobody has touched for so long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    min_idle: Duration,
+    /// The most entries
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    count: usize,
+}
+
+#[derive(Args, Debug)]
+struct Ack {
+    /// The stream
+    stream: String,
+    /// The group
+    group: String,
+    /// The entries
+    #[arg(value_name = "ID", value_parser = parse_id, required_unless_present = "all", conflicts_with = "all")]
+    ids: Vec<StreamId>,
+    /// Everything that is pending
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+#[derive(Args, Debug)]
+struct Rows {
+    /// The stream
+    stream: String,
+    /// The group
+    group: String,
+    /// The entries
+    #[arg(value_name = "ID", value_parser = parse_id, required = true)]
+    ids: Vec<StreamId>,
+}
+
+impl Pending {
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
+        let common = &self.common;
+        match &self.action {
+            Action::Ls(list) => list.run(common).await,
+            Action::Claim(claim) => act::claim(common, claim).await,
+            Action::Ack(ack) => act::acknowledge(common, ack).await,
+            Action::Nack(rows) => act::give_back(common, rows).await,
+            Action::Extend(rows) => act::extend(common, rows).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(&self, common: &Common) -> Result<(), Failure> {
+        let backend = common.connect().await?;
+        let info = known::group(&*backend, &self.stream, &self.group).await?;
+        if let Some(consumer) = &self.consumer {
+            known::consumer(&*backend, &self.stream, &self.group, consumer).await?;
+        }
+        let filter = PendingFilter {
+            first: StreamId::MIN,
+            last: StreamId::MAX,
+            count: self.count,
+            consumer: self.consumer.clone(),
+            min_idle: self.min_idle,
+        };
+        let rows = backend.pending(&self.stream, &self.group, &filter).await?;
+        if common.json {
+            return print_json(&rows.iter().map(shape::pending).collect());
+        }
+        print(&table(&rows).to_string())?;
+        if rows.len() == self.count && info.pending > self.count as u64 {
+            note(&format!("{} are pending in all; see more with --count", count(info.pending)));
+        }
+        Ok(())
+    }
+}
+
+fn table(rows: &[PendingRow]) -> Table {
+    let mut table = Table::new(&["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">AGE"]);
+    for row in rows {
+        table.push(row![
+            row.id.to_string(),
+            row.consumer.as_deref().unwrap_or("(released)"),
+            age_or_nothing(row.idle),
+            count(row.deliveries),
+            age_or_nothing(age_of(row.id)),
+        ]);
+    }
+    table
+}
+
+/// All pending rows of a group, page by page.
+async fn all_rows(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<PendingRow>, Failure> {
+    const PAGE: usize = 1000;
+    let mut rows = Vec::new();
+    let mut next = Some(StreamId::MIN);
+    while let Some(first) = next {
+        let filter =
+            PendingFilter { first, last: StreamId::MAX, count: PAGE, consumer: None, min_idle: None };
+        let page = backend.pending(stream, group, &filter).await?;
+        next = page.last().filter(|_| page.len() == PAGE).and_then(|row| row.id.next());
+        rows.extend(page);
+    }
+    Ok(rows)
+}

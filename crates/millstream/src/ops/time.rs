@@ -1,0 +1,195 @@
+//! Durations, moments and positions as people type them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millstream_worker::backend::StreamId;
+
+/// Reads `500ms`, `30s`, `5m`, `2h`, `7d` or several together, as `1h30m`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration; write it as 500ms, 30s, 5m, 1h30m or 7d");
+    let mut rest = text.trim();
+    let mut total = Duration::ZERO;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, after) = rest.split_at(digits_end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_end);
+        let seconds = match unit.trim() {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            "w" => 604_800.0,
+            _ => return Err(wrong()),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+/// Reads `2026-11-15`, `2026-11-15T10:30`, `2026-11-15 10:30:00` or `2026-11-15T10:30:00+02:00`, in UTC if no zone
+/// is named, or milliseconds since 1970. Gives milliseconds since 1970.
+pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no moment; write it as 2026-11-15 or 2026-11-15T10:30:00Z");
+    if text.len() > 10 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().map_err(|_| wrong());
+    }
+    moment(text.trim()).ok_or_else(wrong)
+}
+
+fn moment(text: &str) -> Option<u64> {
+    let (date, rest) = match text.find(['T', ' ']) {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, ""),
+    };
+    let mut date = date.split('-').map(str::parse::<i64>);
+    let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
+    let valid = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    if !valid || date.next().is_some() {
+        return None;
+    }
+    let (clock, offset_seconds) = split_zone(rest)?;
+    let mut parts = clock.split(':').filter(|part| !part.is_empty());
+    let mut part = |limit: f64| match parts.next() {
+        None => Some(0.0),
+        Some(text) => text.parse::<f64>().ok().filter(|number| (0.0..limit).contains(number)),
+    };
+    let seconds = part(24.0)? * 3600.0 + part(60.0)? * 60.0 + part(61.0)?;
+    let whole = days_since_epoch(year, month, day) * 86_400 - offset_seconds;
+    u64::try_from(whole * 1000 + (seconds * 1000.0) as i64).ok()
+}
+
+/// A time of day and its distance from UTC.
+fn split_zone(text: &str) -> Option<(&str, i64)> {
+    if let Some(clock) = text.strip_suffix(['Z', 'z']) {
+        return Some((clock, 0));
+    }
+    let Some(at) = text.rfind(['+', '-']) else { return Some((text, 0)) };
+    let (hours, minutes) = text[at + 1..].split_once(':').unwrap_or((&text[at + 1..], "0"));
+    let seconds = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
+    Some((&text[..at], if text[at..].starts_with('-') { -seconds } else { seconds }))
+}
+
+/// Days from the beginning of 1970 to a date of the Gregorian calendar. Years begin in March here, so that the day
+/// that comes every four years is the last one.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    let days_of_months = (153 * month + 2) / 5;
+    365 * year + leap_days + days_of_months + day - 1 - DAYS_BEFORE_EPOCH
+}
+
+/// Days from the 1st of March of the year 0 to the beginning of 1970.
+const DAYS_BEFORE_EPOCH: i64 = 719_468;
+
+/// Milliseconds since 1970 as `2026-11-15T10:30:00.123Z`.
+pub(crate) fn show_moment(ms: u64) -> String {
+    let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
+    let (year, month, day) = date_of(days);
+    let (hours, minutes, seconds) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1000)
+}
+
+fn date_of(days: u64) -> (u64, u64, u64) {
+    let days = days + DAYS_BEFORE_EPOCH.unsigned_abs();
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = (era * 400 + year, if month < 10 { month + 3 } else { month - 9 });
+    (if month <= 2 { year + 1 } else { year }, month, day)
+}
+
+/// Milliseconds since 1970, now.
+pub(crate) fn now_ms() -> u64 {
+    super::value::millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Reads an id: `1731664200000-0`, or the milliseconds alone.
+pub(crate) fn parse_id(text: &str) -> Result<StreamId, String> {
+    millstream_protocol::ids::parse_id(text.as_bytes())
+        .map_err(|_| format!("{text:?} is no id; write it as 1731664200000-0"))
+}
+
+/// Where in a stream to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// With the oldest entry.
+    Earliest,
+    /// With the next entry that comes.
+    Latest,
+    /// With this entry, or the first one after it.
+    At(StreamId),
+}
+
+/// Reads `earliest`, `latest`, an id, a moment, or how long ago: `10m`.
+pub(crate) fn parse_position(text: &str) -> Result<Position, String> {
+    match text {
+        "earliest" | "0" => return Ok(Position::Earliest),
+        "latest" | "$" => return Ok(Position::Latest),
+        _ => {}
+    }
+    let at_ms = |ms| Position::At(StreamId::new(ms, 0));
+    parse_id(text)
+        .map(Position::At)
+        .or_else(|_| parse_moment(text).map(at_ms))
+        .or_else(|_| {
+            parse_duration(text).map(|ago| at_ms(now_ms().saturating_sub(super::value::millis(ago))))
+        })
+        .map_err(|_| {
+            format!(
+                "{text:?} is no position; say earliest, latest, an id, a moment as 2026-11-15T10:30:00Z, \
+                 or how long ago as 10m"
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        let ms = |text| parse_duration(text).map(|duration| duration.as_millis());
+        assert_eq!(ms("500ms"), Ok(500));
+        assert_eq!(ms("1h30m"), Ok(5_400_000));
+        assert_eq!(ms("1.5s"), Ok(1500));
+        assert_eq!(ms("2m 3s"), Ok(123_000));
+        for wrong in ["", "10", "x", "5 apples", "-3s", "s", "1e9w"] {
+            assert!(ms(wrong).unwrap_err().contains("is no duration"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn moments_are_read_and_shown() {
+        assert_eq!(parse_moment("1970-01-01"), Ok(0));
+        assert_eq!(parse_moment("2024-02-29T12:30:15.5Z"), Ok(1_709_209_815_500));
+        assert_eq!(parse_moment("2024-02-29 14:30:15+02:00"), Ok(1_709_209_815_000));
+        assert_eq!(parse_moment("1709209815000"), Ok(1_709_209_815_000));
+        for wrong in ["", "2024", "2024-13-01", "2024-01-01T25:00", "2024-01-01Tx", "yesterday"] {
+            assert!(parse_moment(wrong).is_err(), "{wrong}");
+        }
+        for ms in [0, 951_782_400_000, 1_709_209_815_500, 4_107_542_399_999] {
+            assert_eq!(parse_moment(&show_moment(ms)), Ok(ms));
+        }
+        assert_eq!(show_moment(1_709_209_815_500), "2024-02-29T12:30:15.500Z");
+    }
+
+    #[test]
+    fn positions_are_read() {
+        assert_eq!(parse_position("earliest"), Ok(Position::Earliest));
+        assert_eq!(parse_position("latest"), Ok(Position::Latest));
+        assert_eq!(parse_position("5-1"), Ok(Position::At(StreamId::new(5, 1))));
+        assert_eq!(parse_position("1970-01-02"), Ok(Position::At(StreamId::new(86_400_000, 0))));
+        assert!(matches!(parse_position("10m"), Ok(Position::At(id)) if id.ms > 1_700_000_000_000));
+        assert!(parse_position("never").unwrap_err().contains("earliest, latest"));
+    }
+}

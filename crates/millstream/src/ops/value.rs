@@ -1,0 +1,198 @@
+//! How ids, ages, counts and fields are shown to people and told to programs.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use millstream_worker::backend::{Fields, StreamId};
+use serde_json::{Map, Value, json};
+
+/// What stands in a table where there is nothing to say.
+pub(crate) const NOTHING: &str = "-";
+
+/// A count with separators: `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A count and its noun: `1 entry`, `2,000 entries`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// A duration in its two greatest units: `2m 3s`.
+pub(crate) fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if seconds == 0 => format!("{}ms", duration.as_millis()),
+        () if minutes == 0 => format!("{seconds}s"),
+        () if hours == 0 => format!("{minutes}m {}s", seconds % 60),
+        () if days == 0 => format!("{hours}h {}m", minutes % 60),
+        () => format!("{days}d {}h", hours % 24),
+    }
+}
+
+/// The same where there may be none.
+pub(crate) fn age_or_nothing(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| NOTHING.to_owned(), age)
+}
+
+/// How long ago an entry was added, by the time in its id; `None` if the id tells no time of the past.
+pub(crate) fn age_of(id: StreamId) -> Option<Duration> {
+    let added = UNIX_EPOCH.checked_add(Duration::from_millis(id.ms))?;
+    // Ids made by hand, as 1-1 is, tell no time.
+    if id.ms < EARLIEST_MS { None } else { SystemTime::now().duration_since(added).ok() }
+}
+
+/// The beginning of 2001: smaller numbers are no times.
+const EARLIEST_MS: u64 = 978_307_200_000;
+
+/// Milliseconds, as JSON tells every duration.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn millis_since_epoch(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Bytes as text that is safe on a terminal: control characters and what is no text are escaped.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                shown.extend(c.escape_default());
+            } else {
+                shown.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            write!(shown, "\\x{byte:02x}").expect("writing to a string cannot fail");
+        }
+    }
+    shown
+}
+
+/// The beginning of a text, for a column.
+pub(crate) fn clipped(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept: String = text.chars().take(chars_max - 1).collect();
+            format!("{kept}…")
+        }
+    }
+}
+
+/// Fields on one line: `item=book note="two words"`.
+pub(crate) fn fields_line(fields: &Fields) -> String {
+    let field = |(name, value): &(Bytes, Bytes)| {
+        let value = text(value);
+        let quoted = value.is_empty() || value.contains([' ', '"']);
+        let value = if quoted { format!("\"{}\"", value.replace('"', "\\\"")) } else { value };
+        format!("{}={value}", text(name))
+    };
+    fields.iter().map(field).collect::<Vec<_>>().join(" ")
+}
+
+/// Fields as an object. A name that is there more than once has a list of values; bytes that are no text are
+/// `{"hex": "…"}`.
+pub(crate) fn fields_json(fields: &Fields) -> Value {
+    let mut object = Map::new();
+    for (name, value) in fields {
+        let value = bytes_json(value);
+        match object.entry(text(name)) {
+            serde_json::map::Entry::Vacant(vacant) => {
+                vacant.insert(value);
+            }
+            serde_json::map::Entry::Occupied(mut there) => match there.get_mut() {
+                Value::Array(values) => values.push(value),
+                first => *first = json!([first.take(), value]),
+            },
+        }
+    }
+    Value::Object(object)
+}
+
+fn bytes_json(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::from(text),
+        Err(_) => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            json!({ "hex": hex })
+        }
+    }
+}
+
+/// An id as JSON, or null.
+pub(crate) fn id_json(id: Option<StreamId>) -> Value {
+    id.map_or(Value::Null, |id| Value::from(id.to_string()))
+}
+
+/// A duration as JSON, in milliseconds, or null.
+pub(crate) fn millis_json(duration: Option<Duration>) -> Value {
+    duration.map_or(Value::Null, |duration| Value::from(millis(duration)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_separators() {
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(count),
+            ["0", "999", "1,000", "1,234,567"].map(str::to_owned)
+        );
+        assert_eq!(counted(1, "entry", "entries"), "1 entry");
+        assert_eq!(counted(2000, "entry", "entries"), "2,000 entries");
+    }
+
+    #[test]
+    fn ages_have_two_units() {
+        let shown = |ms| age(Duration::from_millis(ms));
+        assert_eq!(shown(850), "850ms");
+        assert_eq!(shown(12_999), "12s");
+        assert_eq!(shown(123_000), "2m 3s");
+        assert_eq!(shown(3_600_000), "1h 0m");
+        assert_eq!(shown(273_600_000), "3d 4h");
+    }
+
+    #[test]
+    fn ids_made_by_hand_have_no_age() {
+        assert_eq!(age_of(StreamId::new(1, 1)), None);
+        assert!(age_of(StreamId::new(1_700_000_000_000, 0)).is_some());
+        assert_eq!(age_of(StreamId::MAX), None);
+    }
+
+    #[test]
+    fn what_could_harm_a_terminal_is_escaped() {
+        assert_eq!(text("a\u{1b}[2J\né".as_bytes()), "a\\u{1b}[2J\\né");
+        assert_eq!(text(b"\xff\x00z"), "\\xff\\u{0}z");
+    }
+
+    #[test]
+    fn fields_on_a_line_and_as_json() {
+        let field = |name: &'static str, value: &'static [u8]| (Bytes::from(name), Bytes::from(value));
+        let fields = vec![field("a", b"1"), field("b", b"two words"), field("a", b"\xff"), field("c", b"")];
+        assert_eq!(fields_line(&fields), "a=1 b=\"two words\" a=\\xff c=\"\"");
+        assert_eq!(fields_json(&fields), json!({"a": ["1", {"hex": "ff"}], "b": "two words", "c": ""}));
+    }
+
+    #[test]
+    fn long_text_is_clipped() {
+        assert_eq!(clipped("short", 5), "short");
+        assert_eq!(clipped("longer", 5), "long…");
+    }
+}

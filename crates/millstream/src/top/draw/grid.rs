@@ -1,0 +1,177 @@
+//! Cells in aligned columns that fit a width: the least important columns go first, then names are clipped.
+
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Names are clipped to no less than this as long as there is a column that can go.
+const NAME_MIN: usize = 16;
+
+/// A column.
+pub(super) struct Column {
+    /// Its heading.
+    pub(super) heading: String,
+    /// What its cells are.
+    pub(super) kind: Kind,
+    /// The column with the greatest number goes first; those with 0 stay.
+    pub(super) expendable: u8,
+}
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Names, which may be clipped.
+    Name,
+    /// Words.
+    Word,
+    /// Numbers, which stand at the right.
+    Number,
+}
+
+/// Columns and rows.
+pub(super) struct Grid {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Span<'static>>>,
+}
+
+impl Grid {
+    /// No rows yet.
+    pub(super) fn new(columns: Vec<Column>) -> Grid {
+        Grid { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row with a cell for each column.
+    pub(super) fn push(&mut self, row: Vec<Span<'static>>) {
+        debug_assert_eq!(row.len(), self.columns.len());
+        self.rows.push(row);
+    }
+
+    /// The headings and then the rows, each in a line.
+    pub(super) fn lines(&self, width: usize, heading_style: Style) -> Vec<Line<'static>> {
+        let widths = self.widths(width);
+        let headings: Vec<Span<'static>> =
+            self.columns.iter().map(|column| Span::styled(column.heading.clone(), heading_style)).collect();
+        std::iter::once(&headings).chain(&self.rows).map(|row| self.line(row, &widths)).collect()
+    }
+
+    fn line(&self, row: &[Span<'static>], widths: &[Option<usize>]) -> Line<'static> {
+        let mut line = Line::default();
+        for ((column, cell), width) in self.columns.iter().zip(row).zip(widths) {
+            let Some(width) = *width else { continue };
+            if !line.spans.is_empty() {
+                line.push_span(" ".repeat(GAP));
+            }
+            let text = clipped(&cell.content, width);
+            let padding = " ".repeat(width.saturating_sub(Span::raw(text.as_str()).width()));
+            let text = match column.kind {
+                Kind::Number => padding + &text,
+                Kind::Name | Kind::Word => text + &padding,
+            };
+            line.push_span(Span::styled(text, cell.style));
+        }
+        line
+    }
+
+    /// How wide each column is; `None` if it had to go.
+    fn widths(&self, width: usize) -> Vec<Option<usize>> {
+        let natural: Vec<usize> = (0..self.columns.len()).map(|index| self.natural_width(index)).collect();
+        let least = |index: usize| match self.columns[index].kind {
+            Kind::Name => natural[index].min(NAME_MIN),
+            Kind::Word | Kind::Number => natural[index],
+        };
+        let mut kept: Vec<usize> = (0..self.columns.len()).collect();
+        let taken = |kept: &[usize]| {
+            let gaps = kept.len().saturating_sub(1) * GAP;
+            kept.iter().map(|index| least(*index)).sum::<usize>() + gaps
+        };
+        while taken(&kept) > width {
+            let last = kept.iter().max_by_key(|index| self.columns[**index].expendable);
+            let Some(last) = last.copied().filter(|index| self.columns[*index].expendable > 0) else { break };
+            kept.retain(|index| *index != last);
+        }
+        let mut spare = width.saturating_sub(taken(&kept));
+        let mut widths = vec![None; self.columns.len()];
+        for index in kept {
+            let more = spare.min(natural[index] - least(index));
+            spare -= more;
+            widths[index] = Some(least(index) + more);
+        }
+        widths
+    }
+
+    fn natural_width(&self, index: usize) -> usize {
+        let heading = Span::raw(self.columns[index].heading.as_str()).width();
+        self.rows.iter().map(|row| row[index].width()).fold(heading, usize::max)
+    }
+}
+
+/// The beginning of a text, as much as fits.
+fn clipped(text: &str, width: usize) -> String {
+    if Span::raw(text).width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if Span::raw(kept.as_str()).width() >= width {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Grid {
+        let column =
+            |heading: &str, kind, expendable| Column { heading: heading.to_owned(), kind, expendable };
+        let mut grid = Grid::new(vec![
+            column("NAME", Kind::Name, 0),
+            column("SIZE", Kind::Number, 2),
+            column("LAG", Kind::Number, 1),
+            column("HEALTH", Kind::Word, 0),
+        ]);
+        grid.push(vec!["orders".into(), "1,000".into(), "7".into(), "ok".into()]);
+        grid.push(vec!["a-stream-with-a-very-long-name".into(), "2".into(), "10".into(), "critical".into()]);
+        grid
+    }
+
+    fn text(width: usize) -> Vec<String> {
+        grid().lines(width, Style::new()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        assert_eq!(
+            text(usize::MAX),
+            [
+                "NAME                             SIZE  LAG  HEALTH  ",
+                "orders                          1,000    7  ok      ",
+                "a-stream-with-a-very-long-name      2   10  critical",
+            ]
+        );
+    }
+
+    #[test]
+    fn names_are_clipped_before_a_column_goes() {
+        assert_eq!(text(40)[2], "a-stream-with-a-v…      2   10  critical");
+        assert_eq!(text(38)[2], "a-stream-with-a…      2   10  critical");
+        assert_eq!(text(37)[0], "NAME                    LAG  HEALTH  ");
+    }
+
+    #[test]
+    fn what_must_stay_stays_however_narrow_it_is() {
+        assert_eq!(text(3)[1], "orders            ok      ");
+    }
+
+    #[test]
+    fn wide_characters_are_clipped_whole() {
+        assert_eq!(clipped("漢字漢字", 8), "漢字漢字");
+        assert_eq!(clipped("漢字漢字", 6), "漢字…");
+        assert_eq!(clipped("abc", 2), "a…");
+    }
+}

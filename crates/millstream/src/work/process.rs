@@ -1,0 +1,190 @@
+//! A shell command in a process group of its own, so that everything it started ends with it.
+
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::console::Console;
+
+/// How long what a process wrote last may take to arrive: somebody it started may hold its standard error open.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+/// A longer line is passed on in pieces.
+const LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// A running command. Dropped while it runs, it is killed with everything it started.
+pub(super) struct Process {
+    child: Child,
+    group: Option<Pid>,
+    ended: bool,
+    complaints: Complaints,
+}
+
+impl Process {
+    /// Starts `sh -c command` after `set_up` has had its way. Its standard error is passed on, line by line.
+    pub(super) fn start(
+        command: &str,
+        console: &Console,
+        set_up: impl FnOnce(&mut Command),
+    ) -> io::Result<Process> {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
+        set_up(&mut shell);
+        let mut child = shell.spawn()?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let complaints = Complaints::follow(child.stderr.take(), console);
+        Ok(Process { child, group, ended: false, complaints })
+    }
+
+    /// Where it reads. There once.
+    pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// What it writes, if that was asked for. There once.
+    pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Waits until it ends.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        self.ended = true;
+        status
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.ended = self.ended || !matches!(self.child.try_wait(), Ok(None));
+        self.ended
+    }
+
+    /// Asks it and everything it started to end.
+    pub(super) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Asks it to end, and makes it end when it has had so long.
+    pub(super) async fn stop(&mut self, patience: Duration) {
+        self.terminate();
+        // Whether it ended is found out by waiting once more below.
+        let _ = timeout(patience, self.wait()).await;
+        // Also what it started and what did not listen.
+        self.signal(Signal::KILL);
+        let _ = self.wait().await;
+    }
+
+    /// The last line of its standard error.
+    pub(super) async fn last_words(&mut self) -> Option<String> {
+        // What has not come by then belongs to somebody it started.
+        let _ = timeout(LAST_WORDS, &mut self.complaints.task).await;
+        self.complaints.last()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // It fails only when nobody of the group is left.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+/// What a process writes to its standard error: passed on, and the last line kept.
+struct Complaints {
+    lines: Arc<Mutex<Lines>>,
+    task: JoinHandle<()>,
+}
+
+impl Complaints {
+    fn follow(stderr: Option<impl AsyncRead + Unpin + Send + 'static>, console: &Console) -> Complaints {
+        let lines = Arc::new(Mutex::new(Lines::default()));
+        let (console, shared) = (console.clone(), Arc::clone(&lines));
+        let lock = move |shared: &Mutex<Lines>, bytes: &[u8]| {
+            let mut lines = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(bytes, |line| console.write(line));
+        };
+        let task = tokio::spawn(async move {
+            let Some(mut stderr) = stderr else { return };
+            let mut buffer = vec![0; 4096];
+            // An error is the end, too.
+            while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+                lock(&shared, &buffer[..count]);
+            }
+            lock(&shared, b"\n");
+        });
+        Complaints { lines, task }
+    }
+
+    fn last(&self) -> Option<String> {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = String::from_utf8_lossy(&lines.last).trim().to_owned();
+        (!last.is_empty()).then_some(last)
+    }
+}
+
+/// Bytes cut into lines.
+#[derive(Debug, Default)]
+struct Lines {
+    /// What came after the last end of a line.
+    open: Vec<u8>,
+    /// The last line that is not blank.
+    last: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes bytes, and gives the lines that they complete, each with its end. Blank lines are left out.
+    fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
+        for byte in bytes {
+            if *byte != b'\n' {
+                self.open.push(*byte);
+            }
+            if *byte == b'\n' || self.open.len() == LINE_BYTES_MAX {
+                let mut line = std::mem::take(&mut self.open);
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
+                self.last.clone_from(&line);
+                line.push(b'\n');
+                each(&line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_passed_on_whole_and_the_last_is_kept() {
+        let (mut lines, mut seen) = (Lines::default(), Vec::new());
+        for part in ["one\ntw", "o\n\n  \nthr", "ee"] {
+            lines.push(part.as_bytes(), |line| seen.push(String::from_utf8_lossy(line).into_owned()));
+        }
+        assert_eq!(seen, ["one\n", "two\n"]);
+        assert_eq!(lines.last, b"two");
+        lines.push(b"\n", |line| seen.push(String::from_utf8_lossy(line).into_owned()));
+        assert_eq!((seen.len(), &lines.last[..]), (3, &b"three"[..]));
+    }
+
+    #[test]
+    fn an_endless_line_takes_no_more_than_its_share() {
+        let (mut lines, mut pieces) = (Lines::default(), 0);
+        lines.push(&vec![b'x'; LINE_BYTES_MAX * 3 + 1], |_| pieces += 1);
+        assert_eq!((pieces, lines.open.len()), (3, 1));
+    }
+}

@@ -1,0 +1,226 @@
+//! A backend that writes down what the worker asks of the store and what it is told, and that ends the process on the
+//! way if the plan says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_worker::Backend;
+use millstream_worker::backend::{
+    Answer, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Error, GroupInfo, NewEntry,
+    PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start, StreamId, StreamInfo,
+    Trim,
+};
+use tokio::time::sleep;
+
+use crate::journal::{Journal, now_ms};
+use crate::steps::{Plan, Step, die};
+
+/// The backend of one worker.
+pub(crate) struct Recording {
+    pub inner: Arc<dyn Backend>,
+    pub journal: Arc<Journal>,
+    pub plan: Arc<Plan>,
+    /// A mistake, for the ledger to find: everything is acknowledged as soon as it is read.
+    pub acknowledges_too_early: bool,
+}
+
+impl Recording {
+    fn say_ids<'i>(&self, what: &str, first: Option<u64>, ids: impl IntoIterator<Item = &'i StreamId>) {
+        let first = first.iter().map(u64::to_string);
+        self.journal.say(what, first.chain(ids.into_iter().map(StreamId::to_string)));
+    }
+
+    /// Messages came into the worker's hands. Their leases began after `asked`.
+    fn got(&self, asked: u64, deliveries: &[Delivery]) {
+        if deliveries.is_empty() {
+            return;
+        }
+        let words = deliveries.iter().map(|delivery| format!("{}:{}", delivery.id, delivery.deliveries));
+        self.journal.say("got", std::iter::once(asked.to_string()).chain(words));
+        self.plan.pass(Step::Got, &self.journal);
+    }
+
+    async fn acknowledge_too_early(&self, read: &Read<'_>, deliveries: &[Delivery]) {
+        if self.acknowledges_too_early {
+            let acknowledge = deliveries.iter().map(|delivery| delivery.id).collect();
+            let settlement = Settlement { acknowledge, remember: Vec::new() };
+            // Whether it works does not matter to a mistake.
+            let _ = self.inner.settle(read.stream, read.group, &settlement).await;
+        }
+    }
+
+    /// Waits for a call to the store, or ends the process while it is on its way.
+    async fn or_die<T>(&self, step: Step, call: Answer<'_, T>) -> Result<T, Error> {
+        if !self.plan.is_due(step) {
+            return call.await;
+        }
+        tokio::select! {
+            _ = call => {}
+            () = sleep(Duration::from_micros(now_ms() % 4 * 500)) => {}
+        }
+        die(step.name(), &self.journal)
+    }
+
+    async fn settle_recorded(
+        &self,
+        stream: &str,
+        group: &str,
+        settlement: &Settlement,
+    ) -> Result<u64, Error> {
+        let ids = &settlement.acknowledge;
+        self.say_ids("acking", None, ids);
+        self.plan.pass(Step::Acking, &self.journal);
+        let told = self.or_die(Step::AckSent, self.inner.settle(stream, group, settlement)).await;
+        match &told {
+            Ok(count) => {
+                self.say_ids("acked", Some(*count), ids);
+                self.plan.pass(Step::Acked, &self.journal);
+            }
+            Err(_) => self.say_ids("unacked", None, ids),
+        }
+        told
+    }
+
+    async fn bury_recorded(
+        &self,
+        stream: &str,
+        group: &str,
+        consumer: &str,
+        letters: &[DeadLetter],
+    ) -> Result<Vec<StreamId>, Error> {
+        self.say_ids("burying", None, letters.iter().map(|letter| &letter.origin));
+        self.plan.pass(Step::Burying, &self.journal);
+        let moved = self.or_die(Step::BurySent, self.inner.bury(stream, group, consumer, letters)).await;
+        match &moved {
+            Ok(moved) => {
+                self.say_ids("buried", None, moved);
+                self.plan.pass(Step::Buried, &self.journal);
+            }
+            Err(_) => self.say_ids("unburied", None, letters.iter().map(|letter| &letter.origin)),
+        }
+        moved
+    }
+
+    async fn extend_recorded(
+        &self,
+        stream: &str,
+        group: &str,
+        consumer: &str,
+        ids: &[StreamId],
+    ) -> Result<Vec<StreamId>, Error> {
+        let asked = now_ms();
+        let ours = self.inner.extend(stream, group, consumer, ids).await?;
+        if !ours.is_empty() {
+            self.say_ids("kept", Some(asked), &ours);
+        }
+        let lost: Vec<&StreamId> = ids.iter().filter(|id| !ours.contains(id)).collect();
+        if !lost.is_empty() {
+            self.say_ids("lost", None, lost);
+        }
+        Ok(ours)
+    }
+}
+
+/// Calls that go through as they are.
+macro_rules! pass_on {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)*) => {$(
+        fn $name<'a>(&'a self, $($argument: $kind),*) -> Answer<'a, $answer> {
+            self.inner.$name($($argument),*)
+        }
+    )*};
+}
+
+impl Backend for Recording {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn place(&self) -> String {
+        self.inner.place()
+    }
+
+    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
+        Box::pin(async move {
+            let asked = now_ms();
+            let deliveries = self.inner.read(read).await?;
+            self.acknowledge_too_early(read, &deliveries).await;
+            self.got(asked, &deliveries);
+            Ok(deliveries)
+        })
+    }
+
+    fn claim_idle<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        min_idle: Duration,
+        from: StreamId,
+    ) -> Answer<'a, Claimed> {
+        Box::pin(async move {
+            let asked = now_ms();
+            let claimed = self.inner.claim_idle(read, min_idle, from).await?;
+            self.got(asked, &claimed.deliveries);
+            Ok(claimed)
+        })
+    }
+
+    fn settle<'a>(&'a self, stream: &'a str, group: &'a str, settlement: &'a Settlement) -> Answer<'a, u64> {
+        Box::pin(self.settle_recorded(stream, group, settlement))
+    }
+
+    fn bury<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        letters: &'a [DeadLetter],
+    ) -> Answer<'a, Vec<StreamId>> {
+        Box::pin(self.bury_recorded(stream, group, consumer, letters))
+    }
+
+    fn extend<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        ids: &'a [StreamId],
+    ) -> Answer<'a, Vec<StreamId>> {
+        Box::pin(self.extend_recorded(stream, group, consumer, ids))
+    }
+
+    fn release<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        rows: &'a [Release],
+    ) -> Answer<'a, u64> {
+        let words = rows.iter().map(|row| format!("{}:{}", row.id, row.deliveries));
+        self.journal.say("releasing", words);
+        self.inner.release(stream, group, consumer, rows)
+    }
+
+    fn ping(&self) -> Answer<'_, ()> {
+        self.inner.ping()
+    }
+
+    pass_on! {
+        add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
+        create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
+        move_group(stream: &'a str, group: &'a str, start: Start) -> ();
+        delete_group(stream: &'a str, group: &'a str) -> bool;
+        groups(stream: &'a str) -> Vec<GroupInfo>;
+        consumers(stream: &'a str, group: &'a str) -> Vec<ConsumerInfo>;
+        remove_consumer(stream: &'a str, group: &'a str, consumer: &'a str, heir: &'a str) -> u64;
+        own_pending(stream: &'a str, group: &'a str, consumer: &'a str, after: StreamId, count: usize) -> Vec<Delivery>;
+        restore(stream: &'a str, group: &'a str, id: StreamId) -> bool;
+        seen(keys: &'a [String]) -> Vec<bool>;
+        streams(pattern: &'a str) -> Vec<String>;
+        stream(stream: &'a str) -> Option<StreamInfo>;
+        range(stream: &'a str, range: Range) -> Vec<Entry>;
+        follow(stream: &'a str, after: StreamId, count: usize, block: Duration) -> Vec<Entry>;
+        pending_summary(stream: &'a str, group: &'a str) -> PendingSummary;
+        pending(stream: &'a str, group: &'a str, filter: &'a PendingFilter) -> Vec<PendingRow>;
+        delete_entries(stream: &'a str, ids: &'a [StreamId]) -> u64;
+        delete_stream(stream: &'a str) -> bool;
+    }
+}

@@ -1,0 +1,108 @@
+//! What a process of a campaign is told by its supervisor, in one variable of its environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::steps::Step;
+
+/// The variable that makes a process of this test program one of a campaign.
+pub(crate) const VARIABLE: &str = "MILLSTREAM_LEDGER_ROLE";
+
+/// The stream and the group of every campaign.
+pub(crate) const STREAM: &str = "orders";
+pub(crate) const GROUP: &str = "billing";
+
+/// What a process does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Role {
+    /// Where the store is.
+    pub url: String,
+    pub journal: PathBuf,
+    /// The name of the process in the journal.
+    pub name: String,
+    /// Names of its workers, and whether they survive a restart.
+    pub workers: Vec<(String, bool)>,
+    /// The first and the last number that it sends.
+    pub numbers: Option<(u64, u64)>,
+    /// How long it waits between two sends, about.
+    pub pace: Duration,
+    pub seed: u64,
+    pub lease: Duration,
+    pub max_deliveries: u64,
+    /// Where it ends itself, at which time.
+    pub death: Option<(Step, u64)>,
+    /// Whether its workers make a mistake for the ledger to find.
+    pub acknowledges_too_early: bool,
+    /// Whether it writes down what is left to do, because nobody else can look.
+    pub watches: bool,
+}
+
+impl Role {
+    /// The role of this process, if it has one.
+    pub(crate) fn of_this_process() -> Option<Role> {
+        let text = std::env::var(VARIABLE).ok()?;
+        let value = serde_json::from_str(&text).expect("a role is JSON");
+        Some(Role::from_json(&value).expect("a role is complete"))
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "url": self.url,
+            "journal": self.journal.to_str(),
+            "name": self.name,
+            "workers": self.workers,
+            "numbers": self.numbers,
+            "pace_ms": self.pace.as_millis() as u64,
+            "seed": self.seed,
+            "lease_ms": self.lease.as_millis() as u64,
+            "max_deliveries": self.max_deliveries,
+            "death": self.death.map(|(step, times)| (step.name(), times)),
+            "acknowledges_too_early": self.acknowledges_too_early,
+            "watches": self.watches,
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Role> {
+        let text = |name: &str| value[name].as_str().map(str::to_owned);
+        let time = |name: &str| value[name].as_u64().map(Duration::from_millis);
+        let worker = |worker: &Value| Some((worker[0].as_str()?.to_owned(), worker[1].as_bool()?));
+        let death = &value["death"];
+        Some(Role {
+            url: text("url")?,
+            journal: text("journal")?.into(),
+            name: text("name")?,
+            workers: value["workers"].as_array()?.iter().map(worker).collect::<Option<_>>()?,
+            numbers: value["numbers"][0].as_u64().zip(value["numbers"][1].as_u64()),
+            pace: time("pace_ms")?,
+            seed: value["seed"].as_u64()?,
+            lease: time("lease_ms")?,
+            max_deliveries: value["max_deliveries"].as_u64()?,
+            death: death[0].as_str().and_then(Step::parse).zip(death[1].as_u64()),
+            acknowledges_too_early: value["acknowledges_too_early"].as_bool()?,
+            watches: value["watches"].as_bool()?,
+        })
+    }
+}
+
+#[test]
+fn a_role_is_told_whole() {
+    let role = Role {
+        url: "memory:".to_owned(),
+        journal: "/tmp/journal".into(),
+        name: "worker-1".to_owned(),
+        workers: vec![("a".to_owned(), true), ("b".to_owned(), false)],
+        numbers: Some((1, 9)),
+        pace: Duration::from_millis(7),
+        seed: 3,
+        lease: Duration::from_secs(1),
+        max_deliveries: 6,
+        death: Some((Step::AckSent, 2)),
+        acknowledges_too_early: true,
+        watches: true,
+    };
+    assert_eq!(Role::from_json(&role.to_json()), Some(role.clone()));
+    let idle = Role { numbers: None, death: None, ..role };
+    assert_eq!(Role::from_json(&idle.to_json()), Some(idle));
+}

@@ -1,0 +1,114 @@
+//! `dlq`: dead letters are listed, shown, given another chance, and deleted.
+
+use serde_json::{Value, json};
+
+use crate::world::{FIRST, World};
+
+fn letters(world: &World, more: &[&str]) -> Vec<Value> {
+    let told = world.run(&[&["dlq", "ls", "orders", "--json"], more].concat()).ok().json();
+    told.as_array().unwrap().clone()
+}
+
+#[test]
+fn letters_are_listed_and_selected() {
+    for world in World::servers() {
+        let cells = world.run(&["dlq", "ls"]).ok().cells();
+        assert_eq!(cells[0], ["DEAD-LETTERS", "LENGTH", "OLDEST", "NEWEST"]);
+        assert_eq!(cells[1][..2], ["{orders}:dlq", "2"]);
+        assert_eq!(world.run(&["dlq", "ls", "--json"]).ok().json()[0]["length"], json!(2));
+        let cells = world.run(&["dlq", "ls", "orders"]).ok().cells();
+        assert_eq!(cells[0], ["ID", "ORIGIN", "GROUP", "REASON", "DELIVERIES", "DIED", "ERROR"]);
+        assert_eq!(cells[1][..5], [FIRST, "1731664200002-0", "billing", "max_deliveries", "5"]);
+        assert_eq!(cells[1][6], "timeout after 10 s");
+        for (selection, count) in [
+            (&["--reason", "rejected"][..], 1),
+            (&["--error", "customer"], 1),
+            (&["--error", "ShopError"], 2),
+            (&["--id", "1731664200003-0"], 1),
+            (&["--of-group", "mail"], 0),
+            (&["--older-than", "1d"], 2),
+            (&["--newer-than", "1d"], 0),
+            (&["--limit", "1"], 1),
+        ] {
+            assert_eq!(letters(&world, selection).len(), count, "{selection:?}");
+        }
+        world
+            .run(&["dlq", "ls", "orders", "--reason", "bad"])
+            .exits(2)
+            .complains("there are: max_deliveries");
+    }
+}
+
+#[test]
+fn a_letter_is_told_in_full() {
+    let world = World::millstream();
+    let told = world.run(&["dlq", "show", "orders", FIRST]).ok();
+    let told = told.has("reason       max_deliveries\n").has("dead at      2024-11-15T09:51:00.000Z\n");
+    told.has("field item   book\n");
+    // By the id of the entry it was.
+    let told = world.run(&["dlq", "show", "orders", "1731664200003-0", "--json"]).ok().json();
+    assert_eq!((&told["id"], &told["reason"]), (&json!("1731664200001-0"), &json!("rejected")));
+    assert_eq!((&told["fields"], &told["deliveries"]), (&json!({"item": "book"}), &json!(5)));
+    assert_eq!(told["dead_at_ms"], json!(1_731_664_260_000_u64));
+    world
+        .run(&["dlq", "show", "orders", "7-7"])
+        .exits(4)
+        .complains("there are: 1731664200000-0, 1731664200001-0");
+}
+
+#[test]
+fn letters_go_back_to_their_group_alone() {
+    for world in World::servers() {
+        world.run(&["group", "create", "orders", "mail", "--from", "latest"]).ok();
+        let redrive = |more: &[&str]| world.run(&[&["dlq", "redrive", "orders"], more].concat()).ok();
+        assert_eq!(redrive(&["--dry-run"]).out, "would give 2 dead letters of 2 back to their group\n");
+        assert_eq!(letters(&world, &[]).len(), 2, "nothing has changed");
+        assert_eq!(redrive(&["--reason", "rejected"]).out, "gave 1 dead letter of 2 back to their group\n");
+        let told = redrive(&["--rate", "100", "--limit", "5", "--json"]).json();
+        assert_eq!((&told["total"], &told["redriven"], &told["gone"]), (&json!(1), &json!(1), &json!(0)));
+        assert_eq!(letters(&world, &[]).len(), 0);
+        let groups = world.run(&["group", "ls", "--json"]).ok().json();
+        assert_eq!((&groups[0]["group"], &groups[0]["pending"]), (&json!("billing"), &json!(4)));
+        assert_eq!((&groups[1]["group"], &groups[1]["lag"]), (&json!("mail"), &json!(0)));
+    }
+}
+
+#[test]
+fn letters_go_back_to_all_groups_when_asked() {
+    let world = World::millstream();
+    world.call(&["XDEL", "orders", "1731664200002-0"]);
+    let gone = world.run(&["dlq", "redrive", "orders", "--id", FIRST]).ok();
+    gone.has("gave 0 dead letters").complains("1 dead letter stay").complains("--all-groups");
+    let back = world.run(&["dlq", "redrive", "orders", "--id", FIRST, "--all-groups"]).ok();
+    assert_eq!(back.out, "gave 1 dead letter of 2 back to the stream\n");
+    assert_eq!(world.run(&["lag", "orders", "--json"]).ok().json()[0]["lag"], json!(2));
+}
+
+#[test]
+fn letters_are_deleted_only_when_it_is_meant() {
+    for world in World::servers() {
+        let purge = |more: &[&str]| world.run(&[&["dlq", "purge", "orders"], more].concat());
+        assert_eq!(purge(&["--dry-run"]).ok().out, "would delete 2 dead letters of {orders}:dlq\n");
+        purge(&[]).exits(2).complains("2 dead letters").complains("--yes");
+        assert_eq!(
+            purge(&["--reason", "rejected", "--yes"]).ok().out,
+            "deleted 1 dead letter of {orders}:dlq\n"
+        );
+        let told = purge(&["--yes", "--json"]).ok().json();
+        assert_eq!(
+            told,
+            json!({"dead_letters": "{orders}:dlq", "matched": 1, "deleted": 1, "dry_run": false})
+        );
+    }
+}
+
+#[test]
+fn letters_that_are_not_there_are_missed_with_those_that_are() {
+    let world = World::millstream();
+    world.run(&["dlq", "ls", "other"]).exits(4).complains("there are: {orders}:dlq");
+    world.run(&["dlq", "ls", "other", "--dlq", "{orders}:dlq"]).ok();
+    world.run(&["dlq", "ls", "{orders}:dlq"]).ok();
+    let empty = World::empty(&[]);
+    empty.run(&["dlq", "redrive", "orders"]).exits(4).complains("name it with --dlq");
+    empty.run(&["dlq", "ls"]).ok().complains("no dead letters");
+}

@@ -1,0 +1,78 @@
+//! `pending`: what is pending, and what can be done about it.
+
+use serde_json::json;
+
+use crate::world::{FIRST, World};
+
+const SECOND: &str = "1731664200001-0";
+
+#[test]
+fn pending_entries_are_listed_and_selected() {
+    for world in World::servers() {
+        let ls = |more: &[&str]| world.run(&[&["pending", "ls", "orders", "billing"], more].concat()).ok();
+        let cells = ls(&[]).cells();
+        assert_eq!(cells[0], ["ID", "CONSUMER", "IDLE", "DELIVERIES", "AGE"]);
+        assert_eq!((&*cells[1][0], &*cells[1][1], &*cells[1][3]), (FIRST, "worker-1", "1"));
+        let told = ls(&["--consumer", "worker-2", "--json"]).json();
+        assert_eq!(told.as_array().unwrap().len(), 1);
+        assert_eq!((&told[0]["id"], &told[0]["deliveries"]), (&json!(SECOND), &json!(1)));
+        assert!(told[0]["idle_ms"].is_u64());
+        assert_eq!(ls(&["--min-idle", "1h", "--json"]).json(), json!([]));
+        ls(&["--count", "1"]).complains("2 are pending in all");
+        world
+            .run(&["pending", "ls", "orders", "billing", "--consumer", "x"])
+            .exits(4)
+            .complains("worker-1, worker-2");
+        world
+            .run(&["pending", "ls", "orders", "billing", "--min-idle", "5"])
+            .exits(2)
+            .complains("no duration");
+    }
+}
+
+#[test]
+fn idle_entries_are_claimed() {
+    for world in World::servers() {
+        let claim = |more: &[&str]| {
+            world.run(&[&["pending", "claim", "orders", "billing", "worker-3"], more].concat())
+        };
+        claim(&["--min-idle", "1h"]).ok().complains("worker-3 has 0 entries more");
+        let cells = claim(&["--min-idle", "0ms", "--count", "1"]).ok().cells();
+        assert_eq!(cells[0], ["ID", "CONSUMER", "DELIVERIES", "PAYLOAD"]);
+        assert_eq!(cells[1], [FIRST, "worker-3", "2", "there"]);
+        let told = claim(&["--min-idle", "0ms", "--json"]).ok().json();
+        assert_eq!(told.as_array().unwrap().len(), 2);
+        assert_eq!((&told[1]["id"], &told[1]["payload_gone"]), (&json!(SECOND), &json!(false)));
+        claim(&[]).exits(2).complains("--min-idle");
+    }
+}
+
+#[test]
+fn entries_are_acknowledged_by_hand() {
+    for world in World::servers() {
+        let ack = |more: &[&str]| world.run(&[&["pending", "ack", "orders", "billing"], more].concat());
+        assert_eq!(ack(&[FIRST]).ok().out, "acknowledged 1 entry\n");
+        ack(&[FIRST]).exits(4).complains("none of these is pending");
+        ack(&["--all"]).exits(2).complains("1 pending entry").complains("--yes");
+        assert_eq!(ack(&["--all", "--yes", "--json"]).ok().json(), json!({"acknowledged": 1, "asked": 1}));
+        ack(&["nonsense"]).exits(2).complains("is no id");
+        ack(&[]).exits(2);
+    }
+}
+
+#[test]
+fn entries_are_given_back_and_extended() {
+    for world in World::servers() {
+        let act = |verb: &str, id: &str| world.run(&["pending", verb, "orders", "billing", id]);
+        assert_eq!(act("extend", FIRST).ok().out, "extended 1 entry\n");
+        assert_eq!(act("nack", FIRST).ok().out, "released 1 entry\n");
+        let told = world.run(&["pending", "ls", "orders", "billing", "--json"]).ok().json();
+        assert_eq!(
+            (&told[0]["id"], &told[0]["consumer"], &told[0]["idle_ms"]),
+            (&json!(FIRST), &json!(null), &json!(null))
+        );
+        world.run(&["pending", "ls", "orders", "billing"]).ok().has("(released)");
+        act("extend", FIRST).exits(4).complains("none of these is pending");
+        act("nack", "1-1").exits(4);
+    }
+}

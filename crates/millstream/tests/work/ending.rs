@@ -1,0 +1,126 @@
+//! How a worker ends, and what it tells while it runs.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::place::{Place, Running, is_alive, wait_until};
+
+/// Says that it runs, and waits for leave to end.
+const PATIENT: &str = "echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done";
+/// Never ends by itself, and does not listen.
+const STUBBORN: &str = "trap '' TERM; echo $$ >> pids; while :; do sleep 0.1; done";
+
+#[test]
+fn a_signal_drains_what_runs_finishes_and_the_rest_is_given_back() {
+    for place in Place::both() {
+        for signal in ["TERM", "INT"] {
+            let _ = std::fs::remove_file(place.folder.join("go"));
+            let _ = std::fs::remove_file(place.folder.join("pids"));
+            place.add(3);
+            let worker = place.start(&["--exec", PATIENT, "--concurrency", "1", "--json"]);
+            place.wait_for("pids", 1);
+            worker.signal(signal);
+            wait_until("the worker to drain", || worker.err().contains("draining"));
+            place.write("go", "");
+            let run = worker.ended().ok();
+            assert_eq!(run.report(["acknowledged", "unsettled"]), [1, 0]);
+            let (unread, pending) = place.left();
+            assert_eq!(unread + pending, 2);
+            // What was given back is there for the next at once, and counts as never tried.
+            let next = place.work(&["--exec", "test $MILLSTREAM_ATTEMPT = 1", "--lease", "10m"]).ok();
+            assert_eq!(next.report(["acknowledged", "retried"]), [2, 0]);
+        }
+    }
+}
+
+#[test]
+fn what_does_not_end_in_time_is_stopped_and_given_back() {
+    let place = Place::server();
+    place.add(1);
+    let worker = place.start(&["--exec", STUBBORN, "--drain", "300ms", "--json"]);
+    let pid = place.wait_for("pids", 1).remove(0);
+    worker.signal("TERM");
+    let run = worker.ended().ok();
+    assert_eq!(run.report(["acknowledged", "released"]), [0, 1]);
+    wait_until("the process to be killed", || !is_alive(&pid));
+    // It was tried, and that counts.
+    let next = place.work(&["--exec", "test $MILLSTREAM_ATTEMPT = 2", "--lease", "10m"]).ok();
+    assert_eq!(next.report(["acknowledged", "retried"]), [1, 0]);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let place = Place::server();
+        place.add(1);
+        let worker = place.start(&["--exec", STUBBORN, "--drain", "1h"]);
+        let pid = place.wait_for("pids", 1).remove(0);
+        worker.signal(signal);
+        wait_until("the worker to drain", || worker.err().contains("draining"));
+        worker.signal(signal);
+        worker.ended().exits(code).complains("ending at once");
+        wait_until("the process to be killed", || !is_alive(&pid));
+        let rows = place.run(&["pending", "ls", "orders", "billing", "--json"]).ok().json();
+        assert_eq!((&rows[0]["consumer"], &rows[0]["deliveries"]), (&serde_json::Value::Null, &1.into()));
+    }
+}
+
+#[test]
+fn idle_programs_end_with_the_worker() {
+    let place = Place::server();
+    place.add(1);
+    let program =
+        "while read -r line; do echo '{\"outcome\":\"ack\"}'; echo $$ >> pids; done; echo bye >> ended";
+    let worker = place.start(&["--child", program]);
+    let pid = place.wait_for("pids", 1).remove(0);
+    worker.signal("TERM");
+    worker.ended().ok().complains("1 received, 1 acknowledged");
+    assert_eq!(place.lines("ended"), ["bye"]);
+    assert!(!is_alive(&pid));
+}
+
+#[test]
+fn probes_and_metrics_are_served() {
+    let place = Place::server();
+    place.add(3);
+    let worker = place.start(&["--exec", "echo done >> done", "--listen", "127.0.0.1:0"]);
+    place.wait_for("done", 3);
+    wait_until("everything to be acknowledged", || place.left() == (0, 0));
+    let address = address_of(&worker);
+    assert!(get(&address, "/livez").starts_with("HTTP/1.1 200"));
+    assert!(get(&address, "/readyz").starts_with("HTTP/1.1 200"));
+    let metrics = get(&address, "/metrics");
+    let done = metrics.lines().find(|line| {
+        line.starts_with("millstream_messages_processed_total") && line.contains("outcome=\"ack\"")
+    });
+    let done = done.unwrap_or_else(|| panic!("no count of what is done in:\n{metrics}"));
+    assert!(done.contains("handler=\"exec\"") && done.ends_with(" 3"), "{done}");
+    assert!(metrics.contains("millstream_group_lag{"), "{metrics}");
+    // While it drains it is not ready.
+    drop(worker);
+    let worker = place.start(&["--exec", PATIENT, "--listen", "127.0.0.1:0"]);
+    place.add(1);
+    place.wait_for("pids", 1);
+    let address = address_of(&worker);
+    worker.signal("TERM");
+    wait_until("it to say that it drains", || get(&address, "/readyz").contains("draining"));
+    assert!(get(&address, "/livez").starts_with("HTTP/1.1 200"));
+    place.write("go", "");
+    worker.ended().ok();
+}
+
+/// Where a worker listens, from its log.
+fn address_of(worker: &Running) -> String {
+    wait_until("an address in the log", || worker.err().contains("at=127.0.0.1:"));
+    let err = worker.err();
+    let (_, rest) = err.split_once("at=").expect("an address");
+    rest.split_whitespace().next().expect("an address").to_owned()
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut connection = TcpStream::connect(address).expect("connect to the worker");
+    write!(connection, "GET {path} HTTP/1.1\r\nhost: worker\r\n\r\n").expect("ask");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("an answer");
+    answer
+}

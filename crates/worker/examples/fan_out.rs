@@ -1,0 +1,51 @@
+//! Several groups read the same stream, each at its own pace and with a worker of its own; a worker may also read
+//! several streams.
+//!
+//! ```text
+//! cargo run -p millstream-worker --example fan_out
+//! ```
+
+mod fresh;
+mod wait;
+
+use std::error::Error;
+
+use millstream_worker::handler::{StreamName, Text};
+use millstream_worker::producer::Producer;
+use millstream_worker::{Outcome, Worker};
+
+const ORDERS: &str = "example:orders";
+const RETURNS: &str = "example:returns";
+
+async fn bill(_: Text) {}
+
+/// Counts what comes from the shop, and leaves returns to others.
+async fn analyse(StreamName(stream): StreamName, _: Text) -> Outcome {
+    if &*stream == RETURNS { Outcome::Skip } else { Outcome::Ack }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let backend = fresh::store(ORDERS).await?;
+    backend.delete_stream(RETURNS).await?;
+    for (stream, count) in [(ORDERS, 30), (RETURNS, 5)] {
+        Producer::new(backend.clone(), stream).send_all((0..count).map(|n| [("n", n.to_string())])).await?;
+    }
+
+    let billing = Worker::builder(backend.clone()).stream(ORDERS).group("billing").handler(bill).build()?;
+    let analytics = Worker::builder(backend)
+        .stream(ORDERS)
+        .stream(RETURNS)
+        .group("analytics")
+        .handler(analyse)
+        .concurrency(2)
+        .build()?;
+    let (bills, views) = (billing.handle(), analytics.handle());
+    let (billing, analytics) = tokio::try_join!(
+        billing.run_until(wait::until(|| bills.stats().acknowledged == 30)),
+        analytics.run_until(wait::until(|| views.stats().acknowledged + views.stats().skipped == 35)),
+    )?;
+    println!("billing: {billing}");
+    println!("analytics: {analytics}");
+    Ok(())
+}

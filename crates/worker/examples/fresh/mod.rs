@@ -1,0 +1,14 @@
+//! For the examples: the store that `MILLSTREAM_URL` names, or one in memory, without what an earlier run left in it.
+
+use std::sync::Arc;
+
+use millstream_worker::{Backend, Error, connect};
+
+/// The store, without this stream and its dead letters.
+pub(crate) async fn store(stream: &str) -> Result<Arc<dyn Backend>, Error> {
+    let url = std::env::var("MILLSTREAM_URL").unwrap_or_else(|_| "memory:".to_owned());
+    let backend = connect(&url).await?;
+    backend.delete_stream(stream).await?;
+    backend.delete_stream(&millstream_worker::names::dead_letters_of(stream)).await?;
+    Ok(backend)
+}

@@ -1,0 +1,46 @@
+//! Managing groups: made once however often asked for, described, moved after a look at what that would change, and a
+//! consumer removed only when another has its messages.
+//!
+//! ```text
+//! cargo run -p millstream-worker --example groups
+//! ```
+
+mod fresh;
+
+use std::error::Error;
+
+use millstream_worker::backend::{Read, Start};
+use millstream_worker::group_manager::{GroupManager, Position};
+use millstream_worker::producer::Producer;
+
+const STREAM: &str = "example:groups";
+const GROUP: &str = "billing";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let backend = fresh::store(STREAM).await?;
+    let groups = GroupManager::new(backend.clone());
+    println!("made: {}", groups.ensure(STREAM, GROUP, Start::Beginning).await?);
+    println!("made again: {}", groups.ensure(STREAM, GROUP, Start::Beginning).await?);
+
+    Producer::new(backend.clone(), STREAM).send_all((1..=5).map(|n| [("order", n.to_string())])).await?;
+    for consumer in ["anna", "ben"] {
+        let read = Read { stream: STREAM, group: GROUP, consumer, count: 2, block: None, claim_idle: None };
+        backend.read(&read).await?;
+    }
+    for consumer in groups.consumers(STREAM, GROUP).await? {
+        println!("{} holds {}", consumer.name, consumer.pending);
+    }
+
+    let removed = groups.remove_consumer(STREAM, GROUP, "anna", Some("ben")).await?;
+    println!("removed {}: {} has its {} messages", removed.consumer, removed.heir, removed.adopted);
+
+    let reset = groups.preview_reset(STREAM, GROUP, Position::Beginning).await?;
+    println!("a reset would leave {} to read instead of {}", reset.after.lag, reset.before.lag);
+    groups.reset(&reset).await?;
+
+    let info = groups.info(STREAM, GROUP).await?.ok_or("the group is there")?;
+    println!("{}: {} consumer, {} pending", info.name, info.consumers, info.pending);
+    println!("deleted: {}", groups.delete(STREAM, GROUP).await?);
+    Ok(())
+}

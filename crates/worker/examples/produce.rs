@@ -1,0 +1,55 @@
+//! Sending: one entry, many in one round trip, a pipeline that gathers what many tasks send, and an entry that is there once
+//! however often it is sent.
+//!
+//! ```text
+//! cargo run -p millstream-worker --example produce
+//! ```
+
+mod fresh;
+
+use std::error::Error;
+
+use millstream_worker::backend::Trim;
+use millstream_worker::producer::{PipelineOptions, Producer};
+use serde_json::json;
+
+const STREAM: &str = "example:produce";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let backend = fresh::store(STREAM).await?;
+    let orders = Producer::new(backend.clone(), STREAM).trim(Trim::About(1_000_000));
+    orders.send([("order", "1"), ("amount", "17")]).await?;
+    orders.send_json(&json!({"order": 2, "amount": 3})).await?;
+    let ids = orders.send_all((3..=500).map(|n| [("order", n.to_string())])).await?;
+    println!("sent 2, then {} in one call", ids.len());
+
+    let pipeline = orders.clone().pipelined(PipelineOptions::default());
+    let tasks = (0..10).map(|task| {
+        let pipeline = pipeline.clone();
+        tokio::spawn(async move {
+            for n in 0..50 {
+                pipeline.send([("order", format!("{task}-{n}"))]).await?;
+            }
+            Ok::<(), millstream_worker::Error>(())
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await??;
+    }
+    pipeline.flush().await?;
+    println!("ten tasks sent 500 through one pipeline, {} failed", pipeline.failed());
+
+    // Not every store can: Redis before 8.6 cannot, and then it is said instead of promised.
+    if backend.capabilities().idempotent_adds {
+        let shop = orders.idempotent("shop-1");
+        let first = shop.send_once("order-1001", [("order", "1001")]).await?;
+        let again = shop.send_once("order-1001", [("order", "1001")]).await?;
+        println!("sent twice, there once: {}", first == again);
+    } else {
+        orders.send([("order", "1001")]).await?;
+    }
+    let stream = backend.stream(STREAM).await?.ok_or("the stream is there")?;
+    println!("entries: {}", stream.length);
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! How many messages workers handle in a second with a handler that does nothing, and what a waiting one costs.
+//!
+//! ```text
+//! cargo run --release -p millstream-worker --example throughput -- [URL [MESSAGES [WORKERS]]]
+//! cargo run --release -p millstream-worker --example throughput -- --idle SECONDS URL
+//! ```
+//!
+//! The messages are added first and not measured. Leases, retries and metrics are on, as always. On a server every
+//! worker is a process of its own with one connection for calls and one that waits; on an embedded store they share
+//! this process. `no:FOLDER` and `everysec:FOLDER` are embedded stores in a folder that sync never, or once a second.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write, stdin};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use millstream_store::embedded::Millstream;
+use millstream_store::log::Policy;
+use millstream_store::{FolderOptions, Store, StoreOptions};
+use millstream_worker::backend::{Embedded, NewEntry, Start};
+use millstream_worker::handler::Raw;
+use millstream_worker::{Backend, Worker, WorkerHandle, connect};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+const STREAM: &str = "throughput";
+const GROUP: &str = "bench";
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["--join", url] => join(url).await,
+        ["--idle", seconds, url] => idle(url, Duration::from_secs_f64(seconds.parse()?)).await,
+        [] => measure("memory:", 1_000_000, 1).await,
+        [url] => measure(url, 1_000_000, 1).await,
+        [url, messages] => measure(url, messages.parse()?, 1).await,
+        [url, messages, workers] => measure(url, messages.parse()?, workers.parse()?).await,
+        _ => Err("too many arguments".into()),
+    }
+}
+
+async fn measure(url: &str, messages: usize, workers: usize) -> Outcome<()> {
+    let backend = open(url).await?;
+    backend.delete_stream(STREAM).await?;
+    backend.create_group(STREAM, GROUP, Start::Beginning).await?;
+    fill(&backend, messages).await?;
+    let (elapsed, processor) = if url.contains("://") {
+        by_processes(&backend, url, workers).await?
+    } else {
+        in_this_process(&backend, messages, workers).await?
+    };
+    let rate = messages as f64 / elapsed.as_secs_f64();
+    let each = processor.as_secs_f64() * 1e6 / messages as f64;
+    println!(
+        "{workers} workers, {messages} messages: {rate:.0} messages/s, {each:.2} us of processor time each"
+    );
+    backend.delete_stream(STREAM).await?;
+    Ok(())
+}
+
+async fn open(url: &str) -> Outcome<Arc<dyn Backend>> {
+    let (policy, folder) = match url.split_once(':') {
+        Some(("no", folder)) => (Policy::Never, folder),
+        Some(("everysec", folder)) => (Policy::EverySecond, folder),
+        _ => return Ok(connect(url).await?),
+    };
+    let options = FolderOptions { policy, ..FolderOptions::default() };
+    let (store, _) = Store::open(Path::new(folder), StoreOptions::default(), options)?;
+    Ok(Arc::new(Embedded::over(Millstream::over(store)?, url)))
+}
+
+async fn fill(backend: &Arc<dyn Backend>, messages: usize) -> Outcome<()> {
+    let entry = NewEntry { fields: vec![("order".into(), "12345678".into())], idempotence: None };
+    let entries = vec![entry; messages.min(1000)];
+    for added in (0..messages).step_by(1000) {
+        backend.add(STREAM, &entries[..entries.len().min(messages - added)], None).await?;
+    }
+    Ok(())
+}
+
+fn worker(backend: &Arc<dyn Backend>) -> Outcome<Worker> {
+    let builder = Worker::builder(Arc::clone(backend)).stream(STREAM).group(GROUP);
+    Ok(builder.handler(async |_: Raw| {}).build()?)
+}
+
+/// Workers that share a store in this process.
+async fn in_this_process(
+    backend: &Arc<dyn Backend>,
+    messages: usize,
+    workers: usize,
+) -> Outcome<(Duration, Duration)> {
+    let workers = (0..workers).map(|_| worker(backend)).collect::<Outcome<Vec<Worker>>>()?;
+    let handles: Vec<WorkerHandle> = workers.iter().map(Worker::handle).collect();
+    let (processor, began) = (processor_time()?, Instant::now());
+    let mut running: JoinSet<_> = workers.into_iter().map(Worker::run).collect();
+    while handles.iter().map(|handle| handle.stats().acknowledged).sum::<u64>() < messages as u64 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let spent = (began.elapsed(), processor_time()? - processor);
+    handles.iter().for_each(WorkerHandle::drain);
+    while let Some(ended) = running.join_next().await {
+        ended??;
+    }
+    Ok(spent)
+}
+
+/// Workers that are processes, let go at the same moment.
+async fn by_processes(
+    backend: &Arc<dyn Backend>,
+    url: &str,
+    workers: usize,
+) -> Outcome<(Duration, Duration)> {
+    let mut joined = (0..workers).map(|_| Joined::start(url)).collect::<Outcome<Vec<Joined>>>()?;
+    joined.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
+    let began = Instant::now();
+    joined.iter_mut().try_for_each(Joined::go)?;
+    while backend.groups(STREAM).await?.iter().any(|group| group.lag != Some(0) || group.pending > 0) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let elapsed = began.elapsed();
+    let processor = joined.into_iter().map(Joined::end).sum::<Outcome<Duration>>()?;
+    Ok((elapsed, processor))
+}
+
+/// A worker in a process of its own.
+struct Joined {
+    process: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Joined {
+    fn start(url: &str) -> Outcome<Joined> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--join", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let lines = BufReader::new(process.stdout.take().ok_or("its output is piped")?);
+        Ok(Joined { process, lines })
+    }
+
+    fn next_line(&mut self) -> Outcome<String> {
+        let mut line = String::new();
+        self.lines.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    fn go(&mut self) -> Outcome<()> {
+        Ok(self.process.stdin.as_mut().ok_or("its input is piped")?.write_all(b"go\n")?)
+    }
+
+    /// Ends it by closing its input. Gives the processor time it took.
+    fn end(mut self) -> Outcome<Duration> {
+        drop(self.process.stdin.take());
+        let seconds = self.next_line()?.trim().parse()?;
+        self.process.wait()?;
+        Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+/// The other side of [`Joined`].
+async fn join(url: &str) -> Outcome<()> {
+    let worker = worker(&open(url).await?)?;
+    println!("ready");
+    stdin().read_line(&mut String::new())?;
+    let before = processor_time()?;
+    let (end, ended) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        // Whatever comes, a line or the end of the input, means the end.
+        let _ = stdin().read_line(&mut String::new());
+        drop(end);
+    });
+    worker.run_until(async { drop(ended.await) }).await?;
+    println!("{}", (processor_time()? - before).as_secs_f64());
+    Ok(())
+}
+
+/// What a worker costs that waits for a message that does not come.
+async fn idle(url: &str, time: Duration) -> Outcome<()> {
+    let backend = open(url).await?;
+    backend.delete_stream(STREAM).await?;
+    let measured = async {
+        // Let it begin first.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let before = processor_time();
+        tokio::time::sleep(time).await;
+        if let (Ok(before), Ok(after)) = (before, processor_time()) {
+            let share = (after - before).as_secs_f64() / time.as_secs_f64();
+            println!("a waiting worker: {:.2} % of a processor", share * 100.0);
+        }
+    };
+    worker(&backend)?.run_until(measured).await?;
+    Ok(())
+}
+
+/// The processor time of this process so far: user and system, in hundredths of a second, which Linux tells in the
+/// fields 14 and 15 of this file, the second of which may contain spaces and ends with the last `)`.
+fn processor_time() -> Outcome<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit(')').next().ok_or("a line of fields")?;
+    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+    Ok(Duration::from_millis(ticks.sum::<Result<u64, _>>()? * 10))
+}

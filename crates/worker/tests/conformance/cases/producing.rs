@@ -1,0 +1,100 @@
+//! Adding, and taking away.
+
+use bytes::Bytes;
+use millstream_worker::Backend;
+use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Order, Range, StreamId, Trim};
+
+use super::{entry, fields, kind, make_a_string};
+
+pub(super) async fn all(backend: &dyn Backend) {
+    batches(backend).await;
+    bytes(backend).await;
+    trimming(backend).await;
+    refusals(backend).await;
+    once(backend).await;
+    deletion(backend).await;
+}
+
+async fn batches(backend: &dyn Backend) {
+    let stream = "producing:batches";
+    assert_eq!(backend.add(stream, &[], None).await.unwrap(), []);
+    assert_eq!(backend.stream(stream).await.unwrap(), None);
+    let batch: Vec<NewEntry> = (0..2000).map(|n| entry("n", &n.to_string())).collect();
+    let ids = backend.add(stream, &batch, None).await.unwrap();
+    assert_eq!(ids.len(), batch.len());
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 5000 };
+    let listed = backend.range(stream, all).await.unwrap();
+    assert!(listed.iter().map(|entry| entry.id).eq(ids));
+    assert!(listed.into_iter().map(|entry| entry.fields).eq(batch.into_iter().map(|entry| entry.fields)));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// Names may come twice, anything may be empty, and bytes are bytes.
+async fn bytes(backend: &dyn Backend) {
+    let stream = "producing:bytes";
+    let odd = vec![
+        (Bytes::from_static(b"same"), Bytes::from_static(b"-17")),
+        (Bytes::from_static(b"same"), Bytes::from_static(b"017")),
+        (Bytes::from_static(b""), Bytes::from_static(b"")),
+        (Bytes::from_static(b"\r\n\0"), Bytes::from_static(b"\xff\xfe\n$-1\r\n")),
+        (Bytes::from_static(b"large"), Bytes::from(vec![7u8; 200_000])),
+    ];
+    let added = NewEntry { fields: odd.clone(), idempotence: None };
+    backend.add(stream, &[added], None).await.unwrap();
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Falling, count: 1 };
+    assert_eq!(backend.range(stream, all).await.unwrap()[0].fields, odd);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn trimming(backend: &dyn Backend) {
+    let stream = "producing:trimming";
+    let batch: Vec<NewEntry> = (0..300).map(|n| entry("n", &n.to_string())).collect();
+    backend.add(stream, &batch, Some(Trim::Exactly(10))).await.unwrap();
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 10);
+    backend.add(stream, &batch, Some(Trim::About(50))).await.unwrap();
+    let about = backend.stream(stream).await.unwrap().unwrap().length;
+    assert!((50..=200).contains(&about), "{about}");
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn refusals(backend: &dyn Backend) {
+    let stream = "producing:refusals";
+    let none = NewEntry::default();
+    assert_eq!(kind(backend.add(stream, &[entry("n", "1"), none], None).await), Some(ErrorKind::Refused));
+    assert_eq!(backend.stream(stream).await.unwrap(), None);
+    make_a_string(backend, "{producing}:string").await;
+    let added = backend.add("{producing}:string", &[entry("n", "1")], None).await;
+    assert_eq!(kind(added), Some(ErrorKind::WrongType));
+}
+
+async fn once(backend: &dyn Backend) {
+    if !backend.capabilities().idempotent_adds {
+        return;
+    }
+    let stream = "producing:once";
+    let sent = |iid: &str, value: &str| NewEntry {
+        fields: fields("n", value),
+        idempotence: Some(Idempotence { producer: "p".to_owned(), iid: iid.to_owned() }),
+    };
+    let first = backend.add(stream, &[sent("a", "1"), sent("b", "2")], None).await.unwrap();
+    let again = backend.add(stream, &[sent("b", "2"), sent("c", "3")], None).await.unwrap();
+    assert_eq!(first[1], again[0]);
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 3);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn deletion(backend: &dyn Backend) {
+    let stream = "producing:deletion";
+    assert_eq!(backend.delete_entries(stream, &[StreamId::new(1, 1)]).await.unwrap(), 0);
+    assert!(!backend.delete_stream(stream).await.unwrap());
+    let ids = backend.add(stream, &[entry("n", "1"), entry("n", "2")], None).await.unwrap();
+    assert_eq!(backend.delete_entries(stream, &[]).await.unwrap(), 0);
+    assert_eq!(backend.delete_entries(stream, &[ids[0], ids[0], StreamId::new(1, 1)]).await.unwrap(), 1);
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().first_entry, Some(ids[1]));
+    assert!(backend.delete_stream(stream).await.unwrap());
+    assert!(!backend.delete_stream(stream).await.unwrap());
+    make_a_string(backend, "{producing}:kept").await;
+    assert_eq!(kind(backend.delete_stream("{producing}:kept").await), Some(ErrorKind::WrongType));
+    assert_eq!(backend.seen(&["{producing}:kept".to_owned()]).await.unwrap(), [true]);
+}

@@ -1,0 +1,179 @@
+//! Reading: what is new, what is one's own, what others left.
+
+use std::time::Duration;
+
+use millstream_worker::Backend;
+use millstream_worker::backend::{ErrorKind, NewEntry, Read, Release, Start, StreamId};
+
+use super::{done, entry, fields, ids_of, kind, letter, pending, reader};
+
+pub(super) async fn all(backend: &dyn Backend) {
+    new_entries(backend).await;
+    missing(backend).await;
+    own_pending(backend).await;
+    idle(backend).await;
+    idle_in_pages(backend).await;
+    released(backend).await;
+    gone(backend).await;
+    reads_that_claim(backend).await;
+}
+
+/// A stream with so many entries and a group `g` that has read none of them.
+pub(crate) async fn make(backend: &dyn Backend, stream: &str, count: usize) -> Vec<StreamId> {
+    backend.delete_stream(stream).await.unwrap();
+    assert!(backend.create_group(stream, "g", Start::Beginning).await.unwrap());
+    let batch: Vec<NewEntry> = (0..count).map(|n| entry("n", &n.to_string())).collect();
+    backend.add(stream, &batch, None).await.unwrap()
+}
+
+async fn new_entries(backend: &dyn Backend) {
+    let stream = "reading:new";
+    let ids = make(backend, stream, 3).await;
+    assert_eq!(backend.read(&reader(stream, "a", 0)).await.unwrap(), []);
+    let first = backend.read(&reader(stream, "a", 2)).await.unwrap();
+    assert_eq!(ids_of(&first), ids[..2]);
+    assert!(first.iter().all(|delivery| delivery.deliveries == 1));
+    assert_eq!(first[1].fields, Some(fields("n", "1")));
+    assert_eq!(ids_of(&backend.read(&reader(stream, "b", 5)).await.unwrap()), ids[2..]);
+    assert_eq!(backend.read(&reader(stream, "b", 5)).await.unwrap(), []);
+    let owners: Vec<Option<String>> =
+        pending(backend, stream).await.into_iter().map(|row| row.consumer).collect();
+    assert_eq!(owners, [Some("a".to_owned()), Some("a".to_owned()), Some("b".to_owned())]);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn missing(backend: &dyn Backend) {
+    let none = "reading:none";
+    let soon = Read { block: Some(Duration::from_secs(30)), ..reader(none, "a", 1) };
+    let zero = StreamId::MIN;
+    for _ in 0..2 {
+        assert_eq!(kind(backend.read(&reader(none, "a", 1)).await), Some(ErrorKind::NoGroup));
+        assert_eq!(kind(backend.read(&soon).await), Some(ErrorKind::NoGroup));
+        assert_eq!(kind(backend.own_pending(none, "g", "a", zero, 1).await), Some(ErrorKind::NoGroup));
+        let claimed = backend.claim_idle(&reader(none, "a", 1), Duration::ZERO, zero).await;
+        assert_eq!(kind(claimed), Some(ErrorKind::NoGroup));
+        // And the same if only the group is missing.
+        backend.add(none, &[entry("n", "1")], None).await.unwrap();
+    }
+    assert!(backend.delete_stream(none).await.unwrap());
+}
+
+async fn own_pending(backend: &dyn Backend) {
+    let stream = "reading:own";
+    let ids = make(backend, stream, 5).await;
+    backend.read(&reader(stream, "a", 4)).await.unwrap();
+    backend.read(&reader(stream, "b", 1)).await.unwrap();
+    assert_eq!(backend.settle(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
+    assert_eq!(backend.delete_entries(stream, &ids[2..3]).await.unwrap(), 1);
+    for _ in 0..3 {
+        let own = backend.own_pending(stream, "g", "a", StreamId::MIN, 10).await.unwrap();
+        assert_eq!(ids_of(&own), [ids[0], ids[2], ids[3]]);
+        assert!(own.iter().all(|delivery| delivery.deliveries == 1), "looking is no delivery");
+        assert_eq!((&own[1].fields, &own[2].fields), (&None, &Some(fields("n", "3"))));
+    }
+    let beyond = backend.own_pending(stream, "g", "a", ids[0], 1).await.unwrap();
+    assert_eq!(ids_of(&beyond), [ids[2]]);
+    assert_eq!(backend.own_pending(stream, "g", "a", StreamId::MAX, 10).await.unwrap(), []);
+    assert_eq!(backend.own_pending(stream, "g", "nobody", StreamId::MIN, 10).await.unwrap(), []);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn idle(backend: &dyn Backend) {
+    let stream = "reading:idle";
+    let ids = make(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    let long = Duration::from_secs(3600);
+    let none = backend.claim_idle(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
+    for deliveries in 2..5 {
+        let all = backend.claim_idle(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+        assert_eq!((ids_of(&all.deliveries), all.next), (ids[..2].to_vec(), StreamId::MIN));
+        assert!(all.deliveries.iter().all(|delivery| delivery.deliveries == deliveries));
+        assert_eq!(all.deliveries[0].fields, Some(fields("n", "0")));
+    }
+    let rows = pending(backend, stream).await;
+    assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("b") && row.deliveries == 4));
+    // Who took something over has just touched it.
+    let short = backend.claim_idle(&reader(stream, "a", 10), Duration::from_secs(60), StreamId::MIN).await;
+    assert_eq!(short.unwrap().deliveries, []);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn idle_in_pages(backend: &dyn Backend) {
+    let stream = "reading:pages";
+    let ids = make(backend, stream, 7).await;
+    backend.read(&reader(stream, "a", 7)).await.unwrap();
+    let (mut met, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
+    loop {
+        let page = backend.claim_idle(&reader(stream, "b", 3), Duration::ZERO, from).await.unwrap();
+        assert!(page.deliveries.len() <= 3);
+        met.extend(ids_of(&page.deliveries));
+        (from, pages) = (page.next, pages + 1);
+        if from == StreamId::MIN {
+            break;
+        }
+        assert!(pages < 10, "the walk ends");
+    }
+    assert_eq!(met, ids);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn released(backend: &dyn Backend) {
+    let stream = "reading:released";
+    let ids = make(backend, stream, 2).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    let back = [Release { id: ids[1], deliveries: 0 }];
+    assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), 1);
+    let long = Duration::from_secs(3600);
+    let taken = backend.claim_idle(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    assert_eq!(ids_of(&taken.deliveries), [ids[1]]);
+    assert_eq!((taken.deliveries[0].deliveries, taken.next), (1, StreamId::MIN));
+    let again = backend.claim_idle(&reader(stream, "c", 10), long, StreamId::MIN).await.unwrap();
+    assert_eq!(again.deliveries, []);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// An entry that was deleted or trimmed while it was pending does not vanish without a word.
+async fn gone(backend: &dyn Backend) {
+    let (stream, dead) = ("{reading:gone}", "{reading:gone}:dlq");
+    let ids = make(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 3)).await.unwrap();
+    assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
+    let taken = backend.claim_idle(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let shown: Vec<_> =
+        taken.deliveries.iter().map(|row| (row.id, row.fields.is_some(), row.deliveries)).collect();
+    assert_eq!(shown, [(ids[0], false, 1), (ids[1], false, 1), (ids[2], true, 2)]);
+    assert_eq!(pending(backend, stream).await.len(), 3, "they are still pending");
+    let moved = backend.bury(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap();
+    assert_eq!(moved, ids[..1]);
+    assert_eq!(backend.settle(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
+    assert_eq!(pending(backend, stream).await.len(), 1);
+    assert_eq!(backend.stream(dead).await.unwrap().unwrap().length, 1);
+    assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
+}
+
+async fn reads_that_claim(backend: &dyn Backend) {
+    let stream = "reading:claims";
+    let ids = make(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    let claiming = |idle| Read { claim_idle: Some(idle), ..reader(stream, "b", 10) };
+    let both = backend.read(&claiming(Duration::ZERO)).await.unwrap();
+    if !backend.capabilities().read_claims {
+        assert_eq!(ids_of(&both), ids[2..]);
+        assert!(backend.delete_stream(stream).await.unwrap());
+        return;
+    }
+    let shown: Vec<_> = both.iter().map(|delivery| (delivery.id, delivery.deliveries)).collect();
+    assert_eq!(shown, [(ids[0], 2), (ids[1], 2), (ids[2], 1)]);
+    assert_eq!(backend.read(&claiming(Duration::from_secs(3600))).await.unwrap(), []);
+    // A reader that waits is given what comes back.
+    let waiting = Read { block: Some(super::PATIENCE), ..claiming(Duration::from_secs(3600)) };
+    let back = [Release { id: ids[1], deliveries: 7 }];
+    let (read, released) = tokio::join!(backend.read(&waiting), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        backend.release(stream, "g", "b", &back).await.unwrap()
+    });
+    let read = read.unwrap();
+    assert_eq!((released, ids_of(&read), read[0].deliveries), (1, vec![ids[1]], 8));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}

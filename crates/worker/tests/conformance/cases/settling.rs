@@ -1,0 +1,222 @@
+//! What becomes of pending entries: done, kept for longer, given back, buried, pending again.
+
+use std::time::Duration;
+
+use millstream_worker::Backend;
+use millstream_worker::backend::{ErrorKind, Order, Range, Release, Settlement, StreamId};
+
+use super::{done, entry, fields, ids_of, kind, letter, make_a_string, pending, reader, reading, until};
+
+pub(super) async fn all(backend: &dyn Backend) {
+    acknowledging(backend).await;
+    remembering(backend).await;
+    extending(backend).await;
+    releasing(backend).await;
+    keeping_what_is_gone(backend).await;
+    burying(backend).await;
+    burying_in_vain(backend).await;
+    restoring(backend).await;
+    missing(backend).await;
+}
+
+async fn acknowledging(backend: &dyn Backend) {
+    let stream = "settling:done";
+    let ids = reading::make(backend, stream, 1500).await;
+    backend.read(&reader(stream, "a", 1500)).await.unwrap();
+    assert_eq!(backend.settle(stream, "g", &Settlement::default()).await.unwrap(), 0);
+    assert_eq!(backend.settle(stream, "g", &done(&[ids[0], ids[0], StreamId::new(1, 1)])).await.unwrap(), 1);
+    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 1499);
+    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 0);
+    assert_eq!(pending(backend, stream).await, []);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn remembering(backend: &dyn Backend) {
+    let stream = "{settling:seen}";
+    let ids = reading::make(backend, stream, 1).await;
+    backend.read(&reader(stream, "a", 1)).await.unwrap();
+    assert_eq!(backend.seen(&[]).await.unwrap(), [false; 0]);
+    // Near the stream on a cluster, and elsewhere.
+    let run = ids[0];
+    let keys = [format!("{stream}:{run}"), format!("far:{run}"), format!("{stream}:{run}:short")];
+    assert_eq!(backend.seen(&keys).await.unwrap(), [false; 3]);
+    let (long, short) = (Duration::from_secs(3600), Duration::from_millis(80));
+    let remember = vec![(keys[0].clone(), long), (keys[1].clone(), long), (keys[2].clone(), short)];
+    let settlement = Settlement { acknowledge: ids.clone(), remember };
+    assert_eq!(backend.settle(stream, "g", &settlement).await.unwrap(), 1);
+    assert_eq!(backend.seen(&keys[..2]).await.unwrap(), [true; 2]);
+    until(|| async { backend.seen(&keys).await.unwrap() == [true, true, false] }).await;
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn extending(backend: &dyn Backend) {
+    let stream = "settling:extended";
+    let ids = reading::make(backend, stream, 4).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    backend.read(&reader(stream, "b", 1)).await.unwrap();
+    assert_eq!(backend.extend(stream, "g", "a", &[]).await.unwrap(), []);
+    assert_eq!(backend.extend(stream, "g", "nobody", &ids).await.unwrap(), []);
+    let idle = Duration::from_millis(120);
+    tokio::time::sleep(idle).await;
+    // Another's, one that is not pending, and one that is not there.
+    let asked = [ids[0], ids[2], ids[3], StreamId::new(1, 1)];
+    assert_eq!(backend.extend(stream, "g", "a", &asked).await.unwrap(), ids[..1]);
+    let rows = pending(backend, stream).await;
+    assert!(rows[0].idle < rows[1].idle && rows[1].idle >= Some(idle) && rows[2].idle >= Some(idle));
+    assert!(rows.iter().all(|row| row.deliveries == 1), "extending is no delivery");
+    assert_eq!(rows[2].consumer.as_deref(), Some("b"), "and takes nothing from others");
+    // What another has taken over is not ours any more.
+    backend.claim_idle(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), []);
+    assert_eq!(backend.extend(stream, "g", "b", &ids).await.unwrap(), ids[..3]);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn releasing(backend: &dyn Backend) {
+    let stream = "settling:released";
+    let ids = reading::make(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    backend.read(&reader(stream, "b", 1)).await.unwrap();
+    assert_eq!(backend.release(stream, "g", "a", &[]).await.unwrap(), 0);
+    let back = |id, deliveries| Release { id, deliveries };
+    let rows = [back(ids[0], 4), back(ids[1], 0), back(ids[2], 9), back(StreamId::new(1, 1), 1)];
+    assert_eq!(backend.release(stream, "g", "nobody", &rows).await.unwrap(), 0);
+    assert_eq!(backend.release(stream, "g", "a", &rows).await.unwrap(), 2);
+    assert_eq!(backend.release(stream, "g", "a", &rows).await.unwrap(), 0, "it is ours no more");
+    let rows = pending(backend, stream).await;
+    let shown: Vec<_> = rows.iter().map(|row| (row.consumer.as_deref(), row.deliveries)).collect();
+    assert_eq!(shown, [(None, 4), (None, 0), (Some("b"), 1)]);
+    assert!(rows[0].idle.is_none() && rows[2].idle.is_some());
+    assert_eq!(backend.own_pending(stream, "g", "a", StreamId::MIN, 9).await.unwrap(), []);
+    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), []);
+    let summary = backend.pending_summary(stream, "g").await.unwrap();
+    assert_eq!((summary.total, summary.consumers), (3, vec![("b".to_owned(), 1)]));
+    assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 0);
+    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 3);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// Extending and giving back do not lose a row whose entry is gone.
+async fn keeping_what_is_gone(backend: &dyn Backend) {
+    let stream = "settling:gone";
+    let ids = reading::make(backend, stream, 2).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
+    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), ids, "they are still ours");
+    let back = ids.iter().map(|id| Release { id: *id, deliveries: 1 }).collect::<Vec<_>>();
+    let released = backend.release(stream, "g", "a", &back).await.unwrap();
+    assert!((1..=2).contains(&released), "{released}");
+    assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
+    let taken = backend.claim_idle(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    assert_eq!(ids_of(&taken.deliveries), ids);
+    assert!(taken.deliveries[0].fields.is_none() && taken.deliveries[1].fields.is_some());
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn burying(backend: &dyn Backend) {
+    let (stream, dead, other) = ("{settling:buried}", "{settling:buried}:dlq", "{settling:buried}:other");
+    let ids = reading::make(backend, stream, 5).await;
+    backend.read(&reader(stream, "a", 4)).await.unwrap();
+    backend.read(&reader(stream, "b", 1)).await.unwrap();
+    assert_eq!(backend.bury(stream, "g", "a", &[]).await.unwrap(), []);
+    // By somebody else nothing happens, and of what is not pending nothing either.
+    assert_eq!(backend.bury(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap(), []);
+    assert_eq!(backend.bury(stream, "g", "a", &[letter(StreamId::new(1, 1), dead)]).await.unwrap(), []);
+    assert_eq!(backend.stream(dead).await.unwrap(), None);
+    assert_eq!(pending(backend, stream).await.len(), 5);
+    let mut large = letter(ids[3], dead);
+    large.fields = (0..1500).flat_map(|n| fields(&format!("f{n}"), "v")).collect();
+    let letters = [
+        letter(ids[0], dead),
+        letter(ids[1], other),
+        letter(ids[4], dead),
+        letter(ids[2], dead),
+        large.clone(),
+    ];
+    let mut moved = backend.bury(stream, "g", "a", &letters).await.unwrap();
+    moved.sort_unstable();
+    assert_eq!(moved, ids[..4]);
+    assert_eq!(backend.bury(stream, "g", "a", &letters).await.unwrap(), [], "each once");
+    let rows = pending(backend, stream).await;
+    assert_eq!((rows.len(), rows[0].id), (1, ids[4]));
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 9 };
+    let mut buried: Vec<_> =
+        backend.range(dead, all).await.unwrap().into_iter().map(|entry| entry.fields).collect();
+    buried.sort_by_key(Vec::len);
+    assert_eq!(buried, [fields("why", "poison"), fields("why", "poison"), large.fields]);
+    assert_eq!(backend.stream(other).await.unwrap().unwrap().length, 1);
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 5, "the entry stays for other groups");
+    for stream in [stream, dead, other] {
+        assert!(backend.delete_stream(stream).await.unwrap());
+    }
+}
+
+/// Where the letter cannot be written, nothing is acknowledged.
+async fn burying_in_vain(backend: &dyn Backend) {
+    let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
+    let ids = reading::make(backend, stream, 1).await;
+    backend.read(&reader(stream, "a", 1)).await.unwrap();
+    make_a_string(backend, taken).await;
+    let buried = backend.bury(stream, "g", "a", &[letter(ids[0], taken)]).await;
+    assert_eq!(kind(buried), Some(ErrorKind::WrongType));
+    let mut empty = letter(ids[0], "{settling:vain}:dlq");
+    empty.fields.clear();
+    assert_eq!(kind(backend.bury(stream, "g", "a", &[empty]).await), Some(ErrorKind::Refused));
+    assert_eq!(pending(backend, stream).await.len(), 1);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn restoring(backend: &dyn Backend) {
+    let stream = "settling:restored";
+    let ids = reading::make(backend, stream, 2).await;
+    backend.read(&reader(stream, "a", 2)).await.unwrap();
+    assert!(backend.restore(stream, "g", ids[1]).await.unwrap());
+    assert_eq!(
+        pending(backend, stream).await[1].consumer.as_deref(),
+        Some("a"),
+        "it was pending: it stays so"
+    );
+    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 2);
+    assert!(backend.restore(stream, "g", ids[0]).await.unwrap());
+    assert!(!backend.restore(stream, "g", StreamId::new(1, 1)).await.unwrap());
+    let rows = pending(backend, stream).await;
+    assert_eq!((rows.len(), rows[0].id, rows[0].deliveries), (1, ids[0], 0));
+    assert_eq!((&rows[0].consumer, rows[0].idle), (&None, None));
+    let long = Duration::from_secs(3600);
+    let taken = backend.claim_idle(&reader(stream, "b", 9), long, StreamId::MIN).await.unwrap();
+    assert_eq!((ids_of(&taken.deliveries), taken.deliveries[0].deliveries), (ids[..1].to_vec(), 1));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn missing(backend: &dyn Backend) {
+    let none = "{settling:none}";
+    let id = StreamId::new(1, 1);
+    for _ in 0..2 {
+        assert_eq!(backend.settle(none, "g", &done(&[id])).await.unwrap(), 0);
+        assert_eq!(kind(backend.extend(none, "g", "a", &[id]).await), Some(ErrorKind::NoGroup));
+        let back = [Release { id, deliveries: 0 }];
+        assert_eq!(kind(backend.release(none, "g", "a", &back).await), Some(ErrorKind::NoGroup));
+        let buried = backend.bury(none, "g", "a", &[letter(id, "{settling:none}:dlq")]).await;
+        assert_eq!(kind(buried), Some(ErrorKind::NoGroup));
+        assert_eq!(kind(backend.restore(none, "g", id).await), Some(ErrorKind::NoGroup));
+        backend.add(none, &[entry("n", "1")], None).await.unwrap();
+    }
+    assert_eq!(backend.stream("{settling:none}:dlq").await.unwrap(), None);
+    assert!(backend.delete_stream(none).await.unwrap());
+}
+
+/// A server that has no room for the dead letter keeps the origin pending.
+pub(crate) async fn without_memory(backend: &dyn Backend, limit: impl Fn(&str)) {
+    let (stream, dead) = ("{settling:memory}", "{settling:memory}:dlq");
+    let ids = reading::make(backend, stream, 1).await;
+    backend.read(&reader(stream, "a", 1)).await.unwrap();
+    limit("1");
+    assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::Busy));
+    assert_eq!(kind(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await), Some(ErrorKind::Busy));
+    let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
+    let settlement = Settlement { acknowledge: ids.clone(), remember };
+    assert_eq!(kind(backend.settle(stream, "g", &settlement).await), Some(ErrorKind::Busy));
+    assert_eq!(pending(backend, stream).await.len(), 1, "what is not remembered is not acknowledged");
+    limit("0");
+    assert_eq!(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await.unwrap(), ids);
+}

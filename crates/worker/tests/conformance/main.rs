@@ -1,0 +1,195 @@
+//! One suite for every backend: whatever store is behind the trait, its callers see the same.
+//!
+//! `cases` has what is asked; the tests here say of whom. Those with a server of their own also look at what only a
+//! server can do: go away, come back, refuse.
+
+mod cases;
+mod servers;
+
+use std::time::Duration;
+
+use millstream_worker::backend::{ErrorKind, Read};
+use millstream_worker::connect;
+use servers::{Cluster, Program, Server, Tls, new_folder};
+
+/// How long a condition may take to come true on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory() {
+    let backend = connect("memory:").await.unwrap();
+    cases::all(&*backend).await;
+    assert!(backend.capabilities().exact_lag);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn embedded_folder() {
+    let folder = new_folder();
+    let url = format!("embedded:{}", folder.path().display());
+    let backend = connect(&url).await.unwrap();
+    assert_eq!(backend.place(), url);
+    cases::all(&*backend).await;
+    cases::survive(&*backend, || async {}).await;
+    drop(backend);
+    // Everything is there again, and the folder was free to open.
+    cases::survived(&*connect(&url).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn millstream_server() {
+    let server = Server::start(Program::Millstream, &[]);
+    let backend = connect(&server.url()).await.unwrap();
+    let natively = backend.capabilities();
+    assert!(natively.read_claims && natively.releases && natively.extends, "{natively:?}");
+    assert!(natively.idempotent_adds && natively.exact_lag, "{natively:?}");
+    cases::all(&*backend).await;
+    let newer = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
+    cases::all(&*newer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_server() {
+    let Some(server) = Server::redis(&[]) else { return };
+    let backend = connect(&server.url()).await.unwrap();
+    cases::all(&*backend).await;
+    let newer = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
+    cases::all(&*newer).await;
+    let elsewhere = connect(&format!("{}/7", server.url())).await.unwrap();
+    assert!(elsewhere.place().ends_with("/7"));
+    assert_eq!(elsewhere.streams("*").await.unwrap(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_cluster() {
+    let Some(cluster) = Cluster::start() else { return };
+    let backend = connect(&cluster.url()).await.unwrap();
+    cases::all(&*backend).await;
+    cases::waiting::follow_a_slot(&*backend, &cluster).await;
+}
+
+/// A server of the cluster dies, and its replica takes over.
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_cluster_fails_over() {
+    let Some(mut cluster) = Cluster::start() else { return };
+    cluster.add_replica();
+    let backend = connect(&cluster.url()).await.unwrap();
+    let streams: Vec<String> = (0..9).map(|n| format!("failover:{n}")).collect();
+    for stream in &streams {
+        cases::reading::make(&*backend, stream, 1).await;
+        cases::waiting::read_one(&*backend, stream).await;
+    }
+    cluster.wait_for_the_replica();
+    cluster.kill_the_first();
+    for stream in &streams {
+        cases::until(|| async {
+            let added = backend.add(stream, &[cases::entry("n", "2")], None).await;
+            if let Err(error) = &added {
+                assert!(error.is_passing(), "{error}");
+            }
+            added.is_ok()
+        })
+        .await;
+        cases::waiting::read_one(&*backend, stream).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_over_tls_with_a_password() {
+    let Some(tls) = Tls::new() else { return };
+    let arguments = tls.arguments();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let Some(server) = Server::redis_tls(&arguments) else { return };
+    let at = format!("127.0.0.1:{}", server.port);
+    let ca = tls.authority();
+    let backend = connect(&format!("rediss://:secret@{at}/?ca={ca}")).await.unwrap();
+    assert_eq!(backend.place(), format!("rediss://{at}"));
+    cases::all(&*backend).await;
+    let insecure = connect(&format!("rediss://:secret@{at}/#insecure")).await.unwrap();
+    insecure.ping().await.unwrap();
+
+    for denied in ["rediss://:wrong@", "rediss://nobody:secret@", "rediss://"] {
+        let error = refused(&format!("{denied}{at}/?ca={ca}")).await;
+        assert_eq!(error.kind(), ErrorKind::Denied, "{denied}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    for unreachable in [format!("rediss://:secret@{at}"), format!("redis://:secret@{at}")] {
+        let error = refused(&unreachable).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{unreachable}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_there_is_unreachable() {
+    let port = servers::free_port();
+    for scheme in ["redis", "redis+cluster"] {
+        let error = refused(&format!("{scheme}://127.0.0.1:{port}")).await;
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{scheme}: {error}");
+        assert!(error.is_passing());
+    }
+}
+
+/// The connection stands, and nobody answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_is_unreachable() {
+    let Some(server) = Server::redis(&[]) else { return };
+    let backend = connect(&server.url()).await.unwrap();
+    cases::reading::make(&*backend, "silent", 0).await;
+    let read = Read { block: Some(Duration::from_millis(10)), ..cases::reader("silent", "a", 1) };
+    backend.read(&read).await.unwrap();
+    server.signal("STOP");
+    let (pinged, read) = tokio::join!(backend.ping(), backend.read(&read));
+    server.signal("CONT");
+    for error in [pinged.unwrap_err(), read.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    }
+    cases::until(|| async { backend.ping().await.is_ok() }).await;
+    cases::all(&*backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_comes_back() {
+    if let Some(server) = Server::redis(&["--appendonly", "yes", "--appendfsync", "always"]) {
+        comes_back(server).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn millstream_comes_back() {
+    comes_back(Server::start(Program::Millstream, &["--appendonly", "yes", "--appendfsync", "always"])).await;
+}
+
+/// Calls fail while the server is away, and go through when it is there again: no new backend is needed.
+async fn comes_back(mut server: Server) {
+    let backend = connect(&server.url()).await.unwrap();
+    cases::survive(&*backend, || async { server.kill() }).await;
+    let error = backend.ping().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+    server.restart();
+    cases::until(|| async { backend.ping().await.is_ok() }).await;
+    cases::survived(&*backend).await;
+    cases::all(&*backend).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_is_busy_and_buries_nothing_by_half() {
+    let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction"]) else { return };
+    let backend = connect(&server.url()).await.unwrap();
+    cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_is_busy() {
+    let Some(server) = Server::redis(&[]) else { return };
+    let backend = connect(&server.url()).await.unwrap();
+    cases::reading::make(&*backend, "replica", 1).await;
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = backend.add("replica", &[cases::entry("n", "1")], None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+}
+
+async fn refused(url: &str) -> millstream_worker::Error {
+    match connect(url).await {
+        Ok(backend) => panic!("{url} was let in to {}", backend.place()),
+        Err(error) => error,
+    }
+}

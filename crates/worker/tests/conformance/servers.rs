@@ -1,0 +1,350 @@
+//! Real servers for the tests: on free ports of loopback, in folders of their own, gone when dropped.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::PATIENCE;
+
+/// Which program serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Redis,
+    Millstream,
+}
+
+/// A server process.
+pub(crate) struct Server {
+    program: Program,
+    arguments: Vec<String>,
+    folder: Folder,
+    child: Child,
+    is_tls: bool,
+    /// Where it listens, on 127.0.0.1.
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Starts a server with further arguments.
+    pub(crate) fn start(program: Program, arguments: &[&str]) -> Server {
+        Server::start_at(program, free_port(), arguments, false)
+    }
+
+    /// Starts a `redis-server`; `None` where there is none, which is an error on a CI machine.
+    pub(crate) fn redis(arguments: &[&str]) -> Option<Server> {
+        redis_is_there().then(|| Server::start(Program::Redis, arguments))
+    }
+
+    /// The same, listening for TLS only.
+    pub(crate) fn redis_tls(arguments: &[&str]) -> Option<Server> {
+        redis_is_there().then(|| Server::start_at(Program::Redis, free_port(), arguments, true))
+    }
+
+    fn start_at(program: Program, port: u16, arguments: &[&str], is_tls: bool) -> Server {
+        let folder = new_folder();
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let child = spawn(program, port, folder.path(), &arguments, is_tls);
+        let mut server = Server { program, arguments, folder, child, is_tls, port };
+        server.wait_until_it_listens();
+        server
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("kill the server");
+        self.child.wait().expect("wait for the server's end");
+    }
+
+    /// Starts it again, in the same place with the same data.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(self.program, self.port, self.folder.path(), &self.arguments, self.is_tls);
+        self.wait_until_it_listens();
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.expect("run kill").success());
+    }
+
+    /// What `redis-cli` prints for a command.
+    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+        cli(self.port, arguments)
+    }
+
+    pub(crate) fn configure(&self, name: &str, value: &str) {
+        assert_eq!(self.cli(&["CONFIG", "SET", name, value]), "OK");
+    }
+
+    fn wait_until_it_listens(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let ended = self.child.try_wait().expect("look at the server");
+            let output = || fs::read_to_string(self.folder.path().join("output.txt")).unwrap_or_default();
+            assert!(ended.is_none(), "{:?} ended: {}", self.program, output());
+            assert!(Instant::now() < deadline, "{:?} does not listen: {}", self.program, output());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(program: Program, port: u16, folder: &Path, arguments: &[String], is_tls: bool) -> Child {
+    let output = File::create(folder.join("output.txt")).expect("create the server's output file");
+    let port = port.to_string();
+    let mut command = match program {
+        Program::Redis => {
+            let mut command = Command::new("redis-server");
+            match is_tls {
+                true => command.args(["--port", "0", "--tls-port", &port]),
+                false => command.args(["--port", &port]),
+            };
+            command.args(["--bind", "127.0.0.1", "--save", ""]);
+            command
+        }
+        Program::Millstream => {
+            let mut command = Command::new(millstream());
+            command.args(["serve", "--port", &port]);
+            command
+        }
+    };
+    if !arguments.iter().any(|argument| argument == "--appendonly") {
+        command.args(["--appendonly", "no"]);
+    }
+    command.arg("--dir").arg(folder).args(arguments).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(output.try_clone().expect("share the output file")).stderr(output);
+    command.spawn().unwrap_or_else(|error| panic!("start {program:?}: {error}"))
+}
+
+/// Our own server: the one that `TEST_MILLSTREAM_SERVER` names, or else built in the profile of this test.
+fn millstream() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(binary) = std::env::var_os("TEST_MILLSTREAM_SERVER") {
+            return binary.into();
+        }
+        let test = std::env::current_exe().expect("the path of this test");
+        let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/test");
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "millstream", "--bin", "millstream"]);
+        build.arg("--target-dir").arg(profile.parent().expect("target"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let built = build.current_dir(workspace).status().expect("run cargo");
+        assert!(built.success(), "cannot build millstream");
+        profile.join("millstream")
+    })
+}
+
+/// Three masters that share the slots, and perhaps a replica of the first.
+pub(crate) struct Cluster {
+    nodes: Vec<Server>,
+}
+
+const CLUSTER_ARGUMENTS: &[&str] = &["--cluster-enabled", "yes", "--cluster-node-timeout", "3000"];
+
+impl Cluster {
+    pub(crate) fn start() -> Option<Cluster> {
+        if !redis_is_there() {
+            return None;
+        }
+        let cluster = Cluster { nodes: (0..3).map(|_| Cluster::node()).collect() };
+        let addresses: Vec<String> =
+            cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let created = Command::new("redis-cli")
+            .args(["--cluster", "create"])
+            .args(&addresses)
+            .args(["--cluster-replicas", "0", "--cluster-yes"])
+            .output()
+            .expect("run redis-cli");
+        assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
+        let deadline = Instant::now() + PATIENCE;
+        for node in &cluster.nodes {
+            while !node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
+                assert!(Instant::now() < deadline, "the cluster does not come to be");
+                thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Some(cluster)
+    }
+
+    fn node() -> Server {
+        Server::start_at(Program::Redis, free_cluster_port(), CLUSTER_ARGUMENTS, false)
+    }
+
+    /// Adds a replica of the first server.
+    pub(crate) fn add_replica(&mut self) {
+        let replica = Cluster::node();
+        let (first, port) = (&self.nodes[0], replica.port.to_string());
+        let id = first.cli(&["CLUSTER", "MYID"]);
+        assert_eq!(first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]), "OK");
+        let deadline = Instant::now() + PATIENCE;
+        while replica.cli(&["CLUSTER", "REPLICATE", &id]) != "OK" {
+            assert!(Instant::now() < deadline, "the replica does not get to know its master");
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.nodes.push(replica);
+    }
+
+    /// Waits until the replica has what its master has, and everybody knows it.
+    pub(crate) fn wait_for_the_replica(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        let port = format!(":{}@", self.nodes[3].port);
+        let is_known = |node: &Server| {
+            let nodes = node.cli(&["CLUSTER", "NODES"]);
+            nodes.lines().any(|line| line.contains(&port) && line.contains("slave"))
+        };
+        while self.nodes[0].cli(&["WAIT", "1", "1000"]) != "1" || !self.nodes.iter().all(is_known) {
+            assert!(Instant::now() < deadline, "the replica does not keep up");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub(crate) fn kill_the_first(&mut self) {
+        self.nodes[0].kill();
+    }
+
+    pub(crate) fn url(&self) -> String {
+        // Two of three: the third is found.
+        format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port, self.nodes[1].port)
+    }
+
+    /// Gives the empty slot of a key to another server.
+    pub(crate) fn move_slot_of(&self, key: &str) {
+        let slot = self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]);
+        let owner = self.nodes.iter().position(|node| !node.cli(&["EXISTS", key]).contains("MOVED"));
+        let next = (owner.expect("somebody owns the slot") + 1) % self.nodes.len();
+        let id = self.nodes[next].cli(&["CLUSTER", "MYID"]);
+        // The new owner first, so that the slot is never without one.
+        for at in [next, owner.expect("somebody owns the slot")] {
+            assert_eq!(self.nodes[at].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]), "OK");
+        }
+    }
+}
+
+/// A certificate authority and a server's certificate.
+pub(crate) struct Tls {
+    folder: Folder,
+}
+
+impl Tls {
+    /// `None` where a part is missing: a redis-server with TLS, or openssl.
+    pub(crate) fn new() -> Option<Tls> {
+        if !redis_is_there() || !is_there("openssl", &["version"]) {
+            return None;
+        }
+        let tls = Tls { folder: new_folder() };
+        let openssl = |line: &str| {
+            let made = Command::new("openssl")
+                .args(line.split_whitespace())
+                .current_dir(tls.folder.path())
+                .output()
+                .expect("run openssl");
+            assert!(made.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&made.stderr));
+        };
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"));
+        openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
+        fs::write(tls.folder.path().join("names"), "subjectAltName=IP:127.0.0.1\n").expect("write the names");
+        openssl(
+            "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2 -extfile names",
+        );
+        Some(tls)
+    }
+
+    pub(crate) fn authority(&self) -> String {
+        self.file("ca.pem")
+    }
+
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let (certificate, key, authority) =
+            (self.file("server.pem"), self.file("server.key"), self.authority());
+        let arguments =
+            ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &authority];
+        let rest = ["--tls-auth-clients", "no", "--requirepass", "secret"];
+        arguments.into_iter().chain(rest).map(str::to_owned).collect()
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+/// A folder that is gone with its name.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in the system's folder for that.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub(crate) fn new_folder() -> Folder {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("millstream-worker-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).expect("create a folder");
+    Folder(folder)
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
+    listener.local_addr().expect("the address just bound").port()
+}
+
+/// A port whose neighbour 10,000 further is free too: servers of a cluster talk to each other there.
+fn free_cluster_port() -> u16 {
+    loop {
+        let port = 20_000 + free_port() % 20_000;
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if is_free(port) && is_free(port + 10_000) {
+            return port;
+        }
+    }
+}
+
+fn cli(port: u16, arguments: &[&str]) -> String {
+    let port = port.to_string();
+    let output =
+        Command::new("redis-cli").args(["-p", &port]).args(arguments).output().expect("run redis-cli");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Whether there is a `redis-server`. On a CI machine there must be.
+fn redis_is_there() -> bool {
+    is_there("redis-server", &["--version"])
+}
+
+fn is_there(program: &str, arguments: &[&str]) -> bool {
+    let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
+    assert!(found || std::env::var_os("CI").is_none(), "{program} is missing");
+    if !found {
+        eprintln!("skipped: there is no {program} here");
+    }
+    found
+}
