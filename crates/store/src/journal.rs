@@ -141,7 +141,7 @@ impl Journal {
     }
 
     /// Wakes those whose position is settled, or everybody if nothing ever will be.
-    fn wake_settled(&self) {
+    pub(crate) fn wake_settled(&self) {
         let (settled, failed) = (self.settled(), self.log.error().is_some());
         let mut waiting = self.waiting.lock();
         let woken: Vec<Waker> = waiting
@@ -182,6 +182,9 @@ impl Journal {
         {
             // Kept by the log: whoever waits is told.
             let _ = self.flush();
+        } else {
+            // Somebody else made it durable, as a snapshot does, after these had looked.
+            self.wake_settled();
         }
     }
 

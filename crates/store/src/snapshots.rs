@@ -92,7 +92,9 @@ impl Store {
         if journal.log.manifest().snapshot == Some(journal.log.appended()) {
             return Ok(None);
         }
-        match journal.log.rotate() {
+        let rotated = journal.log.rotate();
+        journal.wake_settled();
+        match rotated {
             // Without room for another segment, this one stays until the next snapshot.
             Ok(()) | Err(LogError::Full(_)) => {}
             Err(_) if planted::has(Bug::SnapshotAfterFailure) => {}
@@ -102,7 +104,9 @@ impl Store {
         if planted::has(Bug::OldSnapshotRemovedFirst) {
             remove_others(&*journal.disk, Some(taken.position));
         }
-        if let Err(error) = journal.log.release_before(first_needed(journal, taken), Some(taken.position)) {
+        let released = journal.log.release_before(first_needed(journal, taken), Some(taken.position));
+        journal.wake_settled();
+        if let Err(error) = released {
             if let LogError::Full(_) = error {
                 // The one before is in force for certain, and this one only takes the room that is missing.
                 let _ = journal.disk.remove(&name(taken.position));

@@ -7,6 +7,7 @@
 //! The store does not check who acknowledges. So every row knows since when it is surely ours: as long as that is less
 //! than a lease ago nobody else can have claimed it. Past that, the settler asks before it acknowledges.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub(crate) struct Held {
 
 #[derive(Debug, Default)]
 struct Rows {
-    by_id: HashMap<StreamId, Row>,
+    // Asked several times for every message.
+    by_id: HashMap<StreamId, Row, foldhash::fast::RandomState>,
     last_ticket: u64,
 }
 
@@ -100,7 +102,7 @@ impl Held {
     /// Lets go of messages. Gives how many of them were in hand.
     pub(crate) fn let_go(&self, ids: impl Iterator<Item = (StreamId, Ticket)>) -> usize {
         let mut rows = self.rows();
-        ids.filter(|(id, ticket)| rows.is_held(*id, *ticket) && rows.by_id.remove(id).is_some()).count()
+        ids.filter(|(id, ticket)| rows.let_go(*id, *ticket)).count()
     }
 
     /// Everything in hand.
@@ -162,6 +164,16 @@ impl Rows {
         self.by_id
             .insert(id, Row { ticket, touched, cancelled: cancelled.clone(), attempt, settling: false });
         Some((ticket, cancelled))
+    }
+
+    fn let_go(&mut self, id: StreamId, ticket: Ticket) -> bool {
+        match self.by_id.entry(id) {
+            Entry::Occupied(row) if row.get().ticket == ticket => {
+                row.remove();
+                true
+            }
+            _ => false,
+        }
     }
 
     fn is_held(&self, id: StreamId, ticket: Ticket) -> bool {

@@ -19,6 +19,7 @@ use crate::cause::Cause;
 use crate::journal::Line;
 use crate::runs::{Run, Runs};
 use crate::snapshot::{Snapshot, sent_fields};
+use crate::steps::POISON_EXIT;
 
 /// What the workers were told.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct Account {
     pub dead_though_done: u64,
     /// Times that a message was done again, by cause.
     pub duplicates: BTreeMap<Cause, u64>,
-    /// Processes that did not end in order, and servers that were killed.
+    /// Processes and servers that were killed, and processes that a message ended.
     pub kills: u64,
     /// What went wrong, by its name in the journal.
     pub faults: BTreeMap<String, u64>,
@@ -63,8 +64,8 @@ impl Account {
     pub(crate) fn draw_up(lines: &[Line], snapshot: &Snapshot, limits: Limits) -> Account {
         let runs = Runs::read(lines);
         let mut account = Account { entries: snapshot.entries.len() as u64, ..Account::default() };
-        account.kills = (runs.killed + runs.outages.len()) as u64;
         account.count_faults(lines);
+        account.count_ends(&runs);
         account.check_sent(lines, snapshot);
         account.check_letters(&runs, snapshot, limits);
         account.place_each(&runs, snapshot);
@@ -100,6 +101,18 @@ impl Account {
             }
             if let ("dying", [step, ..]) = (&*line.what, &*line.words) {
                 *self.deaths.entry(step.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Processes drain, are killed, or are ended by a message or, at their start, by a server that is away. None breaks.
+    fn count_ends(&mut self, runs: &Runs) {
+        let ended = |how: &str| runs.ends.get(how).copied().unwrap_or_default();
+        let by_messages = self.deaths.get(POISON_EXIT).copied().unwrap_or_default();
+        self.kills = ended("signal-9") + by_messages + runs.outages.len() as u64;
+        for (how, count) in &runs.ends {
+            if !["code-0", "code-3", "signal-9"].contains(&&**how) {
+                self.violations.push(format!("{count} processes ended with {how}"));
             }
         }
     }

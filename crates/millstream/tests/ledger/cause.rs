@@ -50,8 +50,9 @@ impl Cause {
         let happened = |places: &[usize]| places.iter().any(|at| *at < until && runs.times[*at] >= since);
         // One that is nobody's child has outlived its worker.
         let is_orphan = !runs.born.contains(&run.pid);
+        let died = runs.deaths.get(&run.pid).is_some_and(|at| (run.began..until).contains(at));
         let causes = [
-            (is_orphan || runs.deaths.get(&run.pid).is_some_and(|at| *at > run.began), Cause::Kill),
+            (is_orphan || died, Cause::Kill),
             (happened(&runs.outages), Cause::ServerRestart),
             (happened(&runs.disturbances), Cause::Connection),
             (happened(&runs.stops) || limits.leases_lost_untold, Cause::LostLease),

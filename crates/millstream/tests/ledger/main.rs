@@ -106,7 +106,7 @@ fn nothing_is_lost_by_commands() {
 #[test]
 fn acknowledging_too_early_is_found() {
     let size = Size { messages: 120, time: Duration::from_secs(4) };
-    let (account, folder) = run("hasty", store::Kind::Millstream, Program::Hasty, size);
+    let (account, _, folder) = run("hasty", store::Kind::Millstream, Program::Hasty, size);
     assert!(account.lost > 0, "{account}see {}", folder.display());
     // Only a folder that nobody needs to look at goes.
     let _ = std::fs::remove_dir_all(&folder);
@@ -126,12 +126,11 @@ fn check(title: &str, kind: store::Kind, program: Program) {
         messages: setting("MILLSTREAM_LEDGER_MESSAGES", MESSAGES),
         time: Duration::from_secs(setting("MILLSTREAM_LEDGER_SECONDS", SECONDS)),
     };
-    let began = Instant::now();
-    let (account, folder) = run(title, kind, program, size);
-    let told = format!("{title}, seed {}, {:.0?}: {account}", seed(), began.elapsed());
+    let (account, took, folder) = run(title, kind, program, size);
+    let told = format!("{title}, seed {}, {took:.0?}: {account}", seed());
     // Past the capture of the test harness: the figures are for people.
     let _ = writeln!(std::io::stderr(), "{told}");
-    publish(title, began.elapsed(), &account);
+    publish(title, took, &account);
     assert!(account.violations.is_empty(), "{told}see {}", folder.display());
     assert_eq!(account.lost, 0, "{told}see {}", folder.display());
     assert!(account.kills > 0 && account.done > 0 && account.dead > 0, "nothing happened: {told}");
@@ -139,12 +138,14 @@ fn check(title: &str, kind: store::Kind, program: Program) {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-fn run(title: &str, kind: store::Kind, program: Program, size: Size) -> (Account, PathBuf) {
+fn run(title: &str, kind: store::Kind, program: Program, size: Size) -> (Account, Duration, PathBuf) {
     // One campaign at a time: each fills the machine.
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = new_folder(title);
-    (Campaign::run(kind, program, seed(), size, &folder), folder)
+    let began = Instant::now();
+    let account = Campaign::run(kind, program, seed(), size, &folder);
+    (account, began.elapsed(), folder)
 }
 
 fn seed() -> u64 {

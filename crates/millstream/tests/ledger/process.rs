@@ -18,7 +18,7 @@ use crate::kind::Kind;
 use crate::random::Random;
 use crate::recording::Recording;
 use crate::role::{GROUP, Role, STREAM};
-use crate::steps::{Plan, Step, die};
+use crate::steps::{POISON_EXIT, Plan, Step, die};
 
 /// How many entries go in one send at most.
 const SENT_AT_ONCE_MAX: u64 = 4;
@@ -156,7 +156,7 @@ async fn handle(message: Message, desk: Data<Desk>) -> Result<Outcome, HandlerEr
         Kind::Rejected => return Ok(Outcome::reject("not this")),
         Kind::Killing => die("poison", &desk.journal),
         Kind::Exiting => {
-            desk.journal.say("dying", ["poison-exit"]);
+            desk.journal.say("dying", [POISON_EXIT]);
             std::process::exit(EXITED);
         }
         Kind::Later => return Ok(Outcome::retry_after(Duration::from_secs(60 * 60))),

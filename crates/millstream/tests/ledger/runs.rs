@@ -35,8 +35,8 @@ pub(crate) struct Runs {
     pub got_after_ack: Vec<StreamId>,
     /// Where in the journal processes ended that did not end in order.
     pub deaths: HashMap<u32, usize>,
-    /// How many of them there were.
-    pub killed: usize,
+    /// How processes ended, and how often.
+    pub ends: BTreeMap<String, u64>,
     /// Processes that were started.
     pub born: HashSet<u32>,
     /// Where in the journal the server was killed.
@@ -90,9 +90,12 @@ impl Runs {
                     }
                 }
                 "born" => runs.born.extend(line.number(0).map(|pid| pid as u32)),
-                "ended" if line.words.get(1).is_some_and(|how| how != "code-0") => {
-                    runs.killed += 1;
-                    runs.deaths.extend(line.number(0).map(|pid| (pid as u32, at)));
+                "ended" => {
+                    let how = line.words.get(1).cloned().unwrap_or_default();
+                    if how != "code-0" {
+                        runs.deaths.extend(line.number(0).map(|pid| (pid as u32, at)));
+                    }
+                    *runs.ends.entry(how).or_default() += 1;
                 }
                 "server-killed" => runs.outages.push(at),
                 "cut" | "cut-in-a-reply" | "half-open" | "stalled" => runs.disturbances.push(at),

@@ -117,6 +117,13 @@ fn tries_are_bounded() {
 }
 
 #[test]
+fn a_process_that_breaks_is_seen() {
+    let broken = "200 1:supervisor ended 8 code-101 .\n";
+    let account = account(&[SENT, BEGUN_DONE, ACKED, broken], &snapshot(Kind::Ordinary));
+    assert_eq!(account.violations, ["1 processes ended with code-101"]);
+}
+
+#[test]
 fn half_a_line_is_none() {
     let lines = parse("1 2:a begin 1-0 1 .\n\n5 3:b done 17\n6 4:c done 1-0 1 .\n");
     assert_eq!(lines.iter().map(|line| line.pid).collect::<Vec<_>>(), [2, 4]);

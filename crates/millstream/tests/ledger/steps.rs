@@ -6,6 +6,9 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::journal::Journal;
 
+/// What the journal says of a process that a message has ended with an exit code.
+pub(crate) const POISON_EXIT: &str = "poison-exit";
+
 /// A step on a message's way through a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Step {

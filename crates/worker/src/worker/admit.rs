@@ -14,10 +14,12 @@ use tokio::time::Instant;
 use super::core::Core;
 use super::lane::{Job, Lane, Waiter};
 use super::outbox::Ended;
+use super::settle::{extend, kept};
 use super::trouble::Doing;
 use super::verdict::End;
 use crate::backend::Delivery;
 use crate::dedupe::Dedupe;
+use crate::lease::Kept;
 
 /// When a copy of a message at work is looked at again.
 const COPY_WAITS: Duration = Duration::from_millis(100);
@@ -56,7 +58,19 @@ pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, t
     }
     core.tally.received(lane, (jobs.len() + ended.len()) as u64, again);
     core.hand_in(&mut ended);
+    if touched.elapsed() >= core.settings.lease {
+        // The answer was long on its way, as to a process that was frozen: others may have taken over what it brings.
+        jobs = still_ours(core, lane, jobs).await;
+    }
     enqueue(core, lane, jobs).await;
+}
+
+/// Asks the store which of these nobody has taken over, and lets go of the others.
+async fn still_ours(core: &Core, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
+    let about: Vec<Kept> = jobs.iter().map(kept).collect();
+    extend(core, lane, &about).await;
+    let held = lane.held.are_held(jobs.iter().map(Job::name));
+    jobs.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect()
 }
 
 /// Lets jobs in that are in hand.

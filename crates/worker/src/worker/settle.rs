@@ -95,7 +95,8 @@ async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ende
     (ours, lost)
 }
 
-fn kept(job: &Job) -> Kept {
+/// A job as leases know it.
+pub(crate) fn kept(job: &Job) -> Kept {
     Kept { id: job.id, ticket: job.ticket, attempt: job.attempt }
 }
 
