@@ -26,10 +26,24 @@ use crate::backend::{Backend, Certificates, Embedded, Error, ErrorKind, Redis};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// A store in a folder is made if the folder is empty or not there.
 pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    open(url, |folder| Embedded::open(folder)).await
+}
+
+/// The same for a store that must be there: looking at a folder makes none in it.
+pub async fn connect_existing(url: &str) -> Result<Arc<dyn Backend>, Error> {
+    open(url, |folder| Embedded::open_existing(folder)).await
+}
+
+async fn open(
+    url: &str,
+    open_folder: impl FnOnce(&str) -> Result<Embedded, Error>,
+) -> Result<Arc<dyn Backend>, Error> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(Embedded::in_memory())),
-        Some(("embedded", folder)) if !folder.is_empty() => Ok(Arc::new(Embedded::open(folder)?)),
+        Some(("embedded", folder)) if !folder.is_empty() => Ok(Arc::new(open_folder(folder)?)),
         Some(("redis" | "rediss" | "valkey" | "valkeys" | "unix" | "redis+unix" | "valkey+unix", _)) => {
             Ok(Arc::new(Redis::connect(url, certificates(url)?).await?))
         }

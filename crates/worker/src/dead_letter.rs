@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `dlq.stream`, `dlq.id` | the entry it was |
 //! | `dlq.group`, `dlq.consumer` | for whom it ended, and with whom |
-//! | `dlq.deliveries` | how often it was delivered |
+//! | `dlq.deliveries` | how often it was delivered to handlers |
 //! | `dlq.reason` | one of [`Reason`] |
 //! | `dlq.error`, `dlq.error_type` | what the handler said last |
 //! | `dlq.first_seen` | when the entry was added, in milliseconds since 1970 (the time in its id) |
@@ -52,7 +52,7 @@ pub struct Letter {
     pub group: String,
     /// The consumer it ended with.
     pub consumer: String,
-    /// How often it was delivered.
+    /// How often it was delivered to handlers.
     pub deliveries: u64,
     /// Why it ended; `None` for a word that is none of ours.
     pub reason: Option<Reason>,

@@ -56,6 +56,15 @@
 //! * [`dead_letter`] and [`redrive`]: what became of messages that nobody could handle, and another chance for them.
 //! * [`producer`], [`group_manager`] and [`monitor`]: sending, managing and watching.
 
+/// The Rust in these pages compiles.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/workers.md")]
+    struct Workers;
+}
+
 pub mod autoscale;
 pub mod backend;
 mod connect;
@@ -78,7 +87,7 @@ pub mod worker;
 
 pub use autoscale::Autoscale;
 pub use backend::{Backend, Error};
-pub use connect::connect;
+pub use connect::{connect, connect_existing};
 pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;

@@ -3,12 +3,12 @@
 //! A letter is deleted only after its message is back, so nothing is lost wherever it stops; a redrive that was cut off
 //! may give the last few messages a second time. Dropping the future stops it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::backend::{Backend, Error, Idempotence, NewEntry, Order, Range, Settlement, StreamId};
+use crate::backend::{Backend, Error, ErrorKind, Idempotence, NewEntry, Order, Range, Settlement, StreamId};
 use crate::dead_letter::{self, Letter};
 use crate::message::Message;
 use crate::names;
@@ -30,7 +30,7 @@ pub struct Redrive {
     pub to: Destination,
     /// The most messages in a second.
     pub rate: Option<f64>,
-    /// The most messages in all.
+    /// The most messages in all. Letters that stay do not count.
     pub limit: Option<u64>,
     /// Only count what would be done.
     pub dry_run: bool,
@@ -89,11 +89,41 @@ pub struct Progress {
     pub matched: u64,
     /// How many are back.
     pub redriven: u64,
-    /// How many could not go back because their entry is gone from the stream; their letters stay. They can still go
-    /// back to all groups.
+    /// How many cannot go back because their entry is gone from the stream; their letters stay.
     pub gone: u64,
+    /// How many of these have lost their payload too. The others can still go back to all groups.
+    pub payload_gone: u64,
+    /// How many cannot go back because their group is gone; their letters stay. They can go back when it is made
+    /// again, or to all groups.
+    pub no_group: u64,
     /// How many entries were no dead letters of ours.
     pub foreign: u64,
+}
+
+impl Progress {
+    /// How many of those that were meant can go back, or are back.
+    pub fn returning(&self) -> u64 {
+        self.matched - self.gone - self.no_group
+    }
+
+    fn stay(&mut self, why: Stays) {
+        match why {
+            Stays::EntryGone => self.gone += 1,
+            Stays::PayloadGone => {
+                self.gone += 1;
+                self.payload_gone += 1;
+            }
+            Stays::NoGroup => self.no_group += 1,
+        }
+    }
+}
+
+/// Why a letter cannot go back.
+#[derive(Clone, Copy)]
+enum Stays {
+    EntryGone,
+    PayloadGone,
+    NoGroup,
 }
 
 /// Gives dead letters another chance, the oldest first, and tells after every few how far it has come.
@@ -108,6 +138,7 @@ pub async fn redrive(
     let mut progress = Progress::default();
     let Some(info) = backend.stream(dead_letters).await? else { return Ok(progress) };
     progress.total = info.length;
+    let mut way = Way { backend, dead_letters, request, groups: BTreeMap::new() };
     let mut pace = Pace::new(request.rate);
     let mut from = StreamId::MIN;
     loop {
@@ -124,17 +155,20 @@ pub async fn redrive(
                 None => progress.foreign += 1,
             }
         }
-        let room = request.limit.map_or(u64::MAX, |limit| limit.saturating_sub(progress.matched));
-        letters.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        for few in letters.chunks(pace.step()) {
-            pace.wait_for(few.len()).await;
-            progress.matched += few.len() as u64;
-            if !request.dry_run {
-                give_back(backend, dead_letters, few, request.to, &mut progress).await?;
+        let mut rest = letters.as_slice();
+        loop {
+            let room = request.limit.map_or(u64::MAX, |limit| limit.saturating_sub(progress.returning()));
+            let step = pace.step().min(rest.len()).min(usize::try_from(room).unwrap_or(usize::MAX));
+            if step == 0 {
+                break;
             }
+            let (few, later) = rest.split_at(step);
+            rest = later;
+            pace.wait_for(few.len()).await;
+            way.take(few, &mut progress).await?;
             tell(&progress);
         }
-        let done = request.limit.is_some_and(|limit| progress.matched >= limit);
+        let done = request.limit.is_some_and(|limit| progress.returning() >= limit);
         let Some(next) = last.next().filter(|_| !done) else { break };
         from = next;
     }
@@ -142,36 +176,87 @@ pub async fn redrive(
     Ok(progress)
 }
 
-/// Gives back a few messages and deletes the letters of those that are back.
-async fn give_back(
-    backend: &dyn Backend,
-    dead_letters: &str,
-    letters: &[Letter],
-    to: Destination,
-    progress: &mut Progress,
-) -> Result<(), Error> {
-    let mut back = Vec::with_capacity(letters.len());
-    let mut outcome = Ok(());
-    for letter in letters {
-        let given = match to {
-            Destination::Group => restore(backend, letter).await,
-            Destination::AllGroups => add_again(backend, dead_letters, letter).await,
-        };
-        match given {
-            Ok(true) => back.push(letter.id),
-            Ok(false) => progress.gone += 1,
-            Err(error) => {
-                outcome = Err(error);
-                break;
+/// The way back for letters.
+struct Way<'a> {
+    backend: &'a dyn Backend,
+    dead_letters: &'a str,
+    request: &'a Redrive,
+    /// The groups of the streams that letters came from, as they were when first asked for.
+    groups: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Way<'_> {
+    /// Gives back a few messages, or only counts them, and deletes the letters of those that are back.
+    async fn take(&mut self, letters: &[Letter], progress: &mut Progress) -> Result<(), Error> {
+        let mut back = Vec::with_capacity(letters.len());
+        let mut outcome = Ok(());
+        for letter in letters {
+            match self.take_one(letter).await {
+                Ok(stays) => {
+                    progress.matched += 1;
+                    match stays {
+                        Some(why) => progress.stay(why),
+                        None => back.push(letter.id),
+                    }
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
             }
         }
+        // Also after an error: what is back must not come again.
+        if !back.is_empty() && !self.request.dry_run {
+            self.backend.delete_entries(self.dead_letters, &back).await?;
+            progress.redriven += back.len() as u64;
+        }
+        outcome
     }
-    // Also after an error: what is back must not come again.
-    if !back.is_empty() {
-        backend.delete_entries(dead_letters, &back).await?;
-        progress.redriven += back.len() as u64;
+
+    /// Why a letter stays, or `None` if its message is back, or would be.
+    async fn take_one(&mut self, letter: &Letter) -> Result<Option<Stays>, Error> {
+        let all_groups = self.request.to == Destination::AllGroups;
+        if letter.reason == Some(Reason::PayloadGone) || (all_groups && letter.fields.is_empty()) {
+            return Ok(Some(Stays::PayloadGone));
+        }
+        if all_groups {
+            if !self.request.dry_run {
+                add_again(self.backend, self.dead_letters, letter).await?;
+            }
+            return Ok(None);
+        }
+        if !self.has_group(letter).await? {
+            return Ok(Some(Stays::NoGroup));
+        }
+        let there = if self.request.dry_run {
+            let id = letter.origin;
+            let range = Range { first: id, last: id, order: Order::Rising, count: 1 };
+            self.backend.range(&letter.stream, range).await.map(|found| !found.is_empty())
+        } else {
+            restore(self.backend, letter).await
+        };
+        match there {
+            Ok(true) => Ok(None),
+            Ok(false) => Ok(Some(Stays::EntryGone)),
+            // It has just been removed.
+            Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Some(Stays::NoGroup)),
+            Err(error) => Err(error),
+        }
     }
-    outcome
+
+    async fn has_group(&mut self, letter: &Letter) -> Result<bool, Error> {
+        if let Some(groups) = self.groups.get(&letter.stream) {
+            return Ok(groups.contains(&letter.group));
+        }
+        let groups: BTreeSet<String> = match self.backend.groups(&letter.stream).await {
+            Ok(groups) => groups.into_iter().map(|group| group.name).collect(),
+            Err(error) if error.kind() == ErrorKind::NoGroup => BTreeSet::new(),
+            Err(error) => return Err(error),
+        };
+        let has = groups.contains(&letter.group);
+        self.groups.insert(letter.stream.clone(), groups);
+        Ok(has)
+    }
 }
 
 /// Makes the entry pending again in its group. Counted before, because it may fail again at once.
@@ -184,11 +269,11 @@ async fn restore(backend: &dyn Backend, letter: &Letter) -> Result<bool, Error> 
 }
 
 /// Adds the message as a new entry, once only where the store can.
-async fn add_again(backend: &dyn Backend, dead_letters: &str, letter: &Letter) -> Result<bool, Error> {
+async fn add_again(backend: &dyn Backend, dead_letters: &str, letter: &Letter) -> Result<(), Error> {
     let idempotence = Idempotence { producer: format!("redrive:{dead_letters}"), iid: letter.id.to_string() };
     let entry = NewEntry { fields: letter.revived_fields(), idempotence: Some(idempotence) };
     backend.add(&letter.stream, &[entry], None).await?;
-    Ok(true)
+    Ok(())
 }
 
 /// How often each message has been given another chance, by its own word or by what is remembered.

@@ -86,7 +86,8 @@ impl Stream {
                 continue;
             }
             decision.acknowledged.push(id);
-            if references == References::Acked && view.is_referenced(id) {
+            let exists = self.entries.blocks.get(id, &mut near).is_some();
+            if references == References::Acked && exists && view.is_referenced(id) {
                 decision.answers[same[0]] = Deletion::Referenced;
                 continue;
             }
@@ -94,7 +95,7 @@ impl Stream {
                 decision.forgotten.push(id);
             }
             decision.answers[same[0]] = Deletion::Deleted;
-            if self.entries.blocks.get(id, &mut near).is_some() {
+            if exists {
                 decision.deleted.push(id);
             }
         }

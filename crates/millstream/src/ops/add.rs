@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream_worker::Backend;
 use millstream_worker::backend::{Fields, Idempotence, NewEntry, StreamId, Trim};
@@ -12,8 +13,9 @@ use tokio::sync::mpsc;
 
 use super::connection::Common;
 use super::failure::Failure;
+use super::known;
 use super::output::{note, print_json, print_line, progress_is_seen};
-use super::value::{count, id_json};
+use super::value::{count, counted, id_json};
 
 /// How many entries travel together.
 const BATCH: u64 = 1000;
@@ -37,6 +39,7 @@ field `data`.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Add {
     /// The stream, which comes to be with its first entry
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// Fields of the entry; `-` reads an entry from each line of standard input
     #[arg(value_name = "FIELD=VALUE")]
@@ -57,7 +60,7 @@ pub(crate) struct Add {
     #[arg(long, value_name = "ID", requires = "id_producer")]
     iid: Option<String>,
     /// Add the message so often; {i} in a value becomes the number of the message
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
     /// The most messages in a second
     #[arg(long, value_name = "N", value_parser = parse_rate)]
@@ -81,15 +84,17 @@ impl Add {
         }
         let backend = self.common.connect_or_create().await?;
         if self.iid.is_some() && !backend.capabilities().idempotent_adds {
-            note("millstream: this store cannot add only once; a message sent again is added again");
+            return Err(Failure::Other(format!(
+                "{} cannot add a message only once\nleave out --id-producer and --iid and let workers skip repeats (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
+                backend.place()
+            )));
         }
         let mut load = Load::new(self, &*backend);
-        if from_lines {
-            load.add_lines(&fields).await?
-        } else {
-            load.add_many(&fields).await?
+        let done = if from_lines { load.add_lines(&fields).await } else { load.add_many(&fields).await };
+        match done {
+            Ok(()) => load.tell(from_lines),
+            Err(failure) => Err(load.cut_off(failure)?),
         }
-        load.tell(from_lines)
     }
 
     /// The fields that every entry has.
@@ -99,6 +104,9 @@ impl Add {
             let Some((name, value)) = field.split_once('=') else {
                 return Err(Failure::Usage(format!("{field:?} is no field; write it as name=value")));
             };
+            if name.is_empty() {
+                return Err(Failure::Usage(format!("{field:?} has no name; write it as name=value")));
+            }
             fields.push((name.to_owned().into(), value.to_owned().into()));
         }
         if let Some(data) = &self.data {
@@ -131,23 +139,25 @@ struct Load<'a> {
     backend: &'a dyn Backend,
     began: Instant,
     added: u64,
+    /// Those that were there already.
+    duplicates: u64,
     first: Option<StreamId>,
     last: Option<StreamId>,
 }
 
 impl<'a> Load<'a> {
     fn new(add: &'a Add, backend: &'a dyn Backend) -> Load<'a> {
-        Load { add, backend, began: Instant::now(), added: 0, first: None, last: None }
+        Load { add, backend, began: Instant::now(), added: 0, duplicates: 0, first: None, last: None }
     }
 
     /// The same message again and again.
     async fn add_many(&mut self, fields: &Fields) -> Result<(), Failure> {
         let bar = progress(self.add.count);
-        while self.added < self.add.count {
-            let batch = self.batch().min(self.add.count - self.added);
+        while self.sent() < self.add.count {
+            let batch = self.batch().min(self.add.count - self.sent());
             let entries: Vec<NewEntry> = (1..=batch)
                 .map(|n| NewEntry {
-                    fields: numbered(fields, self.added + n),
+                    fields: numbered(fields, self.sent() + n),
                     idempotence: self.add.idempotence(),
                 })
                 .collect();
@@ -170,6 +180,12 @@ impl<'a> Load<'a> {
                     line.map_err(|error| Failure::Other(format!("cannot read standard input: {error}")))?;
                 let mut all = fields.clone();
                 all.extend(fields_of_line(&line));
+                if all.iter().any(|(name, _)| name.is_empty()) {
+                    return Err(Failure::Usage(format!(
+                        "a field of this line has no name: {}",
+                        line.trim_end()
+                    )));
+                }
                 if !all.is_empty() {
                     entries.push(NewEntry { fields: all, idempotence: None });
                 }
@@ -190,11 +206,24 @@ impl<'a> Load<'a> {
             let due = self.began + Duration::from_secs_f64(self.added as f64 / rate);
             tokio::time::sleep_until(due.into()).await;
         }
-        let ids = self.backend.add(&self.add.stream, entries, self.add.trim()).await?;
-        self.added += ids.len() as u64;
+        let stream = &self.add.stream;
+        // What is added gets a greater id than everything before it.
+        let newest = match self.add.iid {
+            Some(_) => known::look(self.backend, stream).await?.map(|info| info.last_id),
+            None => None,
+        };
+        let added = self.backend.add(stream, entries, self.add.trim()).await;
+        let ids = added.map_err(|error| known::about(stream, error))?;
+        let repeated = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
+        self.duplicates += repeated;
+        self.added += ids.len() as u64 - repeated;
         self.first = self.first.or(ids.first().copied());
         self.last = ids.last().copied().or(self.last);
         Ok(ids)
+    }
+
+    fn sent(&self) -> u64 {
+        self.added + self.duplicates
     }
 
     /// How many go together: about ten batches a second where the rate is limited.
@@ -203,19 +232,42 @@ impl<'a> Load<'a> {
         self.add.rate.map_or(BATCH, |rate| ((rate / 10.0) as u64).clamp(1, BATCH))
     }
 
-    fn tell(&self, from_lines: bool) -> Result<(), Failure> {
-        let seconds = self.began.elapsed().as_secs_f64();
+    /// What was added before it failed, so that the rest can be added later.
+    fn cut_off(&self, failure: Failure) -> Result<Failure, Failure> {
+        let Some(last) = self.last.filter(|_| !failure.is_silent()) else { return Ok(failure) };
         if self.add.common.json {
-            return print_json(&json!({
-                "stream": self.add.stream,
-                "added": self.added,
-                "first_id": id_json(self.first),
-                "last_id": id_json(self.last),
-                "seconds": (seconds * 1000.0).round() / 1000.0,
-            }));
+            let mut told = self.json();
+            told["error"] = Value::from(failure.to_string());
+            print_json(&told)?;
         }
+        Ok(failure.and(&format!(
+            "added before: {}, the last is {last}; what was on its way may be there too",
+            counted(self.added, "entry", "entries")
+        )))
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "stream": self.add.stream,
+            "added": self.added,
+            "duplicates": self.duplicates,
+            "first_id": id_json(self.first),
+            "last_id": id_json(self.last),
+            "seconds": (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+        })
+    }
+
+    fn tell(&self, from_lines: bool) -> Result<(), Failure> {
+        if self.add.common.json {
+            return print_json(&self.json());
+        }
+        let seconds = self.began.elapsed().as_secs_f64();
         match (self.added, self.last) {
             _ if from_lines => Ok(()),
+            (0, Some(id)) => {
+                note("it was there already, and is not added again");
+                print_line(&id.to_string())
+            }
             (1, Some(id)) => print_line(&id.to_string()),
             (added, last) => print_line(&format!(
                 "added {} entries in {seconds:.1} s ({} a second), the last is {}",

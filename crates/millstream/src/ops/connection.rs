@@ -1,10 +1,12 @@
 //! Where the store is, and the options that every command has.
 
-use std::path::Path;
+use std::error::Error as _;
 use std::sync::Arc;
 
 use clap::Args;
+use millstream_worker::backend::ErrorKind;
 use millstream_worker::{Backend, Error};
+use redis::RedisError;
 
 use super::failure::Failure;
 
@@ -15,7 +17,7 @@ const VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
 /// The options that every command has.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// The store: redis://, rediss://, redis+cluster://HOST,HOST or embedded:FOLDER
+    /// The store: redis://, rediss://, redis+cluster://HOST,HOST, rediss+cluster://HOST,HOST or embedded:FOLDER
     /// [env: MILLSTREAM_URL, REDIS_URL] [default: redis://127.0.0.1:6379]
     #[arg(short, long, global = true, value_name = "URL", help_heading = "Common options")]
     url: Option<String>,
@@ -34,25 +36,39 @@ impl Common {
 
     /// The store, for looking and for changing what is there.
     pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, Failure> {
-        // Opening a folder makes it. A mistyped one must not look like an empty store.
-        if let Some(folder) = self.url().strip_prefix("embedded:")
-            && !Path::new(folder).exists()
-        {
-            return Err(Failure::Connection(format!(
-                "there is no folder {folder}\nmake a store there with: millstream add STREAM FIELD=VALUE --url embedded:{folder}"
-            )));
-        }
-        self.connect_or_create().await
+        let url = self.url();
+        millstream_worker::connect_existing(&url).await.map_err(|error| {
+            let no_store = error.kind() == ErrorKind::NoStore;
+            let failure = cannot_open(&url, error);
+            if !no_store {
+                return failure;
+            }
+            failure.and("make one in a folder of its own with: millstream add STREAM FIELD=VALUE --url embedded:FOLDER")
+        })
     }
 
     /// The store, for commands that may begin one.
     pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Backend>, Failure> {
         let url = self.url();
-        millstream_worker::connect(&url).await.map_err(|error| {
-            let message = format!("cannot open {}: {error}", without_password(&url));
-            Failure::from(Error::new(error.kind(), message))
-        })
+        millstream_worker::connect(&url).await.map_err(|error| cannot_open(&url, error))
     }
+}
+
+fn cannot_open(url: &str, error: Error) -> Failure {
+    let message = format!("cannot open {}: {error}", without_password(url));
+    if is_of_the_url(&error) {
+        return Failure::Usage(message);
+    }
+    let is_no_cluster = url.contains("+cluster://") && message.contains("cluster support disabled");
+    let failure = Failure::from(Error::new(error.kind(), message));
+    if is_no_cluster { failure.and("it is no cluster: leave out +cluster in the URL") } else { failure }
+}
+
+/// Whether the URL itself is wrong: nobody was asked yet.
+fn is_of_the_url(error: &Error) -> bool {
+    let cause = error.source().map(|source| source.downcast_ref::<RedisError>().map(RedisError::kind));
+    error.kind() == ErrorKind::Refused
+        && matches!(cause, None | Some(Some(redis::ErrorKind::InvalidClientConfig)))
 }
 
 /// A URL that may be shown.

@@ -1,5 +1,6 @@
 //! `millstream consumer`: who reads for a group, and how one leaves without leaving messages behind.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::group_manager::GroupManager;
@@ -14,8 +15,14 @@ use super::shape;
 use super::table::{Table, row};
 use super::value::{age, age_or_nothing, count, counted};
 
+const EXAMPLES: &str = "\
+Examples:
+  millstream consumer ls orders billing
+  millstream consumer rm orders billing worker-2 --heir worker-1 --yes";
+
 /// Look at the consumers of a group, and remove one
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Consumer {
     #[command(subcommand)]
     action: Action,
@@ -40,8 +47,10 @@ enum Action {
     #[command(after_help = LS_EXAMPLES)]
     Ls {
         /// The stream
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         /// The group
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: String,
     },
     /// Remove a consumer after another one has taken over its messages
@@ -52,14 +61,20 @@ enum Action {
 #[derive(Args, Debug)]
 struct Remove {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
     /// The consumer that goes
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
     /// Who takes over its messages; needed if it has any
     #[arg(long, value_name = "NAME")]
     heir: Option<String>,
+    /// Only tell what would happen
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     confirm: Confirm,
 }
@@ -95,14 +110,19 @@ impl Consumer {
     }
 
     async fn remove(&self, remove: &Remove) -> Result<(), Failure> {
-        let Remove { stream, group, consumer, heir, confirm } = remove;
+        let Remove { stream, group, consumer, heir, dry_run, confirm } = remove;
         let backend = self.common.connect().await?;
         let found = known::consumer(&*backend, stream, group, consumer).await?;
         let entries = |number| counted(number, "pending entry", "pending entries");
+        let heir_is_new = match heir {
+            Some(heir) => !backend.consumers(stream, group).await?.iter().any(|other| other.name == *heir),
+            None => false,
+        };
+        let new = if heir_is_new { ", a new consumer," } else { "" };
         let question = match heir {
             Some(heir) => {
                 let many = entries(found.pending);
-                format!("{consumer} leaves group {group} of {stream}; {heir} takes over {many}")
+                format!("{consumer} leaves group {group} of {stream}; {heir}{new} takes over {many}")
             }
             None if found.pending == 0 => format!("{consumer} leaves group {group} of {stream} with nothing"),
             None => {
@@ -113,6 +133,9 @@ impl Consumer {
                 )));
             }
         };
+        if *dry_run {
+            return self.tell_dry(remove, found.pending, heir_is_new, &question);
+        }
         confirm.ask(&question).await?;
         let groups = GroupManager::new(backend);
         let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
@@ -122,13 +145,34 @@ impl Consumer {
                 "group": group,
                 "removed": removed.consumer,
                 "heir": removed.heir,
+                "heir_is_new": heir_is_new,
                 "moved": removed.adopted,
+                "dry_run": false,
             }));
         }
         print_line(&match removed.adopted {
             0 => format!("removed {consumer}; nothing was pending with it"),
             moved => format!("removed {consumer}; {} moved to {}", entries(moved), removed.heir),
-        })
+        })?;
+        if heir_is_new {
+            note(&format!("{} was no consumer of {group} before: it is new", removed.heir));
+        }
+        Ok(())
+    }
+
+    fn tell_dry(&self, remove: &Remove, pending: u64, heir_is_new: bool, what: &str) -> Result<(), Failure> {
+        if self.common.json {
+            return print_json(&json!({
+                "stream": remove.stream,
+                "group": remove.group,
+                "removed": remove.consumer,
+                "heir": remove.heir,
+                "heir_is_new": heir_is_new,
+                "moved": pending,
+                "dry_run": true,
+            }));
+        }
+        print_line(&format!("would happen: {what}"))
     }
 }
 

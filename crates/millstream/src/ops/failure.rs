@@ -54,6 +54,20 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The same with another line for people.
+    pub(crate) fn and(self, line: &str) -> Failure {
+        let more = |text: String| format!("{text}\n{line}");
+        match self {
+            Failure::Connection(text) => Failure::Connection(more(text)),
+            Failure::NotFound(text) => Failure::NotFound(more(text)),
+            Failure::Usage(text) => Failure::Usage(more(text)),
+            Failure::Other(text) => Failure::Other(more(text)),
+            silent @ (Failure::Check | Failure::Interrupted(_) | Failure::Output(_)) => silent,
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,9 +85,12 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error.kind() {
-            ErrorKind::Unreachable => Failure::Connection(format!(
-                "{error}\nstart one with: millstream serve, or name another with --url"
-            )),
+            ErrorKind::Unreachable => {
+                let text = error.to_string();
+                let way_out = way_to_the_store(&text);
+                Failure::Connection(format!("{text}\n{way_out}"))
+            }
+            ErrorKind::NoStore => Failure::NotFound(error.to_string()),
             ErrorKind::Denied => Failure::Connection(format!(
                 "{error}\ngive the name and the password in the URL: --url redis://NAME:PASSWORD@HOST"
             )),
@@ -84,6 +101,28 @@ impl From<Error> for Failure {
             _ => Failure::Other(error.to_string()),
         }
     }
+}
+
+/// The ways out when the store cannot be reached, by the words of the system and of the client library.
+const WAYS_TO_THE_STORE: [(&str, &str); 9] = [
+    ("in use by", "stop the process that has it, or let both use a server: millstream serve --dir FOLDER"),
+    ("is damaged", "look closer with: millstream check FOLDER"),
+    ("connection refused", "start one with: millstream serve, or name another with --url"),
+    ("no such file", "start one with: millstream serve, or name another with --url"),
+    ("permission denied", "run it as the user that the folder belongs to, or name another with --url"),
+    ("certificate", "name who signs the server's certificate: --url 'rediss://HOST?ca=FILE'"),
+    ("corrupt message", "it does not speak TLS there: begin the URL with redis://, or name the port for TLS"),
+    ("lookup address", "there is no such host: correct its name in the URL"),
+    ("timed out", "nothing answers there: see whether the host, the port and the way to it are right"),
+];
+
+fn way_to_the_store(error: &str) -> &'static str {
+    let error = error.to_lowercase();
+    let known = WAYS_TO_THE_STORE.iter().find(|(words, _)| error.contains(words));
+    known.map_or(
+        "the connection broke: see whether the server still runs, and whether it wants TLS (rediss://)",
+        |(_, way_out)| way_out,
+    )
 }
 
 impl From<io::Error> for Failure {

@@ -1,7 +1,8 @@
 //! What was named on the command line must be there; if it is not, the error says what is.
 
 use millstream_worker::Backend;
-use millstream_worker::backend::{ConsumerInfo, GroupInfo, StreamInfo};
+use millstream_worker::Error;
+use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
 
 use super::failure::Failure;
 use super::value;
@@ -11,7 +12,7 @@ const TOLD_MAX: usize = 10;
 
 /// A stream that must be there.
 pub(crate) async fn stream(backend: &dyn Backend, name: &str) -> Result<StreamInfo, Failure> {
-    if let Some(info) = backend.stream(name).await? {
+    if let Some(info) = look(backend, name).await? {
         return Ok(info);
     }
     let others = backend.streams("*").await?;
@@ -19,6 +20,22 @@ pub(crate) async fn stream(backend: &dyn Backend, name: &str) -> Result<StreamIn
         &format!("there is no stream {name} in {}", backend.place()),
         &others,
         &format!("begin it with: millstream add {name} field=value"),
+    ))
+}
+
+/// A stream if it is there.
+pub(crate) async fn look(backend: &dyn Backend, name: &str) -> Result<Option<StreamInfo>, Failure> {
+    backend.stream(name).await.map_err(|error| about(name, error))
+}
+
+/// An error of a call about this stream. Not every store names it.
+pub(crate) fn about(stream: &str, error: Error) -> Failure {
+    if error.kind() != ErrorKind::WrongType {
+        return error.into();
+    }
+    let stream = value::text(stream.as_bytes());
+    Failure::Other(format!(
+        "'{stream}' holds something else than a stream (WRONGTYPE)\nuse another name, or delete it first: redis-cli DEL {stream}"
     ))
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::monitor::{GroupSnapshot, Monitor};
 use serde_json::{Value, json};
 
@@ -29,8 +30,10 @@ Exit code 5 if a group has more entries to read than --fail-over, or an entry, u
 #[command(name = "lag", after_help = EXAMPLES)]
 pub(crate) struct LagCommand {
     /// The stream; all streams without it
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: Option<String>,
     /// The group; all groups without it
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
     /// Fail if a group has more unread entries than this
     #[arg(long, value_name = "N")]
@@ -75,7 +78,8 @@ impl LagCommand {
             (None, _) => monitor.streams("*").await?.into_iter().flat_map(|stream| stream.groups).collect(),
         };
         if groups.is_empty() {
-            note("there are no groups; make one with: millstream group create STREAM GROUP");
+            let stream = self.stream.as_deref().unwrap_or("STREAM");
+            note(&format!("there are no groups; make one with: millstream group create {stream} GROUP"));
         }
         Ok(groups)
     }

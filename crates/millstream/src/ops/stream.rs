@@ -1,5 +1,6 @@
 //! `millstream stream`: which streams there are, and what is in one.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
 use serde_json::{Value, json};
@@ -13,8 +14,14 @@ use super::table::{Facts, Table, row};
 use super::time::show_moment;
 use super::value::{NOTHING, age_of, age_or_nothing, count};
 
+const EXAMPLES: &str = "\
+Examples:
+  millstream stream ls
+  millstream stream info orders";
+
 /// Look at streams
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Stream {
     #[command(subcommand)]
     action: Action,
@@ -45,6 +52,7 @@ enum Action {
     #[command(after_help = INFO_EXAMPLES)]
     Info {
         /// The stream
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
     },
 }

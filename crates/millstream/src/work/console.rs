@@ -1,6 +1,6 @@
-//! Standard error, shared by the log, the programs that run, and a status line that stays below them.
+//! The terminal, shared by the log, the programs that run, and a status line that stays below them.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -46,7 +46,21 @@ impl Console {
         self.status.finish_and_clear();
     }
 
-    /// Writes whole lines, above the status line.
+    /// Whether what is written to standard output ends up on the same screen as the status line.
+    pub(super) fn shares_screen(&self) -> bool {
+        self.has_status() && io::stdout().is_terminal()
+    }
+
+    /// Writes whole lines to standard output, above the status line.
+    pub(super) fn print(&self, lines: &[u8]) {
+        // Nobody is there to be told if this fails.
+        let _ = self.status.suspend(|| {
+            let mut out = io::stdout().lock();
+            out.write_all(lines).and_then(|()| out.flush())
+        });
+    }
+
+    /// Writes whole lines to standard error, above the status line.
     pub(super) fn write(&self, lines: &[u8]) {
         // Nobody is there to be told if this fails.
         let _ = self.status.suspend(|| io::stderr().lock().write_all(lines));

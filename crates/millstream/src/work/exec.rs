@@ -13,7 +13,7 @@
 use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -45,13 +45,20 @@ enum Ended {
 impl Exec {
     /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
+        let shares_screen = self.console.shares_screen();
         let started = Process::start(&self.command, &self.console, |shell| {
             shell.envs(variables(message));
+            if shares_screen {
+                shell.stdout(Stdio::piped());
+            }
         });
         let mut process = match started {
             Ok(process) => process,
             Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
         };
+        if shares_screen {
+            process.pass_on_output(&self.console);
+        }
         match self.ended(&mut process, message).await {
             Ended::Exited(Ok(status)) => judge(status, process.last_words().await),
             Ended::Exited(Err(error)) => {

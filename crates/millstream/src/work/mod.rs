@@ -21,11 +21,13 @@ mod retry_after;
 mod signals;
 mod status;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use millstream_worker::backend::{Release, StreamId};
+use millstream_worker::worker::BuildError;
 use millstream_worker::{Backend, Error, Message, Outcome, Report, Worker};
 use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
@@ -89,10 +91,10 @@ pub(crate) struct Work {
     header: Vec<String>,
     #[command(flatten)]
     pool: Pool,
-    /// End when the group has nothing unread and nothing pending
+    /// End when the group has nothing unread and nothing pending; ending takes about a second, that of the last read
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
-    /// Tell nothing but warnings: no status, no report
+    /// Tell nothing but warnings: no status, and no report but that of --json
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
     /// What to log: error, warn, info, debug or trace, or as in RUST_LOG [default: info, warn on a terminal]
@@ -121,6 +123,7 @@ impl Work {
     async fn work(&self, console: &Console) -> Result<(String, Report), Failure> {
         let cannot_listen = |error| Failure::Other(format!("cannot listen for signals: {error}"));
         let mut signals = Signals::listen().map_err(cannot_listen)?;
+        self.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let runner = Arc::new(self.runner(console).map_err(Failure::Usage)?);
         let backend = tokio::select! {
             backend = self.common.connect_or_create() => backend?,
@@ -167,6 +170,18 @@ impl Work {
                 }
                 Err(Failure::Interrupted(signal.as_raw_value()))
             }
+        }
+    }
+
+    /// What the worker would refuse, found before anybody is connected to.
+    fn check(&self) -> Result<(), BuildError> {
+        let mut named = HashSet::new();
+        if let Some(twice) = self.stream.iter().find(|stream| !named.insert(*stream)) {
+            return Err(BuildError::StreamTwice(twice.clone()));
+        }
+        match &self.pool.dead_letter {
+            Some(stream) if named.contains(stream) => Err(BuildError::DeadLettersAreRead(stream.clone())),
+            _ => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use millstream_worker::worker::BuildError;
 use millstream_worker::{Autoscale, Backend, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
 
 use crate::ops::group::start_of;
@@ -15,10 +16,10 @@ use crate::ops::time::{Position, parse_duration, parse_position};
 #[group(required = true, multiple = false, id = "runner")]
 pub(super) struct Handling {
     /// Run a shell command for each message: JSON on its standard input, fields in its environment, its exit code decides
-    #[arg(long, value_name = "CMD", help_heading = "What to do with a message")]
+    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = "What to do with a message")]
     pub(super) exec: Option<String>,
     /// Keep shell commands running that read a message from each line and answer each with a line of JSON
-    #[arg(long, value_name = "CMD", help_heading = "What to do with a message")]
+    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = "What to do with a message")]
     pub(super) child: Option<String>,
     /// Post each message as JSON to a URL: 2xx acknowledges, 4xx rejects, anything else tries again
     #[arg(long, value_name = "URL", help_heading = "What to do with a message")]
@@ -38,7 +39,7 @@ pub(super) struct Pool {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
     /// How long a worker may be silent before others take over its messages; the same for all workers of a group
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration, help_heading = "Pool")]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
     lease: Duration,
     /// The name of this worker in its group, kept over restarts; by default unique to this process
     #[arg(long, value_name = "NAME", help_heading = "Pool")]
@@ -61,7 +62,7 @@ pub(super) struct Pool {
     max_deliveries: u64,
     /// The stream for dead letters [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", help_heading = "Failures")]
-    dead_letter: Option<String>,
+    pub(super) dead_letter: Option<String>,
     /// The most messages that wait here to be tried again
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
     waiting: usize,
@@ -75,8 +76,8 @@ pub(super) struct Pool {
     /// How long running messages may take to finish when the worker ends
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
     drain: Duration,
-    /// Serve /livez, /readyz and /metrics here; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Running")]
+    /// Serve /livez, /readyz, /healthz and /metrics here; port 0 takes a free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
     listen: Option<String>,
 }
 
@@ -121,6 +122,23 @@ struct Reap(Option<Duration>);
 
 fn parse_reap(text: &str) -> Result<Reap, String> {
     if text == "never" { Ok(Reap(None)) } else { parse_limit(text).map(|time| Reap(Some(time))) }
+}
+
+fn parse_command(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("there is nothing to run".to_owned()) } else { Ok(text.to_owned()) }
+}
+
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let lease = parse_duration(text)?;
+    let enough = lease >= WorkerBuilder::LEASE_MIN;
+    if enough { Ok(lease) } else { Err(BuildError::LeaseTooShort(lease).to_string()) }
+}
+
+/// An address as it may be bound to; whether it is free is seen later.
+fn parse_address(text: &str) -> Result<String, String> {
+    let is_one =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_one { Ok(text.to_owned()) } else { Err("write it as 127.0.0.1:9091".to_owned()) }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
@@ -168,6 +186,19 @@ mod tests {
         for wrong in ["", "2", "0..3", "5..2", "a..b", "2.."] {
             assert!(parse_bounds(wrong).unwrap_err().contains("2..32"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn leases_addresses_and_commands_are_checked() {
+        assert_eq!(parse_lease("50ms"), Ok(Duration::from_millis(50)));
+        assert!(parse_lease("49ms").unwrap_err().starts_with("a lease must be at least 50 ms"));
+        for right in ["127.0.0.1:0", "[::1]:9091", "localhost:80"] {
+            assert_eq!(parse_address(right), Ok(right.to_owned()));
+        }
+        for wrong in ["", "9091", ":9091", "localhost", "localhost:", "localhost:99999"] {
+            assert!(parse_address(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_command(" ").is_err() && parse_command("true").is_ok());
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) struct Process {
     child: Child,
     group: Option<Pid>,
     ended: bool,
-    complaints: Complaints,
+    complaints: Followed,
+    output: Option<Followed>,
 }
 
 impl Process {
@@ -38,8 +39,9 @@ impl Process {
         set_up(&mut shell);
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let complaints = Complaints::follow(child.stderr.take(), console);
-        Ok(Process { child, group, ended: false, complaints })
+        let to_console = console.clone();
+        let complaints = Followed::new(child.stderr.take(), move |line| to_console.write(line));
+        Ok(Process { child, group, ended: false, complaints, output: None })
     }
 
     /// Where it reads. There once.
@@ -50,6 +52,12 @@ impl Process {
     /// What it writes, if that was asked for. There once.
     pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
+    }
+
+    /// Passes on what it writes, line by line, if that was asked for.
+    pub(super) fn pass_on_output(&mut self, console: &Console) {
+        let console = console.clone();
+        self.output = self.take_stdout().map(|out| Followed::new(Some(out), move |line| console.print(line)));
     }
 
     /// Waits until it ends.
@@ -80,10 +88,16 @@ impl Process {
         let _ = self.wait().await;
     }
 
-    /// The last line of its standard error.
+    /// The last line of its standard error, when what it wrote has been passed on.
     pub(super) async fn last_words(&mut self) -> Option<String> {
         // What has not come by then belongs to somebody it started.
-        let _ = timeout(LAST_WORDS, &mut self.complaints.task).await;
+        let _ = timeout(LAST_WORDS, async {
+            if let Some(output) = &mut self.output {
+                output.ended().await;
+            }
+            self.complaints.ended().await;
+        })
+        .await;
         self.complaints.last()
     }
 
@@ -103,30 +117,37 @@ impl Drop for Process {
     }
 }
 
-/// What a process writes to its standard error: passed on, and the last line kept.
-struct Complaints {
+/// What a process writes: passed on, and the last line kept.
+struct Followed {
     lines: Arc<Mutex<Lines>>,
     task: JoinHandle<()>,
 }
 
-impl Complaints {
-    fn follow(stderr: Option<impl AsyncRead + Unpin + Send + 'static>, console: &Console) -> Complaints {
+impl Followed {
+    fn new(
+        from: Option<impl AsyncRead + Unpin + Send + 'static>,
+        each: impl Fn(&[u8]) + Send + 'static,
+    ) -> Followed {
         let lines = Arc::new(Mutex::new(Lines::default()));
-        let (console, shared) = (console.clone(), Arc::clone(&lines));
-        let lock = move |shared: &Mutex<Lines>, bytes: &[u8]| {
-            let mut lines = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            lines.push(bytes, |line| console.write(line));
-        };
+        let shared = Arc::clone(&lines);
         let task = tokio::spawn(async move {
-            let Some(mut stderr) = stderr else { return };
+            let Some(mut from) = from else { return };
             let mut buffer = vec![0; 4096];
             // An error is the end, too.
-            while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-                lock(&shared, &buffer[..count]);
+            while let Ok(count @ 1..) = from.read(&mut buffer).await {
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..count], &each);
             }
-            lock(&shared, b"\n");
+            shared.lock().unwrap_or_else(PoisonError::into_inner).end(&each);
         });
-        Complaints { lines, task }
+        Followed { lines, task }
+    }
+
+    /// Waits until everything has been passed on. May be asked again.
+    async fn ended(&mut self) {
+        if !self.task.is_finished() {
+            // It fails only where it panicked, and then there is nothing more to come.
+            let _ = (&mut self.task).await;
+        }
     }
 
     fn last(&self) -> Option<String> {
@@ -146,22 +167,32 @@ struct Lines {
 }
 
 impl Lines {
-    /// Takes bytes, and gives the lines that they complete, each with its end. Blank lines are left out.
+    /// Takes bytes, and gives the lines that they complete, each with its end.
     fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
         for byte in bytes {
             if *byte != b'\n' {
                 self.open.push(*byte);
             }
             if *byte == b'\n' || self.open.len() == LINE_BYTES_MAX {
-                let mut line = std::mem::take(&mut self.open);
-                if line.trim_ascii().is_empty() {
-                    continue;
-                }
-                self.last.clone_from(&line);
-                line.push(b'\n');
-                each(&line);
+                self.close(&mut each);
             }
         }
+    }
+
+    /// Nothing more comes: what has no end gets one.
+    fn end(&mut self, mut each: impl FnMut(&[u8])) {
+        if !self.open.is_empty() {
+            self.close(&mut each);
+        }
+    }
+
+    fn close(&mut self, each: &mut impl FnMut(&[u8])) {
+        let mut line = std::mem::take(&mut self.open);
+        if !line.trim_ascii().is_empty() {
+            self.last.clone_from(&line);
+        }
+        line.push(b'\n');
+        each(&line);
     }
 }
 
@@ -175,10 +206,12 @@ mod tests {
         for part in ["one\ntw", "o\n\n  \nthr", "ee"] {
             lines.push(part.as_bytes(), |line| seen.push(String::from_utf8_lossy(line).into_owned()));
         }
-        assert_eq!(seen, ["one\n", "two\n"]);
+        assert_eq!(seen, ["one\n", "two\n", "\n", "  \n"]);
         assert_eq!(lines.last, b"two");
-        lines.push(b"\n", |line| seen.push(String::from_utf8_lossy(line).into_owned()));
-        assert_eq!((seen.len(), &lines.last[..]), (3, &b"three"[..]));
+        for _ in 0..2 {
+            lines.end(|line| seen.push(String::from_utf8_lossy(line).into_owned()));
+        }
+        assert_eq!((seen.len(), &lines.last[..]), (5, &b"three"[..]));
     }
 
     #[test]

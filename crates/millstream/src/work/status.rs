@@ -39,7 +39,7 @@ pub(super) async fn tell(handle: &WorkerHandle, backlog: &Backlog, console: &Con
                 count(dead),
             ));
         } else {
-            info!(received, done, retried, dead, lag, busy, slots, "working");
+            info!(received, done, retried, dead, %lag, busy, slots, "working");
         }
     }
 }

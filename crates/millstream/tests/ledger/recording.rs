@@ -211,6 +211,7 @@ impl Backend for Recording {
         groups(stream: &'a str) -> Vec<GroupInfo>;
         consumers(stream: &'a str, group: &'a str) -> Vec<ConsumerInfo>;
         remove_consumer(stream: &'a str, group: &'a str, consumer: &'a str, heir: &'a str) -> u64;
+        dismiss_consumer(stream: &'a str, group: &'a str, consumer: &'a str) -> bool;
         own_pending(stream: &'a str, group: &'a str, consumer: &'a str, after: StreamId, count: usize) -> Vec<Delivery>;
         restore(stream: &'a str, group: &'a str, id: StreamId) -> bool;
         seen(keys: &'a [String]) -> Vec<bool>;

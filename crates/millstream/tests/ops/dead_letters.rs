@@ -77,11 +77,57 @@ fn letters_go_back_to_their_group_alone() {
 fn letters_go_back_to_all_groups_when_asked() {
     let world = World::millstream();
     world.call(&["XDEL", "orders", "1731664200002-0"]);
+    let dry = world.run(&["dlq", "redrive", "orders", "--id", FIRST, "--dry-run"]).ok();
+    dry.has("would give 0 dead letters").complains("1 dead letter stays").complains("--all-groups");
     let gone = world.run(&["dlq", "redrive", "orders", "--id", FIRST]).ok();
-    gone.has("gave 0 dead letters").complains("1 dead letter stay").complains("--all-groups");
+    gone.has("gave 0 dead letters").complains("1 dead letter stays").complains("--all-groups");
     let back = world.run(&["dlq", "redrive", "orders", "--id", FIRST, "--all-groups"]).ok();
     assert_eq!(back.out, "gave 1 dead letter of 2 back to the stream\n");
     assert_eq!(world.run(&["lag", "orders", "--json"]).ok().json()[0]["lag"], json!(2));
+}
+
+#[test]
+fn letters_of_a_group_that_is_gone_stay_and_the_others_go_back() {
+    for world in World::servers() {
+        world.bury_for("mail", "1731664200005-0", FIRST, "rejected", "no such address");
+        let redrive = |more: &[&str]| world.run(&[&["dlq", "redrive", "orders"], more].concat()).ok();
+        let dry = redrive(&["--dry-run"]).has("would give 2 dead letters of 3 back");
+        let done = redrive(&[]).has("gave 2 dead letters of 3 back");
+        for told in [dry, done] {
+            let told = told.complains("1 dead letter stays: its group is gone").complains("--all-groups");
+            told.complains("--of-group").complains("millstream group create orders mail");
+        }
+        let told = redrive(&["--json"]).json();
+        assert_eq!((&told["redriven"], &told["no_group"]), (&json!(0), &json!(1)));
+        world.run(&["group", "create", "orders", "mail"]).ok();
+        redrive(&[]).has("gave 1 dead letter of 1 back");
+    }
+}
+
+#[test]
+fn letters_without_a_payload_stay() {
+    for world in World::servers() {
+        world.run(&["dlq", "purge", "orders", "--yes"]).ok();
+        world.bury_for("billing", "1731664200009-0", "1731664100000-0", "payload_gone", "trimmed");
+        for more in [&[][..], &["--all-groups"], &["--dry-run"], &["--all-groups", "--dry-run"]] {
+            let told = world.run(&[&["dlq", "redrive", "orders"], more].concat()).ok();
+            let told = told.has("0 dead letters of 1").complains("payload is lost");
+            assert!(!told.err.contains("--all-groups"), "{}", told.err);
+            let told = world.run(&[&["dlq", "redrive", "orders", "--json"], more].concat()).ok().json();
+            let counts = ["redriven", "gone", "payload_gone"].map(|name| &told[name]);
+            assert_eq!(counts, [&json!(0), &json!(1), &json!(1)]);
+        }
+        assert_eq!(letters(&world, &[]).len(), 1, "the letter stays");
+        assert_eq!(world.run(&["stream", "info", "orders", "--json"]).ok().json()["length"], json!(5));
+    }
+}
+
+#[test]
+fn letters_that_stay_do_not_count_to_the_limit() {
+    let world = World::millstream();
+    world.call(&["XDEL", "orders", "1731664200002-0"]);
+    let told = world.run(&["dlq", "redrive", "orders", "--limit", "1", "--json"]).ok().json();
+    assert_eq!((&told["redriven"], &told["gone"]), (&json!(1), &json!(1)));
 }
 
 #[test]
@@ -108,6 +154,9 @@ fn letters_that_are_not_there_are_missed_with_those_that_are() {
     world.run(&["dlq", "ls", "other"]).exits(4).complains("there are: {orders}:dlq");
     world.run(&["dlq", "ls", "other", "--dlq", "{orders}:dlq"]).ok();
     world.run(&["dlq", "ls", "{orders}:dlq"]).ok();
+    world.run(&["dlq", "ls", "orders", "--dlq", "orders"]).exits(4).complains("orders holds no dead letters");
+    world.run(&["dlq", "purge", "orders", "--yes"]).ok();
+    world.run(&["dlq", "ls"]).ok().complains("no dead letters");
     let empty = World::empty(&[]);
     empty.run(&["dlq", "redrive", "orders"]).exits(4).complains("name it with --dlq");
     empty.run(&["dlq", "ls"]).ok().complains("no dead letters");

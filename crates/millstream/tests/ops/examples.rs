@@ -28,21 +28,20 @@ fn every_example_works() {
     }
 }
 
-/// The examples of a command and of what is below it. A command that does something has some.
+/// The examples of a command and of what is below it, each once. Every command has some.
 fn collect(world: &World, command: &[String], examples: &mut Vec<String>) {
     let below = subcommands(world, command);
-    if below.is_empty() {
-        let help = help(world, command);
-        let found: Vec<String> = help
-            .lines()
-            .skip_while(|line| *line != "Examples:")
-            .skip(1)
-            .take_while(|line| !line.is_empty())
-            .map(|line| line.trim().to_owned())
-            .collect();
-        assert!(!found.is_empty(), "{command:?} has no examples:\n{help}");
-        examples.extend(found);
-    }
+    let help = help(world, command);
+    let mut found: Vec<String> = help
+        .lines()
+        .skip_while(|line| *line != "Examples:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.trim().to_owned())
+        .collect();
+    assert!(!found.is_empty(), "{command:?} has no examples:\n{help}");
+    found.retain(|example| !examples.contains(example));
+    examples.extend(found);
     below.iter().for_each(|command| collect(world, command, examples));
 }
 

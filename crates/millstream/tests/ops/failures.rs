@@ -14,9 +14,54 @@ fn no_connection_is_3_and_says_how_to_get_one() {
     {
         world.run(&[command, &["-u", "redis://127.0.0.1:1"]].concat()).exits(3);
     }
-    world.run(&["stream", "ls"]).exits(3).complains("there is no folder");
+}
+
+#[test]
+fn looking_at_a_folder_makes_no_store_in_it() {
+    let world = World::embedded();
+    world.run(&["stream", "ls"]).exits(4).complains("there is no such folder");
     assert!(!world.folder.join("store").exists(), "looking has made it");
-    world.run(&["stream", "ls", "--url", "http://x"]).exits(1).complains("begins with redis://");
+    let foreign = world.folder.join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("notes"), "mine").unwrap();
+    let url = format!("embedded:{}", foreign.display());
+    for command in [&["lag"][..], &["doctor"], &["group", "ls"], &["dlq", "ls"], &["tail", "s"]] {
+        let refused = world.run(&[command, &["-u", &url]].concat()).exits(4);
+        refused.complains("there is no store in this folder").complains("millstream add STREAM");
+    }
+    for command in [&["add", "s", "a=b"][..], &["group", "create", "s", "g"]] {
+        let refused = world.run(&[command, &["-u", &url]].concat()).exits(4);
+        refused.complains("other files; name a folder that is empty");
+    }
+    assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1, "nothing was written");
+}
+
+#[test]
+fn what_is_wrong_with_the_way_to_the_store_has_its_own_way_out() {
+    let world = World::millstream();
+    let complaint = |url: &str, code, words: &str| {
+        let told = world.run(&["stream", "ls", "--url", url]).exits(code).complains(words);
+        assert_eq!(told.err.contains("start one with"), words.contains("start one with"), "{}", told.err);
+    };
+    complaint("http://x", 2, "begins with redis://");
+    complaint("redis://host:abc", 2, "cannot open redis://host:abc");
+    complaint("redis+cluster://", 2, "at least one address");
+    complaint(&world.url.replace("redis:", "rediss:"), 3, "it does not speak TLS there");
+    complaint(&world.url.replace("redis:", "redis+cluster:"), 1, "leave out +cluster");
+    complaint("redis+cluster://127.0.0.1:1", 3, "start one with: millstream serve");
+}
+
+#[test]
+fn a_folder_belongs_to_one_process() {
+    let world = World::embedded();
+    world.run(&["add", "s", "a=b"]).ok();
+    let mut other = world.follow(&["tail", "s"]);
+    assert!(other.line().ends_with("a=b"));
+    world
+        .run(&["stream", "ls"])
+        .exits(3)
+        .complains("in use by pid")
+        .complains("stop the process that has it");
 }
 
 #[test]
@@ -40,6 +85,7 @@ fn what_is_not_there_is_4_and_says_what_is() {
             &["consumer", "ls", "nowhere", "g"],
             &["pending", "ls", "nowhere", "g"],
             &["lag", "nowhere"],
+            &["group", "ls", "nowhere"],
         ] {
             let missing = world.run(command).exits(4).complains("there is no stream nowhere");
             missing.complains("there are: orders, {orders}:dlq");
@@ -66,13 +112,31 @@ fn what_makes_no_sense_is_2() {
     world.run(&["strem", "ls"]).exits(2).complains("stream");
     world.run(&["stream", "ls", "--jsn"]).exits(2).complains("--json");
     world.run(&["group"]).exits(2);
+    world.run(&["add", "", "a=b"]).exits(2).complains("STREAM");
+    world.run(&["stream", "info", ""]).exits(2).complains("STREAM");
+    world.run(&["group", "create", "s", ""]).exits(2).complains("GROUP");
 }
 
 #[test]
 fn a_key_of_another_kind_is_refused() {
-    let world = World::empty(&[]);
-    world.call(&["SET", "text", "x"]);
-    world.run(&["add", "text", "a=b"]).exits(1).complains("WRONGTYPE");
+    for world in World::servers() {
+        world.call(&["SET", "text", "x"]);
+        for command in [
+            &["add", "text", "a=b"][..],
+            &["tail", "text"],
+            &["stream", "info", "text"],
+            &["group", "ls", "text"],
+            &["group", "create", "text", "g"],
+            &["group", "describe", "text", "g"],
+            &["consumer", "ls", "text", "g"],
+            &["pending", "ls", "text", "g"],
+            &["lag", "text"],
+            &["dlq", "ls", "orders", "--dlq", "text"],
+        ] {
+            let refused = world.run(command).exits(1);
+            refused.complains("'text' holds something else than a stream").complains("use another name");
+        }
+    }
 }
 
 #[test]

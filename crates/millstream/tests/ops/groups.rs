@@ -118,7 +118,10 @@ fn a_group_goes_only_when_it_is_meant() {
         .complains("2 pending entries")
         .complains("--yes");
     let told = world.run(&["group", "rm", "orders", "billing", "--yes", "--json"]).ok().json();
-    assert_eq!(told, json!({"stream": "orders", "group": "billing", "removed": true, "pending_dropped": 2}));
+    assert_eq!(
+        told,
+        json!({"stream": "orders", "group": "billing", "removed": true, "pending_dropped": 2, "dry_run": false})
+    );
     world.run(&["group", "rm", "orders", "billing", "--yes"]).exits(4).complains("has no group billing");
     world.run(&["group", "create", "orders", "mail"]).ok();
     world.run(&["group", "rm", "orders", "mail", "--yes"]).ok().has("removed group mail of orders");
@@ -166,4 +169,32 @@ fn a_consumer_that_holds_nothing_needs_no_heir() {
     world.call(&["XGROUP", "CREATE", "orders", "mail", "0"]);
     world.call(&["XGROUP", "CREATECONSUMER", "orders", "mail", "only"]);
     world.run(&["consumer", "rm", "orders", "mail", "only", "--yes"]).exits(1).complains("name an heir");
+}
+
+#[test]
+fn a_group_that_nobody_has_read_from_yet_is_no_alarm() {
+    let world = World::millstream();
+    world.run(&["group", "create", "orders", "mail"]).ok();
+    let told = world.run(&["group", "describe", "orders", "mail", "--json"]).ok().json();
+    assert_eq!(told[0]["verdict"]["health"], json!("degraded"), "{told}");
+}
+
+#[test]
+fn what_would_go_can_be_seen_before() {
+    for world in World::servers() {
+        let told = world.run(&["group", "rm", "orders", "billing", "--dry-run"]).ok();
+        told.has("would remove group billing of orders, with 2 consumers and 2 pending entries");
+        let remove = ["consumer", "rm", "orders", "billing", "worker-2", "--heir", "worker-9"];
+        let told = world.run(&[&remove[..], &["--dry-run"]].concat()).ok();
+        told.has("would happen: worker-2 leaves").has("worker-9, a new consumer, takes over 1 pending entry");
+        let told = world.run(&["pending", "ack", "orders", "billing", "--all", "--dry-run"]).ok();
+        assert_eq!(told.out, "would acknowledge 2 entries\n");
+        let told = world.run(&["pending", "ack", "orders", "billing", FIRST, "9-9", "--dry-run", "--json"]);
+        assert_eq!(told.ok().json()["matched"], json!(1));
+        let group = &world.run(&["group", "ls", "--json"]).ok().json()[0];
+        assert_eq!((&group["consumers"], &group["pending"]), (&json!(2), &json!(2)), "nothing has changed");
+        let told = world.run(&[&remove[..], &["--yes"]].concat()).ok();
+        told.complains("worker-9 was no consumer of billing before");
+        world.run(&["pending", "ack", "orders", "billing"]).exits(2).complains("say --all");
+    }
 }

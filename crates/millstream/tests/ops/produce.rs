@@ -1,5 +1,9 @@
 //! `add`: from arguments, from lines, in numbers, trimmed, and once only.
 
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -56,9 +60,15 @@ fn many_are_numbered_and_trimmed() {
 fn a_message_with_a_name_is_added_once() {
     let add = ["add", "s", "item=book", "--id-producer", "shop", "--iid", "17"];
     for world in [World::empty(&[]), World::embedded()] {
-        let first = world.run(&add).ok().out;
-        assert_eq!(world.run(&add).ok().out, first);
-        assert_eq!(entries(&world, "s").len(), 1);
+        let first = world.run(&add).ok();
+        assert_eq!(first.err, "");
+        assert_eq!(world.run(&add).ok().complains("it was there already").out, first.out);
+        let told = world.run(&[&add[..], &["--json"]].concat()).ok().json();
+        assert_eq!((&told["added"], &told["duplicates"]), (&json!(0), &json!(1)));
+        let other = ["add", "s", "item=book", "--id-producer", "shop", "--iid", "18", "--json"];
+        let told = world.run(&other).ok().json();
+        assert_eq!((&told["added"], &told["duplicates"]), (&json!(1), &json!(0)));
+        assert_eq!(entries(&world, "s").len(), 2);
     }
 }
 
@@ -66,14 +76,55 @@ fn a_message_with_a_name_is_added_once() {
 fn a_store_that_cannot_add_once_says_so() {
     let Some(world) = World::redis() else { return };
     let able = world.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"] == json!(true);
-    let added = world.run(&["add", "s", "item=book", "--id-producer", "shop", "--iid", "17"]).ok();
-    assert_eq!(added.err.contains("cannot add only once"), !able, "{}", added.err);
+    let added = world.run(&["add", "s", "item=book", "--id-producer", "shop", "--iid", "17"]);
+    let facts = world.run(&["doctor"]).out;
+    let missing = facts.lines().find(|line| line.starts_with("missing")).unwrap();
+    assert_eq!(missing.ends_with("idempotent_adds"), !able, "{facts}");
+    if able {
+        added.ok();
+    } else {
+        added.exits(1).complains("cannot add a message only once").complains("leave out --id-producer");
+        world.run(&["stream", "info", "s"]).exits(4);
+    }
+}
+
+#[test]
+fn what_was_added_before_the_connection_broke_is_told() {
+    for json in [false, true] {
+        let mut world = World::empty(&[]);
+        let more: &[&str] = if json { &["--json"] } else { &[] };
+        let mut command = world.command(&[&["add", "s", "-"], more].concat());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(b"one\n").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while world.run(&["stream", "info", "s"]).code != Some(0) {
+            assert!(Instant::now() < deadline, "the first line is not added");
+        }
+        world.stop();
+        input.write_all(b"two\n").unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        let (out, err) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(3), "{err}");
+        assert!(err.contains("added before: 1 entry, the last is "), "{err}");
+        if json {
+            let told: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(told["added"], json!(1));
+            assert!(told["error"].is_string() && told["last_id"].is_string(), "{told}");
+        }
+    }
 }
 
 #[test]
 fn what_is_no_entry_is_refused() {
     let world = World::empty(&[]);
     world.run(&["add", "s"]).exits(2).complains("at least one field");
+    world.run(&["add", "s", "=book"]).exits(2).complains("has no name");
+    world.run_with(&["add", "s", "-"], "{\"\":1}\n").exits(2).complains("has no name");
+    world.run(&["add", "s", "a=b", "--count", "0"]).exits(2).complains("--count");
     world.run(&["add", "s", "item"]).exits(2).complains("write it as name=value");
     world.run(&["add", "s", "--data", "{"]).exits(2).complains("--data is no JSON");
     world.run(&["add", "s", "a=b", "--rate", "0"]).exits(2).complains("above 0");

@@ -74,6 +74,11 @@ impl World {
     }
 
     fn bury(&self, id: &str, origin: &str, reason: &str, error: &str) {
+        self.bury_for("billing", id, origin, reason, error);
+    }
+
+    /// A dead letter that ended for this group.
+    pub(crate) fn bury_for(&self, group: &str, id: &str, origin: &str, reason: &str, error: &str) {
         self.call(&[
             "XADD",
             "{orders}:dlq",
@@ -85,7 +90,7 @@ impl World {
             "dlq.id",
             origin,
             "dlq.group",
-            "billing",
+            group,
             "dlq.consumer",
             "worker-2",
             "dlq.deliveries",
@@ -103,6 +108,11 @@ impl World {
             "dlq.redrives",
             "0",
         ]);
+    }
+
+    /// Ends the server.
+    pub(crate) fn stop(&mut self) {
+        drop(self.server.take());
     }
 
     /// One command straight to the server.

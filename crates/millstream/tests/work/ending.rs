@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use crate::place::{Place, Running, is_alive, wait_until};
 
@@ -107,6 +108,64 @@ fn probes_and_metrics_are_served() {
     assert!(get(&address, "/livez").starts_with("HTTP/1.1 200"));
     place.write("go", "");
     worker.ended().ok();
+}
+
+#[test]
+fn on_a_terminal_output_and_status_are_on_lines_of_their_own() {
+    let place = Place::server();
+    place.add(5);
+    let worker = place.command(&[
+        "work",
+        "--stream",
+        "orders",
+        "--group",
+        "billing",
+        "--until-empty",
+        "--exec",
+        "sleep 0.7; echo \"said $MILLSTREAM_FIELD_N\"; echo; printf 'no end'",
+        "--concurrency",
+        "1",
+    ]);
+    let run = Running::start(&mut on_terminal(&worker)).ended().ok();
+    // What is between two ends of a line, or begins where a line was cleared.
+    let lines: Vec<&str> =
+        run.out.split(['\n', '\r']).map(|line| line.trim_start_matches(CLEARING)).collect();
+    for n in 1..=5 {
+        assert!(lines.contains(&format!("said {n}").as_str()), "{n} is glued to something: {:?}", run.out);
+    }
+    assert_eq!(lines.iter().filter(|line| **line == "no end").count(), 5, "{:?}", run.out);
+    assert!(run.out.contains(" of 1 busy"), "there is a whole status: {:?}", run.out);
+    assert!(run.out.contains("millstream: 5 received, 5 acknowledged"), "{:?}", run.out);
+}
+
+/// What clears a line.
+const CLEARING: &str = "\u{1b}[2K";
+
+/// The same command on a terminal of 120 columns, whose picture is its standard output.
+fn on_terminal(command: &Command) -> Command {
+    let mut python = Command::new("python3");
+    python.args([
+        "-c",
+        "import fcntl, os, pty, struct, sys, termios\n\
+        pid, terminal = pty.fork()\n\
+        if pid == 0:\n    \
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 120, 0, 0))\n    \
+            os.execv(sys.argv[1], sys.argv[1:])\n\
+        while True:\n    \
+            try:\n        data = os.read(terminal, 4096)\n    \
+            except OSError:\n        break\n    \
+            os.write(1, data)\n\
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
+    ]);
+    python.arg(command.get_program()).args(command.get_args()).env("TERM", "xterm");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => python.env(name, value),
+            None => python.env_remove(name),
+        };
+    }
+    python.current_dir(command.get_current_dir().expect("a folder"));
+    python
 }
 
 /// Where a worker listens, from its log.

@@ -106,6 +106,6 @@ fn a_message_that_another_took_over_is_left_to_it() {
     wait_until("the process to be stopped", || !is_alive(&pid));
     // It ends well, and has not acknowledged what is no longer its own.
     worker.signal("TERM");
-    worker.ended().ok().complains("1 lost leases");
+    worker.ended().ok().complains("1 lost lease");
     assert_eq!(place.left(), (0, 1));
 }

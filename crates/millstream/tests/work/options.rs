@@ -112,7 +112,12 @@ fn what_makes_no_sense_is_refused() {
         (&["--exec", "true", "--concurrency", "0"], "at least 1"),
         (&["--exec", "true", "--autoscale", "1..2", "--concurrency", "3"], "cannot be used with"),
         (&["--exec", "true", "--max-deliveries", "0"], "max-deliveries"),
-        (&["--exec", "true", "--lease", "1ms"], "at least 50ms"),
+        (&["--exec", "true", "--lease", "1ms"], "a lease must be at least 50 ms"),
+        (&["--exec", "true", "--listen", "9091"], "127.0.0.1:9091"),
+        (&["--exec", ""], "nothing to run"),
+        (&["--child", " "], "nothing to run"),
+        (&["--http", ""], "is no URL"),
+        (&["--exec", "true", "--stream", "orders"], "named twice"),
         (&["--exec", "true", "--timeout", "soon"], "is no duration"),
         (&["--exec", "true", "--header", "a: b"], "--http"),
         (&["--exec", "true", "--dead-letter", "orders"], "orders is read by this worker"),
@@ -120,7 +125,9 @@ fn what_makes_no_sense_is_refused() {
         (&["--http", "localhost:80"], "http://host:port/path"),
         (&["--http", "http://host/", "--header", "nonsense"], "Name: value"),
     ] {
-        place.start(arguments).ended().exits(2).complains(words);
+        // With no server there, to see that nobody is asked.
+        let arguments = [arguments, &["--url", "redis://127.0.0.1:1"]].concat();
+        place.start(&arguments).ended().exits(2).complains(words);
     }
 }
 

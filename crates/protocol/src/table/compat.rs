@@ -46,6 +46,9 @@ Some releases of Redis have them; where one is named, later ones do not.
 - **XACKDEL takes any number of ids.** In Redis 8.2 more than 8 of them overwrote the stack (CVE-2025-62507).
 - **A stream may be called `STREAMS`**, and so may a group or a consumer. Redis before 8.10 took it for the option when it looked
   for keys.
+- **What a producer sent is forgotten by its age.** Redis counts from the time in the entry's id, so that ids from the future are known for ever. Here age counts from
+  the id or from now, whichever is earlier; it is looked at when it matters, not once a second.
+- **`MAXLEN ~ … ACKED` trims.** Redis 8.2 before its fix deleted nothing.
 - **BLOCK keeps its deadline** however often a reader is woken in vain. Some releases of Redis 7.2 began to count anew.
 
 ## What is not there

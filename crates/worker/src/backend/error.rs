@@ -17,6 +17,8 @@ pub struct Error {
 pub enum ErrorKind {
     /// The store cannot be reached, or the connection broke: try again.
     Unreachable,
+    /// There is no store where one was named.
+    NoStore,
     /// The store is there and cannot serve now (loading, failing over, out of memory or disk): try again later.
     Busy,
     /// The group or its stream is gone: make it again.

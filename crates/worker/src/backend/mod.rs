@@ -78,6 +78,11 @@ pub trait Backend: Send + Sync + 'static {
         heir: &'a str,
     ) -> Answer<'a, u64>;
 
+    /// Removes a consumer that holds nothing, in one step with looking whether it does. True if it is gone; false if it
+    /// holds something, and stays.
+    fn dismiss_consumer<'a>(&'a self, stream: &'a str, group: &'a str, consumer: &'a str)
+    -> Answer<'a, bool>;
+
     // Reading
 
     /// New entries for a consumer, and idle ones too where [`Capabilities::read_claims`] says so.

@@ -135,6 +135,19 @@ async fn each_trouble_is_found_at_its_limit() {
     }
 }
 
+#[tokio::test]
+async fn a_group_that_nobody_has_read_from_may_be_judged_mildly() {
+    let mild = Limits { not_begun: Health::Degraded, ..Limits::default() };
+    let mut group = well().await;
+    (group.lag.count, group.oldest_unread, group.consumers) = (100_000, Some(old(10 * MINUTE)), vec![]);
+    group.entries_read = Some(0);
+    assert_eq!(group.verdict(&Limits::default()).health, Health::Critical);
+    let verdict = group.verdict(&mild);
+    assert_eq!((verdict.health, verdict.findings.len()), (Health::Degraded, 3), "{verdict}");
+    group.entries_read = Some(1);
+    assert_eq!(group.verdict(&mild).health, Health::Critical, "its readers have gone");
+}
+
 fn old(age: Duration) -> Waiting {
     Waiting { id: StreamId::new(1, 1), age }
 }

@@ -70,6 +70,8 @@ pub struct Limits {
     pub dead_letters: Threshold<u64>,
     /// From when on a consumer that does not ask is taken for gone.
     pub consumer_idle: Duration,
+    /// The worst that unread entries can mean for a group that nobody has read from yet: it may just have been made.
+    pub not_begun: Health,
 }
 
 impl Default for Limits {
@@ -83,6 +85,7 @@ impl Default for Limits {
             stuck: Threshold { degraded: Some(1), critical: None },
             dead_letters: Threshold { degraded: Some(1), critical: None },
             consumer_idle: MINUTE,
+            not_begun: Health::Critical,
         }
     }
 }
@@ -146,10 +149,15 @@ impl GroupSnapshot {
                 findings.push(Finding { health, code, text });
             }
         };
-        find(limits.lag.health(&self.lag.count), "lag", format!("{} entries are unread", self.lag));
+        find(
+            self.unread_health(limits, limits.lag.health(&self.lag.count)),
+            "lag",
+            format!("{} entries are unread", self.lag),
+        );
         if let Some(unread) = &self.oldest_unread {
             let text = format!("the oldest unread entry is {} old", seconds(unread.age));
-            find(limits.unread_age.health(&unread.age), "unread_age", text);
+            let health = self.unread_health(limits, limits.unread_age.health(&unread.age));
+            find(health, "unread_age", text);
         }
         find(
             limits.pending.health(&self.pending),
@@ -161,17 +169,29 @@ impl GroupSnapshot {
             find(limits.pending_idle.health(idle), "pending_idle", text);
         }
         let at_least = if self.scan.complete { "" } else { "at least " };
-        let text = format!("{at_least}{} pending entries look stuck", self.scan.stuck);
+        let text = match self.scan.stuck {
+            1 => format!("{at_least}1 pending entry looks stuck"),
+            stuck => format!("{at_least}{stuck} pending entries look stuck"),
+        };
         find(limits.stuck.health(&self.scan.stuck), "stuck", text);
-        let text = format!("{} dead letters wait for a decision", self.dead_letters_length);
+        let text = match self.dead_letters_length {
+            1 => "1 dead letter waits for a decision".to_owned(),
+            letters => format!("{letters} dead letters wait for a decision"),
+        };
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
         find(
-            self.readers(limits),
+            self.unread_health(limits, self.readers(limits)),
             "no_reader",
             "entries are unread and no consumer asks for them".to_owned(),
         );
         findings.extend(self.idle_consumers(limits));
         Verdict::of(findings)
+    }
+
+    /// What unread entries mean: no more than the limit for a group that nobody has read from yet.
+    fn unread_health(&self, limits: &Limits, health: Health) -> Health {
+        let has_begun = !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0);
+        if has_begun { health } else { health.min(limits.not_begun) }
     }
 
     /// Unread entries that nobody asks for will stay unread.
@@ -187,10 +207,11 @@ impl GroupSnapshot {
             health: if consumer.pending > 0 { Health::Degraded } else { Health::Ok },
             code: "consumer_idle",
             text: format!(
-                "consumer {} has not asked for {} and holds {} entries",
+                "consumer {} has not asked for {} and holds {} {}",
                 consumer.name,
                 seconds(consumer.idle),
-                consumer.pending
+                consumer.pending,
+                if consumer.pending == 1 { "entry" } else { "entries" }
             ),
         })
     }

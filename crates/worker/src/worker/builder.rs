@@ -22,9 +22,6 @@ use crate::names::{WorkerName, dead_letters_of};
 use crate::outcome::{BoxError, IntoOutcome};
 use crate::retry::Backoff;
 
-/// A lease shorter than this would be lost to any hiccup.
-const LEASE_MIN: Duration = Duration::from_millis(50);
-
 type AddLayer = Box<dyn FnOnce(Recipe) -> Recipe + Send>;
 
 /// Puts a [`Worker`] together. Everything but streams, group and handler has a default.
@@ -81,24 +78,20 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BuildError::NoStream => f.write_str("no stream to read: name one with .stream(\"orders\")"),
+            BuildError::NoStream => f.write_str("no stream to read: name at least one"),
             BuildError::StreamTwice(stream) => {
                 write!(f, "the stream {stream} is named twice: once is enough")
             }
-            BuildError::NoGroup => f.write_str("no group to read for: name one with .group(\"billing\")"),
-            BuildError::NoHandler => {
-                f.write_str("nothing to do with a message: give a function with .handler(f)")
-            }
+            BuildError::NoGroup => f.write_str("no group to read for: name one"),
+            BuildError::NoHandler => f.write_str("nothing to do with a message: give a handler"),
             BuildError::Handler(error) => error.fmt(f),
-            BuildError::NoSlots => f.write_str("0 slots do nothing: .concurrency(n) takes at least 1"),
-            BuildError::NoDeliveries => f.write_str(
-                "0 deliveries would bury every message unseen: .max_deliveries(n) takes at least 1",
-            ),
-            BuildError::LeaseTooShort(lease) => {
-                write!(
-                    f,
-                    "a lease of {lease:?} is lost to any hiccup: .lease(time) takes at least {LEASE_MIN:?}"
-                )
+            BuildError::NoSlots => f.write_str("the concurrency must be at least 1"),
+            BuildError::NoDeliveries => {
+                f.write_str("the deliveries must be at least 1, or every message would be buried unseen")
+            }
+            BuildError::LeaseTooShort(_) => {
+                let least = WorkerBuilder::LEASE_MIN.as_millis();
+                write!(f, "a lease must be at least {least} ms: any hiccup would lose a shorter one")
             }
             BuildError::DeadLettersAreRead(stream) => {
                 write!(f, "dead letters would come back at once: {stream} is read by this worker")
@@ -123,6 +116,9 @@ impl From<RecipeError> for BuildError {
 }
 
 impl WorkerBuilder {
+    /// The shortest lease: a shorter one would be lost to any hiccup.
+    pub const LEASE_MIN: Duration = Duration::from_millis(50);
+
     pub(super) fn new(backend: Arc<dyn Backend>) -> WorkerBuilder {
         WorkerBuilder {
             backend,
@@ -320,7 +316,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Serves `/livez`, `/readyz` and `/metrics` over HTTP at this address while the worker runs.
+    /// Serves `/livez`, `/readyz`, `/healthz` and `/metrics` over HTTP at this address while the worker runs.
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = Some(address.into());
         self
@@ -374,7 +370,7 @@ impl WorkerBuilder {
             () if self.streams.is_empty() => Err(BuildError::NoStream),
             () if self.concurrency == 0 => Err(BuildError::NoSlots),
             () if self.max_deliveries == 0 => Err(BuildError::NoDeliveries),
-            () if self.lease < LEASE_MIN => Err(BuildError::LeaseTooShort(self.lease)),
+            () if self.lease < Self::LEASE_MIN => Err(BuildError::LeaseTooShort(self.lease)),
             () => read_again.map_or(Ok(()), |stream| Err(BuildError::DeadLettersAreRead(stream.clone()))),
         }
     }
@@ -400,6 +396,22 @@ fn short_name(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_read_well_wherever_they_are_shown() {
+        let short = BuildError::LeaseTooShort(Duration::ZERO).to_string();
+        assert_eq!(short, "a lease must be at least 50 ms: any hiccup would lose a shorter one");
+        let all = [
+            BuildError::NoStream,
+            BuildError::NoGroup,
+            BuildError::NoHandler,
+            BuildError::NoSlots,
+            BuildError::NoDeliveries,
+        ];
+        for error in all {
+            assert!(!error.to_string().contains(['.', '(']), "{error} is not for people");
+        }
+    }
 
     #[test]
     fn handlers_are_called_as_their_functions_are() {

@@ -198,7 +198,12 @@ impl Core {
         // If somebody was faster, or it fails, the next call will tell.
         if let Ok(true) = self.backend.create_group(&lane.stream, &lane.group, start).await {
             let (stream, group) = (&*lane.stream, &*lane.group);
-            warn!(stream, group, ?start, "the group was gone; made it again");
+            let from = match start {
+                Start::Beginning => "the beginning".to_owned(),
+                Start::End => "the end".to_owned(),
+                Start::After(id) => format!("after {id}"),
+            };
+            warn!(stream, group, from, "the group was gone; made it again");
         }
         // Where it is deleted again and again, this is not a busy loop.
         self.pause_for(patience.next()).await;

@@ -75,10 +75,10 @@ impl fmt::Display for Report {
             ("retried", self.retried),
             ("released", self.released),
             ("redelivered", self.redelivered),
-            ("lost leases", self.lost_leases),
+            (if self.lost_leases == 1 { "lost lease" } else { "lost leases" }, self.lost_leases),
             ("unsettled", self.unsettled),
-            ("panics", self.panics),
-            ("timeouts", self.timeouts),
+            (if self.panics == 1 { "panic" } else { "panics" }, self.panics),
+            (if self.timeouts == 1 { "timeout" } else { "timeouts" }, self.timeouts),
         ];
         let mut told = others.iter().filter(|(_, count)| *count > 0);
         told.try_for_each(|(name, count)| write!(f, ", {count} {name}"))
@@ -188,5 +188,7 @@ mod tests {
     fn a_report_tells_what_happened_and_nothing_else() {
         let report = Report { received: 9, acknowledged: 7, dead: 2, ..Report::default() };
         assert_eq!(report.to_string(), "9 received, 7 acknowledged, 2 dead");
+        let report = Report { panics: 1, timeouts: 2, ..report };
+        assert_eq!(report.to_string(), "9 received, 7 acknowledged, 2 dead, 1 panic, 2 timeouts");
     }
 }

@@ -37,6 +37,8 @@ use crate::recovery;
 const AFTER_CANCELLING: Duration = Duration::from_secs(1);
 /// How long the last outcomes may take to reach the store.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long taking leave of a group may take. Nothing depends on it: others remove what is left behind.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
 
 /// Runs until told to drain, by the future or by a handle.
 pub(crate) async fn run(
@@ -231,8 +233,19 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut Slots) {
     tasks.keeping.abort_all();
     for lane in &core.lanes {
         release_rest(core, lane).await;
+        leave(core, lane).await;
     }
     info!(report = %core.tally.report(), "drained");
+}
+
+/// Takes a name out of the group that nobody will have again, if nothing is left with it.
+async fn leave(core: &Core, lane: &Lane) {
+    if core.settings.survives_restart || core.giving_up.is_cancelled() {
+        return;
+    }
+    // A failure leaves an empty consumer behind, as a crash does.
+    let _ =
+        timeout(LEAVE_TIME, core.backend.dismiss_consumer(&lane.stream, &lane.group, &lane.consumer)).await;
 }
 
 async fn all_ended(tasks: &mut JoinSet<()>) {

@@ -45,9 +45,17 @@ pub(crate) async fn settle(core: &Core, lane: &Lane) {
 #[derive(Default)]
 struct Sorted {
     acknowledge: Vec<Ended>,
-    bury: Vec<(Job, Failure)>,
+    bury: Vec<Dying>,
     release: Vec<(Job, u64)>,
     retry: Vec<(Instant, Job)>,
+}
+
+/// A message on its way to the dead letters.
+struct Dying {
+    job: Job,
+    failure: Failure,
+    /// How often handlers may have seen it.
+    deliveries: u64,
 }
 
 fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
@@ -55,7 +63,7 @@ fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
     for Ended { job, end, took } in gathered {
         match judge(&end, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
             Verdict::Acknowledge => sorted.acknowledge.push(Ended { job, end, took }),
-            Verdict::Bury(failure) => sorted.bury.push((job, failure)),
+            Verdict::Bury(failure, deliveries) => sorted.bury.push(Dying { job, failure, deliveries }),
             Verdict::Release(deliveries) => sorted.release.push((job, deliveries)),
             // Nobody will be here to try it again: it is given back at once, as tried.
             Verdict::Retry(_) if core.draining.is_cancelled() => {
@@ -143,11 +151,12 @@ async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
     let_go(core, lane, ended.iter().map(|ended| &ended.job));
 }
 
-async fn bury(core: &Core, lane: &Lane, dying: Vec<(Job, Failure)>) {
+async fn bury(core: &Core, lane: &Lane, dying: Vec<Dying>) {
     if dying.is_empty() {
         return;
     }
-    let messages: Vec<Message> = dying.iter().map(|(job, _)| lane.message(job)).collect();
+    let messages: Vec<Message> =
+        dying.iter().map(|dying| Message { attempt: dying.deliveries, ..lane.message(&dying.job) }).collect();
     let messages: Vec<&Message> = messages.iter().collect();
     let backend = &*core.backend;
     let call = || Box::pin(redrives_of(backend, &messages)) as Answer<'_, Vec<u64>>;
@@ -157,8 +166,8 @@ async fn bury(core: &Core, lane: &Lane, dying: Vec<(Job, Failure)>) {
         .iter()
         .zip(&dying)
         .zip(redrives)
-        .map(|((message, (_, failure)), redrives)| {
-            dead_letter::compose(message, &lane.dead_letters, failure, redrives, now)
+        .map(|((message, dying), redrives)| {
+            dead_letter::compose(message, &lane.dead_letters, &dying.failure, redrives, now)
         })
         .collect();
     let call = || backend.bury(&lane.stream, &lane.group, &lane.consumer, &letters);
@@ -166,7 +175,7 @@ async fn bury(core: &Core, lane: &Lane, dying: Vec<(Job, Failure)>) {
     match moved {
         Some(moved) => {
             let mut lost = 0;
-            for (job, failure) in &dying {
+            for Dying { job, failure, .. } in &dying {
                 if moved.contains(&job.id) {
                     core.tally.buried(lane, failure.reason);
                 } else {
@@ -177,7 +186,7 @@ async fn bury(core: &Core, lane: &Lane, dying: Vec<(Job, Failure)>) {
         }
         None => core.tally.left_unsettled(dying.len() as u64),
     }
-    let_go(core, lane, dying.iter().map(|(job, _)| job));
+    let_go(core, lane, dying.iter().map(|dying| &dying.job));
 }
 
 async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {

@@ -28,7 +28,7 @@ pub(super) async fn serve(core: &Arc<Core>, address: &str) -> Result<DropGuard, 
     };
     let server = HealthServer::bind(address).await.map_err(cannot)?;
     let at = server.local_addr().map_err(cannot)?;
-    info!(%at, "serving /livez, /readyz and /metrics");
+    info!(%at, "serving /livez, /readyz, /healthz and /metrics");
     let stopped = CancellationToken::new();
     let probes = Arc::new(Status { core: Arc::clone(core) });
     tokio::spawn(server.serve(probes, stopped.clone()));

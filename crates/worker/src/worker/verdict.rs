@@ -27,7 +27,8 @@ pub(crate) enum End {
 pub(crate) enum Verdict {
     Acknowledge,
     Retry(Duration),
-    Bury(Failure),
+    /// To the dead letters, as one that handlers may have seen so often.
+    Bury(Failure, u64),
     /// Given back, counting as delivered so often.
     Release(u64),
 }
@@ -36,9 +37,9 @@ pub(crate) enum Verdict {
 pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Backoff) -> Verdict {
     match end {
         End::Outcome(Outcome::Ack | Outcome::Skip) | End::Duplicate => Verdict::Acknowledge,
-        End::Outcome(Outcome::Reject(failure)) => Verdict::Bury(failure.clone()),
+        End::Outcome(Outcome::Reject(failure)) => Verdict::Bury(failure.clone(), attempt),
         End::Outcome(Outcome::Retry { failure, .. }) if attempt >= max_deliveries => {
-            Verdict::Bury(exhausted(failure.as_ref(), attempt))
+            Verdict::Bury(exhausted(failure.as_ref(), attempt), attempt)
         }
         End::Outcome(Outcome::Retry { after, .. }) => {
             Verdict::Retry(after.unwrap_or_else(|| backoff.delay(attempt)))
@@ -47,16 +48,26 @@ pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Back
         End::Cancelled => Verdict::Release(attempt),
         // It was not tried: as if it had never been delivered to us.
         End::NotStarted => Verdict::Release(attempt.saturating_sub(1)),
-        End::PayloadGone => Verdict::Bury(Failure {
-            error: "the entry was deleted or trimmed while it was pending".to_owned(),
-            error_type: String::new(),
-            reason: Reason::PayloadGone,
-        }),
-        End::TooOften => Verdict::Bury(Failure {
-            error: format!("delivered {} times, and no worker lived to tell the outcome", attempt - 1),
-            error_type: String::new(),
-            reason: Reason::MaxDeliveries,
-        }),
+        // No delivery brought it here: the store does not count what it cannot hand out.
+        End::PayloadGone => {
+            let failure = Failure {
+                error: "the entry was deleted or trimmed while it was pending".to_owned(),
+                error_type: String::new(),
+                reason: Reason::PayloadGone,
+            };
+            Verdict::Bury(failure, attempt)
+        }
+        // The delivery that is refused at the door reaches no handler, and does not count.
+        End::TooOften => {
+            let deliveries = attempt.saturating_sub(1);
+            let times = if deliveries == 1 { "once" } else { &*format!("{deliveries} times") };
+            let failure = Failure {
+                error: format!("delivered {times}, and no worker lived to tell the outcome"),
+                error_type: String::new(),
+                reason: Reason::MaxDeliveries,
+            };
+            Verdict::Bury(failure, deliveries)
+        }
     }
 }
 
@@ -90,7 +101,7 @@ mod tests {
     }
 
     fn buried(verdict: &Verdict) -> Reason {
-        let Verdict::Bury(failure) = verdict else { panic!("{verdict:?}") };
+        let Verdict::Bury(failure, _) = verdict else { panic!("{verdict:?}") };
         failure.reason
     }
 
@@ -115,6 +126,17 @@ mod tests {
         assert_eq!(buried(&judge_at(retry(Reason::Timeout), 4)), Reason::Timeout);
         assert_eq!(buried(&judge_at(End::Outcome(Outcome::retry()), 3)), Reason::MaxDeliveries);
         assert_eq!(buried(&judge_at(End::TooOften, 4)), Reason::MaxDeliveries);
+    }
+
+    #[test]
+    fn the_delivery_that_is_refused_at_the_door_does_not_count() {
+        for (attempt, words) in [(4, "delivered 3 times"), (2, "delivered once")] {
+            let Verdict::Bury(failure, deliveries) = judge_at(End::TooOften, attempt) else { panic!() };
+            assert_eq!(deliveries, attempt - 1);
+            assert!(failure.error.starts_with(words), "{}", failure.error);
+        }
+        assert!(matches!(judge_at(retry(Reason::Failed), 3), Verdict::Bury(_, 3)));
+        assert!(matches!(judge_at(End::PayloadGone, 2), Verdict::Bury(_, 2)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::handler::{Data, Raw};
-use millstream_worker::{Message, Outcome};
+use millstream_worker::{Message, Outcome, WorkerName};
 
 use crate::support::*;
 
@@ -68,6 +68,18 @@ async fn what_was_given_back_is_done_by_others_without_waiting_for_a_lease() {
     until("all done", async || all_done(&backend).await).await;
     second.end().await;
     assert_eq!(handled.len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_worker_leaves_its_group_unless_its_name_comes_back() {
+    let backend = store().await;
+    for (name, left) in [(WorkerName::unique(), 0), (WorkerName::given("clerk"), 1)] {
+        add(&backend, 0..3).await;
+        let running = run(worker(&backend).consumer_name(name).handler(async |_: Raw| {}));
+        until("all done", async || running.handle.stats().acknowledged == 3).await;
+        running.end().await;
+        assert_eq!(backend.consumers(STREAM, GROUP).await.unwrap().len(), left);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

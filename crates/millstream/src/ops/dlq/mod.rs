@@ -5,6 +5,7 @@ mod select;
 
 use std::time::SystemTime;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Backend;
 use millstream_worker::backend::{Order, Range, StreamId};
@@ -25,8 +26,16 @@ use super::value::{self, age_of, age_or_nothing, clipped, count, counted};
 /// How much of an error a table shows.
 const ERROR_SHOWN: usize = 60;
 
+const EXAMPLES: &str = "\
+Examples:
+  millstream dlq ls orders
+  millstream dlq show orders 1731664200000-0
+  millstream dlq redrive orders --dry-run
+  millstream dlq purge orders --older-than 30d --yes";
+
 /// Look at dead letters, give them another chance, or delete them
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Dlq {
     #[command(subcommand)]
     action: Action,
@@ -58,6 +67,7 @@ enum Action {
     #[command(after_help = LS_EXAMPLES)]
     Ls {
         /// The stream the letters come from; without it, where letters are
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: Option<String>,
         #[command(flatten)]
         letters: Letters,
@@ -71,6 +81,7 @@ enum Action {
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// The stream the letter comes from
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         /// The letter
         #[arg(value_parser = parse_id)]
@@ -85,6 +96,7 @@ enum Action {
     #[command(after_help = PURGE_EXAMPLES)]
     Purge {
         /// The stream the letters come from
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         #[command(flatten)]
         letters: Letters,
@@ -117,7 +129,8 @@ impl Dlq {
         let backend = self.common.connect().await?;
         let mut found = Vec::new();
         for name in backend.streams("*:dlq").await? {
-            if let Some(info) = backend.stream(&name).await? {
+            // The stream stays when its last letter has gone.
+            if let Some(info) = backend.stream(&name).await?.filter(|info| info.length > 0) {
                 found.push((name, info));
             }
         }

@@ -1,11 +1,15 @@
 //! `millstream dlq redrive`: another chance for dead letters, with a bar that shows how far it is.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
+use millstream_worker::Backend;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::json;
 
-use super::select::{Letters, Selection};
+use super::select::{self, Letters, Selection};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_is_seen};
@@ -24,6 +28,7 @@ A letter is deleted when its message is back. Stop it any time with Ctrl-C.";
 #[derive(Args, Debug)]
 pub(super) struct RedriveCommand {
     /// The stream the letters come from
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     #[command(flatten)]
     letters: Letters,
@@ -49,13 +54,19 @@ impl RedriveCommand {
         let name = self.letters.find(&*backend, &self.stream).await?;
         let bar = progress_bar();
         let show = |progress: &Progress| {
-            bar.set_length(progress.total);
-            bar.set_position(progress.looked_at);
-            bar.set_message(format!("{} back", count(progress.redriven)));
+            bar.set_length(self.limit.map_or(progress.total, |limit| limit.min(progress.total)));
+            bar.set_position(progress.redriven);
+            let stay = progress.gone + progress.no_group;
+            bar.set_message(if stay > 0 { format!("back, {} stay", count(stay)) } else { "back".to_owned() });
         };
         let done = redrive(&*backend, &name, &self.request(), show).await;
         bar.finish_and_clear();
-        self.tell(common, &name, &done?)
+        let done = done?;
+        self.tell(common, &name, &done)?;
+        if done.no_group > 0 && !common.json {
+            self.tell_groups_gone(&*backend, &name, &done).await?;
+        }
+        Ok(())
     }
 
     fn request(&self) -> Redrive {
@@ -76,6 +87,8 @@ impl RedriveCommand {
                 "matched": done.matched,
                 "redriven": done.redriven,
                 "gone": done.gone,
+                "payload_gone": done.payload_gone,
+                "no_group": done.no_group,
                 "foreign": done.foreign,
                 "dry_run": self.dry_run,
             }));
@@ -83,14 +96,49 @@ impl RedriveCommand {
         let letters = |number| counted(number, "dead letter", "dead letters");
         let to = if self.all_groups { "the stream" } else { "their group" };
         print_line(&match self.dry_run {
-            true => format!("would give {} of {} back to {to}", letters(done.matched), count(done.total)),
+            true => format!("would give {} of {} back to {to}", letters(done.returning()), count(done.total)),
             false => format!("gave {} of {} back to {to}", letters(done.redriven), count(done.total)),
         })?;
-        if done.gone > 0 {
+        let stay = |number| counted(number, "dead letter stays: its", "dead letters stay: their");
+        let entry_gone = done.gone - done.payload_gone;
+        if entry_gone > 0 {
             note(&format!(
-                "{} stay: their entries are gone from the stream; they can go back with --all-groups",
-                letters(done.gone)
+                "{} entry is gone from the stream, but not from the letter; go back with --all-groups",
+                stay(entry_gone)
             ));
+        }
+        if done.payload_gone > 0 {
+            note(&format!(
+                "{} payload is lost and cannot go back; delete with: millstream dlq purge {} --reason payload_gone",
+                stay(done.payload_gone),
+                self.stream
+            ));
+        }
+        Ok(())
+    }
+
+    /// Which groups letters wait for in vain, and the ways out.
+    async fn tell_groups_gone(
+        &self,
+        backend: &dyn Backend,
+        name: &str,
+        done: &Progress,
+    ) -> Result<(), Failure> {
+        let mut wanted = BTreeSet::new();
+        select::each(backend, name, &self.selection, |letter| {
+            wanted.insert((letter.stream, letter.group));
+            true
+        })
+        .await?;
+        note(&format!(
+            "{} group is gone; make it again, or add to the stream anew with --all-groups, or choose others with --of-group",
+            counted(done.no_group, "dead letter stays: its", "dead letters stay: their")
+        ));
+        for (stream, group) in wanted {
+            let groups = backend.groups(&stream).await.unwrap_or_default();
+            if !groups.iter().any(|found| found.name == group) {
+                note(&format!("  millstream group create {stream} {group}"));
+            }
         }
         Ok(())
     }

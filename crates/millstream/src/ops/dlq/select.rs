@@ -31,8 +31,13 @@ impl Letters {
             None if stream.ends_with(":dlq") => stream.to_owned(),
             None => names::dead_letters_of(stream),
         };
-        if backend.stream(&name).await?.is_some() {
-            return Ok(name);
+        if let Some(info) = known::look(backend, &name).await? {
+            return match info.length == 0 || holds_letters(backend, &name).await? {
+                true => Ok(name),
+                false => Err(Failure::NotFound(format!(
+                    "{name} holds no dead letters: its entries do not say where they come from\nname the stream of the dead letters with --dlq"
+                ))),
+            };
         }
         Err(known::missing(
             &format!("there are no dead letters of {stream} ({name})"),
@@ -40,6 +45,12 @@ impl Letters {
             "nothing has ended there yet, or it lies elsewhere: name it with --dlq",
         ))
     }
+}
+
+/// Whether a stream is one of dead letters. Its first entries stand for all.
+async fn holds_letters(backend: &dyn Backend, name: &str) -> Result<bool, Failure> {
+    let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: PAGE };
+    Ok(backend.range(name, range).await?.iter().any(|entry| Letter::read(entry).is_some()))
 }
 
 /// Which letters. All conditions must hold.

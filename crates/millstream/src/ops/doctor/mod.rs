@@ -94,12 +94,16 @@ fn shown(
     facts.push("store", backend.place());
     server.put(&mut facts);
     let (can, cannot): (Vec<_>, Vec<_>) = abilities(backend).into_iter().partition(|(_, can)| *can);
+    // Nothing stands in for adding once: the producer has to know.
+    let (missing, emulated): (Vec<_>, Vec<_>) =
+        cannot.into_iter().partition(|(name, _)| *name == "idempotent_adds");
     let names = |abilities: Vec<(&str, bool)>| {
         let names: Vec<&str> = abilities.into_iter().map(|(name, _)| name).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
     facts.push("native", names(can));
-    facts.push("emulated", names(cannot));
+    facts.push("emulated", names(emulated));
+    facts.push("missing", names(missing));
     facts.push(
         "looked at",
         format!(

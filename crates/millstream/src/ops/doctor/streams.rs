@@ -1,10 +1,11 @@
 //! What may be wrong with streams and groups, and the way out of it.
 
 use millstream_worker::monitor::{Finding as Found, Health};
-use millstream_worker::monitor::{GroupSnapshot, Limits, StreamSnapshot};
+use millstream_worker::monitor::{GroupSnapshot, StreamSnapshot};
 
 use super::finding::{Finding, Subject};
-use crate::ops::value::count;
+use crate::ops::shape;
+use crate::ops::value::{count, counted};
 
 /// A stream that has never lost an entry and is longer than this grows without end.
 const UNTRIMMED_LENGTH: u64 = 100_000;
@@ -14,7 +15,7 @@ pub(super) fn findings(stream: &StreamSnapshot) -> Vec<Finding> {
     let mut findings = of_stream(stream);
     for group in &stream.groups {
         // Dead letters belong to the stream, and are told once for it.
-        let found = group.verdict(&Limits::default()).findings.into_iter();
+        let found = group.verdict(&shape::limits()).findings.into_iter();
         findings
             .extend(found.filter(|found| found.code != "dead_letters").map(|found| of_group(group, found)));
     }
@@ -33,7 +34,7 @@ fn of_stream(stream: &StreamSnapshot) -> Vec<Finding> {
         find(
             Health::Ok,
             "no_groups",
-            format!("{} entries and no group reads them", count(stream.info.length)),
+            format!("{}, and no group reads them", counted(stream.info.length, "entry", "entries")),
             format!("make a group with: millstream group create {name} GROUP"),
         );
     }
@@ -49,7 +50,11 @@ fn of_stream(stream: &StreamSnapshot) -> Vec<Finding> {
         find(
             Health::Degraded,
             "dead_letters",
-            format!("{} dead letters wait for a decision", count(stream.dead_letters_length)),
+            counted(
+                stream.dead_letters_length,
+                "dead letter waits for a decision",
+                "dead letters wait for a decision",
+            ),
             format!(
                 "see them with: millstream dlq ls {name}; then: millstream dlq redrive {name} or millstream dlq purge {name}"
             ),

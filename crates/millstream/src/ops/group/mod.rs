@@ -3,6 +3,7 @@
 mod describe;
 mod reset;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::monitor::Monitor;
@@ -18,8 +19,16 @@ use super::table::{Table, row};
 use super::time::{Position, parse_position};
 use super::value::{age_or_nothing, count, counted};
 
+const EXAMPLES: &str = "\
+Examples:
+  millstream group ls orders
+  millstream group create orders mailing --from latest
+  millstream group describe orders billing
+  millstream group reset orders billing --to-earliest";
+
 /// Look at consumer groups, make, move and remove them
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Group {
     #[command(subcommand)]
     action: Action,
@@ -30,7 +39,8 @@ pub(crate) struct Group {
 const LS_EXAMPLES: &str = "\
 Examples:
   millstream group ls
-  millstream group ls orders --json";
+  millstream group ls orders
+  millstream group ls 'orders*' --json";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -42,6 +52,7 @@ The stream comes to be too if need be. A group that is there stays as it is.";
 
 const RM_EXAMPLES: &str = "\
 Examples:
+  millstream group rm orders billing --dry-run
   millstream group rm orders billing --yes";
 
 #[derive(Debug, Subcommand)]
@@ -57,8 +68,10 @@ enum Action {
     #[command(after_help = CREATE_EXAMPLES)]
     Create {
         /// The stream
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         /// The group
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: String,
         /// Where it begins: earliest, latest, an id, a moment, or how long ago
         #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
@@ -68,8 +81,10 @@ enum Action {
     #[command(after_help = describe::EXAMPLES)]
     Describe {
         /// The stream
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         /// The group; all groups of the stream without it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: Option<String>,
     },
     /// Move a group forwards or back; shows what would happen, and does it with --execute
@@ -79,9 +94,14 @@ enum Action {
     #[command(after_help = RM_EXAMPLES)]
     Rm {
         /// The stream
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
         /// The group
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: String,
+        /// Only tell what would go
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         confirm: Confirm,
     },
@@ -94,13 +114,19 @@ impl Group {
             Action::Create { stream, group, from } => self.create(stream, group, *from).await,
             Action::Describe { stream, group } => describe::run(&self.common, stream, group.as_deref()).await,
             Action::Reset(reset) => reset.run(&self.common).await,
-            Action::Rm { stream, group, confirm } => self.remove(stream, group, *confirm).await,
+            Action::Rm { stream, group, dry_run, confirm } => {
+                self.remove(stream, group, *dry_run, *confirm).await
+            }
         }
     }
 
     async fn list(&self, pattern: &str) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         let place = backend.place();
+        // A name is no pattern: it must be there.
+        if !pattern.contains(['*', '?', '[', '\\']) {
+            known::stream(&*backend, pattern).await?;
+        }
         let streams = Monitor::new(backend).streams(pattern).await?;
         let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
         if self.common.json {
@@ -136,7 +162,8 @@ impl Group {
 
     async fn create(&self, stream: &str, group: &str, from: Position) -> Result<(), Failure> {
         let backend = self.common.connect_or_create().await?;
-        let created = backend.create_group(stream, group, start_of(from)).await?;
+        let created = backend.create_group(stream, group, start_of(from)).await;
+        let created = created.map_err(|error| known::about(stream, error))?;
         let info = known::group(&*backend, stream, group).await?;
         if self.common.json {
             return print_json(&json!({
@@ -152,19 +179,34 @@ impl Group {
         })
     }
 
-    async fn remove(&self, stream: &str, group: &str, confirm: Confirm) -> Result<(), Failure> {
+    async fn remove(
+        &self,
+        stream: &str,
+        group: &str,
+        dry_run: bool,
+        confirm: Confirm,
+    ) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         let info = known::group(&*backend, stream, group).await?;
         let rows = counted(info.pending, "pending entry", "pending entries");
         let consumers = counted(info.consumers, "consumer", "consumers");
-        confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
-        let removed = backend.delete_group(stream, group).await?;
+        let removed = if dry_run {
+            false
+        } else {
+            confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
+            backend.delete_group(stream, group).await?
+        };
         if self.common.json {
             return print_json(&json!({
-                "stream": stream, "group": group, "removed": removed, "pending_dropped": info.pending,
+                "stream": stream,
+                "group": group,
+                "removed": removed,
+                "pending_dropped": info.pending,
+                "dry_run": dry_run,
             }));
         }
-        print_line(&format!("removed group {group} of {stream}, with {consumers} and {rows}"))
+        let done = if dry_run { "would remove" } else { "removed" };
+        print_line(&format!("{done} group {group} of {stream}, with {consumers} and {rows}"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::StreamId;
 use millstream_worker::group_manager::{GroupManager, Place, Position, Reset};
 use serde_json::{Value, json};
@@ -31,8 +32,10 @@ Nothing changes without --execute. What is pending stays pending.";
 #[derive(Args, Debug)]
 pub(super) struct ResetCommand {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
     #[command(flatten)]
     target: Target,

@@ -58,18 +58,44 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
 }
 
 pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failure> {
+    let Ack { stream, group, .. } = ack;
+    if ack.ids.is_empty() && !ack.all {
+        return Err(Failure::Usage(format!(
+            "name the entries that are done with, or say --all for everything that is pending\nsee them with: millstream pending ls {stream} {group}"
+        )));
+    }
     let backend = common.connect().await?;
-    let info = known::group(&*backend, &ack.stream, &ack.group).await?;
+    let info = known::group(&*backend, stream, group).await?;
+    if ack.dry_run {
+        return tell_dry(common, &*backend, ack, info.pending).await;
+    }
     let ids = if ack.all {
+        let are = if info.pending == 1 { "is" } else { "are" };
         let rows = counted(info.pending, "pending entry", "pending entries");
-        ack.confirm.ask(&format!("{rows} of group {} are done with, unprocessed", ack.group)).await?;
+        ack.confirm.ask(&format!("{rows} of group {group} {are} done with, unprocessed")).await?;
         all_rows(&*backend, &ack.stream, &ack.group).await?.into_iter().map(|row| row.id).collect()
     } else {
         ack.ids.clone()
     };
     let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
     let acknowledged = backend.settle(&ack.stream, &ack.group, &settlement).await?;
-    tell(common, "acknowledged", acknowledged, ids.len() as u64)
+    tell(common, "acknowledged", acknowledged, ids.len() as u64, (stream, group))
+}
+
+/// How many would be acknowledged: those that are pending.
+async fn tell_dry(common: &Common, backend: &dyn Backend, ack: &Ack, pending: u64) -> Result<(), Failure> {
+    let (mut found, mut asked) = (pending, pending);
+    if !ack.all {
+        (found, asked) = (0, ack.ids.len() as u64);
+        for id in &ack.ids {
+            let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
+            found += backend.pending(&ack.stream, &ack.group, &filter).await?.len() as u64;
+        }
+    }
+    if common.json {
+        return print_json(&json!({ "acknowledged": 0, "matched": found, "asked": asked, "dry_run": true }));
+    }
+    print_line(&format!("would acknowledge {}", counted(found, "entry", "entries")))
 }
 
 pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failure> {
@@ -80,7 +106,7 @@ pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failur
             rows_of_owner.iter().map(|row| Release { id: row.id, deliveries: row.deliveries }).collect();
         released += backend.release(&rows.stream, &rows.group, &owner, &back).await?;
     }
-    tell(common, "released", released, rows.ids.len() as u64)
+    tell(common, "released", released, rows.ids.len() as u64, (&rows.stream, &rows.group))
 }
 
 pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> {
@@ -90,7 +116,7 @@ pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> 
         let ids: Vec<StreamId> = rows_of_owner.iter().map(|row| row.id).collect();
         extended += backend.extend(&rows.stream, &rows.group, &owner, &ids).await?.len() as u64;
     }
-    tell(common, "extended", extended, rows.ids.len() as u64)
+    tell(common, "extended", extended, rows.ids.len() as u64, (&rows.stream, &rows.group))
 }
 
 /// The rows that are somebody's, by owner: only the owner can give back or extend.
@@ -108,17 +134,22 @@ async fn owned(backend: &dyn Backend, rows: &Rows) -> Result<BTreeMap<String, Ve
     Ok(by_owner)
 }
 
-fn tell(common: &Common, what: &str, done: u64, asked: u64) -> Result<(), Failure> {
+fn tell(
+    common: &Common,
+    what: &str,
+    done: u64,
+    asked: u64,
+    (stream, group): (&str, &str),
+) -> Result<(), Failure> {
     if common.json {
         print_json(&json!({ what: done, "asked": asked }))?;
     } else {
         print_line(&format!("{what} {}", counted(done, "entry", "entries")))?;
     }
     if done == 0 && asked > 0 {
-        return Err(Failure::NotFound(
-            "none of these is pending with a consumer\nsee what is with: millstream pending ls STREAM GROUP"
-                .to_owned(),
-        ));
+        return Err(Failure::NotFound(format!(
+            "none of these is pending with a consumer\nsee what is with: millstream pending ls {stream} {group}"
+        )));
     }
     Ok(())
 }

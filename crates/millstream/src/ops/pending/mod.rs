@@ -4,6 +4,7 @@ mod act;
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Backend;
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
@@ -18,8 +19,15 @@ use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
 use super::value::{age_of, age_or_nothing, count};
 
+const EXAMPLES: &str = "\
+Examples:
+  millstream pending ls orders billing
+  millstream pending claim orders billing worker-1 --min-idle 5m
+  millstream pending ack orders billing 1731664200000-0";
+
 /// Look at pending entries; claim, acknowledge, give back or extend them
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Pending {
     #[command(subcommand)]
     action: Action,
@@ -42,6 +50,7 @@ The consumer finds the entries when it asks for its own pending entries. Claimin
 const ACK_EXAMPLES: &str = "\
 Examples:
   millstream pending ack orders billing 1731664200000-0
+  millstream pending ack orders billing --all --dry-run
   millstream pending ack orders billing --all --yes
 
 Acknowledged entries are done with: no consumer gets them again.";
@@ -80,8 +89,10 @@ enum Action {
 #[derive(Args, Debug)]
 struct List {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
     /// Only those of this consumer
     #[arg(long, value_name = "NAME")]
@@ -97,10 +108,13 @@ struct List {
 #[derive(Args, Debug)]
 struct Claim {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
     /// Who gets them
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
     /// Those that nobody has touched for so long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -113,15 +127,20 @@ struct Claim {
 #[derive(Args, Debug)]
 struct Ack {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
-    /// The entries
-    #[arg(value_name = "ID", value_parser = parse_id, required_unless_present = "all", conflicts_with = "all")]
+    /// The entries, unless --all is said
+    #[arg(value_name = "ID", value_parser = parse_id, conflicts_with = "all")]
     ids: Vec<StreamId>,
     /// Everything that is pending
     #[arg(long)]
     all: bool,
+    /// Only count what would be acknowledged
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     confirm: Confirm,
 }
@@ -129,8 +148,10 @@ struct Ack {
 #[derive(Args, Debug)]
 struct Rows {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// The group
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: String,
     /// The entries
     #[arg(value_name = "ID", value_parser = parse_id, required = true)]

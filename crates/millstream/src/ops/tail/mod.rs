@@ -5,6 +5,7 @@ mod group;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::Backend;
 use millstream_worker::backend::{Entry, Order, Range, StreamId};
 
@@ -36,6 +37,7 @@ and done. The group does not notice.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Tail {
     /// The stream
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     /// Watch this group at work
     #[arg(long, value_name = "GROUP", conflicts_with_all = ["from", "last"])]

@@ -88,7 +88,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .since("7.0.0")
         .complexity("O(N), N being the commands named")
         .tips(NONDETERMINISTIC_ORDER)
-        .note("has no `arguments` and no `history`")
+        .note("has no `history`")
         .text("COMMAND DOCS [command-name [command-name ...]]", "Documents commands."),
     about_commands("command|getkeys", -3, commands::parse_command_getkeys)
         .complexity("O(N), N being the arguments")

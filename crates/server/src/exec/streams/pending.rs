@@ -81,9 +81,9 @@ fn write_rows(out: &mut Writer, group: &Group, asked: &PendingRows<'_>, now_ms: 
             if row.id > asked.end {
                 return ControlFlow::Break(());
             }
-            // What is nobody's is not idle.
+            // What is nobody's may be claimed at once, however long one asks for.
             let idle_ms = row.consumer.map(|_| now_ms.saturating_sub(row.delivered_at_ms));
-            if asked.idle_ms_min > 0 && idle_ms.is_none_or(|idle_ms| idle_ms < asked.idle_ms_min) {
+            if idle_ms.is_some_and(|idle_ms| idle_ms < asked.idle_ms_min) {
                 return ControlFlow::Continue(());
             }
             out.array(4);

@@ -1,5 +1,6 @@
 //! The store in this process as a backend: nothing in between, every verb one step under the lock of its keys.
 
+mod folder;
 mod read;
 mod rows;
 mod step;
@@ -20,6 +21,7 @@ use super::{
     NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start,
     StreamInfo, Trim,
 };
+use folder::Contents;
 use read::ReadGroup;
 use step::Step;
 use values::{error, fields_of, flat, millis, store_idempotence, store_trim, text};
@@ -37,9 +39,25 @@ impl Embedded {
         Embedded::over(Millstream::in_memory(), "memory")
     }
 
-    /// The store in a folder, which is made if it is not there.
+    /// The store in a folder, which is made if it is not there. A folder with anything else in it is refused.
     pub fn open(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
         let folder = folder.as_ref();
+        match Contents::of(folder)? {
+            Contents::Store | Contents::Nothing => Embedded::open_any(folder),
+            Contents::Foreign => Err(folder::foreign(folder)),
+        }
+    }
+
+    /// The store in a folder, which must be there: nothing is made.
+    pub fn open_existing(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
+        let folder = folder.as_ref();
+        match Contents::of(folder)? {
+            Contents::Store => Embedded::open_any(folder),
+            Contents::Nothing | Contents::Foreign => Err(folder::no_store(folder)),
+        }
+    }
+
+    fn open_any(folder: &Path) -> Result<Embedded, Error> {
         let db = Millstream::open(folder).map_err(error)?;
         Ok(Embedded::over(db, format!("embedded:{}", folder.display())))
     }
@@ -193,6 +211,16 @@ impl Backend for Embedded {
             let from = Reader { key, group: group.as_bytes(), consumer: consumer.as_bytes() };
             txn.xadopt(from, heir.as_bytes())
         })
+    }
+
+    fn dismiss_consumer<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+    ) -> Answer<'a, bool> {
+        let (group, consumer) = (group.to_owned(), consumer.to_owned());
+        self.change(stream, move |txn, key| rows::dismiss(txn, (key, group.as_bytes(), consumer.as_bytes())))
     }
 
     fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {

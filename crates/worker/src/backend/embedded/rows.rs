@@ -6,8 +6,8 @@ use std::time::Duration;
 use millstream_engine::pending::{Filter, PendingEntry};
 use millstream_engine::stream::Group;
 use millstream_engine::{ClaimedRow, Effect, ReleasedRow, StreamEffect, StreamId};
-use millstream_store::Txn;
 use millstream_store::embedded::Refusal;
+use millstream_store::{Reader, Txn};
 
 use super::super::{Claimed, Delivery, PendingFilter, PendingRow, Release};
 use super::values::{fields_of, millis, text};
@@ -77,6 +77,19 @@ pub(super) fn claim_idle(
         txn.apply(key, &Effect::Stream(effect));
     }
     Ok(claimed)
+}
+
+/// Removes a consumer unless it holds something. Whether it is gone.
+pub(super) fn dismiss(
+    txn: &mut Txn<'_>,
+    (key, group_name, consumer): (&[u8], &[u8], &[u8]),
+) -> Result<bool, Refusal> {
+    let group = group(txn, key, group_name)?;
+    let holds = group.consumer(consumer).is_some_and(|handle| group.consumer_at(handle).pending > 0);
+    if !holds {
+        txn.xgroup_delete_consumer(Reader { key, group: group_name, consumer })?;
+    }
+    Ok(!holds)
 }
 
 /// Whether a row may end in the dead letters by this consumer: its own, or one whose entry is gone, which nobody

@@ -70,6 +70,27 @@ impl Redis {
         let answer = self.scripts.remove_consumer.run(self, &[stream], &[&group, &consumer, &heir]).await?;
         count(answer)
     }
+
+    pub(super) async fn dismiss(&self, stream: &str, group: &str, consumer: &str) -> Result<bool, Error> {
+        if !self.natives.adopt {
+            let answer = self.scripts.dismiss.run(self, &[stream], &[&group, &consumer]).await?;
+            return Ok(count(answer)? > 0);
+        }
+        let consumers = self.list_consumers(stream, group).await?;
+        match consumers.iter().find(|found| found.name == consumer) {
+            Some(found) if found.pending > 0 => return Ok(false),
+            Some(_) => {}
+            None => return Ok(true),
+        }
+        // Should something come at the last moment, an heir of a name that nobody else has keeps it until it is claimed.
+        let heir = format!("{consumer}:heir");
+        if self.pass_on(stream, group, consumer, &heir).await? == 0 {
+            let mut command = cmd("XGROUP");
+            command.arg("DELCONSUMER").arg(stream).arg(group).arg(&heir);
+            self.link.command(stream, command).await?;
+        }
+        Ok(true)
+    }
 }
 
 /// `XINFO what stream`.

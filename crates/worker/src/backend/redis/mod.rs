@@ -197,6 +197,15 @@ impl Backend for Redis {
         })
     }
 
+    fn dismiss_consumer<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+    ) -> Answer<'a, bool> {
+        Box::pin(self.dismiss(stream, group, consumer))
+    }
+
     fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
         Box::pin(self.read_group(read))
     }

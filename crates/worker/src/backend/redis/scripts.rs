@@ -23,6 +23,7 @@ pub(super) struct Scripts {
     pub(super) release: Named,
     pub(super) bury: Named,
     pub(super) remove_consumer: Named,
+    pub(super) dismiss: Named,
     pub(super) claim_idle: Named,
     pub(super) restore: Named,
 }
@@ -34,6 +35,7 @@ impl Scripts {
             release: Named::new(RELEASE),
             bury: Named::new(BURY),
             remove_consumer: Named::new(REMOVE_CONSUMER),
+            dismiss: Named::new(DISMISS),
             claim_idle: Named::new(CLAIM_IDLE),
             restore: Named::new(RESTORE),
         }
@@ -166,6 +168,14 @@ while true do
 end
 if not gone then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) end
 return moved";
+
+/// Removes a consumer unless it holds something. KEYS: stream. ARGV: group, consumer. Gives whether it is gone.
+const DISMISS: &str = r"
+local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
+if rows.err then return rows end
+if #rows > 0 then return 0 end
+redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+return 1";
 
 /// Takes over idle rows. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
 /// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_worker::Backend;
-use millstream_worker::backend::{ErrorKind, Read, Release, Start, StreamId};
+use millstream_worker::backend::{ErrorKind, Read, Release, Settlement, Start, StreamId};
 
 use super::{entry, ids_of, kind, make_a_string, pending, reader, reading};
 
@@ -107,6 +107,14 @@ async fn passing_on(backend: &dyn Backend) {
     // An heir need not be there before.
     assert_eq!(backend.remove_consumer(stream, "g", "b", "c").await.unwrap(), 4);
     assert!(pending(backend, stream).await.iter().all(|row| row.consumer.as_deref() == Some("c")));
+    // One that holds something is not dismissed; one that holds nothing is gone without a trace.
+    assert!(!backend.dismiss_consumer(stream, "g", "c").await.unwrap());
+    assert_eq!(pending(backend, stream).await.len(), 4);
+    let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
+    assert_eq!(backend.settle(stream, "g", &settlement).await.unwrap(), 4);
+    assert!(backend.dismiss_consumer(stream, "g", "c").await.unwrap());
+    assert_eq!(backend.consumers(stream, "g").await.unwrap(), []);
+    assert!(backend.dismiss_consumer(stream, "g", "c").await.unwrap(), "it is gone already");
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 

@@ -1,0 +1,101 @@
+//! What is in a folder before it is opened: opening makes files, and those belong nowhere but into a store.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::{fs, io};
+
+use super::super::{Error, ErrorKind};
+
+/// What a folder holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// A store, or what is left of one.
+    Store,
+    /// Nothing yet, or there is no such folder.
+    Nothing,
+    /// Files of somebody else.
+    Foreign,
+}
+
+impl Contents {
+    /// Looks without changing anything.
+    pub(super) fn of(folder: &Path) -> Result<Contents, Error> {
+        let listed = match fs::read_dir(folder) {
+            Ok(listed) => listed,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::Nothing),
+            Err(error) => return Err(unreadable(folder, error)),
+        };
+        let mut contents = Contents::Nothing;
+        for file in listed {
+            let name = file.map_err(|error| unreadable(folder, error))?.file_name();
+            match part(&name) {
+                Part::Data => return Ok(Contents::Store),
+                Part::Beginning => {}
+                Part::Foreign => contents = Contents::Foreign,
+            }
+        }
+        Ok(contents)
+    }
+}
+
+/// What a file is to a store.
+enum Part {
+    Data,
+    /// There before the first data are.
+    Beginning,
+    Foreign,
+}
+
+fn part(name: &OsStr) -> Part {
+    let Some(name) = name.to_str() else { return Part::Foreign };
+    let numbered = |digits: &str| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match name {
+        "manifest" => Part::Data,
+        "LOCK" | "manifest.new" => Part::Beginning,
+        _ if name.strip_prefix("log-").is_some_and(numbered) => Part::Data,
+        _ => Part::Foreign,
+    }
+}
+
+pub(super) fn no_store(folder: &Path) -> Error {
+    let what = if folder.exists() { "there is no store in this folder" } else { "there is no such folder" };
+    Error::new(ErrorKind::NoStore, format!("{}: {what}", folder.display()))
+}
+
+pub(super) fn foreign(folder: &Path) -> Error {
+    let message = format!(
+        "{}: there is no store in this folder but other files; name a folder that is empty or not there yet",
+        folder.display()
+    );
+    Error::new(ErrorKind::NoStore, message)
+}
+
+fn unreadable(folder: &Path, error: io::Error) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("cannot read the folder {}: {error}", folder.display()))
+        .with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Embedded;
+    use super::*;
+
+    #[test]
+    fn only_a_store_or_an_empty_folder_is_opened() {
+        let folder = std::env::temp_dir().join(format!("millstream-folder-{}", std::process::id()));
+        let refused = |opened: Result<Embedded, Error>| opened.map(|_| ()).unwrap_err().kind();
+        assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
+        assert!(!folder.exists(), "looking has made it");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("notes"), "mine").unwrap();
+        assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
+        assert_eq!(refused(Embedded::open(&folder)), ErrorKind::NoStore);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was written");
+        fs::remove_file(folder.join("notes")).unwrap();
+        assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
+        Embedded::open(&folder).unwrap().store().close().unwrap();
+        fs::write(folder.join("notes"), "mine").unwrap();
+        Embedded::open_existing(&folder).unwrap().store().close().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
