@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::StreamId;
+use crate::backend::{Release, StreamId};
 
 /// How many ids are extended in one call.
 pub(crate) const EXTENDED_AT_ONCE: usize = 4096;
@@ -102,7 +102,20 @@ impl Held {
     /// Lets go of messages. Gives how many of them were in hand.
     pub(crate) fn let_go(&self, ids: impl Iterator<Item = (StreamId, Ticket)>) -> usize {
         let mut rows = self.rows();
-        ids.filter(|(id, ticket)| rows.let_go(*id, *ticket)).count()
+        ids.filter_map(|(id, ticket)| rows.let_go(id, ticket)).count()
+    }
+
+    /// Lets go of messages and says how to release them, counting as delivered so often: each as it was last delivered to us.
+    pub(crate) fn let_go_to_release(
+        &self,
+        messages: impl Iterator<Item = ((StreamId, Ticket), u64)>,
+    ) -> Vec<Release> {
+        let mut rows = self.rows();
+        messages
+            .filter_map(|((id, ticket), deliveries)| {
+                Some(Release { id, delivery: rows.let_go(id, ticket)?.attempt, deliveries })
+            })
+            .collect()
     }
 
     /// Everything in hand.
@@ -166,13 +179,10 @@ impl Rows {
         Some((ticket, cancelled))
     }
 
-    fn let_go(&mut self, id: StreamId, ticket: Ticket) -> bool {
+    fn let_go(&mut self, id: StreamId, ticket: Ticket) -> Option<Row> {
         match self.by_id.entry(id) {
-            Entry::Occupied(row) if row.get().ticket == ticket => {
-                row.remove();
-                true
-            }
-            _ => false,
+            Entry::Occupied(row) if row.get().ticket == ticket => Some(row.remove()),
+            _ => None,
         }
     }
 

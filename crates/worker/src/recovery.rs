@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use crate::backend::{ConsumerInfo, Delivery, Error, Read, Release, StreamId};
+use crate::backend::{ConsumerInfo, Error, Read, Release, StreamId};
 use crate::lease::EXTENDED_AT_ONCE;
 use crate::worker::admit::{admit, enqueue};
 use crate::worker::core::Core;
@@ -96,7 +96,7 @@ pub(crate) async fn take_up_history(core: &Core, lane: &Lane) {
         let call = || core.backend.own_pending(&lane.stream, &lane.group, &lane.consumer, after, PAGE);
         let Some(left) = core.insist(lane, Doing::Claiming, call).await else { return };
         let Some(last) = left.last().map(|delivery| delivery.id) else { break };
-        let rows: Vec<Release> = left.iter().map(as_it_is).collect();
+        let rows: Vec<Release> = left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
         let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
         if core.insist(lane, Doing::Claiming, call).await.is_none() {
             return;
@@ -113,10 +113,6 @@ pub(crate) async fn take_up_history(core: &Core, lane: &Lane) {
         // The first error is the business of whoever meets it next.
         let _ = walk(core, lane).await;
     }
-}
-
-fn as_it_is(delivery: &Delivery) -> Release {
-    Release { id: delivery.id, deliveries: delivery.deliveries }
 }
 
 /// Gives those their next try whose time has come, until the worker drains.
@@ -165,9 +161,8 @@ async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
     let due: Vec<Job> =
         due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
     let Some(first) = due.iter().map(|job| job.id).min() else { return };
-    let rows: Vec<Release> = due.iter().map(|job| Release { id: job.id, deliveries: job.attempt }).collect();
     // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
-    lane.held.let_go(due.iter().map(Job::name));
+    let rows = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));
     let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
     let released = core.insist(lane, Doing::Settling, call).await;
     if released.is_none() {

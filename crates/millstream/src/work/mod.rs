@@ -228,7 +228,7 @@ impl Work {
                 let Some(last) = left.last() else { break };
                 after = last.id;
                 let rows: Vec<Release> =
-                    left.iter().map(|row| Release { id: row.id, deliveries: row.deliveries }).collect();
+                    left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
                 backend.release(stream, &self.group, consumer, &rows).await?;
             }
         }

@@ -17,13 +17,9 @@ use serde_json::{Value, json};
 
 use crate::cause::Cause;
 use crate::journal::Line;
-use crate::runs::{Run, Runs};
+use crate::runs::{Run, Runs, TOLD_TO_END};
 use crate::snapshot::{Snapshot, sent_fields};
 use crate::steps::POISON_EXIT;
-
-/// A message that is given back on a drain while its worker gets it anew may have one delivery too few on its account, and so
-/// begin once more than it may be delivered. Nothing is lost by it.
-const TAKEN_BACK_MAX: u64 = 2;
 
 /// What the workers were told.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +77,7 @@ impl Account {
             account.violations.push(format!("{id} was delivered after it was acknowledged"));
         }
         for (id, runs) in &runs.by_id {
-            if runs.len() as u64 > limits.max_deliveries + TAKEN_BACK_MAX {
+            if runs.len() as u64 > limits.max_deliveries {
                 account.violations.push(format!("{id} was begun {} times", runs.len()));
             }
         }
@@ -109,13 +105,13 @@ impl Account {
         }
     }
 
-    /// Processes drain, are killed, or are ended by a message or, at their start, by a server that is away. None breaks.
+    /// Processes drain, are killed, or are ended by a message or, at their start, by a server that is away or a signal. None breaks.
     fn count_ends(&mut self, runs: &Runs) {
         let ended = |how: &str| runs.ends.get(how).copied().unwrap_or_default();
         let by_messages = self.deaths.get(POISON_EXIT).copied().unwrap_or_default();
         self.kills = ended("signal-9") + by_messages + runs.outages.len() as u64;
         for (how, count) in &runs.ends {
-            if !["code-0", "code-3", "signal-9"].contains(&&**how) {
+            if !["code-0", "code-3", "signal-9", TOLD_TO_END].contains(&&**how) {
                 self.violations.push(format!("{count} processes ended with {how}"));
             }
         }

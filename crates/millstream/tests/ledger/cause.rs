@@ -37,6 +37,7 @@ impl Cause {
             return Some(if in_hand(&runs.outages) { Cause::ServerRestart } else { Cause::Connection });
         }
         match run.acked {
+            None if run.held_ms >= limits.lease_ms => Some(Cause::LostLease),
             None => runs.deaths.get(&run.pid).filter(|at| **at > run.began).map(|_| Cause::Kill),
             Some(_) if run.held_ms >= limits.lease_ms => Some(Cause::LostLease),
             Some(_) => in_hand(&runs.outages).then_some(Cause::ServerRestart),

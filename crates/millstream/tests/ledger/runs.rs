@@ -6,6 +6,11 @@ use millstream_worker::backend::StreamId;
 
 use crate::journal::Line;
 
+/// What a process ends with that is told to end, once, before it is at work: as shells tell of a SIGTERM.
+const ENDED_BY_TERM: &str = "code-143";
+/// How such an end is called.
+pub(crate) const TOLD_TO_END: &str = "told to end at its start";
+
 /// One time that a handler began with a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -21,9 +26,12 @@ pub(crate) struct Run {
     pub unacked: Option<usize>,
     /// The store said that it is somebody else's now.
     pub lost: bool,
-    /// Its lease was not renewed for so long when it was acknowledged, at the most.
+    /// Its lease was not renewed for so long when it was done or acknowledged, at the most.
     pub held_ms: u64,
 }
+
+/// When each message was last surely in each worker's hands.
+type Touched = HashMap<(String, StreamId), u64>;
 
 /// The journal, sorted.
 #[derive(Debug, Default)]
@@ -53,10 +61,10 @@ impl Runs {
     /// Reads a journal.
     pub(crate) fn read(lines: &[Line]) -> Runs {
         let mut runs = Runs { times: lines.iter().map(|line| line.ms).collect(), ..Runs::default() };
-        // When each message was last surely in each worker's hands.
-        let mut touched: HashMap<(String, StreamId), u64> = HashMap::new();
+        let mut touched = Touched::new();
         // When the store first said that a message is acknowledged.
         let mut over: HashMap<StreamId, u64> = HashMap::new();
+        let mut told_to_end: HashSet<u64> = HashSet::new();
         for (at, line) in lines.iter().enumerate() {
             match &*line.what {
                 "got" | "kept" => {
@@ -69,7 +77,11 @@ impl Runs {
                     let run = Run { who: line.who.clone(), pid: line.pid, began: at, ..Run::default() };
                     line.ids().for_each(|id| runs.by_id.entry(id).or_default().push(run.clone()));
                 }
-                "done" => runs.of(line, |run| run.done = Some(at)),
+                "done" => {
+                    for id in line.ids() {
+                        runs.end_of(line, id, &touched, |run| run.done = Some(at));
+                    }
+                }
                 // A row that is being acknowledged may be gone because it is.
                 "lost" => runs.of(line, |run| run.lost |= !run.acking),
                 "acking" => {
@@ -82,16 +94,16 @@ impl Runs {
                 "acked" => {
                     for id in line.ids() {
                         over.entry(id).or_insert(line.ms);
-                        let since = touched.get(&(line.who.clone(), id)).copied().unwrap_or_default();
-                        if let Some(run) = runs.last_mut(line, id) {
-                            run.acked = Some(at);
-                            run.held_ms = line.ms.saturating_sub(since);
-                        }
+                        runs.end_of(line, id, &touched, |run| run.acked = Some(at));
                     }
                 }
                 "born" => runs.born.extend(line.number(0).map(|pid| pid as u32)),
+                "draining" => told_to_end.extend(line.number(0)),
                 "ended" => {
-                    let how = line.words.get(1).cloned().unwrap_or_default();
+                    let mut how = line.words.get(1).cloned().unwrap_or_default();
+                    if how == ENDED_BY_TERM && line.number(0).is_some_and(|pid| told_to_end.contains(&pid)) {
+                        how = TOLD_TO_END.to_owned();
+                    }
                     if how != "code-0" {
                         runs.deaths.extend(line.number(0).map(|pid| (pid as u32, at)));
                     }
@@ -113,6 +125,15 @@ impl Runs {
 
     fn last(&self, line: &Line, id: StreamId) -> Option<&Run> {
         self.by_id.get(&id)?.iter().rev().find(|run| run.who == line.who)
+    }
+
+    /// A step towards the end of a run, and how old its lease is there.
+    fn end_of(&mut self, line: &Line, id: StreamId, touched: &Touched, step: impl Fn(&mut Run)) {
+        let since = touched.get(&(line.who.clone(), id)).copied();
+        if let Some(run) = self.last_mut(line, id) {
+            step(run);
+            run.held_ms = since.map_or(run.held_ms, |since| line.ms.saturating_sub(since));
+        }
     }
 
     fn of(&mut self, line: &Line, change: impl Fn(&mut Run)) {

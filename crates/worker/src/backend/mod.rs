@@ -123,7 +123,8 @@ pub trait Backend: Send + Sync + 'static {
         ids: &'a [StreamId],
     ) -> Answer<'a, Vec<StreamId>>;
 
-    /// Gives rows that are still this consumer's back, to be claimed by anyone at once. Gives the number of rows.
+    /// Gives deliveries back that are still this consumer's and its last of that entry, to be claimed by anyone at once.
+    /// Gives the number of rows.
     fn release<'a>(
         &'a self,
         stream: &'a str,

@@ -112,13 +112,23 @@ pub struct Settlement {
     pub remember: Vec<(String, Duration)>,
 }
 
-/// A row given back.
+/// A delivery given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The entry.
     pub id: StreamId,
+    /// Which delivery it is: how often the entry had been delivered with it. A row that has been delivered again since is left
+    /// alone, even if it is the same consumer's.
+    pub delivery: u64,
     /// How often it counts as delivered from now on.
     pub deliveries: u64,
+}
+
+impl Release {
+    /// A delivery that counts as before.
+    pub fn counted(id: StreamId, delivery: u64) -> Release {
+        Release { id, delivery, deliveries: delivery }
+    }
 }
 
 /// An entry for the dead letters, and where it comes from.

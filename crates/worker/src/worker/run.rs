@@ -258,8 +258,7 @@ async fn release_rest(core: &Core, lane: &Lane) {
     if rest.is_empty() {
         return;
     }
-    let rows: Vec<Release> =
-        rest.iter().map(|kept| Release { id: kept.id, deliveries: kept.attempt }).collect();
+    let rows: Vec<Release> = rest.iter().map(|kept| Release::counted(kept.id, kept.attempt)).collect();
     let released = core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
     match timeout(LAST_WORDS, released).await {
         Ok(Ok(count)) => core.tally.released(lane, count),

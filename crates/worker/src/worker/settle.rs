@@ -16,7 +16,7 @@ use super::lane::{Job, Lane, Waiter};
 use super::outbox::Ended;
 use super::trouble::Doing;
 use super::verdict::{End, Verdict, judge};
-use crate::backend::{Answer, DeadLetter, Release, Settlement, StreamId};
+use crate::backend::{Answer, DeadLetter, Settlement, StreamId};
 use crate::dead_letter;
 use crate::lease::Kept;
 use crate::message::Message;
@@ -193,15 +193,14 @@ async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
     if given_back.is_empty() {
         return;
     }
-    let rows: Vec<Release> =
-        given_back.iter().map(|(job, deliveries)| Release { id: job.id, deliveries: *deliveries }).collect();
+    // First, as where something is tried again: our own reader may be the next to get it.
+    let rows = lane.held.let_go_to_release(given_back.iter().map(|(job, counts)| (job.name(), *counts)));
+    core.at_work.give_back(given_back.iter().filter_map(|(job, _)| job.key.as_ref()));
     let span = debug_span!(
         "nack",
         messaging.destination.name = &*lane.stream,
         messaging.batch.message_count = rows.len()
     );
-    // First, as where something is tried again: our own reader may be the next to get it.
-    let_go(core, lane, given_back.iter().map(|(job, _)| job));
     let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
     match core.insist(lane, Doing::Settling, call).instrument(span).await {
         Some(released) => core.tally.released(lane, released),

@@ -103,7 +103,7 @@ pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failur
     let mut released = 0;
     for (owner, rows_of_owner) in owned(&*backend, rows).await? {
         let back: Vec<Release> =
-            rows_of_owner.iter().map(|row| Release { id: row.id, deliveries: row.deliveries }).collect();
+            rows_of_owner.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
         released += backend.release(&rows.stream, &rows.group, &owner, &back).await?;
     }
     tell(common, "released", released, rows.ids.len() as u64, (&rows.stream, &rows.group))

@@ -22,7 +22,7 @@ pub(super) fn owner<'g>(group: &'g Group, row: &PendingEntry) -> Option<&'g [u8]
     row.consumer.is_some().then(|| group.owner_name(row.consumer))
 }
 
-/// Gives back those of these rows that are this consumer's, and says how many that were.
+/// Gives back those of these deliveries that are this consumer's and the last, and says how many that were.
 pub(super) fn release(
     txn: &mut Txn<'_>,
     (key, group_name, consumer): (&[u8], &[u8], &[u8]),
@@ -30,8 +30,10 @@ pub(super) fn release(
 ) -> Result<u64, Refusal> {
     let group = group(txn, key, group_name)?;
     let Some(consumer) = group.consumer(consumer) else { return Ok(0) };
-    let is_ours =
-        |row: &&Release| group.pending().get(row.id).is_some_and(|row| row.consumer == Some(consumer));
+    let is_ours = |given: &&Release| {
+        let row = group.pending().get(given.id);
+        row.is_some_and(|row| row.consumer == Some(consumer) && row.deliveries == given.delivery)
+    };
     let ours = rows.iter().filter(is_ours);
     let ours: Vec<ReleasedRow> =
         ours.map(|row| ReleasedRow { id: row.id, deliveries: row.deliveries }).collect();

@@ -212,7 +212,7 @@ impl Redis {
     }
 }
 
-fn pending_row(value: Value) -> Result<PendingRow, Error> {
+pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {
     let [at, owner, idle, counted] = tuple(value)?;
     let owner = super::reply::text(owner)?;
     let is_owned = !owner.is_empty() && owner != super::NOBODY;

@@ -113,16 +113,17 @@ for i = 3, #ARGV do
 end
 return ours";
 
-/// Gives rows back that are the consumer's: they become nobody's, as if untouched since 1970.
-/// KEYS: stream. ARGV: group, consumer, nobody, then id and deliveries of each row. Gives how many there were.
+/// Gives deliveries back that are the consumer's and the last: their rows become nobody's, as if untouched since 1970.
+/// KEYS: stream. ARGV: group, consumer, nobody, then of each row its id, which delivery it is, and how many it is to count.
+/// Gives how many there were.
 const RELEASE: &str = r"
 local released = 0
-for i = 4, #ARGV, 2 do
+for i = 4, #ARGV, 3 do
   local id = ARGV[i]
   local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2])
   if row.err then return row end
-  if #row > 0 and #redis.call('XRANGE', KEYS[1], id, id) > 0 then
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'TIME', 0, 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+  if #row > 0 and row[1][4] == tonumber(ARGV[i + 1]) and #redis.call('XRANGE', KEYS[1], id, id) > 0 then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, id, 'TIME', 0, 'RETRYCOUNT', ARGV[i + 2], 'JUSTID')
     released = released + 1
   end
 end

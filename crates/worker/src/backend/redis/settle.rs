@@ -5,6 +5,7 @@ use redis::{Cmd, Pipeline, Value, cmd, pipe};
 
 use super::super::{DeadLetter, Error, ErrorKind, Release, Settlement, StreamId};
 use super::link::Link;
+use super::read::pending_row;
 use super::reply::{array, checked, count, entries, id, integer, text};
 use super::request::{Id, millis};
 use super::scripts::Argument;
@@ -112,17 +113,18 @@ impl Redis {
         }
         let mut released = 0;
         for some in rows.chunks(ROWS_PER_SCRIPT) {
-            let some: Vec<(Id, u64)> = some.iter().map(|row| (Id(row.id), row.deliveries)).collect();
+            let some: Vec<(Id, &Release)> = some.iter().map(|row| (Id(row.id), row)).collect();
             let mut arguments: Vec<&dyn Argument> = vec![&group, &consumer, &NOBODY];
-            for (id, deliveries) in &some {
-                arguments.extend([id as &dyn Argument, deliveries as &dyn Argument]);
+            for (id, row) in &some {
+                arguments.extend([id as &dyn Argument, &row.delivery, &row.deliveries]);
             }
             released += count(self.scripts.release.run(self, &[stream], &arguments).await?)?;
         }
         Ok(released)
     }
 
-    /// XNACK does not ask whose a row is. Extending does, and keeps the row from being claimed in between.
+    /// XNACK asks neither whose a row is nor how often it was delivered. Extending asks the first and keeps the row from being
+    /// claimed in between; then the second is looked up.
     async fn give_back_natively(
         &self,
         stream: &str,
@@ -133,6 +135,24 @@ impl Redis {
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
         let ours = self.prolong(stream, group, consumer, &ids).await?;
         let mut rows: Vec<&Release> = rows.iter().filter(|row| ours.contains(&row.id)).collect();
+        let mut lookups = pipe();
+        for row in &rows {
+            lookups
+                .cmd("XPENDING")
+                .arg(stream)
+                .arg(group)
+                .arg(Id(row.id))
+                .arg(Id(row.id))
+                .arg(1)
+                .arg(consumer);
+        }
+        let mut found = Vec::with_capacity(rows.len());
+        for answer in self.link.pipeline(stream, lookups).await? {
+            let row = array(answer)?.into_iter().next().map(pending_row).transpose()?;
+            found.push(row.map(|row| row.deliveries));
+        }
+        let mut found = found.into_iter();
+        rows.retain(|row| found.next().flatten() == Some(row.delivery));
         rows.sort_by_key(|row| row.deliveries);
         let mut batch = pipe();
         for same in rows.chunk_by(|a, b| a.deliveries == b.deliveries) {

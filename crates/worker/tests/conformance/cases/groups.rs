@@ -78,7 +78,7 @@ async fn consumers(backend: &dyn Backend) {
     assert_eq!(shown, [("a", 1), ("b", 2)]);
     assert!(listed.iter().all(|consumer| consumer.idle < Duration::from_secs(60)));
     // What was given back is nobody's, and nobody is no consumer.
-    let released = [Release { id: ids[2], deliveries: 1 }];
+    let released = [Release::counted(ids[2], 1)];
     assert_eq!(backend.release(stream, "g", "a", &released).await.unwrap(), 1);
     let listed = backend.consumers(stream, "g").await.unwrap();
     let shown: Vec<(&str, u64)> = listed.iter().map(|consumer| (&*consumer.name, consumer.pending)).collect();

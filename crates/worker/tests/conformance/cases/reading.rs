@@ -122,7 +122,7 @@ async fn released(backend: &dyn Backend) {
     let stream = "reading:released";
     let ids = make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
-    let back = [Release { id: ids[1], deliveries: 0 }];
+    let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
     assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), 1);
     let long = Duration::from_secs(3600);
     let taken = backend.claim_idle(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
@@ -168,7 +168,7 @@ async fn reads_that_claim(backend: &dyn Backend) {
     assert_eq!(backend.read(&claiming(Duration::from_secs(3600))).await.unwrap(), []);
     // A reader that waits is given what comes back.
     let waiting = Read { block: Some(super::PATIENCE), ..claiming(Duration::from_secs(3600)) };
-    let back = [Release { id: ids[1], deliveries: 7 }];
+    let back = [Release { id: ids[1], delivery: 2, deliveries: 7 }];
     let (read, released) = tokio::join!(backend.read(&waiting), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         backend.release(stream, "g", "b", &back).await.unwrap()

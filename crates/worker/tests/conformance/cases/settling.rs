@@ -12,6 +12,7 @@ pub(super) async fn all(backend: &dyn Backend) {
     remembering(backend).await;
     extending(backend).await;
     releasing(backend).await;
+    releasing_an_older_delivery(backend).await;
     keeping_what_is_gone(backend).await;
     burying(backend).await;
     burying_in_vain(backend).await;
@@ -78,7 +79,7 @@ async fn releasing(backend: &dyn Backend) {
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.release(stream, "g", "a", &[]).await.unwrap(), 0);
-    let back = |id, deliveries| Release { id, deliveries };
+    let back = |id, deliveries| Release { id, delivery: 1, deliveries };
     let rows = [back(ids[0], 4), back(ids[1], 0), back(ids[2], 9), back(StreamId::new(1, 1), 1)];
     assert_eq!(backend.release(stream, "g", "nobody", &rows).await.unwrap(), 0);
     assert_eq!(backend.release(stream, "g", "a", &rows).await.unwrap(), 2);
@@ -96,6 +97,20 @@ async fn releasing(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
+/// Only the last delivery can be given back: an older one of the same consumer is nothing any more.
+async fn releasing_an_older_delivery(backend: &dyn Backend) {
+    let stream = "settling:older";
+    let ids = reading::make(backend, stream, 1).await;
+    backend.read(&reader(stream, "a", 1)).await.unwrap();
+    backend.claim_idle(&reader(stream, "a", 1), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let shown = async || pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries));
+    assert_eq!(backend.release(stream, "g", "a", &[Release::counted(ids[0], 1)]).await.unwrap(), 0);
+    assert_eq!(shown().await.collect::<Vec<_>>(), [(Some("a".to_owned()), 2)]);
+    assert_eq!(backend.release(stream, "g", "a", &[Release::counted(ids[0], 2)]).await.unwrap(), 1);
+    assert_eq!(shown().await.collect::<Vec<_>>(), [(None, 2)]);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
 /// Extending and giving back do not lose a row whose entry is gone.
 async fn keeping_what_is_gone(backend: &dyn Backend) {
     let stream = "settling:gone";
@@ -103,7 +118,7 @@ async fn keeping_what_is_gone(backend: &dyn Backend) {
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
     assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), ids, "they are still ours");
-    let back = ids.iter().map(|id| Release { id: *id, deliveries: 1 }).collect::<Vec<_>>();
+    let back = ids.iter().map(|id| Release::counted(*id, 1)).collect::<Vec<_>>();
     let released = backend.release(stream, "g", "a", &back).await.unwrap();
     assert!((1..=2).contains(&released), "{released}");
     assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
@@ -194,7 +209,7 @@ async fn missing(backend: &dyn Backend) {
     for _ in 0..2 {
         assert_eq!(backend.settle(none, "g", &done(&[id])).await.unwrap(), 0);
         assert_eq!(kind(backend.extend(none, "g", "a", &[id]).await), Some(ErrorKind::NoGroup));
-        let back = [Release { id, deliveries: 0 }];
+        let back = [Release::counted(id, 0)];
         assert_eq!(kind(backend.release(none, "g", "a", &back).await), Some(ErrorKind::NoGroup));
         let buried = backend.bury(none, "g", "a", &[letter(id, "{settling:none}:dlq")]).await;
         assert_eq!(kind(buried), Some(ErrorKind::NoGroup));
