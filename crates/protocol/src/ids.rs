@@ -61,11 +61,21 @@ pub fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
 
 /// Reads every id or refuses them all.
 pub fn parse_ids(texts: &[&[u8]]) -> Result<Ids, CommandError> {
-    texts.iter().map(|text| parse_id(text)).collect()
+    let mut ids = Ids::with_capacity(texts.len());
+    for text in texts {
+        ids.push(parse_id(text)?);
+    }
+    Ok(ids)
 }
 
 fn strict(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
-    readable(text).and_then(|text| complete(text, missing_seq)).ok_or(errors::INVALID_STREAM_ID)
+    if text.len() > LONGEST_ID {
+        return Err(errors::INVALID_STREAM_ID);
+    }
+    // Hardly any text has a NUL, and one that has is no number before it is cut.
+    complete(text, missing_seq)
+        .or_else(|| complete(until_nul(text), missing_seq))
+        .ok_or(errors::INVALID_STREAM_ID)
 }
 
 fn id_or_extreme(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
@@ -107,16 +117,23 @@ fn lenient_u64(text: &[u8]) -> Option<u64> {
 
 /// A number that is nothing but digits.
 fn digits(text: &[u8]) -> Option<u64> {
+    /// So many digits are always less than 2^64.
+    const SAFE_DIGITS: usize = 19;
     if text.is_empty() {
         return None;
     }
-    text.iter().try_fold(0u64, |number, byte| {
+    let mut number = 0u64;
+    for byte in text {
         let digit = byte.wrapping_sub(b'0');
         if digit > 9 {
             return None;
         }
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
+        number = match text.len() <= SAFE_DIGITS {
+            true => number.wrapping_mul(10).wrapping_add(u64::from(digit)),
+            false => number.checked_mul(10)?.checked_add(u64::from(digit))?,
+        };
+    }
+    Some(number)
 }
 
 /// `strtoull`'s other spellings: blanks before the number, then a sign. A minus wraps around, except that

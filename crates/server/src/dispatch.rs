@@ -8,9 +8,10 @@
 //! The order is Redis', and so is what a client sees of it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millstream_protocol::Command;
+use millstream_protocol::commands::{Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, KeysFind};
@@ -24,14 +25,17 @@ use crate::slowlog::{self, SlowEntry};
 use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
 
+const NANOS_PER_MICRO: u64 = 1_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
     /// The moment, in Unix milliseconds.
     pub(crate) now_ms: u64,
     /// The same, in milliseconds of uptime.
     pub(crate) uptime_ms: u64,
-    /// When the last command ended, which is when the next begins.
-    last: Instant,
+    /// When the last command ended, which is when the next begins, in nanoseconds of uptime.
+    last_ns: u64,
     /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
     pub(crate) saw_data: bool,
 }
@@ -48,21 +52,19 @@ pub(crate) enum Step {
 
 impl Batch {
     pub(crate) fn begin(server: &Server) -> Batch {
-        let now = Instant::now();
+        let uptime_ns = server.uptime_ns();
         Batch {
             now_ms: server.store.now_ms(),
-            uptime_ms: server.uptime_ms_at(now),
-            last: now,
+            uptime_ms: uptime_ns / NANOS_PER_MILLI,
+            last_ns: uptime_ns,
             saw_data: false,
         }
     }
 
-    /// The time since the last call, or since the batch began.
-    fn lap(&mut self) -> Duration {
-        let now = Instant::now();
-        let lap = now.duration_since(self.last);
-        self.last = now;
-        lap
+    /// The nanoseconds since the last call, or since the batch began.
+    fn lap_ns(&mut self, server: &Server) -> u64 {
+        let before = std::mem::replace(&mut self.last_ns, server.uptime_ns());
+        self.last_ns.saturating_sub(before)
     }
 }
 
@@ -205,10 +207,10 @@ impl<'d> Desk<'d> {
         let reach = exec::reach(spec, command);
         self.batch.saw_data |= reach != Reach::Nothing;
         match reach {
-            Reach::Nothing => store.lock(db, [], now_ms),
+            Reach::Nothing => store.lock_nothing(db, now_ms),
             Reach::Everything => store.lock_all(db, now_ms),
-            Reach::Keys => match only_key(spec, argv) {
-                Some(key) => store.lock(db, [key], now_ms),
+            Reach::Keys => match only_key(spec, argv, command) {
+                Some(key) => store.lock_key(db, key, now_ms),
                 None => {
                     // A request whose keys cannot be told apart did not parse, or names none.
                     let keys = table::keys(spec, argv).unwrap_or_default();
@@ -262,16 +264,17 @@ impl<'d> Desk<'d> {
     }
 
     fn count(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], failed: bool) {
-        let took = self.batch.lap();
+        let took_ns = self.batch.lap_ns(self.server);
         let counters = &self.stats.commands[spec.index()];
         counters.calls.add(1);
-        counters.nanos.add(took.as_nanos() as u64);
+        counters.nanos.add(took_ns);
         if failed {
             counters.failed.add(1);
         }
-        let slow_from_micros = self.server.settings.number(Id::SlowlogLogSlowerThan);
-        if slow_from_micros >= 0 && took.as_micros() as i64 >= slow_from_micros {
-            self.note_slow(spec, argv, took);
+        // A negative number of microseconds is never.
+        let slow_from = u64::try_from(self.server.settings.number(Id::SlowlogLogSlowerThan));
+        if slow_from.is_ok_and(|micros| took_ns >= micros.saturating_mul(NANOS_PER_MICRO)) {
+            self.note_slow(spec, argv, Duration::from_nanos(took_ns));
         }
     }
 
@@ -305,8 +308,11 @@ struct Refused {
     why: CommandError,
 }
 
-/// Most commands name one key at a fixed place: no list is made for it.
-fn only_key<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Option<&'a [u8]> {
+/// Most commands name one key, at a fixed place or where the parser has found it: no list is made for it.
+fn only_key<'a>(spec: &CommandSpec, argv: &[&'a [u8]], command: &Command<'a>) -> Option<&'a [u8]> {
+    if let Command::Xreadgroup(Xreadgroup { streams, .. }) | Command::Xread(Xread { streams, .. }) = command {
+        return <[_; 1]>::try_from(streams.keys).ok().map(|[key]| key);
+    }
     match spec.keys {
         [KeySpec { begin: KeysBegin::At(at), find: KeysFind::Range { last: 0, .. }, .. }] => {
             argv.get(usize::try_from(*at).ok()?).copied()

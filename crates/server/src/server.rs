@@ -50,6 +50,7 @@ pub struct Server {
     /// Forty hexadecimal digits, new at each start.
     pub run_id: String,
     started: Instant,
+    started_ns: u64,
 }
 
 /// A server that listens, and serves once [`run`](Running::run) is called.
@@ -123,17 +124,20 @@ impl Server {
             addresses,
             run_id: random_hex(40),
             started: Instant::now(),
+            started_ns: monotonic_ns(),
             settings,
         }
     }
 
     /// Milliseconds since the start.
     pub fn uptime_ms(&self) -> u64 {
-        self.uptime_ms_at(Instant::now())
+        self.uptime_ns() / 1_000_000
     }
 
-    pub(crate) fn uptime_ms_at(&self, now: Instant) -> u64 {
-        now.duration_since(self.started).as_millis() as u64
+    /// Nanoseconds since the start, read for every command.
+    #[inline]
+    pub(crate) fn uptime_ns(&self) -> u64 {
+        monotonic_ns().saturating_sub(self.started_ns)
     }
 
     pub(crate) fn instant_at(&self, uptime_ms: u64) -> Instant {
@@ -273,6 +277,13 @@ fn random_hex(digits: usize) -> String {
     }
     text.truncate(digits);
     text
+}
+
+/// The monotonic clock. Not an [`Instant`]: whose every difference is checked, which costs more than the reading.
+#[inline]
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 #[cfg(test)]

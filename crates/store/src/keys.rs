@@ -272,13 +272,13 @@ impl Txn<'_> {
     /// Where a key of the selected database is. Looking there is no use of the key.
     fn find(&self, key: &[u8]) -> Option<(&Shard, SlotRef)> {
         let shard = self.shard(key);
-        let at = shard.keys.find(self.db(), shard.keys.hash_of(key), key, self.now_ms())?;
+        let at = shard.keys.find(self.db(), key, self.now_ms())?;
         Some((shard, at))
     }
 
     fn exists_in(&self, db: u32, key: &[u8]) -> bool {
         let keys = &self.shard(key).keys;
-        keys.find(db, keys.hash_of(key), key, self.now_ms()).is_some()
+        keys.find(db, key, self.now_ms()).is_some()
     }
 
     fn check_database(&self, db: u32) -> Result<(), Refusal> {

@@ -52,7 +52,7 @@ impl Txn<'_> {
 
     fn copy_of(&self, from: KeyPlace<'_>) -> Option<Entry> {
         let keys = &self.shard(from.key).keys;
-        let at = keys.find(from.db, keys.hash_of(from.key), from.key, self.now_ms())?;
+        let at = keys.find(from.db, from.key, self.now_ms())?;
         Some(Entry { value: keys.value_at(at).clone(), expires_at_ms: keys.expires_at_ms_at(at) })
     }
 

@@ -187,31 +187,35 @@ impl Store {
 
     /// Locks the shards of `keys` and nothing else.
     pub fn lock<'k>(&self, db: u32, keys: impl IntoIterator<Item = &'k [u8]>, now_ms: u64) -> Txn<'_> {
-        let mut keys = keys.into_iter();
-        let mut txn = match (keys.next(), keys.next()) {
-            (None, _) => return Txn::new(self, db, now_ms, SmallVec::new()),
-            (Some(only), None) => {
-                let mut txn = Txn::new(self, db, now_ms, smallvec::smallvec![self.shard_of(only)]);
-                txn.expire(only);
-                return txn;
-            }
-            (Some(first), Some(second)) => {
-                let all: SmallVec<[&[u8]; 8]> = [first, second].into_iter().chain(keys).collect();
-                let mut shards: SmallVec<[usize; 4]> = all.iter().map(|key| self.shard_of(key)).collect();
-                shards.sort_unstable();
-                shards.dedup();
-                (Txn::new(self, db, now_ms, shards), all)
-            }
-        };
-        for key in txn.1 {
-            txn.0.expire(key);
+        let keys: SmallVec<[&[u8]; 8]> = keys.into_iter().collect();
+        let mut shards: SmallVec<[usize; 4]> = keys.iter().map(|key| self.shard_of(key)).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let mut txn = Txn::new(self, db, now_ms, &shards);
+        for key in keys {
+            txn.expire(key);
         }
-        txn.0
+        txn
+    }
+
+    /// Locks the shard of one key.
+    #[inline]
+    pub fn lock_key(&self, db: u32, key: &[u8], now_ms: u64) -> Txn<'_> {
+        let mut txn = Txn::of_shard(self, db, now_ms, self.shard_of(key));
+        txn.expire(key);
+        txn
+    }
+
+    /// Locks nothing.
+    #[inline]
+    pub fn lock_nothing(&self, db: u32, now_ms: u64) -> Txn<'_> {
+        Txn::new(self, db, now_ms, &[])
     }
 
     /// Locks everything, for transactions and for commands over all keys.
     pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
-        let mut txn = Txn::new(self, db, now_ms, (0..self.shards.len()).collect());
+        let all: Vec<usize> = (0..self.shards.len()).collect();
+        let mut txn = Txn::new(self, db, now_ms, &all);
         while txn.expire_due(usize::MAX) > 0 {}
         txn
     }
@@ -220,7 +224,7 @@ impl Store {
     pub fn expire_due(&self, now_ms: u64, budget: usize) -> usize {
         let mut gone = 0;
         for shard in 0..self.shards.len() {
-            gone += Txn::new(self, 0, now_ms, smallvec::smallvec![shard]).expire_due(budget - gone);
+            gone += Txn::of_shard(self, 0, now_ms, shard).expire_due(budget - gone);
         }
         gone
     }

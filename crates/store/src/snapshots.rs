@@ -192,8 +192,7 @@ fn capture(
     // the snapshot began that change it would otherwise begin it anew, without the expiry.
     let as_of_ms = if planted::has(Bug::ExpiredNotInSnapshot) { now_ms } else { 0 };
     shard.keys.scan(db, from, KEYS_AT_ONCE, as_of_ms, |key, value| {
-        let hash = shard.keys.hash_of(key);
-        let found = shard.keys.find_even_expired(db, hash, key);
+        let found = shard.keys.find_even_expired(db, key);
         let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
         into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: copy_of(value) });
     })

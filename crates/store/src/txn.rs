@@ -7,7 +7,6 @@
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::{Effect, Keyspace, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
@@ -22,14 +21,45 @@ pub struct Txn<'s> {
     store: &'s Store,
     db: u32,
     now_ms: u64,
-    /// In shard order, without gaps or repeats.
-    locked: SmallVec<[(usize, MutexGuard<'s, Shard>); 1]>,
+    locked: Locked<'s>,
     /// Keys with waiting readers that something has happened to, in order.
     pub(crate) ready: Vec<(u32, Box<[u8]>)>,
     /// What was changed and is not in the log yet.
     record: Vec<u8>,
     /// How many values in `record` changed places.
     rearranged: u64,
+}
+
+/// The shards that a transaction has locked.
+enum Locked<'s> {
+    /// That of the only key.
+    One(usize, MutexGuard<'s, Shard>),
+    /// In order, without repeats; perhaps none.
+    Many(Vec<(usize, MutexGuard<'s, Shard>)>),
+}
+
+impl<'s> Locked<'s> {
+    /// Locks these, which are sorted and distinct: every transaction locks in this order.
+    fn lock(store: &'s Store, shards: &[usize]) -> Locked<'s> {
+        debug_assert!(shards.is_sorted_by(|a, b| a < b));
+        Locked::Many(shards.iter().map(|number| (*number, store.shard(*number).lock())).collect())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
+        let (one, many) = match self {
+            Locked::One(number, shard) => (Some((*number, &**shard)), &[][..]),
+            Locked::Many(many) => (None, &many[..]),
+        };
+        one.into_iter().chain(many.iter().map(|(number, shard)| (*number, &**shard)))
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
+        let (one, many) = match self {
+            Locked::One(_, shard) => (Some(&mut **shard), &mut [][..]),
+            Locked::Many(many) => (None, &mut many[..]),
+        };
+        one.into_iter().chain(many.iter_mut().map(|(_, shard)| &mut **shard))
+    }
 }
 
 thread_local! {
@@ -41,10 +71,19 @@ thread_local! {
 const KEEP_RECORD_BYTES: usize = 1 << 20;
 
 impl<'s> Txn<'s> {
-    /// Locks `shards`, which are sorted and distinct: every transaction locks in this order.
-    pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: SmallVec<[usize; 4]>) -> Txn<'s> {
-        debug_assert!(shards.is_sorted_by(|a, b| a < b));
-        let locked = shards.into_iter().map(|number| (number, store.shard(number).lock())).collect();
+    /// Locks `shards`, which are sorted and distinct.
+    pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
+        Txn::over(store, db, now_ms, Locked::lock(store, shards))
+    }
+
+    /// Locks one shard.
+    #[inline]
+    pub(crate) fn of_shard(store: &'s Store, db: u32, now_ms: u64, shard: usize) -> Txn<'s> {
+        Txn::over(store, db, now_ms, Locked::One(shard, store.shard(shard).lock()))
+    }
+
+    #[inline]
+    fn over(store: &'s Store, db: u32, now_ms: u64, locked: Locked<'s>) -> Txn<'s> {
         Txn { store, db, now_ms, locked, ready: Vec::new(), record: Vec::new(), rearranged: 0 }
     }
 
@@ -102,7 +141,7 @@ impl<'s> Txn<'s> {
         if touches_watchers(effect) {
             shard.watched.touch(db, key);
         }
-        if may_serve_readers(effect) {
+        if may_serve_readers(effect) && shard.waiting.has(db, key) {
             self.note_ready(db, key);
         }
         if planted::has(Bug::TransactionInPieces) {
@@ -115,7 +154,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> u64 {
         let (db, now_ms, limits) = (self.db, self.now_ms, self.settings().block_limits());
         let keys = &mut self.shard_mut(key).keys;
-        let Some(at) = keys.find(db, keys.hash_of(key), key, now_ms) else { return 0 };
+        let Some(at) = keys.find(db, key, now_ms) else { return 0 };
         let before = pending_at(keys, at, group);
         let effect = Effect::Stream(StreamEffect::Ack { group, ids });
         keys.apply_at(at, &effect, limits);
@@ -229,7 +268,7 @@ impl<'s> Txn<'s> {
         let mut gone = 0;
         while gone < budget {
             let now_ms = self.now_ms;
-            let Some((db, key)) = self.locked.iter().find_map(|(_, shard)| shard.keys.due(now_ms)) else {
+            let Some((db, key)) = self.shards().find_map(|shard| shard.keys.due(now_ms)) else {
                 break;
             };
             self.db = db;
@@ -240,55 +279,56 @@ impl<'s> Txn<'s> {
         gone
     }
 
+    /// The shard of a key. A transaction locks the shard of every key it uses: with one locked, there is nothing to
+    /// look for.
+    #[inline]
     pub(crate) fn shard(&self, key: &[u8]) -> &Shard {
-        &self.locked[self.position(key)].1
+        match &self.locked {
+            Locked::One(number, shard) => {
+                debug_assert_eq!(*number, self.store.shard_of(key));
+                shard
+            }
+            Locked::Many(many) => &many[position(self.store, many, key)].1,
+        }
     }
 
+    #[inline]
     pub(crate) fn shard_mut(&mut self, key: &[u8]) -> &mut Shard {
-        let position = self.position(key);
-        &mut self.locked[position].1
+        match &mut self.locked {
+            Locked::One(number, shard) => {
+                debug_assert_eq!(*number, self.store.shard_of(key));
+                shard
+            }
+            Locked::Many(many) => {
+                let position = position(self.store, many, key);
+                &mut many[position].1
+            }
+        }
     }
 
     /// Every locked shard, in order. All of them, if this is a transaction over everything.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.locked.iter().map(|(_, shard)| &**shard)
+        self.locked.iter().map(|(_, shard)| shard)
     }
 
     pub(crate) fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
-        self.locked.iter_mut().map(|(_, shard)| &mut **shard)
-    }
-
-    /// Where in `locked` a key's shard is. A transaction locks the shard of every key it uses: with one
-    /// locked, there is nothing to look for.
-    #[inline]
-    fn position(&self, key: &[u8]) -> usize {
-        if self.locked.len() == 1 {
-            debug_assert_eq!(self.locked[0].0, self.store.shard_of(key));
-            return 0;
-        }
-        self.position_among_many(key)
-    }
-
-    fn position_among_many(&self, key: &[u8]) -> usize {
-        let number = self.store.shard_of(key);
-        let found = self.locked.binary_search_by_key(&number, |(held, _)| *held);
-        found.expect("a transaction locks the shard of every key it uses")
+        self.locked.iter_mut()
     }
 
     /// Whether all of these shards are locked.
     pub(crate) fn holds(&self, shards: &[usize]) -> bool {
-        shards.iter().all(|number| self.locked.binary_search_by_key(number, |(held, _)| *held).is_ok())
+        shards.iter().all(|number| self.locked.iter().any(|(held, _)| held == *number))
     }
 
     /// Locks more shards. In between nothing is locked, so what was seen before may have changed.
     pub(crate) fn lock_more(&mut self, shards: &[usize]) {
         self.log_changes();
-        let mut all: SmallVec<[usize; 4]> = self.locked.iter().map(|(number, _)| *number).collect();
+        let mut all: Vec<usize> = self.locked.iter().map(|(number, _)| number).collect();
         all.extend_from_slice(shards);
         all.sort_unstable();
         all.dedup();
-        self.locked.clear();
-        self.locked = all.into_iter().map(|number| (number, self.store.shard(number).lock())).collect();
+        self.locked = Locked::Many(Vec::new());
+        self.locked = Locked::lock(self.store, &all);
     }
 }
 
@@ -300,6 +340,13 @@ impl Drop for Txn<'_> {
             self.log_changes();
         }
     }
+}
+
+/// Where among locked shards that of a key is.
+fn position(store: &Store, many: &[(usize, MutexGuard<'_, Shard>)], key: &[u8]) -> usize {
+    let number = store.shard_of(key);
+    let found = many.binary_search_by_key(&number, |(held, _)| *held);
+    found.expect("a transaction locks the shard of every key it uses")
 }
 
 fn pending_at(keys: &Keyspace, at: SlotRef, group: &[u8]) -> u64 {

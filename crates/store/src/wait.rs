@@ -339,7 +339,7 @@ impl Store {
         let mut shards = reader.shards(self);
         shards.sort_unstable();
         shards.dedup();
-        let mut txn = Txn::new(self, reader.db, self.now_ms(), shards);
+        let mut txn = Txn::new(self, reader.db, self.now_ms(), &shards);
         for (key, interest) in &reader.interests {
             if matches!(interest, Interest::Claim { .. }) {
                 txn.note_ready(reader.db, key);

@@ -56,6 +56,12 @@ impl Database {
         self.index.find(Indexed::spread(hash), matches).map(|at| at.slot)
     }
 
+    /// A slot, if it is in use.
+    #[inline]
+    pub(super) fn peek(&self, number: u32) -> Option<&Slot> {
+        self.slots.get(number)
+    }
+
     /// The slot of a key that was found.
     #[inline]
     pub(super) fn slot(&self, number: u32) -> &Slot {

@@ -17,6 +17,7 @@ use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Value};
 
 use database::Database;
+use slab::Slot;
 
 /// The keys of all databases that belong to one shard.
 ///
@@ -31,13 +32,14 @@ use database::Database;
 /// assert_eq!(keys.due(1_000), Some((0, Box::from(&b"key"[..]))));
 /// ```
 ///
-/// To hash and search once per command, hold on to what was found: [`hash_of`](Keyspace::hash_of), then
-/// [`find`](Keyspace::find), then `…_at` with the [`SlotRef`].
+/// A command looks at its key several times, and so does the next one: the key found last is tried first.
 pub struct Keyspace {
     databases: Vec<Database>,
     hashing: Hashing,
     /// The latest time it was told, which is when a change happens.
     told_ms: Cell<u64>,
+    /// Where a key was found last. Whether it is the key that is looked for is seen there.
+    recent: Cell<SlotRef>,
 }
 
 /// Where a key was found. Good until the next change to the keyspace that is not made through it.
@@ -64,7 +66,8 @@ impl Keyspace {
     /// `databases` empty databases, with a hash function of this seed.
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
-        Keyspace { databases, hashing: Hashing::new(seed), told_ms: Cell::new(0) }
+        let recent = Cell::new(SlotRef { db: 0, slot: 0 });
+        Keyspace { databases, hashing: Hashing::new(seed), told_ms: Cell::new(0), recent }
     }
 
     /// How many databases there are.
@@ -72,39 +75,57 @@ impl Keyspace {
         self.databases.len() as u32
     }
 
-    /// The hash of a key. The index uses the lower half; the upper half is free to choose a shard by.
-    #[inline]
-    pub fn hash_of(&self, key: &[u8]) -> u64 {
-        self.hashing.hash(key)
-    }
-
     // ---- Finding ----------------------------------------------------------------------------
 
-    /// Where a key is, if it is there and has not expired. Looking there is no use of it. `hash` is that of
-    /// the key.
+    /// Where a key is, if it is there and has not expired. Looking there is no use of it.
     #[inline]
-    pub fn find(&self, db: u32, hash: u64, key: &[u8], now_ms: u64) -> Option<SlotRef> {
+    pub fn find(&self, db: u32, key: &[u8], now_ms: u64) -> Option<SlotRef> {
         self.told_ms.set(now_ms);
-        self.find_even_expired(db, hash, key).filter(|&at| !self.is_expired_at(at, now_ms))
+        self.find_even_expired(db, key).filter(|&at| !self.is_expired_at(at, now_ms))
     }
 
-    /// Where a key is, expired or not. `hash` is that of the key.
+    /// Where a key is, expired or not.
     #[inline]
-    pub fn find_even_expired(&self, db: u32, hash: u64, key: &[u8]) -> Option<SlotRef> {
-        let slot = self.database(db).find(hash, key)?;
-        Some(SlotRef { db, slot })
+    pub fn find_even_expired(&self, db: u32, key: &[u8]) -> Option<SlotRef> {
+        match self.recent_slot(db, key) {
+            Some(_) => Some(self.recent.get()),
+            None => self.search(db, key),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&self, db: u32, key: &[u8]) -> Option<SlotRef> {
+        let slot = self.database(db).find(self.hashing.hash(key), key)?;
+        let at = SlotRef { db, slot };
+        self.recent.set(at);
+        Some(at)
     }
 
     /// The value of a key that is there and has not expired. This is a use of it.
     pub fn get(&self, db: u32, key: &[u8], now_ms: u64) -> Option<&Value> {
-        let at = self.find(db, self.hash_of(key), key, now_ms)?;
-        self.touch_at(at);
-        Some(self.value_at(at))
+        self.told_ms.set(now_ms);
+        let slot = self.recent_slot(db, key).or_else(|| {
+            let at = self.search(db, key)?;
+            Some(self.database(db).slot(at.slot))
+        })?;
+        if slot.is_expired(now_ms) {
+            return None;
+        }
+        slot.used_at_s.set(self.told_s());
+        Some(&slot.value)
+    }
+
+    /// The slot of the key that was found last, if it is this one.
+    #[inline]
+    fn recent_slot(&self, db: u32, key: &[u8]) -> Option<&Slot> {
+        let recent = self.recent.get();
+        let slot = if recent.db == db { self.database(db).peek(recent.slot) } else { None };
+        slot.filter(|slot| *slot.key == *key)
     }
 
     /// When a key expires, if it is there (outer) and expires at all (inner).
     pub fn expires_at_ms(&self, db: u32, key: &[u8], now_ms: u64) -> Option<Option<u64>> {
-        self.find(db, self.hash_of(key), key, now_ms).map(|at| self.expires_at_ms_at(at))
+        self.find(db, key, now_ms).map(|at| self.expires_at_ms_at(at))
     }
 
     /// Whether a key is still there although its time has come.
@@ -112,9 +133,7 @@ impl Keyspace {
     pub fn is_expired(&self, db: u32, key: &[u8], now_ms: u64) -> bool {
         self.told_ms.set(now_ms);
         self.database(db).due(now_ms).is_some()
-            && self
-                .find_even_expired(db, self.hash_of(key), key)
-                .is_some_and(|at| self.is_expired_at(at, now_ms))
+            && self.find_even_expired(db, key).is_some_and(|at| self.is_expired_at(at, now_ms))
     }
 
     /// The key at a place.
@@ -169,33 +188,21 @@ impl Keyspace {
     /// # Panics
     /// When the effect is for another type of value than the key holds.
     pub fn apply(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
-        self.apply_hashed(db, self.hash_of(key), key, effect, limits);
-    }
-
-    /// As [`apply`](Keyspace::apply), with the key's hash at hand. Gives back where the key is now.
-    pub fn apply_hashed(
-        &mut self,
-        db: u32,
-        hash: u64,
-        key: &[u8],
-        effect: &Effect<'_>,
-        limits: BlockLimits,
-    ) -> Option<SlotRef> {
-        match self.find_even_expired(db, hash, key) {
+        match self.find_even_expired(db, key) {
             Some(at) => self.apply_at(at, effect, limits),
-            None => self.begin(db, hash, key, effect, limits),
+            None => self.begin(db, key, effect, limits),
         }
     }
 
-    /// As [`apply`](Keyspace::apply), to a key that was found. Gives back where it is now, if it still is.
+    /// As [`apply`](Keyspace::apply), to a key that was found.
     #[inline]
-    pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) -> Option<SlotRef> {
+    pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
         let hashing = self.hashing;
         let database = self.database_mut(at.db);
         match *effect {
             Effect::Delete => {
                 database.remove(at.slot, hashing);
-                return None;
+                return;
             }
             Effect::ExpireAt { at_ms } => database.set_expiry(at.slot, Some(at_ms)),
             Effect::Persist => database.set_expiry(at.slot, None),
@@ -206,56 +213,42 @@ impl Keyspace {
         value.apply(effect, limits, hashing);
         if value.is_used_up() {
             database.remove(at.slot, hashing);
-            return None;
+            return;
         }
         self.touch_at(at);
-        Some(at)
     }
 
-    fn begin(
-        &mut self,
-        db: u32,
-        hash: u64,
-        key: &[u8],
-        effect: &Effect<'_>,
-        limits: BlockLimits,
-    ) -> Option<SlotRef> {
-        let mut value = Value::created_by(effect)?;
+    fn begin(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
+        let Some(mut value) = Value::created_by(effect) else { return };
         value.apply(effect, limits, self.hashing);
         if value.is_used_up() {
-            return None;
+            return;
         }
         let expires_at_ms = match *effect {
             Effect::StringSet { expires_at_ms, .. } => expires_at_ms,
             _ => None,
         };
-        Some(self.insert(db, hash, key, Entry { value, expires_at_ms }))
+        self.insert(db, key, Entry { value, expires_at_ms });
     }
 
     /// Takes a key with its value and expiry out of the keyspace.
     pub fn take(&mut self, db: u32, key: &[u8]) -> Option<Entry> {
-        let (hash, hashing) = (self.hash_of(key), self.hashing);
-        let database = self.database_mut(db);
-        let slot = database.find(hash, key)?;
-        Some(database.remove(slot, hashing))
+        let at = self.find_even_expired(db, key)?;
+        let hashing = self.hashing;
+        Some(self.database_mut(db).remove(at.slot, hashing))
     }
 
     /// Puts a value under a key, in the place of what was there.
     pub fn put(&mut self, db: u32, key: &[u8], entry: Entry) {
-        let (hash, hashing) = (self.hash_of(key), self.hashing);
-        let database = self.database_mut(db);
-        if let Some(slot) = database.find(hash, key) {
-            database.remove(slot, hashing);
-        }
-        self.insert(db, hash, key, entry);
+        self.take(db, key);
+        self.insert(db, key, entry);
     }
 
     /// A new key, used now. It must not be there.
-    fn insert(&mut self, db: u32, hash: u64, key: &[u8], entry: Entry) -> SlotRef {
+    fn insert(&mut self, db: u32, key: &[u8], entry: Entry) {
+        let hash = self.hashing.hash(key);
         let slot = self.database_mut(db).insert(hash, key, entry);
-        let at = SlotRef { db, slot };
-        self.touch_at(at);
-        at
+        self.touch_at(SlotRef { db, slot });
     }
 
     /// Removes every key of a database.

@@ -319,11 +319,12 @@ fn random_keys_are_live_and_all_are_reached() {
 fn what_was_found_is_changed_in_place() {
     let mut keys = with_strings(3);
     let key = 1u32.to_be_bytes();
-    let at = keys.find(0, keys.hash_of(&key), &key, 0).unwrap();
-    assert_eq!(keys.apply_at(at, &Effect::StringAppend { tail: b"+" }, LIMITS), Some(at));
+    let at = keys.find(0, &key, 0).unwrap();
+    keys.apply_at(at, &Effect::StringAppend { tail: b"+" }, LIMITS);
+    assert_eq!(keys.find(0, &key, 0), Some(at));
     assert_eq!(keys.key_at(at), &key[..]);
     assert_eq!(content(keys.value_at(at)), Content::String(b"v+".to_vec()));
-    assert_eq!(keys.apply_at(at, &Effect::Delete, LIMITS), None);
+    keys.apply_at(at, &Effect::Delete, LIMITS);
     assert!(keys.get(0, &key, 0).is_none());
 }
 
@@ -332,7 +333,7 @@ fn uses_and_changes_end_idleness_and_looking_does_not() {
     let mut keys = with_strings(1);
     let key = 0u32.to_be_bytes();
     let idle_s = |keys: &Keyspace, now_ms| {
-        let at = keys.find(0, keys.hash_of(&key), &key, now_ms).unwrap();
+        let at = keys.find(0, &key, now_ms).unwrap();
         keys.idle_s_at(at)
     };
     assert_eq!((idle_s(&keys, 5_000), idle_s(&keys, 9_999)), (5, 9));
@@ -361,6 +362,30 @@ fn streams_stay_when_empty_and_other_content_does_not() {
     assert!(keys.get(0, b"stream", 0).is_some());
     assert!(keys.get(0, b"set", 0).is_none());
     keys.check().unwrap();
+}
+
+#[test]
+fn the_key_found_last_is_not_taken_for_another() {
+    let mut keys = Keyspace::new(2, 1);
+    let set = |value| Effect::StringSet { value, expires_at_ms: None };
+    let text = |keys: &Keyspace, db, key: &[u8]| match keys.get(db, key, 0) {
+        Some(Value::String(text)) => Some(text.as_bytes().to_vec()),
+        _ => None,
+    };
+    keys.apply(0, b"a", &set(b"1"), LIMITS);
+    assert_eq!(text(&keys, 0, b"a"), Some(b"1".to_vec()));
+    assert_eq!(text(&keys, 1, b"a"), None, "another database");
+    // Another key gets its place.
+    keys.apply(0, b"a", &Effect::Delete, LIMITS);
+    keys.apply(0, b"b", &set(b"2"), LIMITS);
+    assert_eq!((text(&keys, 0, b"a"), text(&keys, 0, b"b")), (None, Some(b"2".to_vec())));
+    // The databases change places, and one is cleared.
+    keys.apply(1, b"b", &set(b"3"), LIMITS);
+    assert_eq!(text(&keys, 0, b"b"), Some(b"2".to_vec()));
+    keys.swap(0, 1);
+    assert_eq!((text(&keys, 0, b"b"), text(&keys, 1, b"b")), (Some(b"3".to_vec()), Some(b"2".to_vec())));
+    keys.clear(1);
+    assert_eq!(text(&keys, 1, b"b"), None);
 }
 
 #[test]

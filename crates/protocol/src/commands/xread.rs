@@ -212,21 +212,22 @@ impl<'a> ReadOptions<'a> {
         let mut args = Args::of_command(argv);
         let (mut group, mut block_ms, mut claim_idle_ms_min, mut noack) = (None, None, None, false);
         let mut bounds = ReplyBounds::default();
+        // The words that nearly every request has come first.
         loop {
-            if args.keyword_before("BLOCK", 1) {
-                block_ms = Some(parse_timeout_ms(args.next()?)?);
-            } else if args.keyword_before("COUNT", 1) {
-                bounds.count = Some(args.next_count()?).filter(|&count| count > 0);
-            } else if args.keyword_before("MAXCOUNT", 1) {
-                bounds.max_count = Some(next_positive(&mut args, errors::MAXCOUNT_NOT_POSITIVE)?);
-            } else if args.keyword_before("MAXSIZE", 1) {
-                bounds.max_size = Some(next_positive(&mut args, errors::MAXSIZE_NOT_POSITIVE)?);
-            } else if args.keyword_before("STREAMS", 1) {
+            if args.keyword_before("STREAMS", 1) {
                 let streams = StreamList::parse(args, reader.unbalanced())?;
                 return Ok(ReadOptions { group, bounds, block_ms, claim_idle_ms_min, noack, streams });
             } else if args.keyword_before("GROUP", 2) {
                 reader.may_use(errors::GROUP_IN_XREAD)?;
                 group = Some((args.next()?, args.next()?));
+            } else if args.keyword_before("COUNT", 1) {
+                bounds.count = Some(args.next_count()?).filter(|&count| count > 0);
+            } else if args.keyword_before("BLOCK", 1) {
+                block_ms = Some(parse_timeout_ms(args.next()?)?);
+            } else if args.keyword_before("MAXCOUNT", 1) {
+                bounds.max_count = Some(next_positive(&mut args, errors::MAXCOUNT_NOT_POSITIVE)?);
+            } else if args.keyword_before("MAXSIZE", 1) {
+                bounds.max_size = Some(next_positive(&mut args, errors::MAXSIZE_NOT_POSITIVE)?);
             } else if args.keyword_before("CLAIM", 1) {
                 reader.may_use(errors::CLAIM_IN_XREAD)?;
                 let idle_ms_min = args.next_i64_or(errors::CLAIM_NOT_AN_INTEGER)?;

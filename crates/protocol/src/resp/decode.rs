@@ -22,6 +22,10 @@ pub type Args<'a> = SmallVec<[&'a [u8]; 16]>;
 const UNAUTHENTICATED_ARGS_MAX: u64 = 10;
 /// The longest bulk string before a client has authenticated.
 const UNAUTHENTICATED_BULK_MAX: u64 = 16 * 1024;
+/// The most arguments of a request that [`Decoder::next_plain`] reads.
+pub const PLAIN_ARGS_MAX: usize = 32;
+/// The longest argument whose length has at most three digits.
+const SHORT_BYTES_MAX: u64 = 999;
 /// Spans kept for the next request; a larger list is given back.
 const SPANS_KEPT: usize = 1024;
 
@@ -46,6 +50,14 @@ impl Default for Limits {
             line_bytes_max: 64 * 1024,
             authenticated: true,
         }
+    }
+}
+
+impl Limits {
+    /// Whether no short argument can exceed them.
+    #[inline]
+    fn is_usual(&self) -> bool {
+        self.authenticated && self.bulk_bytes_max >= SHORT_BYTES_MAX && self.args_max >= PLAIN_ARGS_MAX as u64
     }
 }
 
@@ -180,6 +192,31 @@ impl Decoder {
     /// Changes what the client may send, from the next length on that it announces.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Reads a request that is all there and all ordinary, as nearly all are: few arguments, none long. Returns how many
+    /// arguments it put into `args` and the request's size; `None` leaves it to [`next`](Self::next).
+    #[inline]
+    pub fn next_plain<'b>(
+        &self,
+        buffer: &'b [u8],
+        args: &mut [&'b [u8]; PLAIN_ARGS_MAX],
+    ) -> Option<(usize, usize)> {
+        let is_between =
+            matches!(self.state, State::Start | State::Complete { .. }) && self.limits.is_usual();
+        let (count, mut at) = short_header(b'*', buffer)?;
+        if !is_between || count == 0 {
+            return None;
+        }
+        for arg in args.get_mut(..count)? {
+            let rest = buffer.get(at..)?;
+            let (length, from) = short_header(b'$', rest)?;
+            // The line end behind it must be there too.
+            let size = from + length + 2;
+            *arg = rest.get(..size)?.get(from..from + length)?;
+            at += size;
+        }
+        Some((count, at))
     }
 
     /// Reads on in the request that begins with `buffer`. Returns its size in bytes when it is complete.
@@ -373,13 +410,19 @@ struct Line {
 /// No line end within the limit.
 struct TooLong;
 
-/// Reads `first`, a number of one or two digits and a line end. The number, and the bytes it took.
+/// Reads `first`, a number of one to three digits and a line end. The number, and the bytes it took.
 #[inline]
 fn short_header(first: u8, bytes: &[u8]) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
     match *bytes {
-        [byte, ones @ b'0'..=b'9', b'\r', _, ..] if byte == first => Some((usize::from(ones - b'0'), 4)),
-        [byte, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if byte == first => {
-            Some((usize::from(tens - b'0') * 10 + usize::from(ones - b'0'), 5))
+        [byte, ones, b'\r', _, ..] if byte == first && digit(ones) < 10 => Some((digit(ones), 4)),
+        [byte, tens @ b'1'..=b'9', ones, b'\r', _, ..] if byte == first && digit(ones) < 10 => {
+            Some((digit(tens) * 10 + digit(ones), 5))
+        }
+        [byte, hundreds @ b'1'..=b'9', tens, ones, b'\r', _, ..]
+            if byte == first && digit(tens) < 10 && digit(ones) < 10 =>
+        {
+            Some((digit(hundreds) * 100 + digit(tens) * 10 + digit(ones), 6))
         }
         _ => None,
     }

@@ -12,7 +12,14 @@ fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
     let (mut requests, mut start) = (Vec::new(), 0);
     for &end in cuts.iter().chain([&input.len()]) {
         loop {
-            match decoder.next(&input[start..end]) {
+            let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
+            let quick = decoder.next_plain(&input[start..end], &mut plain);
+            let next = decoder.next(&input[start..end]);
+            if let Some((count, size)) = quick {
+                assert_eq!(next, Ok(Some(size)), "read quickly is read rightly");
+                assert_eq!(decoder.args(&input[start..end])[..], plain[..count]);
+            }
+            match next {
                 Ok(Some(bytes)) => {
                     let args = decoder.args(&input[start..end]);
                     assert_eq!(args.len(), decoder.arg_count());
@@ -50,6 +57,26 @@ fn arrays_and_inline_requests_follow_each_other() {
         [vec![b"ECHO".to_vec(), b"hi".to_vec()], vec![b"PING".to_vec(), b"a".to_vec()], vec![vec![]]]
     );
     assert_eq!((error, used), (None, 40));
+}
+
+#[test]
+fn ordinary_requests_are_read_quickly() {
+    let is_quick = |request: &[u8], limits: Limits| {
+        Decoder::new(limits).next_plain(request, &mut [&[]; PLAIN_ARGS_MAX]).is_some()
+    };
+    let request = |args: usize, length: usize| {
+        let arg = format!("${length}\r\n{}\r\n", "x".repeat(length));
+        format!("*{args}\r\n{}", arg.repeat(args)).into_bytes()
+    };
+    for (args, length) in [(1, 0), (9, 9), (PLAIN_ARGS_MAX, 10), (2, 99), (2, 100), (3, 999)] {
+        let whole = request(args, length);
+        assert!(is_quick(&whole, Limits::default()), "{args} of {length}");
+        assert!(!is_quick(&whole[..whole.len() - 1], Limits::default()), "{args} of {length}");
+        assert!(!is_quick(&whole, Limits { authenticated: false, ..Limits::default() }));
+    }
+    for (args, length) in [(0, 0), (PLAIN_ARGS_MAX + 1, 1), (1, 1000)] {
+        assert!(!is_quick(&request(args, length), Limits::default()), "{args} of {length}");
+    }
 }
 
 #[test]

@@ -11,6 +11,6 @@ pub(crate) mod seeded;
 mod template;
 mod writer;
 
-pub use decode::{Args, Decoder, Limits, ProtocolError};
+pub use decode::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError};
 pub use entry::{EntryEncoder, EntryRun};
 pub use writer::{Mark, Writer};

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use millstream_protocol::resp::{Decoder, Limits, ProtocolError, Writer};
+use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dispatch::{Batch, Desk, Step};
@@ -219,19 +219,19 @@ impl Connection {
             limit => limit,
         };
         let mut used = 0;
+        let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
         loop {
             let mark = out.len();
-            let size = match self.decoder.next(&bytes[used..]) {
-                Ok(Some(size)) => size,
-                Ok(None) => return (used, Stop::Starved),
-                Err(error) => return (used, self.refuse(error, out)),
-            };
-            if self.decoder.arg_count() == 0 {
-                used += size;
-                continue;
-            }
             out.length_max = mark.saturating_add(reply_bytes_max);
-            match self.run_request(&bytes[used..], out, batch) {
+            let (size, step) = match self.decoder.next_plain(&bytes[used..], &mut plain) {
+                Some((count, size)) => (size, self.desk(batch).run(&plain[..count], out)),
+                None => match self.decoder.next(&bytes[used..]) {
+                    Ok(Some(size)) => (size, self.run_decoded(&bytes[used..], out, batch)),
+                    Ok(None) => return (used, Stop::Starved),
+                    Err(error) => return (used, self.refuse(error, out)),
+                },
+            };
+            match step {
                 Step::Done => used += size,
                 Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
                 Step::Hold(until_ms) => return (used, Stop::Hold(until_ms)),
@@ -253,11 +253,18 @@ impl Connection {
         }
     }
 
-    /// Runs the request that the decoder found complete at the start of `bytes`.
-    fn run_request(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> Step {
+    /// Runs the request that the decoder found complete at the start of `bytes`. One without arguments is none.
+    fn run_decoded(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> Step {
         let argv = self.decoder.args(bytes);
+        if argv.is_empty() {
+            return Step::Done;
+        }
         let session = &mut self.session;
         Desk { server: &self.server, stats: &self.stats, session, batch }.run(&argv, out)
+    }
+
+    fn desk<'d>(&'d mut self, batch: &'d mut Batch) -> Desk<'d> {
+        Desk { server: &self.server, stats: &self.stats, session: &mut self.session, batch }
     }
 
     fn refuse(&mut self, error: ProtocolError, out: &mut Writer) -> Stop {

@@ -46,7 +46,7 @@ fn collect(shard: &Shard, databases: u32, into: &mut Keys) {
     for db in 0..databases {
         shard.keys.visit_keys(db, 0, |key, value| {
             let mut out = String::with_capacity(256);
-            let at = shard.keys.find_even_expired(db, shard.keys.hash_of(key), key).expect("it is there");
+            let at = shard.keys.find_even_expired(db, key).expect("it is there");
             if let Some(at_ms) = shard.keys.expires_at_ms_at(at) {
                 let _ = write!(out, "until {at_ms} ");
             }
