@@ -10,6 +10,7 @@ use super::confirm::Confirm;
 use super::connection::Common;
 use super::failure::Failure;
 use super::known;
+use super::named::NamedGroup;
 use super::output::{note, print, print_json, print_line};
 use super::shape;
 use super::table::{Table, row};
@@ -46,12 +47,8 @@ enum Action {
     /// List the consumers of a group
     #[command(after_help = LS_EXAMPLES)]
     Ls {
-        /// The stream
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        stream: String,
-        /// The group
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        group: String,
+        #[command(flatten)]
+        of: NamedGroup,
     },
     /// Remove a consumer after another one has taken over its messages
     #[command(after_help = RM_EXAMPLES)]
@@ -60,12 +57,8 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct Remove {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     /// The consumer that goes
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
@@ -82,12 +75,12 @@ struct Remove {
 impl Consumer {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Ls { stream, group } => self.list(stream, group).await,
+            Action::Ls { of } => self.list(of).await,
             Action::Rm(remove) => self.remove(remove).await,
         }
     }
 
-    async fn list(&self, stream: &str, group: &str) -> Result<(), Failure> {
+    async fn list(&self, NamedGroup { stream, group }: &NamedGroup) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         known::group(&*backend, stream, group).await?;
         let consumers = backend.consumers(stream, group).await?;
@@ -110,7 +103,7 @@ impl Consumer {
     }
 
     async fn remove(&self, remove: &Remove) -> Result<(), Failure> {
-        let Remove { stream, group, consumer, heir, dry_run, confirm } = remove;
+        let Remove { of: NamedGroup { stream, group }, consumer, heir, dry_run, confirm } = remove;
         let backend = self.common.connect().await?;
         let found = known::consumer(&*backend, stream, group, consumer).await?;
         let entries = |number| counted(number, "pending entry", "pending entries");
@@ -163,8 +156,8 @@ impl Consumer {
     fn tell_dry(&self, remove: &Remove, pending: u64, heir_is_new: bool, what: &str) -> Result<(), Failure> {
         if self.common.json {
             return print_json(&json!({
-                "stream": remove.stream,
-                "group": remove.group,
+                "stream": remove.of.stream,
+                "group": remove.of.group,
                 "removed": remove.consumer,
                 "heir": remove.heir,
                 "heir_is_new": heir_is_new,

@@ -16,6 +16,7 @@ pub(crate) mod group;
 mod known;
 mod lag;
 mod metrics;
+mod named;
 pub(crate) mod output;
 mod pending;
 pub(crate) mod shape;

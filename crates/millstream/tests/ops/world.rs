@@ -4,11 +4,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
 use crate::support::process::Server;
+use crate::support::run::{Run, new_folder};
 
 /// Five entries were added to `orders`, a millisecond apart, beginning with this one.
 pub(crate) const FIRST: &str = "1731664200000-0";
@@ -142,7 +142,7 @@ impl World {
         child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("write its input");
         let output = child.wait_with_output().expect("its output");
         Run {
-            asked: arguments.join(" "),
+            asked: format!("millstream {}", arguments.join(" ")),
             code: output.status.code(),
             out: String::from_utf8(output.stdout).expect("text"),
             err: String::from_utf8(output.stderr).expect("text"),
@@ -163,65 +163,6 @@ impl Drop for World {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn new_folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("millstream-ops-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).expect("create a folder");
-    folder
-}
-
-/// A command that has ended.
-#[derive(Debug)]
-pub(crate) struct Run {
-    asked: String,
-    /// Its exit code; `None` if a signal ended it.
-    pub code: Option<i32>,
-    /// Its standard output.
-    pub out: String,
-    /// Its standard error.
-    pub err: String,
-}
-
-impl Run {
-    /// It ended well.
-    pub(crate) fn ok(self) -> Run {
-        self.exits(0)
-    }
-
-    /// It ended with this code.
-    pub(crate) fn exits(self, code: i32) -> Run {
-        assert_eq!(self.code, Some(code), "millstream {}\n{}\n{}", self.asked, self.out, self.err);
-        self
-    }
-
-    /// It complained in these words.
-    pub(crate) fn complains(self, words: &str) -> Run {
-        assert!(self.err.contains(words), "millstream {}\nsays not {words:?} but:\n{}", self.asked, self.err);
-        self
-    }
-
-    /// Its output holds these words.
-    pub(crate) fn has(self, words: &str) -> Run {
-        assert!(self.out.contains(words), "millstream {}\nhas not {words:?} but:\n{}", self.asked, self.out);
-        self
-    }
-
-    /// Its output as JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out)
-            .unwrap_or_else(|error| panic!("{}: {error}\n{}", self.asked, self.out))
-    }
-
-    /// The cells of its table, the headings first.
-    pub(crate) fn cells(&self) -> Vec<Vec<String>> {
-        let cells = |line: &str| {
-            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
-        };
-        self.out.lines().map(cells).collect()
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::resp::Value;
+use super::run::new_folder;
 use super::wire::{Client, Outcome};
 
 /// Setting `MILLSTREAM_REFERENCE=none` says that this machine has no `redis-server` and never mind.
@@ -163,12 +163,4 @@ fn command(kind: Kind, port: u16, folder: &Path) -> Command {
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
     listener.local_addr().expect("the address just bound").port()
-}
-
-fn new_folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("millstream-test-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).expect("create a folder for the server");
-    folder
 }

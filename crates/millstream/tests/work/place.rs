@@ -3,12 +3,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::support::process::Server;
+use crate::support::run::{Run, new_folder};
 
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -134,14 +134,6 @@ pub(crate) fn is_alive(pid: &str) -> bool {
     stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z')))
 }
 
-fn new_folder() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("millstream-work-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).expect("create a folder");
-    folder
-}
-
 /// The binary while it runs. Killed on drop.
 pub(crate) struct Running {
     child: Child,
@@ -192,49 +184,5 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.output);
-    }
-}
-
-/// The binary when it has ended.
-#[derive(Debug)]
-pub(crate) struct Run {
-    asked: String,
-    /// Its exit code; `None` if a signal ended it.
-    pub code: Option<i32>,
-    /// Its standard output.
-    pub out: String,
-    /// Its standard error.
-    pub err: String,
-}
-
-impl Run {
-    /// It ended well.
-    pub(crate) fn ok(self) -> Run {
-        self.exits(0)
-    }
-
-    /// It ended with this code.
-    pub(crate) fn exits(self, code: i32) -> Run {
-        assert_eq!(self.code, Some(code), "{}\n{}\n{}", self.asked, self.out, self.err);
-        self
-    }
-
-    /// It complained in these words.
-    pub(crate) fn complains(self, words: &str) -> Run {
-        assert!(self.err.contains(words), "{}\nsays not {words:?} but:\n{}", self.asked, self.err);
-        self
-    }
-
-    /// Its output as JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.out)
-            .unwrap_or_else(|error| panic!("{}: {error}\n{}", self.asked, self.out))
-    }
-
-    /// These figures of its report, which is the last line of its output.
-    pub(crate) fn report<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
-        let last = self.out.lines().last().unwrap_or_default();
-        let report: Value = serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {self:?}"));
-        names.map(|name| report[name].as_u64().unwrap_or_else(|| panic!("no {name} in {report}")))
     }
 }

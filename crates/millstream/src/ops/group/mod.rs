@@ -13,6 +13,7 @@ use super::confirm::Confirm;
 use super::connection::Common;
 use super::failure::Failure;
 use super::known;
+use super::named::NamedGroup;
 use super::output::{note, print, print_json, print_line};
 use super::shape;
 use super::table::{Table, row};
@@ -67,12 +68,8 @@ enum Action {
     /// Make a group if it is not there
     #[command(after_help = CREATE_EXAMPLES)]
     Create {
-        /// The stream
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        stream: String,
-        /// The group
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        group: String,
+        #[command(flatten)]
+        of: NamedGroup,
         /// Where it begins: earliest, latest, an id, a moment, or how long ago
         #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
         from: Position,
@@ -93,12 +90,8 @@ enum Action {
     /// Remove a group with what is pending in it
     #[command(after_help = RM_EXAMPLES)]
     Rm {
-        /// The stream
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        stream: String,
-        /// The group
-        #[arg(value_parser = NonEmptyStringValueParser::new())]
-        group: String,
+        #[command(flatten)]
+        of: NamedGroup,
         /// Only tell what would go
         #[arg(long)]
         dry_run: bool,
@@ -111,12 +104,10 @@ impl Group {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
             Action::Ls { stream } => self.list(stream).await,
-            Action::Create { stream, group, from } => self.create(stream, group, *from).await,
+            Action::Create { of, from } => self.create(of, *from).await,
             Action::Describe { stream, group } => describe::run(&self.common, stream, group.as_deref()).await,
             Action::Reset(reset) => reset.run(&self.common).await,
-            Action::Rm { stream, group, dry_run, confirm } => {
-                self.remove(stream, group, *dry_run, *confirm).await
-            }
+            Action::Rm { of, dry_run, confirm } => self.remove(of, *dry_run, *confirm).await,
         }
     }
 
@@ -160,7 +151,7 @@ impl Group {
         print(&table.to_string())
     }
 
-    async fn create(&self, stream: &str, group: &str, from: Position) -> Result<(), Failure> {
+    async fn create(&self, NamedGroup { stream, group }: &NamedGroup, from: Position) -> Result<(), Failure> {
         let backend = self.common.connect_or_create().await?;
         let created = backend.create_group(stream, group, start_of(from)).await;
         let created = created.map_err(|error| known::about(stream, error))?;
@@ -181,8 +172,7 @@ impl Group {
 
     async fn remove(
         &self,
-        stream: &str,
-        group: &str,
+        NamedGroup { stream, group }: &NamedGroup,
         dry_run: bool,
         confirm: Confirm,
     ) -> Result<(), Failure> {

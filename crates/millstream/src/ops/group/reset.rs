@@ -3,7 +3,6 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::StreamId;
 use millstream_worker::group_manager::{GroupManager, Place, Position, Reset};
 use serde_json::{Value, json};
@@ -11,6 +10,7 @@ use serde_json::{Value, json};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::known;
+use crate::ops::named::NamedGroup;
 use crate::ops::output::{note, print, print_json};
 use crate::ops::shape;
 use crate::ops::table::{Table, row};
@@ -31,12 +31,8 @@ Nothing changes without --execute. What is pending stays pending.";
 
 #[derive(Args, Debug)]
 pub(super) struct ResetCommand {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     #[command(flatten)]
     target: Target,
     /// Do it
@@ -76,12 +72,13 @@ struct Target {
 impl ResetCommand {
     pub(super) async fn run(&self, common: &Common) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        known::group(&*backend, &self.stream, &self.group).await?;
+        let NamedGroup { stream, group } = &self.of;
+        known::group(&*backend, stream, group).await?;
         if let Some(other) = &self.target.to_group {
-            known::group(&*backend, &self.stream, other).await?;
+            known::group(&*backend, stream, other).await?;
         }
         let groups = GroupManager::new(backend);
-        let change = groups.preview_reset(&self.stream, &self.group, self.target.position()).await?;
+        let change = groups.preview_reset(stream, group, self.target.position()).await?;
         if self.execute {
             self.refuse_if_active(&change)?;
             groups.reset(&change).await?;

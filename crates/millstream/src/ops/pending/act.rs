@@ -10,12 +10,13 @@ use super::{Ack, Claim, Rows, all_rows};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::known;
+use crate::ops::named::NamedGroup;
 use crate::ops::output::{note, print, print_json, print_line};
 use crate::ops::table::{Table, row};
 use crate::ops::value::{count, counted};
 
 pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure> {
-    let Claim { stream, group, consumer, min_idle, count: most } = claim;
+    let Claim { of: NamedGroup { stream, group }, consumer, min_idle, count: most } = claim;
     let backend = common.connect().await?;
     known::group(&*backend, stream, group).await?;
     let (mut claimed, mut from) = (Vec::new(), StreamId::MIN);
@@ -58,7 +59,7 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
 }
 
 pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failure> {
-    let Ack { stream, group, .. } = ack;
+    let NamedGroup { stream, group } = &ack.of;
     if ack.ids.is_empty() && !ack.all {
         return Err(Failure::Usage(format!(
             "name the entries that are done with, or say --all for everything that is pending\nsee them with: millstream pending ls {stream} {group}"
@@ -73,13 +74,13 @@ pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failur
         let are = if info.pending == 1 { "is" } else { "are" };
         let rows = counted(info.pending, "pending entry", "pending entries");
         ack.confirm.ask(&format!("{rows} of group {group} {are} done with, unprocessed")).await?;
-        all_rows(&*backend, &ack.stream, &ack.group).await?.into_iter().map(|row| row.id).collect()
+        all_rows(&*backend, &ack.of).await?.into_iter().map(|row| row.id).collect()
     } else {
         ack.ids.clone()
     };
     let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
-    let acknowledged = backend.settle(&ack.stream, &ack.group, &settlement).await?;
-    tell(common, "acknowledged", acknowledged, ids.len() as u64, (stream, group))
+    let acknowledged = backend.settle(stream, group, &settlement).await?;
+    tell(common, "acknowledged", acknowledged, ids.len() as u64, &ack.of)
 }
 
 /// How many would be acknowledged: those that are pending.
@@ -89,7 +90,7 @@ async fn tell_dry(common: &Common, backend: &dyn Backend, ack: &Ack, pending: u6
         (found, asked) = (0, ack.ids.len() as u64);
         for id in &ack.ids {
             let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
-            found += backend.pending(&ack.stream, &ack.group, &filter).await?.len() as u64;
+            found += backend.pending(&ack.of.stream, &ack.of.group, &filter).await?.len() as u64;
         }
     }
     if common.json {
@@ -104,9 +105,9 @@ pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failur
     for (owner, rows_of_owner) in owned(&*backend, rows).await? {
         let back: Vec<Release> =
             rows_of_owner.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        released += backend.release(&rows.stream, &rows.group, &owner, &back).await?;
+        released += backend.release(&rows.of.stream, &rows.of.group, &owner, &back).await?;
     }
-    tell(common, "released", released, rows.ids.len() as u64, (&rows.stream, &rows.group))
+    tell(common, "released", released, rows.ids.len() as u64, &rows.of)
 }
 
 pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> {
@@ -114,18 +115,19 @@ pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> 
     let mut extended = 0;
     for (owner, rows_of_owner) in owned(&*backend, rows).await? {
         let ids: Vec<StreamId> = rows_of_owner.iter().map(|row| row.id).collect();
-        extended += backend.extend(&rows.stream, &rows.group, &owner, &ids).await?.len() as u64;
+        extended += backend.extend(&rows.of.stream, &rows.of.group, &owner, &ids).await?.len() as u64;
     }
-    tell(common, "extended", extended, rows.ids.len() as u64, (&rows.stream, &rows.group))
+    tell(common, "extended", extended, rows.ids.len() as u64, &rows.of)
 }
 
 /// The rows that are somebody's, by owner: only the owner can give back or extend.
 async fn owned(backend: &dyn Backend, rows: &Rows) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
-    known::group(backend, &rows.stream, &rows.group).await?;
+    let NamedGroup { stream, group } = &rows.of;
+    known::group(backend, stream, group).await?;
     let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();
     for id in &rows.ids {
         let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
-        for row in backend.pending(&rows.stream, &rows.group, &filter).await? {
+        for row in backend.pending(stream, group, &filter).await? {
             if let Some(owner) = row.consumer.clone() {
                 by_owner.entry(owner).or_default().push(row);
             }
@@ -139,7 +141,7 @@ fn tell(
     what: &str,
     done: u64,
     asked: u64,
-    (stream, group): (&str, &str),
+    NamedGroup { stream, group }: &NamedGroup,
 ) -> Result<(), Failure> {
     if common.json {
         print_json(&json!({ what: done, "asked": asked }))?;

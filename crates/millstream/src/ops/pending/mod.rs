@@ -13,6 +13,7 @@ use super::confirm::Confirm;
 use super::connection::Common;
 use super::failure::Failure;
 use super::known;
+use super::named::NamedGroup;
 use super::output::{note, print, print_json};
 use super::shape;
 use super::table::{Table, row};
@@ -88,12 +89,8 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct List {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     /// Only those of this consumer
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
@@ -107,12 +104,8 @@ struct List {
 
 #[derive(Args, Debug)]
 struct Claim {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     /// Who gets them
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
@@ -126,12 +119,8 @@ struct Claim {
 
 #[derive(Args, Debug)]
 struct Ack {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     /// The entries, unless --all is said
     #[arg(value_name = "ID", value_parser = parse_id, conflicts_with = "all")]
     ids: Vec<StreamId>,
@@ -147,12 +136,8 @@ struct Ack {
 
 #[derive(Args, Debug)]
 struct Rows {
-    /// The stream
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    stream: String,
-    /// The group
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    group: String,
+    #[command(flatten)]
+    of: NamedGroup,
     /// The entries
     #[arg(value_name = "ID", value_parser = parse_id, required = true)]
     ids: Vec<StreamId>,
@@ -174,9 +159,10 @@ impl Pending {
 impl List {
     async fn run(&self, common: &Common) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let info = known::group(&*backend, &self.stream, &self.group).await?;
+        let NamedGroup { stream, group } = &self.of;
+        let info = known::group(&*backend, stream, group).await?;
         if let Some(consumer) = &self.consumer {
-            known::consumer(&*backend, &self.stream, &self.group, consumer).await?;
+            known::consumer(&*backend, stream, group, consumer).await?;
         }
         let filter = PendingFilter {
             first: StreamId::MIN,
@@ -185,7 +171,7 @@ impl List {
             consumer: self.consumer.clone(),
             min_idle: self.min_idle,
         };
-        let rows = backend.pending(&self.stream, &self.group, &filter).await?;
+        let rows = backend.pending(stream, group, &filter).await?;
         if common.json {
             return print_json(&rows.iter().map(shape::pending).collect());
         }
@@ -212,14 +198,14 @@ fn table(rows: &[PendingRow]) -> Table {
 }
 
 /// All pending rows of a group, page by page.
-async fn all_rows(backend: &dyn Backend, stream: &str, group: &str) -> Result<Vec<PendingRow>, Failure> {
+async fn all_rows(backend: &dyn Backend, of: &NamedGroup) -> Result<Vec<PendingRow>, Failure> {
     const PAGE: usize = 1000;
     let mut rows = Vec::new();
     let mut next = Some(StreamId::MIN);
     while let Some(first) = next {
         let filter =
             PendingFilter { first, last: StreamId::MAX, count: PAGE, consumer: None, min_idle: None };
-        let page = backend.pending(stream, group, &filter).await?;
+        let page = backend.pending(&of.stream, &of.group, &filter).await?;
         next = page.last().filter(|_| page.len() == PAGE).and_then(|row| row.id.next());
         rows.extend(page);
     }
