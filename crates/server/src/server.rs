@@ -81,14 +81,19 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Listen(error) => error.fmt(f),
-            StartError::Folder { path, source } => write!(
-                f,
-                "cannot open the data folder {}: {source}.
-Nothing in it was changed. Choose another with --dir, \
-                 or look into it with: millstream check {}",
-                path.display(),
-                path.display()
-            ),
+            StartError::Folder { path, source } => {
+                let dir = path.display();
+                writeln!(f, "cannot open the data folder {dir}: {source}.")?;
+                // Where there is no folder there is nothing to look into.
+                match path.is_dir() {
+                    true => write!(
+                        f,
+                        "Nothing in it was changed. Choose another with --dir, \
+                         or look into it with: millstream check {dir}"
+                    ),
+                    false => f.write_str("Choose another with --dir"),
+                }
+            }
             StartError::Threads(source) => write!(f, "cannot start a thread: {source}"),
         }
     }

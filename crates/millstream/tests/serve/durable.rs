@@ -417,6 +417,8 @@ fn a_folder_that_cannot_be_written_is_named() {
     let file = dir.write("file", "");
     let words = refused(&dir, &["--dir", &file]);
     assert!(words.contains(&file) && words.contains("--dir"), "{words}");
+    assert!(words.contains("there is a file of this name"), "{words}");
+    assert!(!words.contains("millstream check"), "a file is not to be looked into: {words}");
 
     let locked = dir.path.join("locked");
     std::fs::create_dir(&locked).expect("a folder");

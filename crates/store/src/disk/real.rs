@@ -23,7 +23,10 @@ impl RealDisk {
     pub fn create(dir: impl Into<PathBuf>) -> Result<RealDisk, DiskError> {
         let disk = RealDisk::existing(dir);
         if !disk.dir.is_dir() {
-            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&disk.dir);
+            let made = match disk.dir.exists() {
+                true => Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name")),
+                false => fs::DirBuilder::new().recursive(true).mode(0o700).create(&disk.dir),
+            };
             made.map_err(|error| DiskError::new("make the folder", disk.dir.display().to_string(), &error))?;
             disk.sync_parent()?;
         }

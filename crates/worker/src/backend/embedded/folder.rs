@@ -23,6 +23,7 @@ impl Contents {
         let listed = match fs::read_dir(folder) {
             Ok(listed) => listed,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(file(folder)),
             Err(error) => return Err(unreadable(folder, error)),
         };
         let mut contents = Contents::Nothing;
@@ -70,6 +71,11 @@ pub(super) fn foreign(folder: &Path) -> Error {
     Error::new(ErrorKind::NoStore, message)
 }
 
+fn file(path: &Path) -> Error {
+    let message = format!("{}: this is a file; a store is a folder", path.display());
+    Error::new(ErrorKind::NoStore, message)
+}
+
 fn unreadable(folder: &Path, error: io::Error) -> Error {
     Error::new(ErrorKind::Unreachable, format!("cannot read the folder {}: {error}", folder.display()))
         .with_source(error)
@@ -86,6 +92,10 @@ mod tests {
         let refused = |opened: Result<Embedded, Error>| opened.map(|_| ()).unwrap_err().kind();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
         assert!(!folder.exists(), "looking has made it");
+        fs::write(&folder, "mine").unwrap();
+        assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
+        assert_eq!(refused(Embedded::open(&folder)), ErrorKind::NoStore);
+        fs::remove_file(&folder).unwrap();
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("notes"), "mine").unwrap();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
