@@ -37,6 +37,16 @@ pub async fn connect_existing(url: &str) -> Result<Arc<dyn Backend>, Error> {
     open(url, |folder| Embedded::open_existing(folder)).await
 }
 
+/// A client for questions of one's own to the server behind a URL, or to the first one of a cluster; `None` for a store that
+/// has no server. Connects to nobody yet.
+pub fn client(url: &str) -> Result<Option<redis::Client>, Error> {
+    if url.starts_with("embedded:") || url.starts_with("memory:") {
+        return Ok(None);
+    }
+    let nodes = nodes(url);
+    nodes.first().map(|node| Redis::client(node, &certificates(url)?)).transpose()
+}
+
 async fn open(
     url: &str,
     open_folder: impl FnOnce(&str) -> Result<Embedded, Error>,
@@ -109,6 +119,14 @@ mod tests {
         let secret = nodes("rediss+cluster://u:p%40@a:1,b:2/?ca=/x#insecure");
         assert_eq!(secret, ["rediss://u:p%40@a:1/?ca=/x#insecure", "rediss://u:p%40@b:2/?ca=/x#insecure"]);
         assert_eq!(nodes("redis+cluster://"), [""; 0]);
+    }
+
+    #[test]
+    fn questions_go_to_the_server_or_the_first_of_a_cluster() {
+        let asked = |url| client(url).unwrap().map(|client| client.get_connection_info().addr().to_string());
+        assert_eq!(asked("redis+cluster://a:1,b:2").as_deref(), Some("a:1"));
+        assert_eq!(asked("redis://a:1/2").as_deref(), Some("a:1"));
+        assert_eq!((asked("memory:"), asked("embedded:folder")), (None, None));
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub mod worker;
 
 pub use autoscale::Autoscale;
 pub use backend::{Backend, Error};
-pub use connect::{connect, connect_existing};
+pub use connect::{client, connect, connect_existing};
 pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;

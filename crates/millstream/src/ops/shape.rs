@@ -2,17 +2,10 @@
 
 use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
 use millstream_worker::dead_letter::Letter;
-use millstream_worker::monitor::{GroupSnapshot, Health, Lag, Limits, Verdict, Waiting};
+use millstream_worker::monitor::{GroupSnapshot, Health, Lag, Verdict, Waiting};
 use serde_json::{Value, json};
 
 use super::value::{self, fields_json, id_json, millis, millis_json};
-
-/// From where on a group is not well. One that was just made on a full stream is no alarm.
-pub(crate) fn limits() -> Limits {
-    let mut limits = Limits::default();
-    limits.not_begun = Health::Degraded;
-    limits
-}
 
 /// A stream.
 pub(crate) fn stream(name: &str, info: &StreamInfo) -> Value {

@@ -117,7 +117,6 @@ definitions! {
     GROUP_HEALTH "group_health" Gauge Buckets::None, "0 if the group is well, 1 if degraded, 2 if critical.";
     DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Dead letters there are.";
     DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages moved to the dead letters.";
-    REDRIVEN "redriven_total" Counter Buckets::None, "Dead letters given another chance.";
     RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages taken over from other consumers.";
     REAPED_CONSUMERS "reaped_consumers_total" Counter Buckets::None, "Consumers removed after being idle for long.";
     LEASE_EXTENSIONS "lease_extensions_total" Counter Buckets::None, "Leases of messages extended.";

@@ -105,8 +105,6 @@ pub struct WorkerMetrics {
     pub group_oldest_pending_age: Arc<Reading>,
     /// Dead letters there are.
     pub dlq_length: Arc<Reading>,
-    /// Dead letters given another chance.
-    pub redriven: Arc<Counter>,
     /// Messages taken over from other consumers.
     pub reclaimed: Arc<Counter>,
     /// Consumers removed.
@@ -162,7 +160,6 @@ impl WorkerMetrics {
             group_oldest_unread_age: reading(&GROUP_OLDEST_UNREAD_AGE),
             group_oldest_pending_age: reading(&GROUP_OLDEST_PENDING_AGE),
             dlq_length: reading(&DLQ_LENGTH),
-            redriven: counter(&REDRIVEN),
             reclaimed: counter(&RECLAIMED),
             reaped_consumers: counter(&REAPED_CONSUMERS),
             lease_extensions: counter(&LEASE_EXTENSIONS),

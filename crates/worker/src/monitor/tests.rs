@@ -127,7 +127,7 @@ async fn each_trouble_is_found_at_its_limit() {
     ];
     for (code, health, trouble) in cases {
         let mut group = well().await;
-        group.consumers = vec![consumer(Duration::ZERO, 0)];
+        (group.entries_read, group.consumers) = (Some(1), vec![consumer(Duration::ZERO, 0)]);
         trouble(&mut group);
         let verdict = group.verdict(&Limits::default());
         assert_eq!(verdict.found(code).map(|finding| finding.health), Some(health), "{code}: {verdict}");
@@ -136,16 +136,16 @@ async fn each_trouble_is_found_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_group_that_nobody_has_read_from_may_be_judged_mildly() {
-    let mild = Limits { not_begun: Health::Degraded, ..Limits::default() };
+async fn a_group_that_nobody_has_read_from_is_judged_mildly() {
+    let strict = Limits { not_begun: Health::Critical, ..Limits::default() };
     let mut group = well().await;
     (group.lag.count, group.oldest_unread, group.consumers) = (100_000, Some(old(10 * MINUTE)), vec![]);
     group.entries_read = Some(0);
-    assert_eq!(group.verdict(&Limits::default()).health, Health::Critical);
-    let verdict = group.verdict(&mild);
+    assert_eq!(group.verdict(&strict).health, Health::Critical);
+    let verdict = group.verdict(&Limits::default());
     assert_eq!((verdict.health, verdict.findings.len()), (Health::Degraded, 3), "{verdict}");
     group.entries_read = Some(1);
-    assert_eq!(group.verdict(&mild).health, Health::Critical, "its readers have gone");
+    assert_eq!(group.verdict(&Limits::default()).health, Health::Critical, "its readers have gone");
 }
 
 fn old(age: Duration) -> Waiting {

@@ -85,7 +85,7 @@ impl Default for Limits {
             stuck: Threshold { degraded: Some(1), critical: None },
             dead_letters: Threshold { degraded: Some(1), critical: None },
             consumer_idle: MINUTE,
-            not_begun: Health::Critical,
+            not_begun: Health::Degraded,
         }
     }
 }
@@ -98,6 +98,8 @@ pub struct Finding {
     /// A fixed word for programs: `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
     /// `no_reader`, `consumer_idle`.
     pub code: &'static str,
+    /// The consumer it is about, if it is about one.
+    pub consumer: Option<String>,
     /// A sentence for people.
     pub text: String,
 }
@@ -146,7 +148,7 @@ impl GroupSnapshot {
         let mut findings = Vec::new();
         let mut find = |health: Health, code, text: String| {
             if health > Health::Ok {
-                findings.push(Finding { health, code, text });
+                findings.push(Finding { health, code, consumer: None, text });
             }
         };
         find(
@@ -206,6 +208,7 @@ impl GroupSnapshot {
         idle.map(|consumer| Finding {
             health: if consumer.pending > 0 { Health::Degraded } else { Health::Ok },
             code: "consumer_idle",
+            consumer: Some(consumer.name.clone()),
             text: format!(
                 "consumer {} has not asked for {} and holds {} {}",
                 consumer.name,

@@ -9,7 +9,7 @@ mod servers;
 use std::time::Duration;
 
 use millstream_worker::backend::{ErrorKind, Read};
-use millstream_worker::connect;
+use millstream_worker::{client, connect};
 use servers::{Cluster, Program, Server, Tls, new_folder};
 
 /// How long a condition may take to come true on a busy machine.
@@ -104,6 +104,10 @@ async fn redis_over_tls_with_a_password() {
     let backend = connect(&format!("rediss://:secret@{at}/?ca={ca}")).await.unwrap();
     assert_eq!(backend.place(), format!("rediss://{at}"));
     cases::all(&*backend).await;
+    let client = client(&format!("rediss://:secret@{at}/?ca={ca}")).unwrap().unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let pong: String = redis::cmd("PING").query_async(&mut connection).await.unwrap();
+    assert_eq!(pong, "PONG", "questions of one's own take the same certificates");
     let insecure = connect(&format!("rediss://:secret@{at}/#insecure")).await.unwrap();
     insecure.ping().await.unwrap();
 

@@ -26,15 +26,18 @@ pub(super) struct Server {
 
 /// Asks the server behind a URL, or one of a cluster.
 pub(super) async fn ask(url: &str) -> Server {
-    if url.starts_with("embedded:") || url.starts_with("memory:") {
-        return Server { embedded: true, ..Server::default() };
+    match millstream_worker::client(url) {
+        Ok(None) => Server { embedded: true, ..Server::default() },
+        Ok(Some(client)) => {
+            let asked = tokio::time::timeout(PATIENCE, try_ask(client)).await;
+            asked.ok().flatten().unwrap_or_default()
+        }
+        Err(_) => Server::default(),
     }
-    let asked = tokio::time::timeout(PATIENCE, try_ask(&first_node(url))).await;
-    asked.ok().flatten().unwrap_or_default()
 }
 
-async fn try_ask(url: &str) -> Option<Server> {
-    let mut connection = Client::open(url).ok()?.get_multiplexed_async_connection().await.ok()?;
+async fn try_ask(client: Client) -> Option<Server> {
+    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
     let info: String = cmd("INFO").query_async(&mut connection).await.ok()?;
     let pairs = info.lines().filter_map(|line| line.trim_end().split_once(':'));
     let info = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -49,15 +52,6 @@ async fn try_ask(url: &str) -> Option<Server> {
 
 async fn setting(connection: &mut MultiplexedConnection, question: &Cmd) -> HashMap<String, String> {
     question.query_async(connection).await.unwrap_or_default()
-}
-
-/// A cluster's first server stands for all.
-fn first_node(url: &str) -> String {
-    let single = url.replacen("+cluster://", "://", 1);
-    match single.split_once(',') {
-        Some((first, _)) => first.to_owned(),
-        None => single,
-    }
 }
 
 impl Server {
@@ -189,11 +183,5 @@ mod tests {
         assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "always")]), [""; 0]);
         assert_eq!(codes(&[("maxmemory-policy", "allkeys-lru")]), ["evicts_streams"]);
         assert_eq!(codes(&[]), [""; 0], "what is not told is not held against it");
-    }
-
-    #[test]
-    fn a_cluster_is_asked_through_its_first_server() {
-        assert_eq!(first_node("redis+cluster://a:1,b:2"), "redis://a:1");
-        assert_eq!(first_node("redis://a:1/2"), "redis://a:1/2");
     }
 }

@@ -2,7 +2,7 @@
 
 use millstream_worker::Backend;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
-use millstream_worker::monitor::{GroupSnapshot, Health, Monitor};
+use millstream_worker::monitor::{GroupSnapshot, Health, Limits, Monitor};
 use serde_json::Value;
 
 use crate::ops::connection::Common;
@@ -52,7 +52,7 @@ fn told(group: &GroupSnapshot, last_id: StreamId) -> Value {
     let mut told = shape::group(group);
     told["last_id"] = Value::from(last_id.to_string());
     told["consumer_list"] = group.consumers.iter().map(shape::consumer).collect();
-    told["verdict"] = shape::verdict(&group.verdict(&shape::limits()));
+    told["verdict"] = shape::verdict(&group.verdict(&Limits::default()));
     told
 }
 
@@ -107,7 +107,7 @@ fn name_of(consumer: Option<&ConsumerInfo>) -> Cell {
 }
 
 fn verdict_line(group: &GroupSnapshot) -> String {
-    let verdict = group.verdict(&shape::limits());
+    let verdict = group.verdict(&Limits::default());
     let style = match verdict.health {
         Health::Ok => GOOD,
         Health::Degraded => WARN,

@@ -51,14 +51,14 @@ async fn the_overview_tells_every_group() {
     let mut state = state().await;
     let lines = lines(&mut state, (150, 30));
     has(&lines[0], "millstream top  memory  native: exact lag, claiming reads");
-    has(&lines[1], "2 streams, 2 groups, 6 entries  lag 8  pending 2  in 0/s  out 0/s  1 critical");
+    has(&lines[1], "2 streams, 2 groups, 6 entries  lag 8  pending 2  in 0/s  out 0/s  1 degraded");
     assert_eq!(lines[2], "");
     let headings =
         "STREAM▲ GROUP LENGTH LAG OLDEST-UNREAD PENDING OLDEST-PENDING STUCK CONSUMERS IN/S OUT/S HEALTH";
     assert_eq!(words(&lines[3]), words(headings));
     assert_eq!(words(&lines[4]), words("events - 1 - - - - - - - - -"));
     let audit = words(&lines[5]);
-    assert_eq!((&audit[..4], audit.last()), (&["orders", "audit", "5", "5"][..], Some(&"critical")));
+    assert_eq!((&audit[..4], audit.last()), (&["orders", "audit", "5", "5"][..], Some(&"degraded")));
     let billing = words(&lines[6]);
     assert_eq!((&billing[..4], billing.last()), (&["orders", "billing", "5", "3"][..], Some(&"ok")));
     has(&lines[29], "Enter open  / filter  s sort: name  p pause  +/- every 2s  ? help  q quit");
@@ -86,6 +86,10 @@ async fn the_lag_of_the_selected_group_is_drawn() {
 #[tokio::test]
 async fn the_selected_row_is_seen_without_colours() {
     let mut state = state().await;
+    let mut look = sample::look().await;
+    // Somebody has read for audit, and is gone: that is critical.
+    look.streams[1].groups[0].entries_read = Some(1);
+    state.receive(Ok(look), Instant::now());
     state.act(Action::Move(1));
     let plain = buffer(&mut state, &Palette::plain(), (150, 30));
     let reversed = |y: u16| plain.cell((0, y)).is_some_and(|cell| cell.modifier.contains(Modifier::REVERSED));
@@ -219,5 +223,5 @@ async fn plain_text_has_every_column_and_says_what_is_wrong() {
     has(&lines[0], "millstream top  memory");
     assert_eq!(words(&lines[3]).len(), 12);
     assert_eq!(lines.len(), 9);
-    assert_eq!(lines[8], "orders / audit: critical: entries are unread and no consumer asks for them");
+    assert_eq!(lines[8], "orders / audit: degraded: entries are unread and no consumer asks for them");
 }

@@ -89,6 +89,11 @@ impl Redis {
         Redis::over(Link::Cluster(connection), first, place_of("+cluster", &infos)).await
     }
 
+    /// A client for questions to one server that no worker ever has. Connects to nobody yet.
+    pub fn client(url: &str, certificates: &Certificates) -> Result<Client, Error> {
+        Client::open(connection_info(url, certificates)?).map_err(from_redis)
+    }
+
     async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
         let natives = Natives::probe(&link).await?;
         tracing::debug!(place, ?natives, "connected");
