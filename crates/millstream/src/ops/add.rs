@@ -27,7 +27,7 @@ Examples:
   millstream add orders item=book qty=2
   millstream add orders --data '{\"item\":\"book\",\"qty\":2}'
   millstream add orders item=book --maxlen 100000
-  millstream add orders item=book --id-producer shop-1 --iid order-17
+  millstream add orders item=book --producer shop-1 --iid order-17
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
   echo '{\"item\":\"book\"}' | millstream add orders -
 
@@ -55,9 +55,9 @@ pub(crate) struct Add {
     exact: bool,
     /// Who sends, for adding a message only once
     #[arg(long, value_name = "NAME", requires = "iid")]
-    id_producer: Option<String>,
+    producer: Option<String>,
     /// The sender's name for the message: sent again, it is not added again
-    #[arg(long, value_name = "ID", requires = "id_producer")]
+    #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
     /// Add the message so often; {i} in a value becomes the number of the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -85,7 +85,7 @@ impl Add {
         let backend = self.common.connect_or_create().await?;
         if self.iid.is_some() && !backend.capabilities().idempotent_adds {
             return Err(Failure::Other(format!(
-                "{} cannot add a message only once\nleave out --id-producer and --iid and let workers skip repeats (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
+                "{} cannot add a message only once\nleave out --producer and --iid and let workers skip repeats (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
                 backend.place()
             )));
         }
@@ -123,7 +123,7 @@ impl Add {
     }
 
     fn idempotence(&self) -> Option<Idempotence> {
-        let (producer, iid) = (self.id_producer.clone()?, self.iid.clone()?);
+        let (producer, iid) = (self.producer.clone()?, self.iid.clone()?);
         Some(Idempotence { producer, iid })
     }
 }

@@ -19,10 +19,10 @@ use super::value::{age, age_or_nothing, count};
 const EXAMPLES: &str = "\
 Examples:
   millstream lag
-  millstream lag orders billing --fail-over 1000
+  millstream lag orders billing --fail-lag 1000
   millstream lag orders --fail-age 5m --json
 
-Exit code 5 if a group has more entries to read than --fail-over, or an entry, unread or pending, older than
+Exit code 5 if a group has more entries to read than --fail-lag, or an entry, unread or pending, older than
 --fail-age.";
 
 /// Tell how far behind groups are; for scripts, fail when it is too far
@@ -37,7 +37,7 @@ pub(crate) struct LagCommand {
     group: Option<String>,
     /// Fail if a group has more unread entries than this
     #[arg(long, value_name = "N")]
-    fail_over: Option<u64>,
+    fail_lag: Option<u64>,
     /// Fail if an unread or pending entry is older than this
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     fail_age: Option<Duration>,
@@ -86,7 +86,7 @@ impl LagCommand {
 
     /// Why a group is too far behind, if it is.
     fn too_far(&self, group: &GroupSnapshot) -> Option<String> {
-        if let Some(most) = self.fail_over.filter(|most| group.lag.count > *most) {
+        if let Some(most) = self.fail_lag.filter(|most| group.lag.count > *most) {
             return Some(format!("more than {} unread", count(most)));
         }
         let most = self.fail_age?;

@@ -34,7 +34,7 @@ use crate::ops::value::age;
 const EXAMPLES: &str = "\
 Examples:
   millstream top
-  millstream top --stream 'orders*' --interval 500ms
+  millstream top 'orders*' --interval 500ms
   millstream top --once --interval 1s
 
 Keys: j/k or arrows move, Enter opens a group, Esc goes back, / filters, s sorts, p pauses, + and - change the interval,
@@ -46,8 +46,8 @@ Keys: j/k or arrows move, Enter opens a group, Esc goes back, / filters, s sorts
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Top {
     /// Only streams that match this glob pattern
-    #[arg(short, long, value_name = "PATTERN", default_value = "*")]
-    stream: String,
+    #[arg(default_value = "*")]
+    pattern: String,
     /// The time from one look to the next
     #[arg(short, long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
     interval: Duration,
@@ -65,7 +65,7 @@ impl Top {
                 "top is for people; for programs there is: millstream lag --json".to_owned(),
             ));
         }
-        let watcher = Watcher::new(self.common.clone(), self.stream.clone());
+        let watcher = Watcher::new(self.common.clone(), self.pattern.clone());
         if self.once {
             return once::run(watcher, self.interval).await;
         }

@@ -179,7 +179,7 @@ impl Work {
         if let Some(twice) = self.stream.iter().find(|stream| !named.insert(*stream)) {
             return Err(BuildError::StreamTwice(twice.clone()));
         }
-        match &self.pool.dead_letter {
+        match &self.pool.dlq {
             Some(stream) if named.contains(stream) => Err(BuildError::DeadLettersAreRead(stream.clone())),
             _ => Ok(()),
         }

@@ -39,20 +39,20 @@ pub(super) struct Pool {
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
     /// How long a worker may be silent before others take over its messages; the same for all workers of a group
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
     lease: Duration,
     /// The name of this worker in its group, kept over restarts; by default unique to this process
     #[arg(long, value_name = "NAME", help_heading = "Pool")]
     consumer: Option<String>,
     /// Where the group begins if it has to be made: earliest, latest, an id, a moment, or how long ago
     #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position, help_heading = "Pool")]
-    start: Position,
+    from: Position,
     /// Remove consumers of the group that nobody has heard of for so long, or `never`; what they left is kept
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_reap, help_heading = "Pool")]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_reap, help_heading = "Pool")]
     reap: Reap,
 
     /// How long a message may take; then it is stopped and tried again [default: no limit, 30s for --http]
-    #[arg(long, value_name = "TIME", value_parser = parse_limit, help_heading = "Failures")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
     /// How long a message waits before it is tried again: from the first to the longest wait
     #[arg(long, value_name = "FIRST..LONGEST", default_value = "1s..1m", value_parser = parse_backoff, help_heading = "Failures")]
@@ -62,19 +62,19 @@ pub(super) struct Pool {
     max_deliveries: u64,
     /// The stream for dead letters [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", help_heading = "Failures")]
-    pub(super) dead_letter: Option<String>,
+    pub(super) dlq: Option<String>,
     /// The most messages that wait here to be tried again
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
     waiting: usize,
     /// Acknowledge without handling what was processed within so long
-    #[arg(long, value_name = "TIME", value_parser = parse_limit, help_heading = "Failures")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     dedupe: Option<Duration>,
     /// The field that tells messages apart; without it the id of the entry does
     #[arg(long, value_name = "FIELD", requires = "dedupe", help_heading = "Failures")]
     dedupe_field: Option<String>,
 
     /// How long running messages may take to finish when the worker ends
-    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
     drain: Duration,
     /// Serve /livez, /readyz, /healthz and /metrics here; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
@@ -89,7 +89,7 @@ impl Pool {
             .prefetch(self.prefetch)
             .lease(self.lease)
             .consumer_name(name)
-            .start(start_of(self.start))
+            .start(start_of(self.from))
             .reap(self.reap.0)
             .retry(self.backoff.clone())
             .max_deliveries(self.max_deliveries)
@@ -99,7 +99,7 @@ impl Pool {
             Some(bounds) => worker.autoscale(Autoscale::between(bounds.clone())),
             None => worker.concurrency(self.concurrency),
         };
-        if let Some(stream) = &self.dead_letter {
+        if let Some(stream) = &self.dlq {
             worker = worker.dead_letter(stream);
         }
         if let Some(window) = self.dedupe {

@@ -25,10 +25,10 @@ fn letters_are_listed_and_selected() {
             (&["--error", "customer"], 1),
             (&["--error", "ShopError"], 2),
             (&["--id", "1731664200003-0"], 1),
-            (&["--of-group", "mail"], 0),
+            (&["--group", "mail"], 0),
             (&["--older-than", "1d"], 2),
             (&["--newer-than", "1d"], 0),
-            (&["--limit", "1"], 1),
+            (&["--count", "1"], 1),
         ] {
             assert_eq!(letters(&world, selection).len(), count, "{selection:?}");
         }
@@ -64,7 +64,7 @@ fn letters_go_back_to_their_group_alone() {
         assert_eq!(redrive(&["--dry-run"]).out, "would give 2 dead letters of 2 back to their group\n");
         assert_eq!(letters(&world, &[]).len(), 2, "nothing has changed");
         assert_eq!(redrive(&["--reason", "rejected"]).out, "gave 1 dead letter of 2 back to their group\n");
-        let told = redrive(&["--rate", "100", "--limit", "5", "--json"]).json();
+        let told = redrive(&["--rate", "100", "--count", "5", "--json"]).json();
         assert_eq!((&told["total"], &told["redriven"], &told["gone"]), (&json!(1), &json!(1), &json!(0)));
         assert_eq!(letters(&world, &[]).len(), 0);
         let groups = world.run(&["group", "ls", "--json"]).ok().json();
@@ -95,7 +95,7 @@ fn letters_of_a_group_that_is_gone_stay_and_the_others_go_back() {
         let done = redrive(&[]).has("gave 2 dead letters of 3 back");
         for told in [dry, done] {
             let told = told.complains("1 dead letter stays: its group is gone").complains("--all-groups");
-            told.complains("--of-group").complains("millstream group create orders mail");
+            told.complains("--group").complains("millstream group create orders mail");
         }
         let told = redrive(&["--json"]).json();
         assert_eq!((&told["redriven"], &told["no_group"]), (&json!(0), &json!(1)));
@@ -126,7 +126,7 @@ fn letters_without_a_payload_stay() {
 fn letters_that_stay_do_not_count_to_the_limit() {
     let world = World::millstream();
     world.call(&["XDEL", "orders", "1731664200002-0"]);
-    let told = world.run(&["dlq", "redrive", "orders", "--limit", "1", "--json"]).ok().json();
+    let told = world.run(&["dlq", "redrive", "orders", "--count", "1", "--json"]).ok().json();
     assert_eq!((&told["redriven"], &told["gone"]), (&json!(1), &json!(1)));
 }
 

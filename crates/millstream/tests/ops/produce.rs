@@ -58,14 +58,14 @@ fn many_are_numbered_and_trimmed() {
 
 #[test]
 fn a_message_with_a_name_is_added_once() {
-    let add = ["add", "s", "item=book", "--id-producer", "shop", "--iid", "17"];
+    let add = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
     for world in [World::empty(&[]), World::embedded()] {
         let first = world.run(&add).ok();
         assert_eq!(first.err, "");
         assert_eq!(world.run(&add).ok().complains("it was there already").out, first.out);
         let told = world.run(&[&add[..], &["--json"]].concat()).ok().json();
         assert_eq!((&told["added"], &told["duplicates"]), (&json!(0), &json!(1)));
-        let other = ["add", "s", "item=book", "--id-producer", "shop", "--iid", "18", "--json"];
+        let other = ["add", "s", "item=book", "--producer", "shop", "--iid", "18", "--json"];
         let told = world.run(&other).ok().json();
         assert_eq!((&told["added"], &told["duplicates"]), (&json!(1), &json!(0)));
         assert_eq!(entries(&world, "s").len(), 2);
@@ -76,14 +76,14 @@ fn a_message_with_a_name_is_added_once() {
 fn a_store_that_cannot_add_once_says_so() {
     let Some(world) = World::redis() else { return };
     let able = world.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"] == json!(true);
-    let added = world.run(&["add", "s", "item=book", "--id-producer", "shop", "--iid", "17"]);
+    let added = world.run(&["add", "s", "item=book", "--producer", "shop", "--iid", "17"]);
     let facts = world.run(&["doctor"]).out;
     let missing = facts.lines().find(|line| line.starts_with("missing")).unwrap();
     assert_eq!(missing.ends_with("idempotent_adds"), !able, "{facts}");
     if able {
         added.ok();
     } else {
-        added.exits(1).complains("cannot add a message only once").complains("leave out --id-producer");
+        added.exits(1).complains("cannot add a message only once").complains("leave out --producer");
         world.run(&["stream", "info", "s"]).exits(4);
     }
 }
@@ -128,6 +128,6 @@ fn what_is_no_entry_is_refused() {
     world.run(&["add", "s", "item"]).exits(2).complains("write it as name=value");
     world.run(&["add", "s", "--data", "{"]).exits(2).complains("--data is no JSON");
     world.run(&["add", "s", "a=b", "--rate", "0"]).exits(2).complains("above 0");
-    world.run(&["add", "s", "a=b", "--iid", "1"]).exits(2).complains("--id-producer");
-    world.run(&["add", "s", "a=b", "--count", "2", "--iid", "1", "--id-producer", "p"]).exits(2);
+    world.run(&["add", "s", "a=b", "--iid", "1"]).exits(2).complains("--producer");
+    world.run(&["add", "s", "a=b", "--count", "2", "--iid", "1", "--producer", "p"]).exits(2);
 }

@@ -55,11 +55,11 @@ fn an_embedded_store_is_looked_at_like_any_other() {
     world.run(&["add", "s", "n={i}", "--count", "3"]).ok();
     world.run(&["group", "create", "s", "g"]).ok();
     assert_eq!(world.run(&["stream", "ls"]).ok().cells()[1][..4], ["s", "3", "1", "3"]);
-    let told = world.run(&["lag", "s", "g", "--fail-over", "2", "--json"]).exits(5).json();
+    let told = world.run(&["lag", "s", "g", "--fail-lag", "2", "--json"]).exits(5).json();
     assert_eq!((&told[0]["lag"], &told[0]["lag_exact"]), (&json!(3), &json!(true)));
     let told = world.run(&["group", "reset", "s", "g", "--to-latest", "--execute", "--json"]).ok().json();
     assert_eq!((&told["before"]["lag"], &told["after"]["lag"]), (&json!(3), &json!(0)));
-    world.run(&["lag", "s", "g", "--fail-over", "0"]).ok();
+    world.run(&["lag", "s", "g", "--fail-lag", "0"]).ok();
     world.run(&["metrics", "--once"]).ok().has("redis_stream_length{db=\"db0\",stream=\"s\"} 3\n");
     world.run(&["pending", "ls", "s", "g"]).ok().has("DELIVERIES");
 }
@@ -76,10 +76,10 @@ fn lag_has_an_exit_code_for_scripts() {
             (&cells[1][..4], &*cells[1][6]),
             (&["orders", "billing", "1", "2"].map(str::to_owned)[..], "ok")
         );
-        world.run(&["lag", "orders", "--fail-over", "1"]).ok();
-        world.run(&["lag", "orders", "--fail-over", "0"]).exits(5).has("more than 0 unread");
+        world.run(&["lag", "orders", "--fail-lag", "1"]).ok();
+        world.run(&["lag", "orders", "--fail-lag", "0"]).exits(5).has("more than 0 unread");
         world.run(&["lag", "--fail-age", "5m"]).exits(5).has("unread for more than 5m 0s");
-        let told = world.run(&["lag", "orders", "billing", "--fail-over", "0", "--json"]).exits(5).json();
+        let told = world.run(&["lag", "orders", "billing", "--fail-lag", "0", "--json"]).exits(5).json();
         assert_eq!(told[0]["ok"], json!(false));
         assert_eq!((&told[0]["lag"], &told[0]["lag_exact"]), (&json!(1), &json!(true)));
         assert_eq!(told[0]["problem"], json!("more than 0 unread"));

@@ -31,10 +31,10 @@ fn a_frame_tells_streams_groups_and_what_is_wrong() {
 #[test]
 fn only_the_streams_that_were_asked_for() {
     let world = World::millstream();
-    let frame = world.run(&["top", "--once", "--interval", "100ms", "--stream", "{*"]).ok().out;
+    let frame = world.run(&["top", "--once", "--interval", "100ms", "{*"]).ok().out;
     let rows = table(&frame);
     assert_eq!((rows.len(), rows[1][0]), (2, "{orders}:dlq"), "{frame}");
-    let run = world.run(&["top", "--once", "--interval", "100ms", "--stream", "nothing"]);
+    let run = world.run(&["top", "--once", "--interval", "100ms", "nothing"]);
     run.ok().has("there are no streams; begin one with: millstream add");
 }
 

@@ -32,7 +32,7 @@ fn a_message_sent_twice_is_handled_once() {
 fn dead_letters_go_where_they_are_told_to() {
     let place = Place::embedded();
     place.add(1);
-    place.work(&["--exec", "exit 65", "--dead-letter", "graveyard"]).ok();
+    place.work(&["--exec", "exit 65", "--dlq", "graveyard"]).ok();
     let streams = place.run(&["stream", "ls", "--json"]).ok().out;
     assert!(streams.contains("graveyard") && !streams.contains(":dlq"), "{streams}");
 }
@@ -74,7 +74,7 @@ fn several_streams_share_a_worker() {
 fn a_group_may_begin_at_the_end() {
     let place = Place::server();
     place.add(2);
-    let run = place.work(&["--exec", "true", "--start", "latest"]).ok();
+    let run = place.work(&["--exec", "true", "--from", "latest"]).ok();
     assert_eq!(run.report(["received"]), [0]);
 }
 
@@ -120,7 +120,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--exec", "true", "--stream", "orders"], "named twice"),
         (&["--exec", "true", "--timeout", "soon"], "is no duration"),
         (&["--exec", "true", "--header", "a: b"], "--http"),
-        (&["--exec", "true", "--dead-letter", "orders"], "orders is read by this worker"),
+        (&["--exec", "true", "--dlq", "orders"], "orders is read by this worker"),
         (&["--exec", "true", "--log", "loud=very=much"], "cannot log"),
         (&["--http", "localhost:80"], "http://host:port/path"),
         (&["--http", "http://host/", "--header", "nonsense"], "Name: value"),

@@ -47,7 +47,7 @@ const LS_EXAMPLES: &str = "\
 Examples:
   millstream dlq ls
   millstream dlq ls orders
-  millstream dlq ls orders --reason max_deliveries --error timeout --limit 20 --json";
+  millstream dlq ls orders --reason max_deliveries --error timeout --count 20 --json";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -74,8 +74,8 @@ enum Action {
         #[command(flatten)]
         selection: Selection,
         /// The most letters
-        #[arg(long, value_name = "N", default_value_t = 100)]
-        limit: u64,
+        #[arg(long = "count", value_name = "N", default_value_t = 100)]
+        most: u64,
     },
     /// Tell all about one letter
     #[command(after_help = SHOW_EXAMPLES)]
@@ -114,8 +114,8 @@ impl Dlq {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
             Action::Ls { stream: None, .. } => self.list_streams().await,
-            Action::Ls { stream: Some(stream), letters, selection, limit } => {
-                self.list(stream, letters, selection, *limit).await
+            Action::Ls { stream: Some(stream), letters, selection, most } => {
+                self.list(stream, letters, selection, *most).await
             }
             Action::Show { stream, id, letters } => self.show(stream, *id, letters).await,
             Action::Redrive(redrive) => redrive.run(&self.common).await,
@@ -165,14 +165,14 @@ impl Dlq {
         stream: &str,
         letters: &Letters,
         selection: &Selection,
-        limit: u64,
+        most: u64,
     ) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         let name = letters.find(&*backend, stream).await?;
         let mut found = Vec::new();
         select::each(&*backend, &name, selection, |letter| {
             found.push(letter);
-            (found.len() as u64) < limit
+            (found.len() as u64) < most
         })
         .await?;
         if self.common.json {

@@ -19,7 +19,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   millstream dlq redrive orders --dry-run
   millstream dlq redrive orders --rate 100
-  millstream dlq redrive orders --reason max_deliveries --error timeout --limit 10
+  millstream dlq redrive orders --reason max_deliveries --error timeout --count 10
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
 Messages go back to the group they ended for, and only there; with --all-groups they are added to the stream anew.
@@ -38,8 +38,8 @@ pub(super) struct RedriveCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// The most messages in all
-    #[arg(long, value_name = "N")]
-    limit: Option<u64>,
+    #[arg(long = "count", value_name = "N")]
+    most: Option<u64>,
     /// Add the messages to the stream anew, for all of its groups
     #[arg(long)]
     all_groups: bool,
@@ -54,7 +54,7 @@ impl RedriveCommand {
         let name = self.letters.find(&*backend, &self.stream).await?;
         let bar = progress_bar();
         let show = |progress: &Progress| {
-            bar.set_length(self.limit.map_or(progress.total, |limit| limit.min(progress.total)));
+            bar.set_length(self.most.map_or(progress.total, |most| most.min(progress.total)));
             bar.set_position(progress.redriven);
             let stay = progress.gone + progress.no_group;
             bar.set_message(if stay > 0 { format!("back, {} stay", count(stay)) } else { "back".to_owned() });
@@ -74,7 +74,7 @@ impl RedriveCommand {
             filter: self.selection.filter(),
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
             rate: self.rate.map(f64::from),
-            limit: self.limit,
+            limit: self.most,
             dry_run: self.dry_run,
         }
     }
@@ -131,7 +131,7 @@ impl RedriveCommand {
         })
         .await?;
         note(&format!(
-            "{} group is gone; make it again, or add to the stream anew with --all-groups, or choose others with --of-group",
+            "{} group is gone; make it again, or add to the stream anew with --all-groups, or choose others with --group",
             counted(done.no_group, "dead letter stays: its", "dead letters stay: their")
         ));
         for (stream, group) in wanted {

@@ -19,7 +19,7 @@ const PAGE: usize = 500;
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Letters {
     /// The dead-letter stream, if it is not {STREAM}:dlq
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "STREAM")]
     dlq: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Selection {
     #[arg(long = "id", value_name = "ID", value_parser = parse_id)]
     ids: Vec<StreamId>,
     /// Only those that ended for this group
-    #[arg(long = "of-group", value_name = "GROUP")]
+    #[arg(long, value_name = "GROUP")]
     group: Option<String>,
     /// Only those that ended at least so long ago
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]

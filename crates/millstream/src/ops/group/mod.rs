@@ -63,7 +63,7 @@ enum Action {
     Ls {
         /// Only streams that match this glob pattern
         #[arg(default_value = "*")]
-        stream: String,
+        pattern: String,
     },
     /// Make a group if it is not there
     #[command(after_help = CREATE_EXAMPLES)]
@@ -103,7 +103,7 @@ enum Action {
 impl Group {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Ls { stream } => self.list(stream).await,
+            Action::Ls { pattern } => self.list(pattern).await,
             Action::Create { of, from } => self.create(of, *from).await,
             Action::Describe { stream, group } => describe::run(&self.common, stream, group.as_deref()).await,
             Action::Reset(reset) => reset.run(&self.common).await,
