@@ -13,7 +13,7 @@
 
 use std::future::pending;
 use std::process::Stdio;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::console::Console;
 use super::exec::{PATIENCE, limit, retry, too_late};
+use super::guard::Guard;
 use super::payload::payload;
 use super::process::Process;
 use crate::ops::value::{clipped, text};
@@ -42,13 +43,19 @@ pub(super) struct Children {
     command: String,
     timeout: Option<Duration>,
     console: Console,
+    guard: Arc<Guard>,
     /// Those that wait for a message, and since when; the last one to have worked is the last here.
     idle: Mutex<Vec<(Speaker, Instant)>>,
 }
 
 impl Children {
-    pub(super) fn new(command: String, timeout: Option<Duration>, console: Console) -> Children {
-        Children { command, timeout, console, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(
+        command: String,
+        timeout: Option<Duration>,
+        console: Console,
+        guard: Arc<Guard>,
+    ) -> Children {
+        Children { command, timeout, console, guard, idle: Mutex::new(Vec::new()) }
     }
 
     /// Handles one message.
@@ -97,7 +104,7 @@ impl Children {
                 return Ok(speaker);
             }
         }
-        Speaker::start(&self.command, &self.console)
+        Speaker::start(&self.command, &self.console, &self.guard)
     }
 
     fn put_back(&self, speaker: Speaker) {
@@ -128,8 +135,8 @@ struct Speaker {
 }
 
 impl Speaker {
-    fn start(command: &str, console: &Console) -> std::io::Result<Speaker> {
-        let mut process = Process::start(command, console, |shell| {
+    fn start(command: &str, console: &Console, guard: &Arc<Guard>) -> std::io::Result<Speaker> {
+        let mut process = Process::start(command, console, guard, |shell| {
             shell.stdout(Stdio::piped());
         })?;
         let pipes = process.take_stdin().zip(process.take_stdout());

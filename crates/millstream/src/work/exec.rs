@@ -1,4 +1,4 @@
-//! One process for each message. Its exit code decides:
+//! One process for each message, or for several at once. Its exit code decides:
 //!
 //! | exit code | what becomes of the message |
 //! |---|---|
@@ -9,11 +9,16 @@
 //!
 //! The message is JSON on the standard input and variables of the environment; the last line of the standard error is
 //! the error that the dead letter tells.
+//!
+//! Of several messages each is a line of the standard input, and the exit code is that of all. What is tried again is tried
+//! alone: a message that can never succeed must not take its neighbours along to the dead letters.
 
+use std::ffi::OsString;
 use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -21,7 +26,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use super::console::Console;
-use super::payload::{payload, variables};
+use super::guard::Guard;
+use super::payload::{batch_variables, payload, variables};
 use super::process::Process;
 
 /// How long a process that took too long has to end by itself.
@@ -29,11 +35,12 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 /// Exit codes that reject: `EX_DATAERR`, and what qmail's programs say for a permanent error.
 const REJECTING: [i32; 2] = [65, 100];
 
-/// Runs a command for each message.
+/// Runs a command for each message, or for several.
 pub(super) struct Exec {
     pub(super) command: String,
     pub(super) timeout: Option<Duration>,
     pub(super) console: Console,
+    pub(super) guard: Arc<Guard>,
 }
 
 enum Ended {
@@ -45,9 +52,39 @@ enum Ended {
 impl Exec {
     /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
+        self.run_process(std::slice::from_ref(message), variables(message)).await
+    }
+
+    /// Handles several messages: those that come for the first time together, the others one by one.
+    pub(super) async fn run_batch(&self, messages: Vec<Message>) -> Vec<Outcome> {
+        let first: Vec<Message> = messages.iter().filter(|message| message.attempt == 1).cloned().collect();
+        let of_first = if first.is_empty() { None } else { Some(self.run_lines(&first).await) };
+        let mut outcomes = Vec::with_capacity(messages.len());
+        for message in &messages {
+            outcomes.push(match &of_first {
+                Some(outcome) if message.attempt == 1 => outcome.clone(),
+                _ => self.run_lines(std::slice::from_ref(message)).await,
+            });
+        }
+        outcomes
+    }
+
+    async fn run_lines(&self, messages: &[Message]) -> Outcome {
+        let not_ours = async {
+            all_cancelled(messages).await;
+            sleep(PATIENCE).await;
+        };
+        tokio::select! {
+            outcome = self.run_process(messages, batch_variables(messages)) => outcome,
+            // Others of the batch may still be: these are left out of what is decided.
+            () = not_ours => retry("it is no longer ours".to_owned(), "cancelled", Reason::Failed),
+        }
+    }
+
+    async fn run_process(&self, messages: &[Message], variables: Vec<(String, OsString)>) -> Outcome {
         let shares_screen = self.console.shares_screen();
-        let started = Process::start(&self.command, &self.console, |shell| {
-            shell.envs(variables(message));
+        let started = Process::start(&self.command, &self.console, &self.guard, |shell| {
+            shell.envs(variables);
             if shares_screen {
                 shell.stdout(Stdio::piped());
             }
@@ -59,7 +96,7 @@ impl Exec {
         if shares_screen {
             process.pass_on_output(&self.console);
         }
-        match self.ended(&mut process, message).await {
+        match self.ended(&mut process, messages).await {
             Ended::Exited(Ok(status)) => judge(status, process.last_words().await),
             Ended::Exited(Err(error)) => {
                 retry(format!("cannot wait for it: {error}"), "wait", Reason::Failed)
@@ -70,30 +107,40 @@ impl Exec {
             }
             Ended::Cancelled => {
                 process.terminate();
-                // The message is no longer ours: there is nothing to decide. Whoever drops us kills what is left.
+                // No message is ours any longer: there is nothing to decide. Whoever drops us kills what is left.
                 pending().await
             }
         }
     }
 
-    async fn ended(&self, process: &mut Process, message: &Message) -> Ended {
+    async fn ended(&self, process: &mut Process, messages: &[Message]) -> Ended {
         let stdin = process.take_stdin();
         let mut feed = pin!(async {
             if let Some(mut stdin) = stdin {
+                let lines: String =
+                    messages.iter().map(|message| format!("{}\n", payload(message))).collect();
                 // A command need not read it.
-                let _ = stdin.write_all(format!("{}\n", payload(message)).as_bytes()).await;
+                let _ = stdin.write_all(lines.as_bytes()).await;
             }
         });
         let mut too_long = pin!(limit(self.timeout));
+        let mut cancelled = pin!(all_cancelled(messages));
         let mut fed = false;
         loop {
             tokio::select! {
                 status = process.wait() => return Ended::Exited(status),
                 () = &mut feed, if !fed => fed = true,
                 limit = &mut too_long => return Ended::TookTooLong(limit),
-                () = message.cancelled.cancelled() => return Ended::Cancelled,
+                () = &mut cancelled => return Ended::Cancelled,
             }
         }
+    }
+}
+
+/// Ends when none of the messages is ours any longer.
+async fn all_cancelled(messages: &[Message]) {
+    for message in messages {
+        message.cancelled.cancelled().await;
     }
 }
 

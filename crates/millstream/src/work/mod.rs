@@ -1,7 +1,7 @@
 //! `millstream work`: the messages of a group, handled by a command, a long-lived program or an HTTP endpoint.
 //!
 //! ```text
-//! worker -> Runner -> exec    a process for each message; its exit code decides
+//! worker -> Runner -> exec    a process for each message, or for several; its exit code decides
 //!                  -> child   programs that stay; a line of JSON decides
 //!                  -> http    a request for each message; the status of the answer decides
 //! ```
@@ -12,6 +12,7 @@ mod backlog;
 mod child;
 mod console;
 mod exec;
+mod guard;
 mod http;
 mod log;
 mod options;
@@ -38,12 +39,14 @@ use self::backlog::Backlog;
 use self::child::Children;
 use self::console::Console;
 use self::exec::Exec;
+use self::guard::Guard;
 use self::http::Endpoint;
-use self::options::{Handling, Pool};
+use self::options::{Handling, Pool, parse_count};
 use self::signals::Signals;
 use crate::ops::Failure;
 use crate::ops::connection::Common;
 use crate::ops::output::{note, print_json_line};
+use crate::ops::time::parse_duration;
 
 /// How long a request may take if nothing else is said: one that is never answered must not hold a slot for ever.
 const HTTP_TIME: Duration = Duration::from_secs(30);
@@ -61,13 +64,15 @@ Examples:
   millstream work -s orders -g billing --exec ./charge.sh --max-deliveries 3 --backoff 5s..10m
   millstream work -s orders -g billing --exec ./charge.sh --consumer one --listen 127.0.0.1:9091
   millstream work -s orders -g audit --exec 'cat >> orders.jsonl' --concurrency 1 --until-empty
+  millstream work -s orders -g audit --exec 'gzip >> orders.gz' --batch 500 --batch-wait 1s
   millstream work -s orders -g search --child 'python3 index.py' --dedupe 1d
   millstream work -s orders -g hooks --http http://127.0.0.1:8000/orders --header 'X-Token: T'
 
 --exec: the message is {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{…}} on standard input, and in
   the environment MILLSTREAM_ID, _STREAM, _GROUP, _ATTEMPT and MILLSTREAM_FIELD_<NAME>. Exit code 0
   acknowledges, 65 and 100 reject to the dead letters, any other and a signal try again. The last
-  line of standard error becomes the error.
+  line of standard error becomes the error. With --batch each message is a line, and the exit code
+  is that of all; MILLSTREAM_COUNT says how many. What is tried again is tried alone.
 --child: the same object on a line of standard input; a line of standard output answers:
   {\"outcome\":\"ack\"|\"retry\"|\"reject\"|\"skip\",\"after_ms\":N,\"error\":\"…\"}
 --http: the same object is posted. 2xx acknowledges, 4xx but 408, 425 and 429 rejects, anything
@@ -89,6 +94,12 @@ pub(crate) struct Work {
     /// A header for --http, as 'Name: value'; may be repeated
     #[arg(long, value_name = "HEADER", help_heading = "What to do with a message")]
     header: Vec<String>,
+    /// Give --exec up to so many messages at once, each a line of JSON; its exit code decides for all
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "What to do with a message")]
+    batch: Option<usize>,
+    /// How long messages wait for each other before a smaller batch goes
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = "What to do with a message")]
+    batch_wait: Duration,
     #[command(flatten)]
     pool: Pool,
     /// End when the group has nothing unread and nothing pending; ending takes about a second, that of the last read
@@ -191,12 +202,17 @@ impl Work {
         if !self.header.is_empty() && self.handling.http.is_none() {
             return Err("--header is for requests: give --http as well".to_owned());
         }
+        if self.batch.is_some() && self.handling.exec.is_none() {
+            return Err("--batch is for commands: give --exec as well".to_owned());
+        }
         match &self.handling {
             Handling { exec: Some(command), .. } => {
-                Ok(Runner::Exec(Exec { command: command.clone(), timeout, console }))
+                let guard = Arc::new(Guard::start());
+                Ok(Runner::Exec(Arc::new(Exec { command: command.clone(), timeout, console, guard })))
             }
             Handling { child: Some(command), .. } => {
-                Ok(Runner::Child(Children::new(command.clone(), timeout, console)))
+                let guard = Arc::new(Guard::start());
+                Ok(Runner::Child(Children::new(command.clone(), timeout, console, guard)))
             }
             Handling { http: Some(url), .. } => {
                 Endpoint::new(url, &self.header, timeout.unwrap_or(HTTP_TIME)).map(Box::new).map(Runner::Http)
@@ -206,15 +222,25 @@ impl Work {
     }
 
     fn worker(&self, backend: &Arc<dyn Backend>, runner: &Arc<Runner>) -> Result<Worker, Failure> {
-        let handler = {
-            let runner = Arc::clone(runner);
-            move |message: Message| {
-                let runner = Arc::clone(&runner);
-                async move { runner.run(&message).await }
+        let worker = self.pool.worker(backend).group(&self.group);
+        let worker = match (self.batch, &**runner) {
+            (Some(size), Runner::Exec(exec)) => {
+                let exec = Arc::clone(exec);
+                let handler = move |messages: Vec<Message>| {
+                    let exec = Arc::clone(&exec);
+                    async move { exec.run_batch(messages).await }
+                };
+                worker.batch_handler(handler, size, self.batch_wait)
+            }
+            _ => {
+                let runner = Arc::clone(runner);
+                worker.handler(move |message: Message| {
+                    let runner = Arc::clone(&runner);
+                    async move { runner.run(&message).await }
+                })
             }
         };
-        let worker =
-            self.pool.worker(backend).group(&self.group).handler(handler).handler_name(runner.name());
+        let worker = worker.handler_name(runner.name());
         let worker = self.stream.iter().fold(worker, |worker, stream| worker.stream(stream));
         worker.build().map_err(|error| Failure::Usage(error.to_string()))
     }
@@ -238,7 +264,7 @@ impl Work {
 
 /// What a message is handed to.
 enum Runner {
-    Exec(Exec),
+    Exec(Arc<Exec>),
     Child(Children),
     Http(Box<Endpoint>),
 }

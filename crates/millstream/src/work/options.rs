@@ -141,7 +141,7 @@ fn parse_address(text: &str) -> Result<String, String> {
     if is_one { Ok(text.to_owned()) } else { Err("write it as 127.0.0.1:9091".to_owned()) }
 }
 
-fn parse_count(text: &str) -> Result<usize, String> {
+pub(super) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
     count.ok_or_else(|| format!("{text:?} is no number of at least 1"))
 }

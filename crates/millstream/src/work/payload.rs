@@ -43,6 +43,15 @@ pub(super) fn variables(message: &Message) -> Vec<(String, OsString)> {
     variables
 }
 
+/// Several messages as variables: what is the same for all of them.
+pub(super) fn batch_variables(messages: &[Message]) -> Vec<(String, OsString)> {
+    let group = messages.first().map_or_else(String::new, |message| message.group.replace('\0', ""));
+    vec![
+        ("MILLSTREAM_GROUP".to_owned(), group.into()),
+        ("MILLSTREAM_COUNT".to_owned(), messages.len().to_string().into()),
+    ]
+}
+
 /// `order-id` becomes `MILLSTREAM_FIELD_ORDER_ID`. The prefix keeps a message from setting `PATH`.
 fn variable_name(field: &[u8]) -> String {
     let letter =

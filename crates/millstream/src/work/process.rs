@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::console::Console;
+use super::guard::Guard;
 
 /// How long what a process wrote last may take to arrive: somebody it started may hold its standard error open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -22,6 +23,7 @@ const LINE_BYTES_MAX: usize = 8 * 1024;
 pub(super) struct Process {
     child: Child,
     group: Option<Pid>,
+    guard: Arc<Guard>,
     ended: bool,
     complaints: Followed,
     output: Option<Followed>,
@@ -32,6 +34,7 @@ impl Process {
     pub(super) fn start(
         command: &str,
         console: &Console,
+        guard: &Arc<Guard>,
         set_up: impl FnOnce(&mut Command),
     ) -> io::Result<Process> {
         let mut shell = Command::new("sh");
@@ -39,9 +42,13 @@ impl Process {
         set_up(&mut shell);
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(group) = group {
+            guard.begin(group);
+        }
+        let guard = Arc::clone(guard);
         let to_console = console.clone();
         let complaints = Followed::new(child.stderr.take(), move |line| to_console.write(line));
-        Ok(Process { child, group, ended: false, complaints, output: None })
+        Ok(Process { child, group, guard, ended: false, complaints, output: None })
     }
 
     /// Where it reads. There once.
@@ -113,6 +120,9 @@ impl Drop for Process {
     fn drop(&mut self) {
         if !self.ended {
             self.signal(Signal::KILL);
+        }
+        if let Some(group) = self.group {
+            self.guard.end(group);
         }
     }
 }

@@ -67,6 +67,22 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_worker_that_is_killed_takes_its_commands_along() {
+    let place = Place::server();
+    for how in ["--exec", "--child"] {
+        place.add(2);
+        // The pids of a command and of what it has started.
+        let command = "trap '' TERM; sleep 1000 & echo $! >> pids; echo $$ >> pids; wait; sleep 1000";
+        let worker = place.start(&[how, command, "--concurrency", "2"]);
+        let pids = place.wait_for("pids", 4);
+        assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+        worker.signal("KILL");
+        wait_until("the commands to be killed", || !pids.iter().any(|pid| is_alive(pid)));
+        std::fs::remove_file(place.folder.join("pids")).expect("remove a file");
+    }
+}
+
+#[test]
 fn idle_programs_end_with_the_worker() {
     let place = Place::server();
     place.add(1);

@@ -109,3 +109,36 @@ fn a_message_that_another_took_over_is_left_to_it() {
     worker.ended().ok().complains("1 lost lease");
     assert_eq!(place.left(), (0, 1));
 }
+
+#[test]
+fn a_batch_is_lines_for_one_command_whose_code_is_that_of_all() {
+    for place in Place::both() {
+        place.add(10);
+        let command = "echo \"$MILLSTREAM_GROUP $MILLSTREAM_COUNT\" >> told; cat >> seen.jsonl";
+        let batch = ["--batch", "4", "--batch-wait", "2s", "--concurrency", "1"];
+        let run = place.work(&[&["--exec", command], &batch[..]].concat()).ok();
+        assert_eq!(run.report(["received", "acknowledged", "retried"]), [10, 10, 0]);
+        assert_eq!(place.lines("told"), ["billing 4", "billing 4", "billing 2"]);
+        let lines = place.lines("seen.jsonl");
+        let numbers = lines.iter().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let numbers: Vec<String> =
+            numbers.map(|seen| seen["fields"]["n"].as_str().expect("a number").to_owned()).collect();
+        assert_eq!(numbers, (1..=10).map(|n| n.to_string()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn one_message_of_a_batch_that_never_succeeds_dies_alone() {
+    let place = Place::server();
+    place.add(6);
+    let command =
+        "echo $MILLSTREAM_COUNT >> told; ! grep -q '\"n\":\"3\"' || { echo the third >&2; exit 1; }";
+    let batch = ["--batch", "6", "--batch-wait", "2s", "--concurrency", "1", "--max-deliveries", "3"];
+    let run = place.work(&[&["--exec", command], &batch[..]].concat()).ok();
+    assert_eq!(run.report(["acknowledged", "retried", "dead"]), [5, 7, 1]);
+    let [letter] = &place.letters()[..] else { panic!("one letter") };
+    assert_eq!((&letter["fields"]["n"], &letter["error"]), (&"3".into(), &"the third".into()));
+    let told = place.lines("told");
+    assert_eq!((told[0].as_str(), told.len()), ("6", 8), "{told:?}");
+    assert!(told[1..].iter().all(|count| count == "1"), "{told:?}");
+}
