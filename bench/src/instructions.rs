@@ -1,6 +1,6 @@
 //! Instructions per operation, as callgrind counts them: figures that do not depend on how busy a machine is.
 //!
-//! The real server runs under callgrind and is driven over one connection, once with a number of operations and once with
+//! The server runs under callgrind and is driven over one connection, once with a number of operations and once with
 //! twice as many; the difference, divided, is what an operation takes in the server, and what starting and ending take cancels
 //! out. The kernel's share is not in it. Counts change with the compiler, so they are compared only with counts of the
 //! same one.
@@ -121,7 +121,7 @@ const OPERATIONS: &[Operation] = &[
 const ENTRIES: u64 = 20_000;
 
 /// Counts, and compares or keeps. An error when an operation grew too much.
-pub(crate) fn run(options: &Options, bless: bool) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Failure> {
     let Some(compiler) = printed("rustc", "--version") else {
         println!("instructions: skipped, because rustc cannot be asked for its version");
         return Ok(());
@@ -142,6 +142,9 @@ pub(crate) fn run(options: &Options, bless: bool) -> Result<(), Failure> {
         );
         return Ok(());
     }
+    if build {
+        build_server()?;
+    }
     fs::create_dir_all(&options.out)?;
     let mut counts = count_all(options)?;
     if bless {
@@ -153,7 +156,31 @@ pub(crate) fn run(options: &Options, bless: bool) -> Result<(), Failure> {
         format!("{FILE} is missing or damaged; scripts/bench --instructions --bless writes it")
     })?;
     recount_what_grew(&kept.counts, &mut counts, options)?;
+    if let Some(warning) = outdated(&kept.counts, &counts) {
+        println!("{warning}");
+    }
     compare(&kept.counts, &counts)
+}
+
+/// The example that `Options` names as the subject.
+fn build_server() -> Result<(), Failure> {
+    let status = Command::new("cargo")
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            "counted",
+            "--package",
+            "millstream-server",
+            "--example",
+            "server",
+        ])
+        .status()
+        .map_err(|e| format!("cannot run cargo: {e}"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err("the server whose instructions are counted cannot be built".into()),
+    }
 }
 
 /// A busy machine wakes the server more often, so what seems to have grown gets a second chance.
@@ -173,6 +200,11 @@ fn recount_what_grew(
 
 fn before(kept: &[(String, f64)], name: &str) -> Option<f64> {
     kept.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+}
+
+/// What became this much cheaper could grow back unnoticed.
+fn has_shrunk(before: f64, now: f64) -> bool {
+    now < before * (1.0 - TOLERANCE)
 }
 
 fn has_grown(before: f64, now: f64) -> bool {
@@ -232,6 +264,23 @@ fn drive(server: &Server, operation: &Operation, ops: u64) -> Result<(), Failure
 
 fn parse_total(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
+}
+
+/// What is kept is out of date for the better: no reason to fail, but to say so.
+fn outdated(kept: &[(String, f64)], counts: &[(String, f64)]) -> Option<String> {
+    let shrunk: Vec<_> = counts
+        .iter()
+        .filter_map(|(name, count)| {
+            let before = before(kept, name).filter(|before| has_shrunk(*before, *count))?;
+            Some(format!("{name} ({:.0} % less)", (1.0 - count / before) * 100.0))
+        })
+        .collect();
+    (!shrunk.is_empty()).then(|| {
+        format!(
+            "Warning: much cheaper than {FILE} says, so keep it: scripts/bench --instructions --bless\n  {}",
+            shrunk.join(", ")
+        )
+    })
 }
 
 fn compare(kept: &[(String, f64)], counts: &[(String, f64)]) -> Result<(), Failure> {
@@ -373,6 +422,14 @@ mod tests {
         let problem = compare(&kept, &counts(&[("a", 1101.0), ("b", 1000.0)])).unwrap_err().to_string();
         assert!(problem.contains("a: 1101") && !problem.contains("b:"), "{problem}");
         assert!(compare(&kept, &counts(&[("new", 1.0)])).is_err());
+    }
+
+    #[test]
+    fn what_became_much_cheaper_is_only_said() {
+        let kept = counts(&[("a", 1000.0), ("b", 1000.0)]);
+        assert_eq!(outdated(&kept, &counts(&[("a", 901.0), ("b", 1100.0)])), None);
+        let warning = outdated(&kept, &counts(&[("a", 700.0), ("b", 1000.0)])).unwrap();
+        assert!(warning.contains("a (30 % less)") && !warning.contains("b ("), "{warning}");
     }
 
     #[test]

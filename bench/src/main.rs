@@ -6,7 +6,8 @@
 //! `redis-benchmark` often costs more than the server it loads, and then throughput says more about the
 //! generator than about the server.
 //!
-//! `scripts/bench` builds the server and this program, and starts it.
+//! `scripts/bench` builds the server and this program, and starts it. Only the server whose instructions are counted is built by
+//! this program, which first sees whether they can be.
 
 mod data;
 mod doc;
@@ -20,10 +21,12 @@ mod report;
 mod server;
 mod stats;
 mod table;
+mod targets;
 mod topics;
 mod wire;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use options::{Options, Task};
 use report::Report;
@@ -50,16 +53,20 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Failure> {
-    if let Task::CountInstructions { bless } = options.task {
-        return instructions::run(options, bless);
+    if let Task::CountInstructions { bless, build } = options.task {
+        return instructions::run(options, bless, build);
     }
     let mut report = Report::begin(options)?;
     let mut failed = Vec::new();
     for topic in topics::TOPICS {
+        let begun = Instant::now();
         // What the others measured is worth keeping.
         if let Err(problem) = (topic.run)(options, &mut report) {
             eprintln!("bench: {}: {problem}", topic.name);
             failed.push(topic.name);
+        }
+        if options.wants_any_of(topic) {
+            report.note(&format!("{}: {} s", topic.name, begun.elapsed().as_secs()));
         }
     }
     report.save(options)?;

@@ -1,9 +1,9 @@
 //! What the command line asks for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use crate::topics;
+use crate::topics::{self, Topic};
 
 const HELP: &str = "\
 Millstream beside redis-server, under the same load.
@@ -13,14 +13,15 @@ usage: scripts/bench [options]
   --quick               small sizes and fewer repetitions: under two minutes
   --only PATTERN        only what has this in its name, * for anything (may be repeated; --list names all)
   --repetitions N       how often each workload runs on each server (5; with --quick 2)
-  --subject PATH        the server to judge (the release build of this repository)
+  --subject PATH        the server to judge (the release build of this repository); a debug build shows only that all of this works
   --peer NAME=PATH      a server to compare with (redis=redis-server; may be repeated)
   --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
   --out DIR             where results.json, table.md and the servers' data go (target/bench)
   --json FILE           also write the results here
   --doc                 also write docs/benchmarks.md and its plots; what was not measured stays as it is there
   --readme FILE         also replace the table between the bench marks of this file
-  --instructions        instead: count the instructions of the hottest operations, compare with bench/instructions.txt
+  --instructions        instead: count the instructions of the hottest operations, compare with bench/instructions.txt (--subject:
+                        of this server, not of one built for it)
   --bless               with --instructions: keep these counts
   --list                print the names and stop
   --help                print this and stop
@@ -46,9 +47,10 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Task {
     Measure,
-    /// Count instructions and compare; `bless` keeps the counts instead.
+    /// Count instructions and compare; `bless` keeps the counts instead. Of the subject, which is built first unless it was given.
     CountInstructions {
         bless: bool,
+        build: bool,
     },
 }
 
@@ -72,7 +74,7 @@ impl Options {
     pub(crate) fn from_args(args: impl Iterator<Item = String>) -> Result<Option<Options>, Failure> {
         let mut args = args;
         let (mut instructions, mut bless) = (false, false);
-        let mut repetitions = None;
+        let (mut repetitions, mut subject) = (None, None);
         let mut options = Options {
             task: Task::Measure,
             quick: false,
@@ -94,7 +96,7 @@ impl Options {
                 "--quick" => options.quick = true,
                 "--only" => options.only.push(known_pattern(value()?)?),
                 "--repetitions" => repetitions = Some(parse_repetitions(&value()?)?),
-                "--subject" => options.subject.place = Place::Path(value()?.into()),
+                "--subject" => subject = Some(value()?.into()),
                 "--peer" => options.peers.push(parse_peer(&value()?)?),
                 "--out" => options.out = value()?.into(),
                 "--json" => options.json = Some(value()?.into()),
@@ -114,7 +116,17 @@ impl Options {
             return Err("--bless goes with --instructions".into());
         }
         if instructions {
-            options.task = Task::CountInstructions { bless };
+            options.task = Task::CountInstructions { bless, build: subject.is_none() };
+            subject = subject.or_else(|| Some(counted_server()));
+        }
+        if let Some(path) = subject {
+            options.subject.place = Place::Path(path);
+        }
+        if options.is_debug_build() && (options.doc || options.readme.is_some()) {
+            return Err(
+                "figures of a debug build are no figures to publish: --doc and --readme need a release build"
+                    .into(),
+            );
         }
         options.repetitions = repetitions.unwrap_or(if options.quick { 2 } else { 5 });
         Ok(Some(options))
@@ -123,6 +135,19 @@ impl Options {
     /// Whether this row was asked for; without `--only` all are.
     pub(crate) fn wants(&self, topic: &str, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|pattern| matches(pattern, &full_name(topic, name)))
+    }
+
+    /// Whether any row of the topic was asked for.
+    pub(crate) fn wants_any_of(&self, topic: &Topic) -> bool {
+        (topic.rows)().iter().any(|(name, _)| self.wants(topic.name, name))
+    }
+
+    /// Whether the subject was built without optimisation: cargo's folder says so.
+    pub(crate) fn is_debug_build(&self) -> bool {
+        match &self.subject.place {
+            Place::Path(path) => path.iter().any(|part| part == "debug"),
+            Place::Address(_) => false,
+        }
     }
 
     /// The subject first, then its peers.
@@ -144,6 +169,12 @@ impl Options {
     pub(crate) fn sized<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
+}
+
+/// An example of the server crate: as optimised as the whole binary, and built in a fraction of its time.
+fn counted_server() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Path::new(&target).join("counted/examples/server")
 }
 
 fn print_and_stop(text: &str) -> Result<Option<Options>, Failure> {
@@ -246,8 +277,24 @@ mod tests {
     #[test]
     fn counting_instructions_is_another_task() {
         assert_eq!(parsed("").task, Task::Measure);
-        assert_eq!(parsed("--instructions").task, Task::CountInstructions { bless: false });
-        assert_eq!(parsed("--bless --instructions").task, Task::CountInstructions { bless: true });
+        let plain = parsed("--instructions");
+        assert_eq!(plain.task, Task::CountInstructions { bless: false, build: true });
+        assert_eq!(plain.subject.place, Place::Path(counted_server()));
+        let given = parsed("--bless --instructions --subject here");
+        assert_eq!(given.task, Task::CountInstructions { bless: true, build: false });
+        assert_eq!(given.subject.place, Place::Path("here".into()));
+    }
+
+    #[test]
+    fn a_debug_build_is_known_by_its_folder_and_never_published() {
+        assert!(parsed("--subject target/debug/millstream").is_debug_build());
+        assert!(!parsed("--subject target/release/millstream").is_debug_build());
+        for publish in ["--doc", "--readme README.md"] {
+            assert!(parse(&format!("--subject target/release/millstream {publish}")).is_ok());
+            let problem =
+                parse(&format!("{publish} --subject target/debug/millstream")).unwrap_err().to_string();
+            assert!(problem.contains("release build"), "{problem}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::doc;
 use crate::options::Options;
 use crate::server;
 use crate::table::{self, Row, Table};
+use crate::targets;
 
 /// As seen from the root of the repository, where `scripts/bench` starts this program.
 const DOCS: &str = "docs";
@@ -28,6 +29,11 @@ impl Report {
         let about = about(options);
         for (what, value) in &about {
             println!("{what:<10} {value}");
+        }
+        if options.is_debug_build() {
+            println!(
+                "\nA DEBUG BUILD is measured: this shows that the harness works, and nothing about speed."
+            );
         }
         Ok(Report { about, rows: Vec::new(), printed: None })
     }
@@ -52,6 +58,9 @@ impl Report {
         fs::create_dir_all(&options.out)?;
         fs::write(options.out.join("results.json"), self.json())?;
         fs::write(options.out.join("table.md"), self.markdown())?;
+        if let Some(summary) = targets::summary(&self.rows) {
+            println!("\n{summary}{}", if options.quick { ", at the small sizes of --quick" } else { "" });
+        }
         println!("\nSaved {0}/results.json and {0}/table.md", options.out.display());
         if let Some(file) = &options.json {
             fs::write(file, self.json()).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -134,12 +143,26 @@ fn json_row(row: &Row) -> String {
         })
         .collect();
     format!(
-        "    {{\"topic\": {}, \"name\": {}, \"title\": {}, \"samples\": {{{}}}}}",
+        "    {{\"topic\": {}, \"name\": {}, \"title\": {}{}, \"samples\": {{{}}}}}",
         quoted(row.table.topic),
         quoted(&row.name),
         quoted(&row.title),
+        json_target(row),
         servers.join(", ")
     )
+}
+
+/// How many times less was asked and found, with the comma before it; nothing where nothing was asked.
+fn json_target(row: &Row) -> String {
+    let judged = (1..row.servers.len()).find_map(|peer| targets::judge(row, peer));
+    judged.map_or(String::new(), |judged| {
+        format!(
+            ", \"asked_times\": {:.4}, \"found_times\": {:.4}, \"met\": {}",
+            judged.asked,
+            judged.found,
+            judged.is_met()
+        )
+    })
 }
 
 fn json_sample(table: &Table, sample: &[Option<f64>]) -> String {
@@ -169,8 +192,10 @@ fn about(options: &Options) -> Vec<(&'static str, String)> {
     let versions: Vec<_> =
         options.servers().iter().map(|p| format!("{} = {}", p.name, server::version(p))).collect();
     let size = if options.quick { "--quick, " } else { "" };
+    let build = if options.is_debug_build() { "debug, without optimisation" } else { "optimised" };
     vec![
         ("servers", versions.join(", ")),
+        ("build", build.to_owned()),
         ("machine", machine()),
         (
             "settings",

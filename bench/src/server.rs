@@ -56,7 +56,7 @@ impl Server {
         };
         let port = free_port()?;
         let folder = fresh_folder(port, options)?;
-        let arguments = arguments(path, port, &folder, persistence);
+        let arguments = arguments(is_millstream(path), port, &folder, persistence);
         Server::launch(&program.name, path, arguments, folder, port)
     }
 
@@ -72,7 +72,7 @@ impl Server {
         let folder = fresh_folder(port, options)?;
         let mut all = before;
         all.push(path.to_string_lossy().into_owned());
-        all.extend(arguments(path, port, &folder, persistence));
+        all.extend(arguments(true, port, &folder, persistence));
         // As on the smallest machine, so that figures do not depend on this one.
         all.extend(["--io-threads".to_owned(), "1".to_owned()]);
         Server::launch(&options.subject.name, Path::new(wrapper), all, folder, port)
@@ -229,7 +229,7 @@ fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Result<Child, F
 }
 
 /// Default settings but for the policy of the row and the number of clients.
-fn arguments(program: &Path, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
+fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
     let (append_only, sync) = match persistence {
         Persistence::Off => ("no", "no"),
         Persistence::EverySec => ("yes", "everysec"),
@@ -238,7 +238,7 @@ fn arguments(program: &Path, port: u16, folder: &Path, persistence: Persistence)
     let port = port.to_string();
     let folder = folder.to_string_lossy();
     let mut arguments = Vec::new();
-    if is_millstream(program) {
+    if is_ours {
         arguments.push("serve");
     } else {
         // Its log stays the log that the load wrote: rewriting happens when it is asked for.

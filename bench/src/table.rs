@@ -1,6 +1,7 @@
 //! What a table is made of: columns, and rows that hold every repetition on every server.
 
 use crate::stats::{Spread, significant, thousands};
+use crate::targets;
 
 /// One figure of a sample.
 pub(crate) struct Column {
@@ -85,15 +86,17 @@ impl Row {
         let ours = table.columns.iter().map(|c| c.heading.to_owned());
         let theirs = table.columns.iter().map(|c| c.heading.to_owned());
         let compared = table.columns.iter().filter_map(compared_heading);
+        let asked = targets::has_any(table.topic).then(|| "asked".to_owned());
         std::iter::once("workload".to_owned())
             .chain(ours)
             .chain(std::iter::once("peer".to_owned()))
             .chain(theirs)
             .chain(compared)
+            .chain(asked)
             .collect()
     }
 
-    /// One line for each peer: title, our medians, the peer, its medians, the comparisons.
+    /// One line for each peer: title, our medians, the peer, its medians, the comparisons, what was asked.
     pub(crate) fn lines(&self) -> Vec<Vec<String>> {
         let columns = 0..self.table.columns.len();
         let medians = |server: usize| columns.clone().map(move |c| figure(self.median(server, c)));
@@ -101,11 +104,13 @@ impl Row {
         peers
             .map(|peer| {
                 let compared = columns.clone().filter_map(|c| self.compared_text(peer, c));
+                let judged = || targets::judge(self, peer).map_or("–".into(), |judged| judged.text());
                 std::iter::once(self.title.clone())
                     .chain(medians(0))
                     .chain(std::iter::once(self.servers[peer].clone()))
                     .chain(medians(peer))
                     .chain(compared)
+                    .chain(targets::has_any(self.table.topic).then(judged))
                     .collect()
             })
             .collect()
@@ -147,13 +152,16 @@ pub(crate) fn markdown_line(cells: &[String]) -> String {
 
 /// Heading and rows in Markdown: text to the left, numbers to the right.
 pub(crate) fn markdown(heading: &[String], lines: &[Vec<String>]) -> String {
-    let sides: String =
-        heading
-            .iter()
-            .map(|cell| {
-                if matches!(cell.as_str(), "workload" | "peer" | "size" | "server") { "---|" } else { "--:|" }
-            })
-            .collect();
+    let sides: String = heading
+        .iter()
+        .map(|cell| {
+            if matches!(cell.as_str(), "workload" | "peer" | "size" | "server" | "asked") {
+                "---|"
+            } else {
+                "--:|"
+            }
+        })
+        .collect();
     let mut out = markdown_line(heading);
     out.push_str(&format!("|{sides}\n"));
     out.extend(lines.iter().map(|line| markdown_line(line)));

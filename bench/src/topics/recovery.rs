@@ -22,7 +22,7 @@ pub(crate) static TABLE: Table = Table {
     columns: &[
         Column { key: "seconds", heading: "time, s", compare: Compare::Less },
         Column { key: "disk_mib", heading: "on disk, MiB", compare: Compare::Less },
-        Column { key: "mib_per_second", heading: "MiB/s", compare: Compare::No },
+        Column { key: "gib_per_second", heading: "GiB/s", compare: Compare::More },
         Column { key: "entries_per_second", heading: "entries/s", compare: Compare::More },
     ],
 };
@@ -111,7 +111,7 @@ fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Fa
     if found != (entries, pending) {
         return Err(format!("{found:?} entries and pending came back of {:?}", (entries, pending)).into());
     }
-    Ok(vec![Some(seconds), Some(disk), Some(disk / seconds), Some(entries as f64 / seconds)])
+    Ok(vec![Some(seconds), Some(disk), Some(disk / 1024.0 / seconds), Some(entries as f64 / seconds)])
 }
 
 fn probe(server: &Server, work: impl FnOnce() -> Result<(), Failure>) -> Result<[Sample; 2], Failure> {

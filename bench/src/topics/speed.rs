@@ -49,9 +49,9 @@ enum Load {
     /// New entries go to a group that began at the start of the filled stream.
     ReadGroup { count: u64, pipeline: u64 },
     /// Pending entries are acknowledged, oldest first, so many in a command.
-    AckInOrder { ids: u64 },
+    AckInOrder { ids: u64, pipeline: u64 },
     /// The same, each id drawn among all that were pending: some are drawn twice.
-    AckRandom { ids: u64 },
+    AckRandom { ids: u64, pipeline: u64 },
     /// A hundred entries from anywhere in the filled stream.
     Range,
     /// Ten entries are added, read by a group and acknowledged.
@@ -82,14 +82,17 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("xadd-ten-c1000", "XADD, 10 fields, 1,000 clients", 100_000, 10_000, many(Payload::Ten)),
     headline("xreadgroup-1-p1", "XREADGROUP COUNT 1", 80_000, 8_000, read(1, 1)),
     headline("xreadgroup-1-p16", "XREADGROUP COUNT 1, pipeline 16", 150_000, 15_000, read(1, 16)),
+    workload("xreadgroup-1-p64", "XREADGROUP COUNT 1, pipeline 64", 150_000, 15_000, read(1, 64)),
     workload("xreadgroup-10-p1", "XREADGROUP COUNT 10", 40_000, 3_000, read(10, 1)),
     headline("xreadgroup-10-p16", "XREADGROUP COUNT 10, pipeline 16", 40_000, 3_000, read(10, 16)),
     headline("xreadgroup-100-p1", "XREADGROUP COUNT 100", 6_000, 500, read(100, 1)),
     workload("xreadgroup-100-p16", "XREADGROUP COUNT 100, pipeline 16", 6_000, 500, read(100, 16)),
-    headline("xack-order", "XACK in order, pipeline 16", 500_000, 50_000, Load::AckInOrder { ids: 1 }),
-    headline("xack-random", "XACK random, pipeline 16", 250_000, 25_000, Load::AckRandom { ids: 1 }),
-    workload("xack-order-10", "XACK 10 in order, pipeline 16", 50_000, 5_000, Load::AckInOrder { ids: 10 }),
-    workload("xack-random-10", "XACK 10 random, pipeline 16", 25_000, 2_500, Load::AckRandom { ids: 10 }),
+    headline("xack-order-p16", "XACK in order, pipeline 16", 500_000, 50_000, ack_in_order_of(1, 16)),
+    headline("xack-order-p64", "XACK in order, pipeline 64", 500_000, 50_000, ack_in_order_of(1, 64)),
+    headline("xack-random-p16", "XACK random, pipeline 16", 250_000, 25_000, ack_random_of(1, 16)),
+    headline("xack-random-p64", "XACK random, pipeline 64", 250_000, 25_000, ack_random_of(1, 64)),
+    workload("xack-order-10", "XACK 10 in order, pipeline 16", 50_000, 5_000, ack_in_order_of(10, 16)),
+    workload("xack-random-10", "XACK 10 random, pipeline 16", 25_000, 2_500, ack_random_of(10, 16)),
     headline("xrange-100", "XRANGE COUNT 100", 20_000, 1_500, Load::Range),
     headline("cycle", "XADD, XREADGROUP COUNT 10, XACK 10", 12_000, 1_000, Load::Cycle),
     workload("xadd-blocked-10", "XADD, 10 blocked readers", 10_000, 1_000, blocked(10)),
@@ -128,6 +131,14 @@ const fn many(payload: Payload) -> Load {
 
 const fn read(count: u64, pipeline: u64) -> Load {
     Load::ReadGroup { count, pipeline }
+}
+
+const fn ack_in_order_of(ids: u64, pipeline: u64) -> Load {
+    Load::AckInOrder { ids, pipeline }
+}
+
+const fn ack_random_of(ids: u64, pipeline: u64) -> Load {
+    Load::AckRandom { ids, pipeline }
 }
 
 const fn blocked(readers: usize) -> Load {
@@ -190,8 +201,8 @@ impl Workload {
         match self.load {
             // `redis-benchmark` sends a little more than asked: each client may have a batch under way.
             Load::ReadGroup { count, pipeline } => (ops + CLIENTS * pipeline) * count,
-            Load::AckInOrder { ids } => ops * ids,
-            Load::AckRandom { ids } => 2 * ops * ids,
+            Load::AckInOrder { ids, .. } => ops * ids,
+            Load::AckRandom { ids, .. } => 2 * ops * ids,
             Load::Range => 100_000,
             Load::Add { .. } | Load::Cycle | Load::AddWithReaders { .. } => 0,
         }
@@ -203,8 +214,8 @@ impl Workload {
         match self.load {
             Load::Add { payload, clients, pipeline } => add_entries(server, ops, payload, clients, pipeline),
             Load::ReadGroup { count, pipeline } => read_group(server, ops, count, pipeline),
-            Load::AckInOrder { ids } => ack_in_order(server, ops, ids),
-            Load::AckRandom { ids } => ack_random(server, ops, ids),
+            Load::AckInOrder { ids, pipeline } => ack_in_order(server, ops, ids, pipeline),
+            Load::AckRandom { ids, pipeline } => ack_random(server, ops, ids, pipeline),
             Load::Range => range(server, ops),
             Load::Cycle => cycle(server, ops),
             Load::AddWithReaders { readers } => add_with_readers(server, ops, readers),
@@ -240,9 +251,9 @@ fn read_group(server: &Server, ops: u64, count: u64, pipeline: u64) -> Result<Sp
     Ok(speed)
 }
 
-fn ack_in_order(server: &Server, ops: u64, ids: u64) -> Result<Speed, Failure> {
+fn ack_in_order(server: &Server, ops: u64, ids: u64, pipeline: u64) -> Result<Speed, Failure> {
     let before = data::begin_group_and_deliver(server, FILLED, ops * ids)?;
-    let speed = load::in_order(server, ops, 16, |n, out| {
+    let speed = load::in_order(server, ops, pipeline, |n, out| {
         let mut command = vec!["XACK".to_owned(), FILLED.to_owned(), GROUP.to_owned()];
         command.extend((n * ids..(n + 1) * ids).map(id));
         encode(out, &command);
@@ -252,13 +263,13 @@ fn ack_in_order(server: &Server, ops: u64, ids: u64) -> Result<Speed, Failure> {
     Ok(speed)
 }
 
-fn ack_random(server: &Server, ops: u64, ids: u64) -> Result<Speed, Failure> {
+fn ack_random(server: &Server, ops: u64, ids: u64, pipeline: u64) -> Result<Speed, Failure> {
     // Half as many draws as there are ids: four in five of them find their entry still pending.
     let draws = ops * ids;
     let before = data::begin_group_and_deliver(server, FILLED, 2 * draws)?;
     let mut command = vec!["XACK", FILLED, GROUP];
     command.extend(vec![RANDOM_ID; ids as usize]);
-    let speed = Repeated { command: &command, ops, clients: CLIENTS, pipeline: 16, random_below: 2 * draws }
+    let speed = Repeated { command: &command, ops, clients: CLIENTS, pipeline, random_below: 2 * draws }
         .run(server)?;
     let left = server.connect()?.call_int(&["XPENDING", FILLED, GROUP])?;
     expect_at_least("acknowledged entries", before - left, draws * 7 / 10)?;
