@@ -7,11 +7,15 @@ use std::fs;
 use std::path::Path;
 
 use crate::Failure;
+use crate::floor;
+use crate::instructions;
 use crate::plot::{self, Bar};
 use crate::table::{self, Row};
-use crate::topics::{self, growth};
+use crate::topics::{self, growth, speed};
 
 const FILE: &str = "benchmarks.md";
+/// The mark of the table that says how far from the floor we are.
+const FLOOR: &str = "floor";
 const SPEED_PLOT: &str = "benchmarks-speed.svg";
 const GROWTH_PLOT: &str = "benchmarks-growth.svg";
 
@@ -19,9 +23,9 @@ const GROWTH_PLOT: &str = "benchmarks-growth.svg";
 pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     let file = folder.join(FILE);
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    for table in topics::TOPICS.iter().flat_map(|topic| topic.tables) {
-        replace_between_marks(&text, &mark_of(table.heading), "")
-            .ok_or_else(|| lacks_marks(&file, &mark_of(table.heading)))?;
+    let tables = topics::TOPICS.iter().flat_map(|topic| topic.tables);
+    for mark in tables.map(|table| mark_of(table.heading)).chain([FLOOR.to_owned()]) {
+        replace_between_marks(&text, &mark, "").ok_or_else(|| lacks_marks(&file, &mark))?;
     }
     Ok(())
 }
@@ -40,9 +44,18 @@ pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<
         block.push_str(&format!("{}\n<sub>{circumstances}</sub>\n", table_of(&rows)));
         let mark = mark_of(table.heading);
         text = replace_between_marks(&text, &mark, &block).ok_or_else(|| lacks_marks(&file, &mark))?;
+        if let Some(table) = floor_of(&rows) {
+            text = replace_between_marks(&text, FLOOR, &table).ok_or_else(|| lacks_marks(&file, FLOOR))?;
+        }
     }
     fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(())
+}
+
+/// Only the speed table has what it takes.
+fn floor_of(rows: &[&Row]) -> Option<String> {
+    let is_speed = rows[0].table.heading == speed::TABLE.heading;
+    is_speed.then(|| floor::table(rows, &instructions::kept_counts())).flatten()
 }
 
 /// Rows by table, in the order of their first rows.
@@ -57,13 +70,14 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
     tables
 }
 
-/// All rows of one table in Markdown; of growth only its ends, because the plot shows the rest.
+/// All rows of one table in Markdown, and what follows from them; of growth only its ends, because the plot shows the rest.
 pub(crate) fn table_of(rows: &[&Row]) -> String {
     match rows[0].table.topic {
         topic if topic == growth::TABLE.topic => growth::summary(rows),
         _ => {
             let lines: Vec<_> = rows.iter().flat_map(|row| row.lines()).collect();
-            table::markdown(&Row::heading(rows[0].table), &lines)
+            let follows = speed::with_more_readers(rows).map_or(String::new(), |text| format!("\n{text}\n"));
+            table::markdown(&Row::heading(rows[0].table), &lines) + &follows
         }
     }
 }

@@ -120,6 +120,12 @@ const OPERATIONS: &[Operation] = &[
 /// Entries in the stream that is read, in both runs.
 const ENTRIES: u64 = 20_000;
 
+/// What is kept; nothing where there is no such file.
+pub(crate) fn kept_counts() -> Vec<(String, f64)> {
+    let kept = fs::read_to_string(FILE).ok().and_then(|text| Kept::parse(&text));
+    kept.map_or(Vec::new(), |kept| kept.counts)
+}
+
 /// Counts, and compares or keeps. An error when an operation grew too much.
 pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Failure> {
     let Some(compiler) = printed("rustc", "--version") else {

@@ -137,6 +137,11 @@ impl Options {
         self.only.is_empty() || self.only.iter().any(|pattern| matches(pattern, &full_name(topic, name)))
     }
 
+    /// Whether nothing was left out by `--only`.
+    pub(crate) fn wants_all(&self) -> bool {
+        self.only.is_empty()
+    }
+
     /// Whether any row of the topic was asked for.
     pub(crate) fn wants_any_of(&self, topic: &Topic) -> bool {
         (topic.rows)().iter().any(|(name, _)| self.wants(topic.name, name))

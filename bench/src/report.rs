@@ -49,7 +49,16 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Something to know about what is missing.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// What was measured so far for this table.
+    pub(crate) fn rows_of(&self, table: &Table) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.table.heading == table.heading).collect()
+    }
+
+    /// Something to know about what is missing, or what follows from it.
     pub(crate) fn note(&self, text: &str) {
         println!("({text})");
     }

@@ -96,8 +96,12 @@ impl Row {
             .collect()
     }
 
-    /// One line for each peer: title, our medians, the peer, its medians, the comparisons, what was asked.
+    /// One line for each peer: title, our medians, the peer, its medians, the comparisons, what was asked. One line without
+    /// a peer where none could do it.
     pub(crate) fn lines(&self) -> Vec<Vec<String>> {
+        if self.servers.len() == 1 {
+            return vec![self.line_alone()];
+        }
         let columns = 0..self.table.columns.len();
         let medians = |server: usize| columns.clone().map(move |c| figure(self.median(server, c)));
         let peers = 1..self.servers.len();
@@ -114,6 +118,14 @@ impl Row {
                     .collect()
             })
             .collect()
+    }
+
+    fn line_alone(&self) -> Vec<String> {
+        let columns = 0..self.table.columns.len();
+        let mut line = vec![self.title.clone()];
+        line.extend(columns.map(|column| figure(self.median(0, column))));
+        line.resize(Row::heading(self.table).len(), "–".to_owned());
+        line
     }
 
     /// `None`: the column is not compared.
@@ -210,6 +222,14 @@ mod tests {
         let heading = Row::heading(&TABLE);
         assert_eq!(heading.len(), lines[0].len());
         assert_eq!(heading[8..], ["times less CPU", "times more op/s"]);
+    }
+
+    #[test]
+    fn what_no_peer_could_do_has_a_line_too() {
+        let mut alone = row();
+        alone.servers.truncate(1);
+        alone.samples.truncate(1);
+        assert_eq!(alone.lines(), [["XADD", "1.00", "2,000", "–", "–", "–", "–", "–", "–", "–"]]);
     }
 
     #[test]

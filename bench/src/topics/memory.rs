@@ -80,20 +80,20 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 fn bytes(program: &Program, what: What, count: u64, options: &Options) -> Result<f64, Failure> {
     let server = Server::start(program, Persistence::Off, options)?;
     match what {
-        What::Entries(payload) => per_entry(&server, count, payload),
-        What::Pending(since) => per_pending(&server, count, since),
+        What::Entries(payload) => per_entry(&server, count, payload, options),
+        What::Pending(since) => per_pending(&server, count, since, options),
     }
 }
 
-fn per_entry(server: &Server, count: u64, payload: Payload) -> Result<f64, Failure> {
+fn per_entry(server: &Server, count: u64, payload: Payload, options: &Options) -> Result<f64, Failure> {
     // The first batches pay for buffers and tables that do not grow with the stream.
     data::add(server, "first", 5_000, payload)?;
     let before = server.resident_bytes()?;
     data::add(server, "s", count, payload)?;
-    grown(server, before, count)
+    grown(server, before, count, options)
 }
 
-fn per_pending(server: &Server, count: u64, since: Since) -> Result<f64, Failure> {
+fn per_pending(server: &Server, count: u64, since: Since, options: &Options) -> Result<f64, Failure> {
     data::fill(server, "first", 0, 5_000)?;
     data::begin_group_and_deliver(server, "first", 5_000)?;
     data::fill(server, "s", 0, count + count / 2)?;
@@ -119,14 +119,14 @@ fn per_pending(server: &Server, count: u64, since: Since) -> Result<f64, Failure
     }
     let pending = server.connect()?.call_int(&["XPENDING", "s", GROUP])?;
     match pending == count {
-        true => grown(server, before, pending),
+        true => grown(server, before, pending, options),
         false => Err(format!("{pending} entries are pending, expected {count}").into()),
     }
 }
 
-fn grown(server: &Server, before: u64, count: u64) -> Result<f64, Failure> {
+fn grown(server: &Server, before: u64, count: u64, options: &Options) -> Result<f64, Failure> {
     // What an allocator gives back a moment later does not count.
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(options.sized(Duration::from_millis(500), Duration::from_millis(50)));
     let after = server.resident_bytes()?;
     Ok(after.checked_sub(before).ok_or("resident memory shrank while data grew")? as f64 / count as f64)
 }

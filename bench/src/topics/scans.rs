@@ -16,8 +16,8 @@ pub(crate) static TABLE: Table = Table {
     heading: "Scans of pending entries",
     intro: "Two million entries of one group are pending, spread over ten consumers; one client, unpipelined, persistence off. \
             \"None match\" asks for an hour of idleness, which nobody has. redis-server's XAUTOCLAIM stops after looking at ten \
-            times COUNT entries, so covering the list takes it two thousand such calls; ours looks at the whole list in one. A row \
-            leaves out servers that do not know the command.",
+            times COUNT entries, so covering the list takes it two thousand such calls; ours looks at the whole list in one. Servers that do \
+            not know a command are left out of its row.",
     columns: speed::COLUMNS,
 };
 
@@ -103,8 +103,8 @@ fn measure(
             Err(refusal) => report.note(&format!("{}: left out on {}: {refusal}", scan.title, server.name)),
         }
     }
-    // A row without the subject, or without a peer, compares nothing.
-    if able.len() < 2 || able[0].name != servers[0].name {
+    // A row without the subject tells nothing of it.
+    if able.first().is_none_or(|server| server.name != servers[0].name) {
         return Ok(());
     }
     let mut row = Row::new(&TABLE, scan.name, scan.title, names_of(&able));

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::payload::Payload;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
+use crate::stats::Spread;
 use crate::table::{Column, Compare, Row, Table};
 use crate::topics::{alternate, expect_at_least, names_of, start_all};
 use crate::wire::encode;
@@ -44,6 +45,8 @@ pub(crate) struct Workload {
 
 #[derive(Clone, Copy)]
 enum Load {
+    /// Nothing but to be read and answered: the floor of everything else.
+    Ping { pipeline: u64 },
     /// Entries join a new stream.
     Add { payload: Payload, clients: u64, pipeline: u64 },
     /// New entries go to a group that began at the start of the filled stream.
@@ -62,6 +65,9 @@ enum Load {
 
 /// In the order of the table. The sizes keep a repetition near a second on either server.
 pub(crate) const WORKLOADS: &[Workload] = &[
+    workload("ping-p1", "PING", 150_000, 10_000, Load::Ping { pipeline: 1 }),
+    workload("ping-p16", "PING, pipeline 16", 1_000_000, 50_000, Load::Ping { pipeline: 16 }),
+    workload("ping-p64", "PING, pipeline 64", 2_000_000, 50_000, Load::Ping { pipeline: 64 }),
     headline("xadd-short-p1", "XADD, 3 short fields", 150_000, 10_000, add(Payload::Short, 1)),
     headline("xadd-short-p16", "XADD, 3 short fields, pipeline 16", 600_000, 50_000, add(Payload::Short, 16)),
     headline("xadd-short-p64", "XADD, 3 short fields, pipeline 64", 800_000, 50_000, add(Payload::Short, 64)),
@@ -164,7 +170,30 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         })?;
         report.add(row);
     }
+    if let Some(text) = with_more_readers(&report.rows_of(&TABLE)) {
+        report.note(&text);
+    }
     clean(&servers)
+}
+
+/// What more blocked readers cost us: they were to cost nothing. `None` where it was not measured.
+pub(crate) fn with_more_readers(rows: &[&Row]) -> Option<String> {
+    let find = |name: &str| rows.iter().find(|row| row.name == name);
+    let few = find("xadd-blocked-10")?;
+    let compared = ["xadd-blocked-1000", "xadd-blocked-5000", "xadd-blocked-10000"].map(|name| {
+        let many = find(name)?;
+        let pairs = many.samples[0].iter().zip(&few.samples[0]);
+        let times = Spread::of(pairs.filter_map(|(many, few)| Some(many[0]? / few[0]?)))?.times();
+        Some(format!("{times} with {}", many.title.trim_start_matches("XADD, ")))
+    });
+    let compared: Vec<_> = compared.into_iter().flatten().collect();
+    (!compared.is_empty()).then(|| {
+        format!(
+            "{}'s CPU per XADD against that with 10 blocked readers, which it was to be no dearer than: {}.",
+            few.servers[0],
+            compared.join(", ")
+        )
+    })
 }
 
 /// The workloads with these names, for topics that run them under other settings.
@@ -204,7 +233,7 @@ impl Workload {
             Load::AckInOrder { ids, .. } => ops * ids,
             Load::AckRandom { ids, .. } => 2 * ops * ids,
             Load::Range => 100_000,
-            Load::Add { .. } | Load::Cycle | Load::AddWithReaders { .. } => 0,
+            Load::Ping { .. } | Load::Add { .. } | Load::Cycle | Load::AddWithReaders { .. } => 0,
         }
     }
 
@@ -212,6 +241,7 @@ impl Workload {
     pub(crate) fn run(&self, server: &Server, options: &Options) -> Result<Speed, Failure> {
         let ops = self.ops(options);
         match self.load {
+            Load::Ping { pipeline } => ping(server, ops, pipeline),
             Load::Add { payload, clients, pipeline } => add_entries(server, ops, payload, clients, pipeline),
             Load::ReadGroup { count, pipeline } => read_group(server, ops, count, pipeline),
             Load::AckInOrder { ids, pipeline } => ack_in_order(server, ops, ids, pipeline),
@@ -221,6 +251,10 @@ impl Workload {
             Load::AddWithReaders { readers } => add_with_readers(server, ops, readers),
         }
     }
+}
+
+fn ping(server: &Server, ops: u64, pipeline: u64) -> Result<Speed, Failure> {
+    Repeated { command: &["PING"], ops, clients: CLIENTS, pipeline, random_below: 1 }.run(server)
 }
 
 fn add_entries(
@@ -331,4 +365,25 @@ fn add_with_readers(server: &Server, ops: u64, readers: usize) -> Result<Speed, 
     expect_at_least("pending entries", connection.call_int(&["XPENDING", ADDED, GROUP])?, ops)?;
     connection.call(&["DEL", ADDED])?;
     Ok(speed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &'static str, title: &str, costs: &[f64]) -> Row {
+        let mut row = Row::new(&TABLE, name, title, vec!["ours".into()]);
+        row.samples = vec![costs.iter().map(|cost| vec![Some(*cost), None, None, None]).collect()];
+        row
+    }
+
+    #[test]
+    fn more_readers_are_compared_with_few() {
+        let few = row("xadd-blocked-10", "XADD, 10 blocked readers", &[10.0, 20.0]);
+        let many = row("xadd-blocked-1000", "XADD, 1,000 blocked readers", &[11.0, 20.0]);
+        let text = with_more_readers(&[&few, &many]).unwrap();
+        assert!(text.ends_with(": 1.05× (1.00–1.10) with 1,000 blocked readers."), "{text}");
+        assert_eq!(with_more_readers(&[&few]), None);
+        assert_eq!(with_more_readers(&[&many]), None);
+    }
 }
