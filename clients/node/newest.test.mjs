@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { createClient, RESP_TYPES } from 'redis';
-import { blockedClients, eventually, follows, fresh, host, port } from './target.mjs';
+import { blockedClients, eventually, follows, fresh, host, pendingRows, port } from './target.mjs';
 
 const DELETED = 1;
 const NOT_FOUND = -1;
@@ -51,12 +51,7 @@ for (const RESP of [2, 3]) {
     };
     const age = (IDLE, ids) => redis.xClaimJustId(stream, 'crew', 'anna', 0, ids, { IDLE });
     const ids = async () => (await redis.xRange(stream, '-', '+')).map((entry) => entry.id);
-    const rows = async (group = 'crew') =>
-      (await redis.xPendingRange(stream, group, '-', '+', 100)).map((row) => [
-        row.id,
-        row.consumer,
-        row.deliveriesCounter,
-      ]);
+    const rows = (group = 'crew') => pendingRows(redis, stream, group);
 
     before(async () => {
       redis = await connect();

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { createClient, WatchError } from 'redis';
-import { blockedClients, eventually, fresh, host, port, since72 } from './target.mjs';
+import { blockedClients, eventually, fresh, host, pendingRows, port, since72 } from './target.mjs';
 
 for (const RESP of [2, 3]) {
   describe(`node-redis, RESP${RESP}`, () => {
@@ -28,12 +28,7 @@ for (const RESP of [2, 3]) {
       const reply = await client.xReadGroup('crew', consumer, { key: stream, id }, options);
       return reply === null ? null : reply[0].messages.map((message) => message.id);
     };
-    const rows = async () =>
-      (await redis.xPendingRange(stream, 'crew', '-', '+', 100)).map((row) => [
-        row.id,
-        row.consumer,
-        row.deliveriesCounter,
-      ]);
+    const rows = () => pendingRows(redis, stream, 'crew');
 
     before(async () => {
       redis = await connect();

@@ -33,3 +33,7 @@ export function follows(info, major, minor) {
 
 /** Whether the server follows Redis 7.2 or later, from the text of INFO. */
 export const since72 = (info) => follows(info, 7, 2);
+
+/** What is pending in a group, as [id, consumer, deliveries]; asked with node-redis. */
+export const pendingRows = async (redis, stream, group) =>
+  (await redis.xPendingRange(stream, group, '-', '+', 100)).map((row) => [row.id, row.consumer, row.deliveriesCounter]);
