@@ -20,7 +20,8 @@ pub(crate) static TABLE: Table = Table {
     heading: "Growth",
     intro: "Server CPU per operation while one thing grows by decades and everything else stays, persistence off: ten clients at pipeline 16, or as \
             many clients as there are connections, unpipelined. \"Grows by\" is the cost at the largest size divided by the cost at the \
-            smallest: 1 is constant.",
+            smallest: 1 is constant. \"Last step\" is the same for the two largest sizes, tenfold in a full run: 10 would be in proportion to the size, and \
+            a logarithm adds as much with every step, so that the last one weighs least.",
     columns: &[Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less }],
 };
 
@@ -315,10 +316,38 @@ pub(crate) fn summary(rows: &[&Row]) -> String {
                 significant(low),
                 significant(high),
                 format!("{}×", significant(high / low)),
+                last_step(&found, server).map_or("–".into(), |times| format!("{}×", significant(times))),
             ]);
         }
     }
-    let heading =
-        ["workload", "size", "server", "least, µs/op", "most, µs/op", "grows by"].map(str::to_owned);
-    table::markdown(&heading, &lines)
+    let heading = ["workload", "size", "server", "least, µs/op", "most, µs/op", "grows by", "last step"];
+    table::markdown(&heading.map(str::to_owned), &lines)
+}
+
+/// The cost at the largest size divided by that at the size before.
+fn last_step(found: &[(u64, &Row)], server: usize) -> Option<f64> {
+    let [.., (_, before), (_, last)] = found else { return None };
+    Some(last.median(server, 0)? / before.median(server, 0)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_told_over_all_sizes_and_over_the_last_step() {
+        let row = |size: u64, cost: f64| {
+            let mut row = Row::new(&TABLE, format!("groups-xadd-{size}"), "", vec!["ours".into()]);
+            row.samples = vec![vec![vec![Some(cost)]]];
+            row
+        };
+        let rows = [row(1, 1.0), row(10, 1.5), row(1_000, 3.0)];
+        let text = summary(&rows.iter().collect::<Vec<_>>());
+        assert!(
+            text.ends_with("| XADD | 1 to 1,000 groups | ours | 1.00 | 3.00 | 3.00× | 2.00× |\n"),
+            "{text}"
+        );
+        let text = summary(&[&rows[0]]);
+        assert!(text.ends_with("| 1.00× | – |\n"), "{text}");
+    }
 }
