@@ -6,7 +6,6 @@ use millstream_engine::keyspace::SlotRef;
 use millstream_engine::value::{Kind, Layout};
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
 
-use crate::rearrange::Flushed;
 use crate::shard::Shard;
 use crate::txn::Txn;
 
@@ -192,19 +191,15 @@ impl Txn<'_> {
     }
 
     /// Empties the selected database.
-    #[must_use = "dropping this frees the memory, at a time of your choice"]
-    pub fn flush_database(&mut self) -> Flushed {
-        self.rearrange(&Rearrangement::Clear(self.db()))
+    pub fn flush_database(&mut self) {
+        self.rearrange(&Rearrangement::Clear(self.db()));
     }
 
     /// Empties every database.
-    #[must_use = "dropping this frees the memory, at a time of your choice"]
-    pub fn flush_all(&mut self) -> Flushed {
-        let mut flushed = Flushed::default();
+    pub fn flush_all(&mut self) {
         for db in 0..self.store().databases() {
-            flushed.join(self.rearrange(&Rearrangement::Clear(db)));
+            self.rearrange(&Rearrangement::Clear(db));
         }
-        flushed
     }
 
     // ---- Overviews --------------------------------------------------------------------------
@@ -409,12 +404,12 @@ mod tests {
         assert_eq!(txn.swap_databases(1, 4), Err(Refusal::NoSuchDatabase));
         txn.select(1);
         assert!(txn.exists(b"a"));
-        drop(txn.flush_database());
+        txn.flush_database();
         assert_eq!(txn.key_count(), 0);
         txn.select(0);
         assert_eq!(txn.key_count(), 1);
         assert!(matches!(txn.totals(), (1, 64..)));
-        drop(txn.flush_all());
+        txn.flush_all();
         assert_eq!(txn.totals().0, 0);
         assert_eq!(txn.key_count(), 0);
     }

@@ -3,25 +3,13 @@
 use millstream_engine::keyspace::{Cleared, Entry};
 use millstream_engine::{KeyPlace, Rearrangement};
 
+use crate::reclaim::Remains;
 use crate::txn::Txn;
-
-/// What databases held before they were emptied. Dropping it frees the memory, which takes a while; it may
-/// be done after the transaction, or on another thread.
-#[derive(Default)]
-pub struct Flushed(Vec<Cleared>);
-
-impl Flushed {
-    /// Keeps what another held as well.
-    pub(crate) fn join(&mut self, mut other: Flushed) {
-        self.0.append(&mut other.0);
-    }
-}
 
 impl Txn<'_> {
     /// Makes the change. The shards it concerns are locked.
-    pub(crate) fn rearrange(&mut self, change: &Rearrangement<'_>) -> Flushed {
+    pub(crate) fn rearrange(&mut self, change: &Rearrangement<'_>) {
         self.note_rearrangement(change);
-        let mut flushed = Flushed::default();
         match *change {
             Rearrangement::Move(from, to) => {
                 if let Some(entry) = self.shard_mut(from.key).keys.take(from.db, from.key) {
@@ -43,11 +31,12 @@ impl Txn<'_> {
             }
             Rearrangement::Clear(db) => {
                 let touched = self.watched_and_there(db, &[db]);
-                flushed.0.extend(self.shards_mut().map(|shard| shard.keys.clear(db)));
+                let cleared: Vec<Cleared> = self.shards_mut().map(|shard| shard.keys.clear(db)).collect();
+                let large = cleared.into_iter().filter(Cleared::is_large);
+                self.store().reclaimer.take(large.map(Remains::Database));
                 self.note_database_changed(db, &touched);
             }
         }
-        flushed
     }
 
     fn copy_of(&self, from: KeyPlace<'_>) -> Option<Entry> {
@@ -63,6 +52,7 @@ impl Txn<'_> {
 
     fn put(&mut self, to: KeyPlace<'_>, entry: Entry) {
         self.shard_mut(to.key).keys.put(to.db, to.key, entry);
+        self.reclaim(to.key);
         self.note_replaced(to);
     }
 

@@ -325,7 +325,7 @@ impl<'s> Rebuild<'s> {
                 self.txn.apply(key, &effect);
             }
             // A snapshot during which this happened was begun anew, so it is newer than every stamp.
-            Change::Rearrange(change) => drop(self.txn.rearrange(&change)),
+            Change::Rearrange(change) => self.txn.rearrange(&change),
         }
     }
 

@@ -7,13 +7,14 @@ use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use millstream_engine::stream::IdempotenceLimits;
 use millstream_engine::value::Hashing;
-use millstream_engine::{BlockLimits, Keyspace};
+use millstream_engine::{BlockLimits, Keyspace, Value};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
 use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
+use crate::reclaim::{Reclaimer, Remains};
 use crate::txn::Txn;
 use crate::wait::{WaitToken, Waiting};
 use crate::watch::{WatchFlag, Watched};
@@ -100,6 +101,7 @@ pub struct Store {
     settings: Settings,
     /// `None` for a store in memory.
     journal: Option<Arc<Journal>>,
+    pub(crate) reclaimer: Reclaimer,
     pub(crate) wait_numbers: AtomicU64,
 }
 
@@ -123,6 +125,7 @@ impl Store {
             clock: options.clock,
             settings: Settings::new(),
             journal: None,
+            reclaimer: Reclaimer::default(),
             wait_numbers: AtomicU64::new(0),
         }
     }
@@ -164,6 +167,17 @@ impl Store {
     /// How many shards keys are spread over.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
+    }
+
+    /// Frees values elsewhere, unless they are small.
+    pub fn reclaim(&self, values: impl IntoIterator<Item = Value>) {
+        let large = values.into_iter().filter(Value::is_large);
+        self.reclaimer.take(large.map(Remains::Value));
+    }
+
+    /// How many values and databases were removed and are not freed yet.
+    pub fn unreclaimed(&self) -> usize {
+        self.reclaimer.pending()
     }
 
     pub(crate) fn journal(&self) -> Option<&Journal> {

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use crate::codec;
 use crate::log::Log;
 use crate::planted::{self, Bug};
+use crate::reclaim::Remains;
 use crate::shard::{Settings, Shard, Store};
 use crate::watch::WatchFlag;
 
@@ -141,7 +142,11 @@ impl<'s> Txn<'s> {
         if touches_watchers(effect) {
             shard.watched.touch(db, key);
         }
-        if may_serve_readers(effect) && shard.waiting.has(db, key) {
+        let wakes = may_serve_readers(effect) && shard.waiting.has(db, key);
+        if may_remove_much(effect) {
+            self.reclaim(key);
+        }
+        if wakes {
             self.note_ready(db, key);
         }
         if planted::has(Bug::TransactionInPieces) {
@@ -172,6 +177,14 @@ impl<'s> Txn<'s> {
         let db = self.db;
         if self.store.journal().is_some() && is_logged(effect) {
             codec::put_change(self.record(), db, key, effect);
+        }
+    }
+
+    /// What a change to `key` removed, where that was much, is freed elsewhere.
+    pub(crate) fn reclaim(&mut self, key: &[u8]) {
+        let remains = self.shard_mut(key).keys.take_remains();
+        if !remains.is_empty() {
+            self.store.reclaimer.take(remains.into_iter().map(Remains::Value));
         }
     }
 
@@ -391,6 +404,16 @@ fn touches_watchers(effect: &Effect<'_>) -> bool {
         ),
         _ => true,
     }
+}
+
+/// Whether the change may leave something behind that takes a while to free.
+#[inline]
+fn may_remove_much(effect: &Effect<'_>) -> bool {
+    use StreamEffect::{GroupDestroy, TrimThrough};
+    matches!(
+        effect,
+        Effect::Delete | Effect::StringSet { .. } | Effect::Stream(TrimThrough { .. } | GroupDestroy { .. })
+    )
 }
 
 /// Whether readers waiting for the key may have something to read, or nothing left to wait for.

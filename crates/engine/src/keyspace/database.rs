@@ -102,6 +102,13 @@ impl Database {
         Entry { value, expires_at_ms }
     }
 
+    /// Takes the value in the last slot out and forgets its key. Only for a database that is being freed: the indexes are not
+    /// told.
+    pub(super) fn take_last(&mut self) -> Option<Value> {
+        let last = self.slots.end().checked_sub(1)?;
+        self.slots.remove(last).map(|slot| slot.value)
+    }
+
     pub(super) fn set_expiry(&mut self, number: u32, expires_at_ms: Option<u64>) {
         let before = std::mem::replace(&mut self.slot_mut(number).expires_at_ms, expires_at_ms);
         if before == expires_at_ms {

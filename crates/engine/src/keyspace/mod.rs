@@ -36,6 +36,8 @@ use slab::Slot;
 pub struct Keyspace {
     databases: Vec<Database>,
     hashing: Hashing,
+    /// Removed, and too large to be freed where it was.
+    remains: Vec<Value>,
     /// The latest time it was told, which is when a change happens.
     told_ms: Cell<u64>,
     /// Where a key was found last. Whether it is the key that is looked for is seen there.
@@ -58,16 +60,34 @@ pub struct Entry {
     pub expires_at_ms: Option<u64>,
 }
 
-/// The former content of a database. Dropping it is the expensive part of clearing, and can be done
-/// elsewhere.
-pub struct Cleared(#[expect(dead_code, reason = "held only to be dropped later")] Database);
+/// The former content of a database. Freeing it is the expensive part of clearing, and can be done elsewhere.
+pub struct Cleared(Database);
+
+impl Cleared {
+    /// Whether freeing this would hold somebody up.
+    pub fn is_large(&self) -> bool {
+        /// Keys up to so many are looked at one by one.
+        const FEW: usize = 64;
+        let mut any_large = false;
+        self.0.len() > FEW || {
+            self.0.scan(0, usize::MAX, 0, |_, value| any_large |= value.is_large());
+            any_large
+        }
+    }
+
+    /// Takes a value out; `None` when the keys alone are left.
+    pub fn take_value(&mut self) -> Option<Value> {
+        self.0.take_last()
+    }
+}
 
 impl Keyspace {
     /// `databases` empty databases, with a hash function of this seed.
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
         let recent = Cell::new(SlotRef { db: 0, slot: 0 });
-        Keyspace { databases, hashing: Hashing::new(seed), told_ms: Cell::new(0), recent }
+        let (hashing, remains, told_ms) = (Hashing::new(seed), Vec::new(), Cell::new(0));
+        Keyspace { databases, hashing, remains, told_ms, recent }
     }
 
     /// How many databases there are.
@@ -198,10 +218,11 @@ impl Keyspace {
     #[inline]
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
         let hashing = self.hashing;
-        let database = self.database_mut(at.db);
+        let database = &mut self.databases[at.db as usize];
         match *effect {
             Effect::Delete => {
-                database.remove(at.slot, hashing);
+                let removed = database.remove(at.slot, hashing).value;
+                self.bury(removed);
                 return;
             }
             Effect::ExpireAt { at_ms } => database.set_expiry(at.slot, Some(at_ms)),
@@ -210,6 +231,9 @@ impl Keyspace {
             _ => {}
         }
         let value = &mut database.slot_mut(at.slot).value;
+        if let Some(doomed) = value.take_doomed(effect) {
+            self.remains.push(doomed);
+        }
         value.apply(effect, limits, hashing);
         if value.is_used_up() {
             database.remove(at.slot, hashing);
@@ -240,7 +264,9 @@ impl Keyspace {
 
     /// Puts a value under a key, in the place of what was there.
     pub fn put(&mut self, db: u32, key: &[u8], entry: Entry) {
-        self.take(db, key);
+        if let Some(before) = self.take(db, key) {
+            self.bury(before.value);
+        }
         self.insert(db, key, entry);
     }
 
@@ -254,6 +280,18 @@ impl Keyspace {
     /// Removes every key of a database.
     pub fn clear(&mut self, db: u32) -> Cleared {
         Cleared(std::mem::take(self.database_mut(db)))
+    }
+
+    fn bury(&mut self, removed: Value) {
+        if removed.is_large() {
+            self.remains.push(removed);
+        }
+    }
+
+    /// What was removed and would take long to free: for the caller to free when nobody waits.
+    #[inline]
+    pub fn take_remains(&mut self) -> Vec<Value> {
+        std::mem::take(&mut self.remains)
     }
 
     /// Two databases exchange their content.

@@ -9,13 +9,13 @@
 //! all deleted goes at once from the front; in the middle it stays, empty, until a
 //! quarter of the blocks are, and reading passes over it in O(log n).
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::block::{Block, Place};
 use super::counts::Counts;
 use super::entry::EntryRef;
 use super::parts::BadPart;
+use super::sealed::{Sealed, SealedBlocks};
 use super::visit::IdRange;
 use crate::{BlockLimits, StreamId};
 
@@ -30,7 +30,7 @@ pub(super) struct Cursor {
 /// All blocks of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
-    sealed: VecDeque<Sealed>,
+    sealed: SealedBlocks,
     open: Option<Block>,
     /// Live entries of the sealed blocks, and of `dropped` ones before them (zeros).
     counts: Counts,
@@ -41,13 +41,6 @@ pub(super) struct Blocks {
     empty: usize,
     /// Changes whenever a cursor may point at the wrong place.
     edition: u64,
-}
-
-/// A sealed block beside what a search needs of it.
-#[derive(Clone, Debug)]
-struct Sealed {
-    base: StreamId,
-    block: Arc<Block>,
 }
 
 impl Blocks {
@@ -115,6 +108,32 @@ impl Blocks {
         let Some(number) = self.number_of(id) else { return 0 };
         let before = self.counts.before((number - self.first_number) as usize + self.dropped);
         before + self.block(number).map_or(0, |block| block.live_through(id))
+    }
+
+    /// The id of the live entry that is the `rank`th, counted from 1.
+    pub(super) fn id_of_rank(&self, rank: u64) -> Option<StreamId> {
+        let (position, rank) = self.counts.position_of(rank);
+        let block = self.block(self.first_number + position.saturating_sub(self.dropped) as u64)?;
+        let place = *block.live_places().get(rank.checked_sub(1)? as usize)?;
+        Some(block.entry_at(&place)?.0.id())
+    }
+
+    /// The blocks that hold a range, shared: for reading only. They are not counted.
+    pub(super) fn shared(&self, range: IdRange) -> Blocks {
+        let open =
+            self.open.as_ref().filter(|open| open.base() <= range.last && open.last_id() >= range.first);
+        Blocks { sealed: self.sealed.around(range), open: open.cloned(), ..Blocks::default() }
+    }
+
+    /// Of shared blocks: those that end before `id` are not needed any more. Some of them may stay.
+    pub(super) fn let_go_before(&mut self, id: StreamId) {
+        self.sealed.let_go_before(id);
+    }
+
+    /// Of shared blocks: those that begin after `id` are not needed any more. Some of them may stay.
+    pub(super) fn let_go_after(&mut self, id: StreamId) {
+        self.sealed.let_go_after(id);
+        self.open.take_if(|open| open.base() > id);
     }
 
     /// A cursor at the first entry with an id of at least `id`.
@@ -201,14 +220,7 @@ impl Blocks {
 
     /// Deletes every entry up to and including `last`. Returns how many went.
     pub(super) fn delete_through(&mut self, last: StreamId) -> u64 {
-        let mut gone = 0;
-        while let Some(front) = self.sealed.front() {
-            if front.block.last_id() > last {
-                break;
-            }
-            gone += front.block.live();
-            self.drop_front();
-        }
+        let (mut gone, _) = self.cut_through(last);
         let number = self.first_number;
         let Some(block) = self.block_mut(number) else { return gone };
         if block.base() <= last {
@@ -217,6 +229,51 @@ impl Blocks {
             gone += deleted;
         }
         gone
+    }
+
+    /// Takes out the sealed blocks that end at or before `last`. Returns how many live entries went with them; of the
+    /// blocks that come back only the sealed ones mean anything.
+    pub(super) fn cut_through(&mut self, last: StreamId) -> (u64, Blocks) {
+        let mut count = self.sealed.count_through(last);
+        let ends_beyond = |sealed: &Sealed| sealed.block.last_id() > last;
+        if count > 0 && self.sealed.get(count - 1).is_some_and(ends_beyond) {
+            count -= 1;
+        }
+        // Empty blocks behind them would be at the front.
+        let is_empty = |sealed: &Sealed| sealed.block.live() == 0;
+        while count > 0 && self.sealed.get(count).is_some_and(is_empty) {
+            count += 1;
+        }
+        let gone = self.counts.before(self.dropped + count) - self.counts.before(self.dropped);
+        let cut = self.sealed.cut_front(count);
+        self.first_number += count as u64;
+        if self.empty > 0 {
+            self.empty -= cut.iter().filter(|sealed| is_empty(sealed)).count();
+        }
+        if count > FEW_BLOCKS {
+            self.counts.cut_front(self.dropped + count);
+            self.dropped = 0;
+        } else {
+            self.drop_counts(count);
+        }
+        (gone, Blocks { sealed: cut, ..Blocks::default() })
+    }
+
+    /// How many blocks are sealed.
+    pub(super) fn sealed_count(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// How many sealed blocks begin at or before `id`.
+    pub(super) fn sealed_through(&self, id: StreamId) -> usize {
+        self.sealed.count_through(id)
+    }
+
+    /// Frees the last sealed blocks, at most `count`. Says whether there were any.
+    pub(super) fn free_last(&mut self, count: usize) -> bool {
+        let before = self.sealed.len();
+        while self.sealed.len() > before.saturating_sub(count) && self.sealed.pop_back().is_some() {}
+        before > 0
     }
 
     /// After `deleted` entries of a block went: counts, rewrites or drops it.
@@ -243,11 +300,13 @@ impl Blocks {
         } else if position == 0 {
             self.drop_front();
         } else {
-            self.sealed[position].block = Arc::new(Block::hollow(&self.sealed[position].block));
+            if let Some(sealed) = self.sealed.get_mut(position) {
+                sealed.block = Arc::new(Block::hollow(&sealed.block));
+            }
             self.empty += 1;
             self.edition += 1;
             if self.empty * 4 > self.sealed.len() {
-                self.sealed.retain(|sealed| sealed.block.live() > 0);
+                self.sealed.retain_live();
                 self.empty = 0;
                 self.renumber();
             }
@@ -274,19 +333,29 @@ impl Blocks {
         self.dropped = 0;
     }
 
+    /// The first block is empty and goes, with those behind it that are.
     fn drop_front(&mut self) {
-        let Some(front) = self.sealed.pop_front() else { return };
-        self.counts.lower(self.dropped, front.block.live());
-        self.dropped += 1;
-        self.first_number += 1;
-        while self.sealed.front().is_some_and(|front| front.block.live() == 0) {
-            self.sealed.pop_front();
-            self.empty -= 1;
+        let is_empty = |sealed: &Sealed| sealed.block.live() == 0;
+        let count = self.sealed.iter().take_while(|sealed| is_empty(sealed)).count();
+        self.sealed.cut_front(count);
+        // The first was not counted as empty: it has just become so.
+        self.empty -= count.saturating_sub(1);
+        self.first_number += count as u64;
+        self.drop_counts(count);
+    }
+
+    /// The counts of the first `count` sealed blocks are no longer those of a block.
+    fn drop_counts(&mut self, count: usize) {
+        for _ in 0..count {
+            let position = self.dropped;
+            let live = self.counts.before(position + 1) - self.counts.before(position);
+            if live > 0 {
+                self.counts.lower(position, live);
+            }
             self.dropped += 1;
-            self.first_number += 1;
         }
         if self.dropped > 64 && self.dropped > self.sealed.len() {
-            self.counts = Counts::from_counts(self.sealed.iter().map(|sealed| sealed.block.live()));
+            self.counts.cut_front(self.dropped);
             self.dropped = 0;
         }
     }
@@ -296,8 +365,7 @@ impl Blocks {
         if self.open.as_ref().is_some_and(|open| open.base() <= id) {
             return Some(self.first_number + self.sealed.len() as u64);
         }
-        let after = self.sealed.partition_point(|sealed| sealed.base <= id);
-        after.checked_sub(1).map(|position| self.first_number + position as u64)
+        self.sealed.count_through(id).checked_sub(1).map(|position| self.first_number + position as u64)
     }
 
     #[inline]
@@ -325,6 +393,11 @@ impl Blocks {
         let next = (number + 1 - self.first_number) as usize;
         match self.sealed.get(next) {
             Some(sealed) if sealed.block.live() > 0 => Some(number + 1),
+            Some(_) if self.counts.len() == 0 => {
+                let live = |position: &usize| self.sealed.get(*position).is_some_and(|s| s.block.live() > 0);
+                let position = (next..self.sealed.len()).find(live).unwrap_or(self.sealed.len());
+                Some(self.first_number + position as u64)
+            }
             Some(_) => {
                 let position = self.counts.next_nonzero(next + self.dropped);
                 let position = position.map_or(self.sealed.len(), |position| position - self.dropped);
@@ -340,11 +413,12 @@ impl Blocks {
         const PER_SEALED: usize = 16 + 16;
         let sealed: usize = self.sealed.iter().map(|sealed| sealed.block.memory_bytes() + PER_SEALED).sum();
         let open = self.open.as_ref().map_or(0, Block::memory_bytes);
-        sealed + open + self.sealed.capacity() * size_of::<Sealed>() + self.counts.len() * size_of::<u64>()
+        sealed + open + self.sealed.list_bytes() + self.counts.len() * size_of::<u64>()
     }
 
     /// Verifies what this file promises.
     pub(super) fn check(&self) -> Result<(), String> {
+        self.sealed.check()?;
         let mut last: Option<StreamId> = None;
         for (position, sealed) in self.sealed.iter().enumerate() {
             sealed.block.check()?;
@@ -373,6 +447,9 @@ impl Blocks {
         Ok(())
     }
 }
+
+/// Up to so many blocks that go from the front are taken out of the counts one by one.
+const FEW_BLOCKS: usize = 64;
 
 /// The place in a block that is not there.
 const NOWHERE: Place = Place { offset: 0, before: StreamId::MIN };

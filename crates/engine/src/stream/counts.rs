@@ -55,6 +55,44 @@ impl Counts {
         }
     }
 
+    /// The position in which the sum of all counts up to there reaches `sum`, and what of it is left there: 1 for the first. A
+    /// position beyond the last if it is not reached.
+    pub(super) fn position_of(&self, sum: u64) -> (usize, u64) {
+        let (mut n, mut left) = (0, sum);
+        let mut step = self.tree.len().checked_next_power_of_two().unwrap_or(0);
+        while step > 0 {
+            if n + step <= self.tree.len() && self.tree[n + step - 1] < left {
+                n += step;
+                left -= self.tree[n - 1];
+            }
+            step /= 2;
+        }
+        (n, left)
+    }
+
+    /// The first `count` positions go, and the others move up.
+    pub(super) fn cut_front(&mut self, count: usize) {
+        // Back to plain counts, from the end: what a node sums up is still a sum when its turn comes.
+        for position in (0..self.tree.len()).rev() {
+            let n = position + 1;
+            let mut below = n - 1;
+            while below > n - lowbit(n) {
+                self.tree[position] -= self.tree[below - 1];
+                below -= lowbit(below);
+            }
+        }
+        self.tree.drain(..count.min(self.tree.len()));
+        self.tree.shrink_to(2 * self.tree.len());
+        // And up again: each adds itself to the next that sums it up.
+        for position in 0..self.tree.len() {
+            let n = position + 1;
+            let above = n + lowbit(n);
+            if above <= self.tree.len() {
+                self.tree[above - 1] += self.tree[position];
+            }
+        }
+    }
+
     /// The first position at or after `from` whose count is not zero.
     pub(super) fn next_nonzero(&self, from: usize) -> Option<usize> {
         let target = self.before(from);
@@ -75,6 +113,30 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_a_cut_tree_is_the_tree_of_what_is_left() {
+        let plain: Vec<u64> = (0..200).map(|i| (i * 13 % 7) as u64).collect();
+        for count in [0, 1, 2, 63, 64, 65, 100, 199, 200] {
+            let mut counts = Counts::from_counts(plain.iter().copied());
+            counts.cut_front(count);
+            assert_eq!(counts.tree, Counts::from_counts(plain[count..].iter().copied()).tree, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_sum_is_reached_where_a_plain_list_reaches_it() {
+        let plain: Vec<u64> = (0..100).map(|i| (i * 13 % 4) as u64).collect();
+        let counts = Counts::from_counts(plain.iter().copied());
+        let mut sum = 0;
+        for (position, count) in plain.iter().enumerate() {
+            for left in 1..=*count {
+                assert_eq!(counts.position_of(sum + left), (position, left));
+            }
+            sum += count;
+        }
+        assert_eq!(counts.position_of(sum + 5), (100, 5));
+    }
 
     #[test]
     fn sums_and_searches_agree_with_a_plain_list() {

@@ -144,6 +144,46 @@ impl Value {
         }
     }
 
+    /// Whether freeing this would hold somebody up.
+    pub fn is_large(&self) -> bool {
+        /// Items up to so many, and strings up to so many bytes, are freed in less time than it takes to hand them on.
+        const FEW_ITEMS: usize = 1024;
+        const FEW_BYTES: usize = 1 << 20;
+        match self {
+            Value::Stream(stream) => stream.is_large(),
+            Value::String(text) => text.as_bytes().len() > FEW_BYTES,
+            Value::Hash(hash) => hash.len() > FEW_ITEMS,
+            Value::List(list) => list.len() > FEW_ITEMS,
+            Value::Set(set) => set.len() > FEW_ITEMS,
+        }
+    }
+
+    /// Takes out what `effect`, which is applied next, is going to remove, if that is much.
+    #[inline]
+    pub(crate) fn take_doomed(&mut self, effect: &Effect<'_>) -> Option<Value> {
+        match (self, effect) {
+            (Value::Stream(stream), Effect::Stream(change)) => {
+                Some(Value::Stream(Box::new(stream.take_doomed(change)?)))
+            }
+            (value, Effect::StringSet { .. }) if value.is_large() => {
+                Some(std::mem::replace(value, Value::String(Text::default())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Frees a part of the value, about `blocks` blocks of a stream, and says whether there is more. What is left is good
+    /// for nothing but to go on freeing it.
+    pub fn free_some(&mut self, blocks: usize) -> bool {
+        match self {
+            Value::Stream(stream) => stream.free_some(blocks),
+            other => {
+                *other = Value::String(Text::default());
+                false
+            }
+        }
+    }
+
     /// Bytes allocated behind this value, allocator headers included.
     pub fn memory_bytes(&self) -> usize {
         match self {

@@ -140,7 +140,7 @@ impl Page<'_, '_> {
         self.line("mem_clients_normal", 0);
         self.line("mem_allocator", "libc");
         self.line("active_defrag_running", 0);
-        self.line("lazyfree_pending_objects", 0);
+        self.line("lazyfree_pending_objects", self.server.store.unreclaimed());
     }
 
     fn stats(&mut self) {

@@ -3,13 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 
 use millstream_engine::value::Kind;
-use millstream_protocol::commands::{
-    CopyKey, Expire, ExpireCondition, FlushMode, KeyCommand, Rename, Scan, TimeToLive,
-};
+use millstream_protocol::commands::{CopyKey, Expire, ExpireCondition, KeyCommand, Rename, Scan, TimeToLive};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
-use millstream_store::{ExpireIf, Flushed, Txn};
+use millstream_store::{ExpireIf, Txn};
 
 pub(crate) fn run(txn: &mut Txn<'_>, out: &mut Writer, command: &KeyCommand<'_>) -> Result<(), CommandError> {
     match *command {
@@ -35,12 +33,13 @@ pub(crate) fn run(txn: &mut Txn<'_>, out: &mut Writer, command: &KeyCommand<'_>)
             None => out.null_bulk(),
         },
         KeyCommand::DbSize => out.uint(txn.key_count()),
-        KeyCommand::FlushDb(mode) => {
-            free(txn.flush_database(), mode);
+        // However it is asked for, memory is given back beside: nobody else is to wait for it.
+        KeyCommand::FlushDb(_) => {
+            txn.flush_database();
             out.ok();
         }
-        KeyCommand::FlushAll(mode) => {
-            free(txn.flush_all(), mode);
+        KeyCommand::FlushAll(_) => {
+            txn.flush_all();
             out.ok();
         }
         KeyCommand::SwapDb(a, b) => {
@@ -122,14 +121,6 @@ fn type_name(kind: Option<Kind>) -> &'static str {
         Some(Kind::Set) => "set",
         Some(Kind::Hash) => "hash",
         Some(Kind::Stream) => "stream",
-    }
-}
-
-/// Memory is given back before the answer, unless the client would rather not wait.
-fn free(flushed: Flushed, mode: FlushMode) {
-    match mode {
-        FlushMode::Async => drop(std::thread::spawn(move || drop(flushed))),
-        FlushMode::Sync | FlushMode::Default => drop(flushed),
     }
 }
 

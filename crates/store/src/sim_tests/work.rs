@@ -56,8 +56,8 @@ pub(super) fn replacement<'s>(store: &'s Store, random: &mut Random) -> Txn<'s> 
 
 fn whole_databases(txn: &mut Txn<'_>, random: &mut Random, seen: &Seen) {
     match random.below(6) {
-        0 => drop(txn.flush_database()),
-        1 if random.one_in(3) => drop(txn.flush_all()),
+        0 => txn.flush_database(),
+        1 if random.one_in(3) => txn.flush_all(),
         2 | 3 => txn.swap_databases(0, 1).expect("both are there"),
         _ => {
             for _ in 0..4 {

@@ -21,15 +21,20 @@ impl Txn<'_> {
         let stream = self.stream(reader.key)?.ok_or(Refusal::NoGroup)?;
         let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
         let delivered = stream.visit_undelivered(group, count, sink);
-        let Some(Delivery { last, count }) = delivered else {
+        let Some(delivery) = delivered else {
             self.see_consumer(reader)?;
             return Ok(None);
         };
-        let Reader { key, group, consumer } = reader;
+        self.xreadgroup_deliver(reader, delivery, acknowledge);
+        Ok(delivered)
+    }
+
+    /// Delivers the next entries of a group, which the caller has found. The consumer joins if it is new.
+    pub fn xreadgroup_deliver(&mut self, reader: Reader<'_>, delivery: Delivery, acknowledge: bool) {
+        let (Reader { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
         let at_ms = self.now_ms();
         let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: acknowledge };
         self.apply_stream(key, effect);
-        Ok(delivered)
     }
 
     /// Shows a consumer what is pending with it beyond `after`; entries that are gone are shown as such.

@@ -1,0 +1,251 @@
+//! Sealed blocks in order, in chunks that are shared by reference: a copy of a long stream copies the list of chunks
+//! and nothing below it, and whoever changes a chunk that is shared copies that one.
+//!
+//! ```text
+//! chunks   [··345678] [········] [········] [··      ]     all but the first and the last are full
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::block::Block;
+use super::visit::IdRange;
+use crate::StreamId;
+
+/// Blocks in a full chunk. Copying a stream touches one chunk in so many blocks; changing a shared chunk copies them.
+const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
+
+/// A sealed block beside what a search needs of it.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) base: StreamId,
+    pub(super) block: Arc<Block>,
+}
+
+/// The sealed blocks of a stream. No chunk is empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SealedBlocks {
+    chunks: VecDeque<Arc<Vec<Sealed>>>,
+    /// How many blocks the first chunk lacks, counted from its front.
+    missing: usize,
+    len: usize,
+}
+
+impl SealedBlocks {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<&Sealed> {
+        let (chunk, at) = self.place(position);
+        self.chunks.get(chunk)?.get(at)
+    }
+
+    pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut Sealed> {
+        let (chunk, at) = self.place(position);
+        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at)
+    }
+
+    /// The chunk of a position, and where in it.
+    #[inline]
+    fn place(&self, position: usize) -> (usize, usize) {
+        let counted = position + self.missing;
+        match counted / CHUNK_BLOCKS {
+            0 => (0, position),
+            chunk => (chunk, counted % CHUNK_BLOCKS),
+        }
+    }
+
+    pub(super) fn front(&self) -> Option<&Sealed> {
+        self.chunks.front()?.first()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Sealed> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    pub(super) fn push_back(&mut self, sealed: Sealed) {
+        let room = |last: &Arc<Vec<Sealed>>, missing: usize| last.len() + missing < CHUNK_BLOCKS;
+        let missing = if self.chunks.len() == 1 { self.missing } else { 0 };
+        match self.chunks.back_mut() {
+            Some(last) if room(last, missing) => Arc::make_mut(last).push(sealed),
+            _ => self.chunks.push_back(Arc::new(vec![sealed])),
+        }
+        self.len += 1;
+    }
+
+    pub(super) fn pop_back(&mut self) -> Option<Sealed> {
+        let last = Arc::make_mut(self.chunks.back_mut()?);
+        let popped = last.pop();
+        if last.is_empty() {
+            self.chunks.pop_back();
+            if self.chunks.is_empty() {
+                self.missing = 0;
+            }
+        }
+        self.len -= 1;
+        popped
+    }
+
+    /// Takes the first `count` blocks out.
+    pub(super) fn cut_front(&mut self, count: usize) -> SealedBlocks {
+        let mut cut = SealedBlocks { missing: self.missing, ..SealedBlocks::default() };
+        while cut.len < count {
+            let Some(first) = self.chunks.front_mut() else { break };
+            let wanted = count - cut.len;
+            let part = if first.len() <= wanted {
+                self.missing = 0;
+                self.chunks.pop_front().unwrap_or_default()
+            } else {
+                self.missing += wanted;
+                Arc::new(Arc::make_mut(first).drain(..wanted).collect())
+            };
+            self.len -= part.len();
+            cut.len += part.len();
+            cut.chunks.push_back(part);
+        }
+        cut
+    }
+
+    /// Keeps the blocks that have live entries.
+    pub(super) fn retain_live(&mut self) {
+        let live = std::mem::take(self);
+        live.iter()
+            .filter(|sealed| sealed.block.live() > 0)
+            .for_each(|sealed| self.push_back(sealed.clone()));
+    }
+
+    /// How many blocks begin at or before `id`.
+    pub(super) fn count_through(&self, id: StreamId) -> usize {
+        let chunk = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| first.base <= id));
+        let Some(chunk) = chunk.checked_sub(1) else { return 0 };
+        let within = self.chunks[chunk].partition_point(|sealed| sealed.base <= id);
+        match chunk {
+            0 => within,
+            chunk => chunk * CHUNK_BLOCKS - self.missing + within,
+        }
+    }
+
+    /// The chunks that hold a range of ids, shared.
+    pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
+        let begins_by =
+            |id: StreamId| move |chunk: &Arc<Vec<Sealed>>| chunk.first().is_some_and(|f| f.base <= id);
+        let from = self.chunks.partition_point(begins_by(range.first)).saturating_sub(1);
+        let to = self.chunks.partition_point(begins_by(range.last)).max(from);
+        let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
+        let len = chunks.iter().map(|chunk| chunk.len()).sum();
+        SealedBlocks { chunks, missing: if from == 0 { self.missing } else { 0 }, len }
+    }
+
+    /// Drops chunks of which every block ends before `id`.
+    pub(super) fn let_go_before(&mut self, id: StreamId) {
+        while self.chunks.get(1).and_then(|next| next.first()).is_some_and(|next| next.base <= id) {
+            self.len -= self.chunks.pop_front().map_or(0, |chunk| chunk.len());
+            self.missing = 0;
+        }
+    }
+
+    /// Drops chunks of which every block begins after `id`.
+    pub(super) fn let_go_after(&mut self, id: StreamId) {
+        while self.chunks.back().and_then(|last| last.first()).is_some_and(|first| first.base > id) {
+            self.len -= self.chunks.pop_back().map_or(0, |chunk| chunk.len());
+        }
+    }
+
+    pub(super) fn list_bytes(&self) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| chunk.capacity()).sum();
+        chunks * size_of::<Sealed>() + self.chunks.capacity() * size_of::<Arc<Vec<Sealed>>>()
+    }
+
+    /// Verifies what this file promises.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing } else { 0 };
+        let last = self.chunks.len().saturating_sub(1);
+        let wrong = |(at, chunk): (usize, &Arc<Vec<Sealed>>)| {
+            chunk.is_empty() || chunk.len() > expected(at) || (at < last && chunk.len() < expected(at))
+        };
+        let counted: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
+        if self.chunks.iter().enumerate().any(wrong) || counted != self.len {
+            return Err(format!("{counted} sealed blocks in chunks, counted {}", self.len));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(number: u64) -> Sealed {
+        let id = StreamId::new(number, 0);
+        Sealed { base: id, block: Arc::new(Block::new(id, &[b"n", b"1"], 0)) }
+    }
+
+    fn bases(blocks: &SealedBlocks) -> Vec<u64> {
+        blocks.iter().map(|sealed| sealed.base.ms).collect()
+    }
+
+    /// Every operation against a plain list, in an order that a small generator chooses.
+    #[test]
+    fn behaves_as_a_plain_list() {
+        let (mut blocks, mut plain, mut next, mut dice) = (SealedBlocks::default(), Vec::new(), 0u64, 7u64);
+        for round in 0..20_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (choice, amount) = ((dice >> 33) % 10, (dice >> 40) as usize % 11);
+            match choice {
+                0..6 => {
+                    blocks.push_back(sealed(next));
+                    plain.push(next);
+                    next += 1;
+                }
+                6 => assert_eq!(blocks.pop_back().map(|sealed| sealed.base.ms), plain.pop()),
+                7 => {
+                    let amount = amount.min(plain.len());
+                    let cut = blocks.cut_front(amount);
+                    cut.check().unwrap();
+                    assert_eq!(bases(&cut), plain.drain(..amount).collect::<Vec<_>>());
+                }
+                8 => {
+                    let copy = blocks.clone();
+                    let before = bases(&copy);
+                    if let Some(first) = blocks.get_mut(0) {
+                        first.base = StreamId::new(first.base.ms, 1);
+                    }
+                    blocks.push_back(sealed(next));
+                    plain.push(next);
+                    next += 1;
+                    assert_eq!(bases(&copy), before);
+                    assert!(copy.iter().all(|sealed| sealed.base.seq < 2));
+                }
+                _ => {
+                    let id = StreamId::new((dice >> 20) % (next + 1), u64::MAX);
+                    assert_eq!(blocks.count_through(id), plain.iter().filter(|ms| **ms <= id.ms).count());
+                }
+            }
+            blocks.check().unwrap_or_else(|problem| panic!("round {round}: {problem}"));
+            assert_eq!(bases(&blocks), plain, "round {round}");
+            let at = amount % (plain.len() + 1);
+            assert_eq!(blocks.get(at).map(|sealed| sealed.base.ms), plain.get(at).copied());
+            assert_eq!(blocks.len(), plain.len());
+        }
+    }
+
+    #[test]
+    fn only_blocks_with_live_entries_are_kept() {
+        let mut blocks = SealedBlocks::default();
+        (0..30).for_each(|number| blocks.push_back(sealed(number)));
+        for number in (0..30).step_by(3) {
+            let sealed = blocks.get_mut(number).unwrap();
+            assert!(Arc::make_mut(&mut sealed.block).delete(StreamId::new(number as u64, 0)));
+        }
+        drop(blocks.cut_front(2));
+        blocks.retain_live();
+        blocks.check().unwrap();
+        assert_eq!(bases(&blocks), (2..30).filter(|number| number % 3 > 0).collect::<Vec<u64>>());
+    }
+}

@@ -1,0 +1,78 @@
+//! Memory of what was removed can be used again, without whoever removed it waiting for that. A process of its own: it
+//! looks at what the whole process takes. (When it goes back to the system is up to the allocator.)
+
+use std::time::{Duration, Instant};
+
+use millstream_engine::{Effect, Exactness, References, Trim, TrimBy, TrimLimit};
+use millstream_store::{Addition, ExpireIf, Store, StoreOptions, Txn};
+
+const ENTRIES: u64 = 150_000;
+
+fn fill(txn: &mut Txn<'_>, key: &[u8]) {
+    let payload = [b'x'; 100];
+    for _ in 0..ENTRIES {
+        txn.xadd(key, &Addition::new(&[b"payload", &payload])).unwrap();
+    }
+}
+
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Fills a key, removes it and fills it again: the second time takes no more memory.
+fn removed_by(store: &Store, what: &str, remove: impl FnOnce(&mut Txn<'_>)) {
+    let mut txn = store.lock_all(0, store.now_ms());
+    fill(&mut txn, b"big");
+    let full = resident_bytes();
+    assert!(full > 15_000_000, "{what}: {ENTRIES} entries take {full} bytes");
+    remove(&mut txn);
+    drop(txn);
+    wait_until(what, || {
+        store.expire_due(store.now_ms(), 10);
+        store.unreclaimed() == 0
+    });
+    let mut txn = store.lock_all(0, store.now_ms());
+    assert!(!txn.exists(b"big") || txn.memory_bytes(b"big").is_some_and(|bytes| bytes < 10_000), "{what}");
+    txn.delete(b"big");
+    fill(&mut txn, b"big");
+    let again = resident_bytes();
+    assert!(again < full + 4_000_000, "{what}: {full} bytes, and {again} when it was filled again");
+    txn.flush_all();
+    drop(txn);
+    wait_until(what, || store.unreclaimed() == 0);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_of_what_was_removed_is_used_again() {
+    let store = Store::new(StoreOptions::default());
+    removed_by(&store, "deleted", |txn| assert!(txn.delete(b"big")));
+    removed_by(&store, "replaced by a string", |txn| {
+        txn.apply(b"big", &Effect::StringSet { value: b"small", expires_at_ms: None });
+        assert_eq!(txn.get(b"big").map(|value| value.memory_bytes() < 1000), Some(true));
+    });
+    removed_by(&store, "renamed over", |txn| {
+        txn.apply(b"small", &Effect::StringSet { value: b"small", expires_at_ms: None });
+        assert_eq!(txn.rename(b"small", b"big", false), Ok(true));
+    });
+    removed_by(&store, "trimmed", |txn| {
+        let trim = Trim { by: TrimBy::MaxLen(5), exactness: Exactness::Exact, limit: TrimLimit::Unlimited };
+        assert_eq!(txn.xtrim(b"big", &trim, References::Keep), Ok(ENTRIES - 5));
+        assert_eq!(txn.stream(b"big").unwrap().unwrap().len(), 5);
+        txn.stream(b"big").unwrap().unwrap().check().unwrap();
+    });
+    removed_by(&store, "flushed", |txn| txn.flush_all());
+    removed_by(&store, "expired", |txn| {
+        let at_ms = txn.now_ms() as i64 + 1;
+        assert!(txn.expire_at(b"big", at_ms, ExpireIf::Always));
+    });
+}
