@@ -17,7 +17,7 @@ use millstream_protocol::resp::Writer;
 use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, KeysFind};
 use millstream_store::Txn;
 
-use crate::exec::{self, Call, Outcome, Reach, transactions};
+use crate::exec::{self, Call, LongReply, Outcome, Reach, transactions};
 use crate::server::Server;
 use crate::session::Session;
 use crate::settings::Id;
@@ -46,6 +46,8 @@ pub(crate) enum Step {
     Done,
     /// Its reply is still to come.
     Wait(Box<Waiting>),
+    /// The rest of its reply is to be written in slices.
+    Long(Box<LongReply>),
     /// It was not run: commands are held back until then, in milliseconds of uptime.
     Hold(u64),
 }
@@ -93,8 +95,9 @@ impl<'d> Desk<'d> {
             }
             Ok(Admitted::Run(spec)) => self.run_now(spec, argv, out),
         };
-        if matches!(step, Step::Done) && !self.session.take_reply() {
+        if matches!(step, Step::Done | Step::Long(_)) && !self.session.take_reply() {
             out.truncate(mark);
+            return Step::Done;
         }
         step
     }
@@ -190,6 +193,7 @@ impl<'d> Desk<'d> {
         let mut txn = self.lock(spec, argv, &command);
         match exec::run(&command, &mut Call { desk: self, txn: &mut txn, out })? {
             Outcome::Done => Ok(Step::Done),
+            Outcome::Long(missing) => Ok(Step::Long(Box::new(LongReply::new(out, missing)))),
             Outcome::Block(blocked) => {
                 let resp3 = self.session.resp3;
                 Ok(Step::Wait(Box::new(Waiting::begin(self.server, &mut txn, (spec, argv), resp3, blocked))))
@@ -241,6 +245,7 @@ impl<'d> Desk<'d> {
         let failed = result.is_err();
         match result {
             Ok(Outcome::Done) => {}
+            Ok(Outcome::Long(missing)) => LongReply::new(out, missing).write_all(out),
             Ok(Outcome::Block(_)) => {
                 out.truncate(mark);
                 out.null_array();

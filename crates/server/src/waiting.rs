@@ -17,7 +17,7 @@ use millstream_store::{Interest, Retry, Txn, WaitToken};
 use tokio::sync::oneshot;
 
 use crate::args::OwnedArgs;
-use crate::exec::{self, Outcome};
+use crate::exec::{self, LongReply, Outcome};
 use crate::server::Server;
 
 /// What a command waits for, as its executor says it.
@@ -173,6 +173,7 @@ fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn
     let outcome = parse(&argv).and_then(|command| exec::run_data(&command, txn, &mut out));
     match outcome {
         Ok(Outcome::Done) => {}
+        Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
         Ok(Outcome::Block(_) | Outcome::Later(_)) => return None,
         Err(error) => {
             out.truncate(0);

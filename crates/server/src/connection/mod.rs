@@ -14,6 +14,7 @@
 //! stays applied.
 
 mod leftover;
+mod long_reply;
 mod stall;
 
 use std::future::poll_fn;
@@ -27,6 +28,7 @@ use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dispatch::{Batch, Desk, Step};
+use crate::exec::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::registry::Client;
 use crate::server::Server;
@@ -61,6 +63,8 @@ enum Next {
     Yield,
     /// A command waits.
     Wait(Box<Waiting>),
+    /// A reply goes on, for so many bytes at most.
+    Long(Box<LongReply>, usize),
     /// Commands are held back until then, in milliseconds of uptime.
     Hold(u64),
     /// The end.
@@ -74,6 +78,7 @@ enum Stop {
     /// Replies must be sent first.
     Full,
     Wait(Box<Waiting>),
+    Long(Box<LongReply>, usize),
     Hold(u64),
     Close,
 }
@@ -124,6 +129,11 @@ impl Connection {
                         return;
                     }
                 }
+                Next::Long(reply, bytes_max) => {
+                    if !self.send_long(*reply, bytes_max, &mut stream).await {
+                        return;
+                    }
+                }
                 Next::Hold(until_ms) => {
                     if !self.hold(until_ms, &mut stream).await {
                         return;
@@ -161,6 +171,7 @@ impl Connection {
                 Stop::Starved => Next::Batch,
                 Stop::Full => Next::Yield,
                 Stop::Wait(waiting) => Next::Wait(waiting),
+                Stop::Long(reply, bytes_max) => Next::Long(reply, bytes_max),
                 Stop::Hold(until_ms) => Next::Hold(until_ms),
                 Stop::Close => Next::Close,
             })
@@ -234,6 +245,10 @@ impl Connection {
             match step {
                 Step::Done => used += size,
                 Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
+                Step::Long(reply) => {
+                    let written = out.len() - mark;
+                    return (used + size, Stop::Long(reply, reply_bytes_max.saturating_sub(written)));
+                }
                 Step::Hold(until_ms) => return (used, Stop::Hold(until_ms)),
             }
             if self.session.authenticated != self.decoder.limits().authenticated {

@@ -9,7 +9,7 @@ use millstream_protocol::resp::Writer;
 use millstream_protocol::table;
 use millstream_store::{ManualClock, Store, StoreOptions, Txn};
 
-use super::super::{Outcome, run_data};
+use super::super::{LongReply, Outcome, run_data};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -33,6 +33,7 @@ fn reply(txn: &mut Txn<'_>, resp3: bool, request: &str) -> String {
     });
     match outcome {
         Ok(Outcome::Done) => {}
+        Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
         Ok(Outcome::Block(blocked)) => return format!("waits {} ms", blocked.timeout_ms),
         Ok(Outcome::Later(_)) => unreachable!("data is there at once"),
         Err(error) => write_error(&mut out, &error),

@@ -30,11 +30,14 @@ use millstream_store::Txn;
 use crate::admin;
 use crate::dispatch::Desk;
 pub(crate) use crate::waiting::{Blocked, Later};
+pub(crate) use streams::{LongReply, Missing};
 
 /// What came of a command.
 pub(crate) enum Outcome {
     /// The reply is written.
     Done,
+    /// The reply is written but for these entries, which are many.
+    Long(Missing),
     /// There is nothing yet: the client waits.
     Block(Blocked),
     /// The reply takes a while to make: the client waits, and nobody else.
@@ -108,7 +111,7 @@ pub(crate) fn run_data(
         Command::Xtrim(command) => streams::xtrim(txn, out, command)?,
         Command::Xdel(command) => streams::xdel(txn, out, command)?,
         Command::Xlen(command) => streams::xlen(txn, out, command)?,
-        Command::Xrange(command) => streams::xrange(txn, out, command)?,
+        Command::Xrange(command) => return streams::xrange(txn, out, command),
         Command::Xread(command) => return streams::xread(txn, out, command),
         Command::Xreadgroup(command) => return streams::xreadgroup(txn, out, command),
         Command::Xack(command) => streams::xack(txn, out, command)?,

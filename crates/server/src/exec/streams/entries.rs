@@ -6,7 +6,9 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Addition, StreamCounters, Txn};
 
+use super::long::MANY_ENTRIES;
 use super::{write_deletions, write_entries};
+use crate::exec::Outcome;
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
     let entry = Addition {
@@ -56,22 +58,27 @@ pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xlen<'_>) -> Resul
     Ok(())
 }
 
-pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Result<(), CommandError> {
+pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Result<Outcome, CommandError> {
     let Some(stream) = txn.stream(cmd.key)? else {
         out.array(0);
-        return Ok(());
+        return Ok(Outcome::Done);
     };
     if cmd.count == Some(0) {
         out.null_array();
-        return Ok(());
+        return Ok(Outcome::Done);
     }
     let range = IdRange { first: cmd.start, last: cmd.end };
     let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
+    if most > MANY_ENTRIES && stream.query_count(range) > MANY_ENTRIES {
+        let entries = stream.extract(range, most, cmd.direction == Direction::Backward);
+        out.array(entries.left() as usize);
+        return Ok(Outcome::Long(vec![(out.len(), entries)]));
+    }
     write_entries(out, most, |sink| match cmd.direction {
         Direction::Forward => stream.visit_range(range, cmd.count, sink),
         Direction::Backward => stream.visit_range_back(range, cmd.count, sink),
     });
-    Ok(())
+    Ok(Outcome::Done)
 }
 
 pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xsetid<'_>) -> Result<(), CommandError> {

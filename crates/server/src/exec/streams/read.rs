@@ -2,14 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, IdRange};
-use millstream_engine::{Refusal, StreamId};
+use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract, IdRange};
+use millstream_engine::{Refusal, Stream, StreamId};
 use millstream_protocol::commands::{GroupReadFrom, ReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::{Interest, Reader, Txn};
 use smallvec::SmallVec;
 
+use super::long::{MANY_ENTRIES, Missing};
 use super::write_entries;
 use crate::exec::Outcome;
 use crate::waiting::Blocked;
@@ -32,12 +33,16 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
         };
         let Some(range) = IdRange::after(*after) else { continue };
         let Some(count) = reply.room() else { break };
+        if let Some(entries) = reply.many(stream, range, count) {
+            reply.entries_later(key, entries);
+            continue;
+        }
         reply.entries(key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
             stream.visit_range(range, count, sink)
         });
     }
-    if reply.finish() {
-        return Ok(Outcome::Done);
+    if let Some(outcome) = reply.finish() {
+        return Ok(outcome);
     }
     let resolved = cmd.streams.ids.iter().zip(&after).map(|(id, after)| match *id {
         // Resolved once: what comes after this moment is new, however often the command is run again.
@@ -75,8 +80,8 @@ pub(crate) fn xreadgroup(
             refusal => refusal.into(),
         })?;
     }
-    if reply.finish() {
-        return Ok(Outcome::Done);
+    if let Some(outcome) = reply.finish() {
+        return Ok(outcome);
     }
     let interest = match cmd.claim_idle_ms_min {
         None => Interest::Group(cmd.group.into()),
@@ -98,6 +103,12 @@ fn read_new(
         // Nothing to show, but the consumer has asked.
         let mut none = |_: &EntryRef<'_>| ControlFlow::Break(());
         return txn.xreadgroup_new(reader, count, !noack, &mut none).map(|_| ());
+    }
+    let new = IdRange::after(group.last_id());
+    if let Some(entries) = new.and_then(|new| reply.many(stream, new, count)) {
+        txn.xreadgroup_deliver(reader, entries.delivery(), !noack);
+        reply.entries_later(reader.key, entries);
+        return Ok(());
     }
     let mut delivered = Ok(None);
     reply.entries(reader.key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
@@ -228,6 +239,7 @@ struct StreamsReply<'o> {
     mark: Mark,
     count: usize,
     budget: Budget,
+    missing: Missing,
 }
 
 impl<'o> StreamsReply<'o> {
@@ -236,7 +248,7 @@ impl<'o> StreamsReply<'o> {
         let output_enough = bounds.max_size.map_or(usize::MAX, |size| begin.saturating_add(size as usize));
         let budget = Budget { count: bounds.count, left: bounds.max_count, output_enough, shown: false };
         let mark = if out.resp3 { out.map_deferred(expected) } else { out.array_deferred(expected) };
-        StreamsReply { out, begin, mark, count: 0, budget }
+        StreamsReply { out, begin, mark, count: 0, budget, missing: Missing::new() }
     }
 
     /// The most entries the next stream may show (`None` inside: no bound), or nothing if the reply is full.
@@ -262,6 +274,24 @@ impl<'o> StreamsReply<'o> {
         self.budget.spend(shown);
     }
 
+    /// The entries of a range, if they are many and nothing but their number is bounded.
+    fn many(&self, stream: &Stream, range: IdRange, count: Option<u64>) -> Option<Extract> {
+        let most = count.unwrap_or(u64::MAX).min(stream.len());
+        let are_many = most > MANY_ENTRIES
+            && self.budget.output_enough == usize::MAX
+            && stream.query_count(range) > MANY_ENTRIES;
+        are_many.then(|| stream.extract(range, most, false))
+    }
+
+    /// The next stream; its entries are written later.
+    fn entries_later(&mut self, key: &[u8], entries: Extract) {
+        let out = self.stream(key);
+        out.array(entries.left() as usize);
+        let at = out.len();
+        self.budget.spend(entries.left());
+        self.missing.push((at, entries));
+    }
+
     /// The stream just begun had nothing to say after all.
     fn take_back(&mut self, length: usize) {
         self.out.truncate(length);
@@ -278,14 +308,21 @@ impl<'o> StreamsReply<'o> {
         self.out
     }
 
-    /// False, and nothing written, if no stream had anything to say.
-    fn finish(self) -> bool {
+    /// `None`, and nothing written, if no stream had anything to say.
+    fn finish(mut self) -> Option<Outcome> {
         if self.count == 0 {
             self.out.truncate(self.begin);
-            return false;
+            return None;
         }
+        let before = self.out.len();
         self.out.finish(self.mark, self.count);
-        true
+        if self.missing.is_empty() {
+            return Some(Outcome::Done);
+        }
+        // The head may have become shorter than was expected, and never longer.
+        let shift = before - self.out.len();
+        self.missing.iter_mut().for_each(|(at, _)| *at -= shift);
+        Some(Outcome::Long(self.missing))
     }
 }
 

@@ -1,0 +1,174 @@
+//! Replies with many entries are sent in slices, and nobody can tell: not from their bytes, and not when the stream or the
+//! client goes meanwhile.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use millstream_server::settings::Setting;
+use millstream_server::{Server, Settings};
+
+const ENTRIES: usize = 9000;
+
+/// Starts a server with one thread for all clients and a stream `s` of many entries and a small one `t`.
+fn start() -> std::net::SocketAddr {
+    let settings = Settings::new();
+    for (name, value) in [("port", "0"), ("appendonly", "no"), ("io-threads", "1")] {
+        settings.set(Setting::find(name).expect("there is such a setting").id, value).unwrap();
+    }
+    let running = Server::start(settings).unwrap();
+    let address = running.addresses()[0];
+    std::thread::spawn(move || running.run());
+    let mut client = Client::connect(address);
+    fill(&mut client);
+    client.send("XADD t 1-1 a b\r\nXGROUP CREATE s g1 0\r\nXGROUP CREATE s g2 0\r\n");
+    client.read_replies(3);
+    address
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(address: std::net::SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(stream)
+    }
+
+    fn send(&mut self, requests: &str) {
+        self.0.write_all(requests.as_bytes()).unwrap();
+    }
+
+    /// The bytes of so many replies of one line, or a string, each.
+    fn read_replies(&mut self, count: usize) {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n") || lines(&bytes) < count {
+            self.read_more(&mut bytes);
+        }
+    }
+
+    fn read_more(&mut self, into: &mut Vec<u8>) -> usize {
+        let mut buffer = [0; 8192];
+        let count = self.0.read(&mut buffer).unwrap_or(0);
+        into.extend_from_slice(&buffer[..count]);
+        count
+    }
+
+    /// Everything up to a PONG.
+    fn until_pong(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"+PONG\r\n") {
+            assert!(self.read_more(&mut bytes) > 0, "the connection ended after {} bytes", bytes.len());
+        }
+        bytes.truncate(bytes.len() - 7);
+        bytes
+    }
+}
+
+/// Lines that begin a reply: headers of strings have their text on the next line.
+fn lines(bytes: &[u8]) -> usize {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| line.first().is_some_and(|b| b"+-:$".contains(b)))
+        .count()
+}
+
+#[test]
+fn slices_are_the_bytes_of_a_reply_in_one_go() {
+    let address = start();
+    for hello in ["HELLO 2\r\n", "HELLO 3\r\n"] {
+        for request in [
+            "XRANGE s - +",
+            "XRANGE s 3 700 COUNT 4000",
+            "XREVRANGE s + -",
+            "XREVRANGE s 900-6400 3 COUNT 2500",
+            "XREAD STREAMS t s nowhere 0 0 0",
+            "XREAD COUNT 3000 STREAMS s t s s s s s s s s 0 0 5 6 7 8 9 10 11 99999",
+            "XREADGROUP GROUP g1 c STREAMS s >",
+        ] {
+            let mut client = Client::connect(address);
+            client.send(hello);
+            client.send("PING\r\n");
+            client.until_pong();
+            client.send(&format!("{request}\r\nPING\r\n"));
+            let sliced = client.until_pong();
+            // The other group's turn: in a transaction a reply is written in one go.
+            let queued = request.replace("g1", "g2");
+            client.send(&format!("MULTI\r\n{queued}\r\nEXEC\r\nPING\r\n"));
+            let whole = client.until_pong();
+            let whole = whole.strip_prefix(b"+OK\r\n+QUEUED\r\n*1\r\n").unwrap();
+            assert!(sliced.len() > 200_000, "{request}: {} bytes", sliced.len());
+            assert!(sliced == whole, "{hello}{request}: {} and {} bytes", sliced.len(), whole.len());
+            client.send("XGROUP SETID s g1 0\r\nXGROUP SETID s g2 0\r\nPING\r\n");
+            client.until_pong();
+        }
+    }
+    let mut client = Client::connect(address);
+    client.send("XPENDING s g1\r\nPING\r\n");
+    let pending = client.until_pong();
+    let pending = String::from_utf8_lossy(&pending);
+    assert!(
+        pending.starts_with(&format!("*4\r\n:{}\r\n", ENTRIES - 1)),
+        "everything was delivered: {pending}"
+    );
+}
+
+#[test]
+fn a_reply_is_as_the_stream_was_and_others_are_served_meanwhile() {
+    let address = start();
+    let mut undisturbed = Client::connect(address);
+    undisturbed.send("XRANGE s - +\r\nPING\r\n");
+    let expected = undisturbed.until_pong();
+    for change in ["DEL s", "XTRIM s MAXLEN 3", "FLUSHALL", "SET s x"] {
+        let mut slow = Client::connect(address);
+        // More than fits the sockets' buffers: it is not all written before the change.
+        slow.send(&"XRANGE s - +\r\n".repeat(8));
+        let mut bytes = Vec::new();
+        slow.read_more(&mut bytes);
+        let mut other = Client::connect(address);
+        other.send(&format!("{change}\r\nPING\r\n"));
+        other.until_pong();
+        while bytes.len() < expected.len() {
+            assert!(slow.read_more(&mut bytes) > 0);
+        }
+        assert!(bytes[..expected.len()] == expected[..], "{change}");
+        other.send("FLUSHALL\r\nPING\r\n");
+        other.until_pong();
+        fill(&mut other);
+    }
+}
+
+/// Many entries, one of them deleted.
+fn fill(client: &mut Client) {
+    let add = |n: usize| format!("XADD s {}-{n} user {n} text {}\r\n", n / 7, "x".repeat(1 + n % 300));
+    client.send(&(1..=ENTRIES).map(add).collect::<String>());
+    client.read_replies(ENTRIES);
+    client.send("XDEL s 5-36\r\n");
+    client.read_replies(1);
+}
+
+#[test]
+fn a_client_that_is_killed_or_asks_for_too_much_is_closed_in_the_middle() {
+    let address = start();
+    let mut other = Client::connect(address);
+    let mut slow = Client::connect(address);
+    slow.send("CLIENT SETNAME slow\r\n");
+    slow.read_replies(1);
+    slow.send(&"XRANGE s - +\r\n".repeat(50));
+    let mut bytes = Vec::new();
+    slow.read_more(&mut bytes);
+    let own = slow.0.local_addr().unwrap();
+    other.send(&format!("CLIENT KILL ADDR {own}\r\nPING\r\n"));
+    assert_eq!(other.until_pong(), b":1\r\n");
+    while slow.read_more(&mut bytes) > 0 {}
+    other.send("CONFIG SET client-output-buffer-limit \"normal 300000 0 0\"\r\nPING\r\n");
+    assert_eq!(other.until_pong(), b"+OK\r\n");
+    let mut greedy = Client::connect(address);
+    greedy.send("XRANGE s - +\r\nPING\r\n");
+    let mut bytes = Vec::new();
+    while greedy.read_more(&mut bytes) > 0 {}
+    assert!(bytes.len() <= 300_000 && !bytes.ends_with(b"+PONG\r\n"), "{} bytes", bytes.len());
+    let mut modest = Client::connect(address);
+    modest.send("CLIENT REPLY SKIP\r\nXRANGE s - +\r\nECHO first\r\nXRANGE s - + COUNT 1100\r\nPING\r\n");
+    assert!(modest.until_pong().starts_with(b"$5\r\nfirst\r\n*1100\r\n"));
+}
