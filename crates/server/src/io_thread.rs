@@ -13,6 +13,7 @@ use std::thread;
 use millstream_protocol::resp::Writer;
 use tokio::runtime::Handle;
 
+use crate::held;
 use crate::server::Server;
 use crate::stats::ThreadStats;
 
@@ -20,12 +21,16 @@ use crate::stats::ThreadStats;
 const INPUT_BYTES: usize = 64 * 1024;
 /// An output buffer that grew beyond this is given back after the batch.
 const OUTPUT_BYTES_KEPT: usize = 2 * 1024 * 1024;
+/// Buffers of replies that were held and have gone: so many are kept for the next, if they are no larger than this.
+const SPARES_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 32 * 1024;
 
 thread_local! {
     static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers {
         input: vec![0; INPUT_BYTES].into(),
         output: Writer::new(false),
     });
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What the connections of a thread share.
@@ -45,6 +50,21 @@ pub(crate) fn with_buffers<T>(resp3: bool, work: impl FnOnce(&mut Buffers) -> T)
         }
         result
     })
+}
+
+/// An empty buffer, if possible one that was used before.
+pub(crate) fn spare_buffer() -> Vec<u8> {
+    SPARES.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Takes a buffer that is not needed any more.
+pub(crate) fn give_back(mut buffer: Vec<u8>) {
+    SPARES.with_borrow_mut(|spares| {
+        if spares.len() < SPARES_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            buffer.clear();
+            spares.push(buffer);
+        }
+    });
 }
 
 /// A thread that serves clients.
@@ -78,6 +98,7 @@ impl IoThread {
                 Err(error) => drop(sender.send(Err(error))),
                 Ok(runtime) => {
                     drop(sender.send(Ok(runtime.handle().clone())));
+                    runtime.spawn(held::settle_for_all(Arc::clone(&for_thread)));
                     runtime.block_on(for_thread.shutdown.begun());
                 }
             }
@@ -113,6 +134,18 @@ mod tests {
         });
         assert!(panicked.is_err());
         with_buffers(false, |buffers| assert!(buffers.output.is_empty() && !buffers.output.resp3));
+    }
+
+    #[test]
+    fn a_buffer_is_used_again_if_it_is_small_and_few_are_kept() {
+        give_back(b"told".to_vec());
+        let again = spare_buffer();
+        assert!(again.is_empty() && again.capacity() >= 4);
+        give_back(vec![0; SPARE_BYTES_MAX + 1]);
+        assert_eq!(spare_buffer().capacity(), 0);
+        (0..2 * SPARES_MAX).for_each(|_| give_back(vec![0]));
+        let kept = (0..2 * SPARES_MAX).filter(|_| spare_buffer().capacity() > 0).count();
+        assert_eq!(kept, SPARES_MAX);
     }
 
     #[test]

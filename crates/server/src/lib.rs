@@ -20,6 +20,7 @@ mod args;
 mod connection;
 mod dispatch;
 mod exec;
+mod held;
 mod housekeeping;
 mod io_thread;
 mod listen;

@@ -4,8 +4,9 @@
 //! commands asks for the position everything seen so far has ([`Store::seen`]) and waits until it is settled.
 //!
 //! Who syncs? Where a sync is fast, the thread that first needs one: it has run what was ready, and those behind it
-//! share the sync. Where it is slow, a thread of its own, so that nobody who waits for nothing is made to wait;
-//! after each sync it gives the clients it released a moment to come back, or they would take turns in two halves.
+//! share the sync. Where it is slower, the same if that thread serves nobody who waits for nothing; otherwise, and where
+//! it is slow, a thread of its own. After each sync it gives those it released a moment to come back, or they would take
+//! turns in two halves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,8 +25,12 @@ use crate::planted::{self, Bug};
 use crate::shard::Store;
 use crate::snapshots::SnapshotTaken;
 
-/// A sync that takes longer is left to the thread made for it.
+/// A sync that takes longer is left to the thread made for it,
 const SLOW_SYNC: Duration = Duration::from_micros(50);
+/// or, where nobody would be held up who waits for nothing, one that takes longer than this.
+const SLOW_SYNC_ALONE: Duration = Duration::from_millis(1);
+/// Those who were released are waited for no longer than this.
+const GATHERING_MAX: Duration = Duration::from_micros(500);
 /// A log smaller than this, or than the last snapshot, is not worth one.
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
@@ -133,11 +138,15 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
+    /// How long those who were released are waited for before the next sync.
+    fn gathering_time(&self) -> Duration {
+        (self.sync_time() / 4).min(GATHERING_MAX)
+    }
+
     /// Whether whoever needs a sync may do it.
-    fn syncs_inline(&self) -> bool {
-        self.log.policy() != Policy::Always
-            || self.sync_time() < SLOW_SYNC
-            || self.closed.load(Ordering::Relaxed)
+    fn syncs_inline(&self, alone: bool) -> bool {
+        let slow = if alone { SLOW_SYNC_ALONE } else { SLOW_SYNC };
+        self.log.policy() != Policy::Always || self.sync_time() < slow || self.closed.load(Ordering::Relaxed)
     }
 
     /// Wakes those whose position is settled, or everybody if nothing ever will be.
@@ -167,8 +176,7 @@ impl Journal {
         if !waiting.sync_wanted {
             self.wanted.wait_for(&mut waiting, TICK);
         }
-        let gathering = self.sync_time() / 4;
-        let until = Instant::now() + gathering;
+        let until = Instant::now() + self.gathering_time();
         while waiting.sync_wanted && waiting.readers.len() < waiting.released {
             if self.wanted.wait_until(&mut waiting, until).timed_out() {
                 break;
@@ -238,6 +246,21 @@ impl Store {
         self.journal().is_none_or(|journal| journal.settled() >= position && journal.log.error().is_none())
     }
 
+    /// Whether everything up to `position` may be told, or never will be. `None`: that is not known yet.
+    pub fn outcome(&self, position: u64) -> Option<bool> {
+        let Some(journal) = self.journal() else { return Some(true) };
+        if journal.log.error().is_some() {
+            return Some(false);
+        }
+        (journal.settled() >= position).then_some(true)
+    }
+
+    /// How long it pays to wait for others before a sync, so that it serves them too.
+    pub fn gathering_time(&self) -> Duration {
+        let always = self.journal().filter(|journal| journal.log.policy() == Policy::Always);
+        always.map_or(Duration::ZERO, Journal::gathering_time)
+    }
+
     /// Settles everything up to `position` if that takes no sync. False: [`Store::settle`] must see to it.
     pub fn settle_now(&self, position: u64) -> bool {
         let Some(journal) = self.journal() else { return true };
@@ -250,7 +273,12 @@ impl Store {
 
     /// Resolves when everything up to `position` may be told, or never will be.
     pub fn settle(&self, position: u64) -> Settle<'_> {
-        Settle { store: self, position }
+        Settle { store: self, position, alone: false }
+    }
+
+    /// The same for a thread that serves nobody who waits for nothing: unless syncs are very slow, it does them itself.
+    pub fn settle_here(&self, position: u64) -> Settle<'_> {
+        Settle { store: self, position, alone: true }
     }
 
     /// Whether everything up to `position` survives a power cut. Never in a store in memory.
@@ -337,6 +365,7 @@ impl Store {
 pub struct Settle<'s> {
     store: &'s Store,
     position: u64,
+    alone: bool,
 }
 
 impl Future for Settle<'_> {
@@ -345,7 +374,7 @@ impl Future for Settle<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
         let open = journal.settled() < self.position && journal.log.error().is_none();
-        if open && (!journal.syncs_inline() || journal.flush().is_err()) {
+        if open && (!journal.syncs_inline(self.alone) || journal.flush().is_err()) {
             journal.wait_for(self.position, cx.waker());
         }
         match journal.log.error() {

@@ -48,11 +48,11 @@ impl Output {
         self.sent = sent;
     }
 
-    pub(super) fn advance(&mut self, sent: usize) {
+    /// So many more bytes have gone. Gives the buffer when that was all.
+    pub(super) fn advance(&mut self, sent: usize) -> Option<Vec<u8>> {
         self.sent += sent;
-        if self.sent == self.bytes.len() {
-            *self = Output::default();
-        }
+        let is_all = self.sent == self.bytes.len();
+        is_all.then(|| std::mem::take(self).bytes)
     }
 }
 
@@ -86,9 +86,9 @@ mod tests {
         let mut output = Output::default();
         output.keep(&mut b"+OK\r\n".to_vec(), 1);
         assert_eq!(output.unsent(), b"OK\r\n");
-        output.advance(2);
+        assert_eq!(output.advance(2), None);
         assert_eq!(output.unsent(), b"\r\n");
-        output.advance(2);
+        assert_eq!(output.advance(2), Some(b"+OK\r\n".to_vec()));
         assert!(output.is_empty() && output.bytes.capacity() == 0);
     }
 }

@@ -29,7 +29,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dispatch::{Batch, Desk, Step};
 use crate::exec::LongReply;
-use crate::io_thread::{Buffers, with_buffers};
+use crate::held;
+use crate::io_thread::{Buffers, give_back, spare_buffer, with_buffers};
 use crate::registry::Client;
 use crate::server::Server;
 use crate::session::Session;
@@ -164,6 +165,7 @@ impl Connection {
             let stop = self.run(fresh, output);
             if self.owed.is_some() && !output.is_empty() {
                 self.output.keep(&mut output.buf, 0);
+                output.buf = spare_buffer();
             } else if self.poll_first_write(cx, stream, output).is_err() {
                 return Poll::Ready(Next::Close);
             }
@@ -182,15 +184,15 @@ impl Connection {
     fn owe(&mut self) {
         let store = &self.server.store;
         let seen = store.seen();
-        self.owed = (!store.settle_now(seen)).then_some(seen);
+        self.owed = (!store.is_settled(seen)).then_some(seen);
     }
 
     /// Waits until what the replies tell is safe. False: it never will be, and nothing is told.
     async fn settle(&mut self) -> bool {
-        let Some(position) = self.owed.take() else { return true };
-        // Those who are ready run first: one sync then serves them all.
-        tokio::task::yield_now().await;
-        self.server.store.settle(position).await.is_ok()
+        match self.owed.take() {
+            Some(position) => held::until_settled(&self.server, position).await,
+            None => true,
+        }
     }
 
     /// Runs every request that is complete: what was left over, then what is fresh. Keeps the rest.
@@ -212,6 +214,8 @@ impl Connection {
         self.input.runnable = !matches!(stop, Stop::Starved);
         if batch.saw_data {
             self.owe();
+        } else {
+            held::note_free();
         }
         self.publish();
         match stop {
@@ -358,7 +362,7 @@ impl Connection {
             })
             .await;
             match sent.and_then(|sent| self.count_write(sent)) {
-                Ok(sent) => self.output.advance(sent),
+                Ok(sent) => self.output.advance(sent).map_or((), give_back),
                 Err(_) => return false,
             }
             self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);

@@ -69,29 +69,47 @@ fn gather(bytes: u64) -> u64 {
     (halves & 0x0fff_ffff) | ((halves & 0x0fff_ffff_0000_0000) >> 4)
 }
 
-/// Appends a text.
+/// Appends a text. Most are short: put together in a register with its length, such a one is a single copy of known
+/// length, of which what is too much is cut.
 #[inline]
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    put_number(out, text.len() as u64);
-    match text.len() {
-        0 => {}
-        1..4 => text.iter().for_each(|byte| out.push(*byte)),
-        4..8 => put_short::<4>(out, text),
-        8..=16 => put_short::<8>(out, text),
-        _ => out.extend_from_slice(text),
+    let len = text.len();
+    match len {
+        0..8 => {
+            out.extend_from_slice(&(word(text) << 8 | len as u64).to_le_bytes());
+            out.truncate(out.len() - 7 + len);
+        }
+        8..16 => {
+            let wide = ends::<8>(text).map_or(0, |ends| {
+                let [first, last] = ends.map(|end| u128::from(u64::from_le_bytes(end)));
+                first | last << (8 * (len - 8))
+            });
+            out.extend_from_slice(&(wide << 8 | len as u128).to_le_bytes());
+            out.truncate(out.len() - 15 + len);
+        }
+        _ => {
+            put_number(out, len as u64);
+            out.extend_from_slice(text);
+        }
     }
 }
 
-/// Appends a text of `N` to `2 * N` bytes as its first `N` and its last `N`, which may overlap: copies of known length
-/// are several times as fast as one of any length, and most texts are short.
+/// Up to seven bytes as a number.
 #[inline]
-fn put_short<const N: usize>(out: &mut Vec<u8>, text: &[u8]) {
-    let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) else {
-        return debug_assert!(false, "a text of {} bytes is not {N} long", text.len());
-    };
-    out.extend_from_slice(first);
-    out.truncate(out.len() + text.len() - 2 * N);
-    out.extend_from_slice(last);
+fn word(text: &[u8]) -> u64 {
+    let len = text.len();
+    if let Some(ends) = ends::<4>(text) {
+        let [first, last] = ends.map(|end| u64::from(u32::from_le_bytes(end)));
+        return first | last << (8 * (len - 4));
+    }
+    let place = |at: usize| u64::from(text[at]) << (8 * at);
+    if len == 0 { 0 } else { place(0) | place(len / 2) | place(len - 1) }
+}
+
+/// The first and the last `N` bytes. Of a text of `N` to `2 * N` these are all; where they overlap they are the same.
+#[inline]
+fn ends<const N: usize>(text: &[u8]) -> Option<[[u8; N]; 2]> {
+    Some([*text.first_chunk()?, *text.last_chunk()?])
 }
 
 /// Appends an id.
