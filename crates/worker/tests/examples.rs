@@ -66,7 +66,14 @@ fn built() -> &'static Path {
         let test = std::env::current_exe().expect("the path of this test");
         let profile = test.ancestors().nth(2).expect("a test is in the folder deps of its profile");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", env!("CARGO_PKG_NAME"), "--examples"]);
+        // Of the whole workspace: for one package alone Cargo would build its dependencies once more, with other features.
+        cargo.args(["build", "--quiet", "--workspace", "--examples"]);
+        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        for (name, _) in std::env::vars_os() {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+                cargo.env_remove(name);
+            }
+        }
         cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in the target folder"));
         if profile.ends_with("release") {
             cargo.arg("--release");

@@ -123,7 +123,14 @@ fn built() -> &'static Path {
     FOLDER.get_or_init(|| {
         let beside = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "millstream", "--examples", "--target-dir"]);
+        // Of the whole workspace: for one package alone Cargo would build its dependencies once more, with other features.
+        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        for (name, _) in std::env::vars_os() {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+                cargo.env_remove(name);
+            }
+        }
+        cargo.args(["build", "--quiet", "--workspace", "--examples", "--target-dir"]);
         cargo.arg(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder"));
         if beside.parent().is_some_and(|profile| profile.ends_with("release")) {
             cargo.arg("--release");

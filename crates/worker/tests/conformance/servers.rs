@@ -142,7 +142,14 @@ fn millstream() -> &'static Path {
         let test = std::env::current_exe().expect("the path of this test");
         let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/test");
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "millstream", "--bin", "millstream"]);
+        // As tests of the whole workspace build it: the binary alone would need its dependencies once more, with other features.
+        build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
+        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        for (name, _) in std::env::vars_os() {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+                build.env_remove(name);
+            }
+        }
         build.arg("--target-dir").arg(profile.parent().expect("target"));
         if profile.ends_with("release") {
             build.arg("--release");
