@@ -16,7 +16,7 @@ use millstream_engine::{
 };
 use smallvec::SmallVec;
 
-use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
+use super::wire::{CodecError, Reader, put_each, put_id, put_number, put_optional, put_step, put_text};
 
 /// What a change begins with. A number is never given to another variant.
 mod tag {
@@ -257,13 +257,13 @@ fn put_place(out: &mut Vec<u8>, place: KeyPlace<'_>) {
 
 fn put_texts(out: &mut Vec<u8>, texts: &[&[u8]]) {
     put_number(out, texts.len() as u64);
-    texts.iter().for_each(|text| put_text(out, text));
+    put_each(out, texts);
 }
 
 fn put_pairs(out: &mut Vec<u8>, pairs: &[&[u8]]) {
     debug_assert!(pairs.len().is_multiple_of(2));
     put_number(out, pairs.len() as u64 / 2);
-    pairs.iter().for_each(|text| put_text(out, text));
+    put_each(out, pairs);
 }
 
 fn put_ids(out: &mut Vec<u8>, ids: &[StreamId]) {

@@ -69,10 +69,20 @@ fn gather(bytes: u64) -> u64 {
     (halves & 0x0fff_ffff) | ((halves & 0x0fff_ffff_0000_0000) >> 4)
 }
 
-/// Appends a text. Most are short: put together in a register with its length, such a one is a single copy of known
-/// length, of which what is too much is cut.
-#[inline]
+/// Appends a text.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    put_one(out, text);
+}
+
+/// Appends text after text.
+pub(crate) fn put_each(out: &mut Vec<u8>, texts: &[&[u8]]) {
+    texts.iter().for_each(|text| put_one(out, text));
+}
+
+/// Most texts are short: put together in a register with its length, such a one is a single copy of known length, of which
+/// what is too much is cut. A call would cost as much again.
+#[inline(always)]
+fn put_one(out: &mut Vec<u8>, text: &[u8]) {
     let len = text.len();
     match len {
         0..8 => {
@@ -87,11 +97,14 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
             out.extend_from_slice(&(wide << 8 | len as u128).to_le_bytes());
             out.truncate(out.len() - 15 + len);
         }
-        _ => {
-            put_number(out, len as u64);
-            out.extend_from_slice(text);
-        }
+        _ => put_long_text(out, text),
     }
+}
+
+#[inline(never)]
+fn put_long_text(out: &mut Vec<u8>, text: &[u8]) {
+    put_number(out, text.len() as u64);
+    out.extend_from_slice(text);
 }
 
 /// Up to seven bytes as a number.
@@ -320,8 +333,12 @@ mod tests {
         for len in 0..bytes.len() {
             let mut out = b"before".to_vec();
             put_text(&mut out, &bytes[..len]);
+            put_each(&mut out, &[&bytes[len..], &bytes[..len]]);
             let mut reader = Reader::new(&out[6..]);
-            assert_eq!((reader.text(), reader.left()), (Ok(&bytes[..len]), 0));
+            for text in [&bytes[..len], &bytes[len..], &bytes[..len]] {
+                assert_eq!(reader.text(), Ok(text));
+            }
+            assert_eq!(reader.left(), 0);
         }
     }
 
