@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_store::SnapshotFailed;
+use millstream_store::{SnapshotFailed, priority};
 use parking_lot::Mutex;
 
 use crate::server::Server;
@@ -157,6 +157,7 @@ impl Server {
         }
         let server = Arc::clone(self);
         let spawned = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
+            priority::lower();
             let mut wanted = Some(purpose);
             while let Some(purpose) = wanted {
                 if let Err(error) = server.save_for(purpose)

@@ -242,7 +242,7 @@ fn write_file(
     }
     let file = disk.create(&name).map_err(io::Error::other)?;
     let written = (|| {
-        let mut out = FileWriter { file: Arc::clone(&file), at: 0 };
+        let mut out = FileWriter { file: Arc::clone(&file), at: 0, synced: 0 };
         let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
         fill(&mut writer)?;
         let info = writer.finish()?;
@@ -259,16 +259,24 @@ fn write_file(
     written
 }
 
+/// So much is written between two syncs: a sync of a whole snapshot would hold up those of the log for as long as it takes.
+const SYNC_EVERY_BYTES: u64 = 8 << 20;
+
 /// A file of the folder, written from its start on.
 struct FileWriter {
     file: Arc<dyn File>,
     at: u64,
+    synced: u64,
 }
 
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write_full(&*self.file, self.at, bytes).map_err(io::Error::other)?;
         self.at += bytes.len() as u64;
+        if self.at - self.synced >= SYNC_EVERY_BYTES {
+            self.file.sync().map_err(io::Error::other)?;
+            self.synced = self.at;
+        }
         Ok(bytes.len())
     }
 

@@ -23,5 +23,5 @@ mod value;
 mod wire;
 
 pub(crate) use effect::{Change, put_change, put_rearrangement, replay};
-pub(crate) use value::{put_value, read_value, take_value};
+pub(crate) use value::{put_value, put_value_in_parts, read_value, take_value};
 pub(crate) use wire::{CodecError, Reader, put_number, put_optional, put_text};

@@ -75,17 +75,23 @@ pub(super) fn form_of(stream: &Stream) -> Form {
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, form: Form) {
+/// What looks at the output between two parts of a stream, and may take what is there.
+pub(super) type Pause<'p> = &'p mut dyn FnMut(&mut Vec<u8>);
+
+pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, form: Form, pause: Pause<'_>) {
     let counters = stream.counters();
     put_id(out, counters.last_id);
     put_id(out, counters.max_deleted_id);
     put_id(out, counters.gone_through);
     put_number(out, counters.entries_added);
     put_number(out, stream.block_count() as u64);
-    stream.blocks().for_each(|block| put_block(out, &block));
+    stream.blocks().for_each(|block| {
+        put_block(out, &block);
+        pause(out);
+    });
     put_number(out, stream.groups().len() as u64);
     for (name, group) in stream.groups() {
-        put_group(out, name, group);
+        put_group(out, name, group, pause);
         if form == Form::Full {
             put_number(out, group.pending().released_len());
             group.pending().released().for_each(|row| put_id(out, row.id));
@@ -127,7 +133,7 @@ fn put_block(out: &mut Vec<u8>, block: &BlockParts<'_>) {
     put_text(out, block.bytes);
 }
 
-fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group) {
+fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group, pause: Pause<'_>) {
     put_text(out, name);
     put_id(out, group.last_id());
     put_optional(out, group.entries_read());
@@ -147,6 +153,7 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group) {
         };
         let row = Row { id: row.id, consumer, delivered_at_ms, deliveries: row.deliveries };
         put_row(out, &before, &row);
+        pause(out);
         before = row;
         ControlFlow::Continue(())
     });

@@ -26,10 +26,15 @@ const STREAM_FULL: u8 = 9;
 
 /// Appends a value.
 pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
+    put_value_in_parts(out, value, &mut |_| {});
+}
+
+/// The same; `pause` looks at the output whenever a part of a stream was written, and may take what is there.
+pub(crate) fn put_value_in_parts(out: &mut Vec<u8>, value: &Value, pause: &mut dyn FnMut(&mut Vec<u8>)) {
     out.push(kind_of(value));
     match value {
         Value::String(text) => put_text(out, text.as_bytes()),
-        Value::Stream(stream) => put_stream(out, stream, form_of(stream)),
+        Value::Stream(stream) => put_stream(out, stream, form_of(stream), pause),
         Value::List(list) => {
             put_number(out, list.len() as u64);
             list.range(0..list.len()).for_each(|value| put_text(out, value));

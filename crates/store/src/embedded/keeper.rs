@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::priority;
 use crate::shard::Store;
 
 /// How often the log is looked at.
@@ -105,6 +106,7 @@ impl Keeper {
         }
         let keeper = Arc::clone(self);
         let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || {
+            priority::lower();
             if store.take_snapshot().is_err() {
                 keeper.state.lock().next_look = Some(Instant::now() + RETRY_AFTER);
             }

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 
 use millstream_engine::value::{Hashing, Text};
-use millstream_engine::{Stream, Value};
+use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 
 use super::{
     FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotInfo, SnapshotReader, SnapshotWriter, read_snapshot,
@@ -197,6 +197,45 @@ impl Write for Full {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// So long that it is written in parts.
+fn long_stream() -> Value {
+    let mut stream = Stream::new();
+    let limits = BlockLimits { max_bytes: 4096, max_entries: 100 };
+    for n in 1..=20_000 {
+        let fields: [&[u8]; 2] = [b"payload", &[b'x'; 40]];
+        stream.apply(&StreamEffect::Append { id: StreamId::new(n, 1), fields: &fields }, limits);
+    }
+    let group = &b"group"[..];
+    stream.apply(&StreamEffect::GroupCreate { group, last_id: StreamId::MIN, entries_read: None }, limits);
+    let last = StreamId::new(15_000, 1);
+    let effect =
+        StreamEffect::Deliver { group, consumer: b"c", last, count: 15_000, at_ms: 7, pending: true };
+    stream.apply(&effect, limits);
+    Value::Stream(Box::new(stream))
+}
+
+#[test]
+fn a_value_written_in_parts_is_the_value() {
+    let value = long_stream();
+    assert!(value.is_large());
+    let expected = bytes_of(&value);
+    let keys = [
+        (0, &b"a"[..], 1, None, text(b"v")),
+        (1, b"long", 2, Some(5), value),
+        (2, b"z", 3, None, text(b"w")),
+    ];
+    let (file, info) = snapshot_of(&keys);
+    assert_eq!((info.keys, info.bytes), (3, file.len() as u64));
+    assert!(file.len() > 800_000, "it takes several parts: {} bytes", file.len());
+    let (_, seen) = read(&file[..]).unwrap();
+    assert_eq!(seen[1], (1, b"long".to_vec(), 2, Some(5), expected));
+    assert_eq!((seen[0].1.as_slice(), seen[2].1.as_slice()), (&b"a"[..], &b"z"[..]));
+    // A disk that fails in the middle of it is told too.
+    let mut disk = Full(500_000);
+    let mut writer = SnapshotWriter::begin(&mut disk, STORE, 1);
+    assert_eq!(writer.put(0, b"k", 1, None, &long_stream()).unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
 #[test]

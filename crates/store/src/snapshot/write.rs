@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use millstream_engine::Value;
 
-use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, RECORD_HEAD_BYTES, SnapshotInfo, VERSION, record_checksum};
-use crate::codec::{put_number, put_optional, put_text, put_value};
+use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, SnapshotInfo, VERSION, record_checksum};
+use crate::codec::{put_number, put_optional, put_text, put_value, put_value_in_parts};
 
 /// Records are gathered up to this size before they are handed on.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -46,26 +46,46 @@ impl<'w> SnapshotWriter<'w> {
         expires_at_ms: Option<u64>,
         value: &Value,
     ) -> io::Result<()> {
-        let begin = self.buffer.len();
-        self.buffer.resize(begin + RECORD_HEAD_BYTES, RECORD);
-        put_number(&mut self.buffer, u64::from(db));
-        put_text(&mut self.buffer, key);
-        put_number(&mut self.buffer, stamp);
-        put_optional(&mut self.buffer, expires_at_ms);
-        put_value(&mut self.buffer, value);
-        self.seal_record(begin);
         self.info.keys += 1;
+        let mut payload = Vec::new();
+        put_number(&mut payload, u64::from(db));
+        put_text(&mut payload, key);
+        put_number(&mut payload, stamp);
+        put_optional(&mut payload, expires_at_ms);
+        if value.is_large() {
+            return self.put_large(&payload, value);
+        }
+        put_value(&mut payload, value);
+        let length = payload.len() as u64;
+        self.put_head(length, record_checksum(length, &payload));
+        self.buffer.extend_from_slice(&payload);
         if self.buffer.len() >= BUFFER_BYTES { self.hand_on() } else { Ok(()) }
     }
 
-    /// Fills in the head of the record that begins at `begin`.
-    fn seal_record(&mut self, begin: usize) {
-        let (head, payload) = self.buffer[begin..].split_at_mut(RECORD_HEAD_BYTES);
-        let length = payload.len() as u64;
-        let checksum = record_checksum(length, payload).to_le_bytes();
-        head[1..9].copy_from_slice(&length.to_le_bytes());
-        head[9..].copy_from_slice(&checksum);
-        self.sums.update(&checksum);
+    /// Writes a record twice, once to nowhere: its head tells the length and the checksum of what follows, and the whole of it
+    /// is never in memory.
+    fn put_large(&mut self, begin: &[u8], value: &Value) -> io::Result<()> {
+        let (mut length, mut payload_sum) = (0, crc32fast::Hasher::new());
+        in_parts(begin, value, &mut |part| {
+            length += part.len() as u64;
+            payload_sum.update(part);
+            Ok(())
+        })?;
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&[RECORD]);
+        sum.update(&length.to_le_bytes());
+        sum.combine(&payload_sum);
+        self.put_head(length, sum.finalize());
+        self.hand_on()?;
+        self.info.bytes += length;
+        in_parts(begin, value, &mut |part| self.out.write_all(part))
+    }
+
+    fn put_head(&mut self, length: u64, checksum: u32) {
+        self.buffer.push(RECORD);
+        self.buffer.extend_from_slice(&length.to_le_bytes());
+        self.buffer.extend_from_slice(&checksum.to_le_bytes());
+        self.sums.update(&checksum.to_le_bytes());
     }
 
     /// Writes the end. Without it the file is no snapshot.
@@ -89,4 +109,21 @@ impl<'w> SnapshotWriter<'w> {
         self.buffer.shrink_to(2 * BUFFER_BYTES);
         Ok(())
     }
+}
+
+/// Hands a payload on in parts. After an error the rest goes nowhere.
+fn in_parts(begin: &[u8], value: &Value, hand_on: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut result = Ok(());
+    let mut part = Vec::with_capacity(2 * BUFFER_BYTES);
+    part.extend_from_slice(begin);
+    put_value_in_parts(&mut part, value, &mut |part| {
+        if part.len() >= BUFFER_BYTES {
+            if result.is_ok() {
+                result = hand_on(part);
+            }
+            part.clear();
+        }
+    });
+    result?;
+    hand_on(&part)
 }
