@@ -23,10 +23,11 @@
 mod visit;
 
 use std::cmp::Ordering;
+use std::iter;
 use std::ops::Range;
 
 use super::column::{Column, Extent, Form, READ_BYTES, Width};
-use super::{ConsumerHandle, PendingEntry};
+use super::{ConsumerHandle, NewRows, PendingEntry};
 use crate::StreamId;
 
 /// The most rows a chunk holds.
@@ -107,14 +108,17 @@ impl Chunk {
         }
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         usize::from(self.len)
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len() == ROWS_MAX
     }
@@ -124,10 +128,12 @@ impl Chunk {
         StreamId::new(self.read(MS, at), self.read(SEQ, at))
     }
 
+    #[inline]
     pub(super) fn first_id(&self) -> StreamId {
         self.id(0)
     }
 
+    #[inline]
     pub(super) fn last_id(&self) -> StreamId {
         self.id(self.len() - 1)
     }
@@ -154,8 +160,14 @@ impl Chunk {
     /// Row `at`, with the stamp of its release in place of the delivery time if nobody owns it.
     #[inline]
     pub(super) fn stored(&self, at: usize) -> PendingEntry {
+        self.stored_as(at, self.id(at))
+    }
+
+    /// The same when its id is known.
+    #[inline]
+    fn stored_as(&self, at: usize, id: StreamId) -> PendingEntry {
         PendingEntry {
-            id: self.id(at),
+            id,
             consumer: owner_of(self.read(CONSUMER, at)),
             delivered_at_ms: self.read(TIME, at),
             deliveries: self.read(COUNT, at),
@@ -174,12 +186,11 @@ impl Chunk {
 
     /// The row of `id`, or the row it would be.
     pub(super) fn find(&self, id: StreamId) -> Result<usize, usize> {
-        let (ms, seq) = (self.column(MS), self.column(SEQ));
-        let low = ms.count_below(id.ms);
-        if low == self.len() || ms.get(low) != id.ms {
+        let low = self.column(MS).count_below(id.ms);
+        if low == self.len() || self.read(MS, low) != id.ms {
             return Err(low);
         }
-        let Some(ahead) = id.seq.checked_sub(seq.get(low)) else { return Err(low) };
+        let Some(ahead) = id.seq.checked_sub(self.read(SEQ, low)) else { return Err(low) };
         // Within a millisecond sequence numbers ascend: the row is `ahead` further, or less if some between
         // are missing.
         let ahead = usize::try_from(ahead).unwrap_or(ROWS_MAX).min(self.len() - 1 - low);
@@ -212,6 +223,34 @@ impl Chunk {
         self.count_in(entry);
     }
 
+    /// Adds rows of a run from its row `from` on after the last, as many as there are places for; at least one. The chunk
+    /// is not full, and the ids are greater than all. Says how many they were.
+    pub(super) fn push_run(&mut self, run: &NewRows<'_>, from: usize) -> usize {
+        // What the first row needs, most others need too.
+        self.make_room_for(&row_of(&run.row(from)));
+        let places = usize::from(self.capacity - self.head - self.len);
+        let ids = &run.ids[from..];
+        let (ms, seq) = (self.form(MS), self.form(SEQ));
+        let fitting = |id: &&StreamId| ms.holds(id.ms) && seq.holds(id.seq);
+        let count = ids.iter().take(places).take_while(fitting).count();
+        let rows = self.len()..self.len() + count;
+        let (seqs, times) = (self.places(SEQ, rows.clone()), self.places(TIME, rows.clone()));
+        let owners = self.places(CONSUMER, rows.clone());
+        let counts = self.places(COUNT, rows.clone());
+        let mss = self.places(MS, rows);
+        ms.write_run(&mut self.bytes[mss], ids[..count].iter().map(|id| id.ms));
+        seq.write_run(&mut self.bytes[seqs], ids[..count].iter().map(|id| id.seq));
+        let time = self.form(TIME);
+        time.write_run(&mut self.bytes[times], iter::repeat(run.delivered_at_ms));
+        let owner = owner_number(Some(run.consumer));
+        let consumer = self.form(CONSUMER);
+        consumer.write_run(&mut self.bytes[owners], iter::repeat(owner));
+        let deliveries = self.form(COUNT);
+        deliveries.write_run(&mut self.bytes[counts], iter::repeat(1));
+        self.len += count as u16;
+        count
+    }
+
     /// Adds a row before row `at`. The chunk is not full.
     pub(super) fn insert(&mut self, at: usize, entry: &PendingEntry) {
         let row = row_of(entry);
@@ -233,8 +272,16 @@ impl Chunk {
         self.count_change()
     }
 
+    /// Takes out row `at`, which is that of `id`. Returns it as it was stored, and whether the chunk was re-fitted.
+    #[inline]
+    pub(super) fn take(&mut self, at: usize, id: StreamId) -> (PendingEntry, bool) {
+        let stored = self.stored_as(at, id);
+        (stored, self.remove(at))
+    }
+
     /// Takes row `at` out. Says whether the chunk was re-fitted.
-    pub(super) fn remove(&mut self, at: usize) -> bool {
+    #[inline]
+    fn remove(&mut self, at: usize) -> bool {
         self.unowned -= u16::from(self.is_unowned(at));
         let forwards = at < self.len() / 2;
         let (moved, to) = if forwards { (0..at, 1) } else { (at + 1..self.len(), at) };
@@ -300,6 +347,7 @@ impl Chunk {
     }
 
     /// Whether fitting would give back room. Of a list's chunks only the last may be so, before it fills.
+    #[inline]
     pub(super) fn is_half_empty(&self) -> bool {
         self.bytes.len() > KEPT_BYTES
             && self.len() * 2 < self.capacity.into()
@@ -307,10 +355,12 @@ impl Chunk {
     }
 
     /// Whether there is a row `at` that somebody owns and that was delivered at this time.
+    #[inline]
     pub(super) fn was_delivered_at(&self, at: usize, time_ms: u64) -> bool {
         at < self.len() && self.read(TIME, at) == time_ms && !self.is_unowned(at)
     }
 
+    #[inline]
     fn is_unowned(&self, at: usize) -> bool {
         self.unowned > 0 && self.read(CONSUMER, at) == UNOWNED
     }
@@ -321,11 +371,14 @@ impl Chunk {
         self.unowned += u16::from(entry.consumer.is_none());
     }
 
+    #[inline]
     fn count_change(&mut self) -> bool {
         self.changes = self.changes.saturating_add(1);
+        if self.bytes.len() <= KEPT_BYTES {
+            return false;
+        }
         let often = usize::from(self.capacity / 4).max(CAPACITY_STEP);
-        let due =
-            (usize::from(self.changes) >= often && self.bytes.len() > KEPT_BYTES) || self.is_half_empty();
+        let due = usize::from(self.changes) >= often || self.is_half_empty();
         if due && self.len > 0 {
             self.fit();
         }
@@ -417,17 +470,19 @@ impl Chunk {
     /// Moves rows of all columns, so that the first of them becomes row `to`.
     fn shift(&mut self, rows: Range<usize>, to: usize) {
         for k in 0..COLUMNS {
-            let moved = self.places(k, rows.clone());
-            self.bytes.copy_within(moved, self.place(k, to));
+            if self.widths[k] != Width::Zero {
+                let moved = self.places(k, rows.clone());
+                self.bytes.copy_within(moved, self.place(k, to));
+            }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, k: usize, at: usize) -> u64 {
         self.form(k).read(&self.bytes, self.place(k, at))
     }
 
-    #[inline]
+    #[inline(always)]
     fn write(&mut self, at: usize, row: &Row) {
         for (k, value) in row.iter().enumerate() {
             let place = self.place(k, at);
@@ -435,26 +490,31 @@ impl Chunk {
         }
     }
 
+    #[inline]
     fn column(&self, k: usize) -> Column<'_> {
         self.rows_of(k, 0..self.len())
     }
 
+    #[inline]
     fn rows_of(&self, k: usize, rows: Range<usize>) -> Column<'_> {
         Column::new(self.form(k), &self.bytes[self.places(k, rows.clone())], rows.len())
     }
 
     /// Where in `bytes` column `k` keeps row `at`.
-    #[inline]
+    #[inline(always)]
     fn place(&self, k: usize, at: usize) -> usize {
-        usize::from(self.starts[k]) + (usize::from(self.head) + at) * self.widths[k].bytes()
+        // Sums of small numbers: only a row that is far from there could make them overflow, and the place would
+        // not be in `bytes`.
+        let places = usize::from(self.head).wrapping_add(at).wrapping_mul(self.widths[k].bytes());
+        usize::from(self.starts[k]).wrapping_add(places)
     }
 
-    #[inline]
+    #[inline(always)]
     fn places(&self, k: usize, rows: Range<usize>) -> Range<usize> {
         self.place(k, rows.start)..self.place(k, rows.end)
     }
 
-    #[inline]
+    #[inline(always)]
     fn form(&self, k: usize) -> Form {
         Form { base: self.bases[k], width: self.widths[k] }
     }
@@ -501,6 +561,7 @@ impl Default for Chunk {
     }
 }
 
+#[inline]
 fn row_of(entry: &PendingEntry) -> Row {
     let mut row = [0; COLUMNS];
     row[MS] = entry.id.ms;

@@ -34,6 +34,7 @@ impl Width {
         BY_BYTES[self as usize]
     }
 
+    #[inline(always)]
     pub(super) fn bytes(self) -> usize {
         self as usize
     }
@@ -68,13 +69,13 @@ impl Form {
         Form { base, width: self.width }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn holds(self, value: u64) -> bool {
         value.checked_sub(self.base).is_some_and(|distance| distance <= self.width.distance_max())
     }
 
     /// The number written at byte `at`. Fastest if at least [`READ_BYTES`] bytes are there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(self, bytes: &[u8], at: usize) -> u64 {
         // One load for every width; what lies behind the number is cut off.
         let distance = match bytes.get(at..).and_then(<[u8]>::first_chunk::<READ_BYTES>) {
@@ -98,7 +99,7 @@ impl Form {
     }
 
     /// Writes `value` at byte `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(self, bytes: &mut [u8], at: usize, value: u64) {
         debug_assert!(self.holds(value));
         let distance = value.wrapping_sub(self.base);
@@ -113,7 +114,13 @@ impl Form {
 
     /// Writes `values` from the beginning of `bytes`, which is exactly as long as they need.
     pub(super) fn write_all(self, bytes: &mut [u8], values: &[u64]) {
-        let distances = values.iter().map(|value| value.wrapping_sub(self.base));
+        self.write_run(bytes, values.iter().copied());
+    }
+
+    /// The same for numbers that come from anywhere; at least as many as there is room for.
+    #[inline]
+    pub(super) fn write_run(self, bytes: &mut [u8], values: impl Iterator<Item = u64>) {
+        let distances = values.map(|value| value.wrapping_sub(self.base));
         match self.width {
             Width::Zero => {}
             Width::One => bytes.iter_mut().zip(distances).for_each(|(slot, d)| *slot = d as u8),
@@ -128,6 +135,7 @@ fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     *bytes[at..].first_chunk().expect("a column is as long as its rows need")
 }
 
+#[inline(always)]
 fn put<const N: usize>(bytes: &mut [u8], at: usize, value: [u8; N]) {
     bytes[at..at + N].copy_from_slice(&value);
 }
@@ -177,6 +185,7 @@ impl<'a> Column<'a> {
     }
 
     /// How many rows hold less than `bound`. The numbers ascend.
+    #[inline]
     pub(super) fn count_below(self, bound: u64) -> usize {
         let Some(bound) = bound.checked_sub(self.form.base) else { return 0 };
         match self.form.width {

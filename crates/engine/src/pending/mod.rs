@@ -72,6 +72,20 @@ impl PendingEntry {
     }
 }
 
+/// Entries delivered together for the first time.
+struct NewRows<'a> {
+    ids: &'a [StreamId],
+    consumer: ConsumerHandle,
+    delivered_at_ms: u64,
+}
+
+impl NewRows<'_> {
+    fn row(&self, at: usize) -> PendingEntry {
+        let (id, consumer) = (self.ids[at], Some(self.consumer));
+        PendingEntry { id, consumer, delivered_at_ms: self.delivered_at_ms, deliveries: 1 }
+    }
+}
+
 /// Which rows a walk visits. The default accepts every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
@@ -142,6 +156,7 @@ impl PendingList {
     }
 
     /// The greatest id.
+    #[inline]
     pub fn last_id(&self) -> Option<StreamId> {
         if self.tail.is_empty() { self.shelves.last_id() } else { Some(self.tail.last_id()) }
     }
@@ -154,6 +169,33 @@ impl PendingList {
         }
         let replaced = self.store(&entry)?;
         Some(self.let_go(replaced))
+    }
+
+    /// Adds a row for each of these ids, which ascend from beyond the last: delivered to this consumer at this time, for the
+    /// first time.
+    pub fn push_run(&mut self, ids: &[StreamId], consumer: ConsumerHandle, delivered_at_ms: u64) {
+        debug_assert!(self.last_id().is_none_or(|last| ids.first().is_none_or(|first| last < *first)));
+        let run = NewRows { ids, consumer, delivered_at_ms };
+        let mut done = 0;
+        while done < ids.len() {
+            if self.tail.is_full() {
+                self.tail.fit();
+                let next = Chunk::following(&self.tail, &run.row(done));
+                self.shelves.push(mem::replace(&mut self.tail, next));
+                self.tail_begins = Some(ids[done]);
+                done += 1;
+            } else if self.tail_begins.is_none() {
+                self.tail.begin(&run.row(done));
+                self.tail_begins = Some(ids[done]);
+                done += 1;
+            } else if done + 1 == ids.len() {
+                self.tail.push(&run.row(done));
+                done += 1;
+            } else {
+                done += self.tail.push_run(&run, done);
+            }
+        }
+        self.len += ids.len() as u64;
     }
 
     /// Makes the row of this id one that nobody owns, the last of all that were released, and returns the row
@@ -303,8 +345,7 @@ impl PendingList {
     #[inline]
     fn take_from_tail(&mut self, id: StreamId) -> Option<PendingEntry> {
         let row = self.tail.find(id).ok()?;
-        let stored = self.tail.stored(row);
-        self.tail.remove(row);
+        let (stored, _) = self.tail.take(row, id);
         if row == 0 {
             self.tail_begins = (!self.tail.is_empty()).then(|| self.tail.first_id());
         }

@@ -136,6 +136,7 @@ impl Shelf {
         self.firsts.partition_point(|first| *first <= id).saturating_sub(1)
     }
 
+    #[inline]
     fn find(&self, i: usize, id: StreamId) -> Result<usize, usize> {
         if self.firsts[i] == id { Ok(0) } else { self.chunks[i].find(id) }
     }
@@ -292,8 +293,7 @@ impl Shelf {
         let i = self.chunk_of(id);
         self.recent = i;
         let row = self.find(i, id).ok()?;
-        let removed = self.chunks[i].stored(row);
-        let fitted = self.chunks[i].remove(row);
+        let (removed, fitted) = self.chunks[i].take(row, id);
         self.rows -= 1;
         self.unowned -= u64::from(removed.consumer.is_none());
         if self.chunks[i].is_empty() {

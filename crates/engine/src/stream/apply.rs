@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use smallvec::SmallVec;
 
 use super::Stream;
-use super::blocks::Blocks;
 use super::claim::DELIVERIES_MAX;
 use super::entries::Entries;
 use super::group::Group;
@@ -94,6 +93,9 @@ impl Stream {
     }
 }
 
+/// So many entries of a run are dealt with at once.
+const RUN_IDS: usize = 64;
+
 /// A run of entries on its way to a consumer.
 struct Run {
     last: StreamId,
@@ -111,24 +113,28 @@ impl Group {
         if run.pending {
             reader.active_at_ms = Some(run.at_ms);
         }
+        if run.count == 1 {
+            self.deliver_by(&mut [StreamId::MIN], entries, handle, run);
+        } else {
+            self.deliver_by(&mut [StreamId::MIN; RUN_IDS], entries, handle, run);
+        }
+    }
+
+    /// The same, so many at a time as `ids` holds.
+    #[inline(never)]
+    fn deliver_by(&mut self, ids: &mut [StreamId], entries: &Entries, handle: ConsumerHandle, run: &Run) {
         let Some(mut cursor) = entries.cursor_after(self) else { return };
-        for _ in 0..run.count {
-            let Some(entry) = entries.blocks.next(&mut cursor) else { break };
-            let id = entry.id();
-            if id > run.last {
-                break;
-            }
-            Blocks::pass(&mut cursor, &entry);
-            self.entries_read = entries.entries_read_after(self, id);
-            self.last_id = id;
+        let mut left = run.count;
+        while left > 0 {
+            let most = left.min(ids.len() as u64) as usize;
+            let taken = entries.blocks.take_ids(&mut cursor, run.last, &mut ids[..most]);
+            let Some(&last) = ids[..taken].last() else { break };
+            self.entries_read = entries.entries_read_after(self, &ids[..taken]);
+            self.last_id = last;
             if run.pending {
-                self.set_pending(PendingEntry {
-                    id,
-                    consumer: Some(handle),
-                    delivered_at_ms: run.at_ms,
-                    deliveries: 1,
-                });
+                self.set_pending_run(&ids[..taken], handle, run.at_ms);
             }
+            left -= taken as u64;
         }
         self.cursor = Some(cursor);
     }

@@ -29,11 +29,23 @@ const MS_STEP_FOLLOWS: u64 = 63;
 /// Redis never lets a node grow beyond this, whatever the settings say.
 const NODE_BYTES_MAX: u64 = 1 << 30;
 
+/// Blocks that took more than this do not leave it to the next.
+const GROWTH_BYTES_MAX: usize = 16 << 10;
+
 /// A place between entries of a block: where the next entry begins, and the id its step counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) offset: u32,
     pub(super) before: StreamId,
+}
+
+/// The flags, the id and the extent of an entry.
+struct Frame {
+    id: StreamId,
+    head: u8,
+    /// Where its fields begin; before them, how many they are if they have names of their own.
+    at: usize,
+    end: usize,
 }
 
 /// A run of entries. At least one was written when it was made.
@@ -50,8 +62,10 @@ pub(super) struct Block {
     last_id: StreamId,
     /// The id of the last entry in `bytes`, deleted or not: the next one's step counts from it.
     stored_last_id: StreamId,
-    /// Where to start reading: every entry before it is deleted.
-    start: Place,
+    /// Where to start reading, a [`Place`] in two so that it takes no more than it must: every entry before it is
+    /// deleted.
+    start_offset: u32,
+    start_before: StreamId,
     /// Entries that are not deleted. At most `stored`.
     live: u32,
     /// Entries in `bytes`, deleted ones included. At most `slots`.
@@ -63,9 +77,9 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block that begins with this entry. `capacity` is what its predecessor took.
-    pub(super) fn new(id: StreamId, fields: &[&[u8]], capacity: usize) -> Block {
-        let mut bytes = Vec::with_capacity(capacity);
+    /// A block that begins with this entry. It grows in `bytes`, which is empty.
+    pub(super) fn new(id: StreamId, fields: &[&[u8]], mut bytes: Vec<u8>) -> Block {
+        debug_assert!(bytes.is_empty());
         for name in fields.iter().step_by(2) {
             put_text(&mut bytes, name);
         }
@@ -77,7 +91,8 @@ impl Block {
             base: id,
             last_id: id,
             stored_last_id: id,
-            start: Place { offset: names_end, before: id },
+            start_offset: names_end,
+            start_before: id,
             live: 0,
             stored: 0,
             slots: 0,
@@ -121,7 +136,11 @@ impl Block {
 
     /// Appends the values alone. Returns what a listpack would take for them.
     fn put_values(&mut self, fields: &[&[u8]]) -> u64 {
-        fields.iter().skip(1).step_by(2).map(|text| value::put(&mut self.bytes, text)).sum()
+        let mut node_bytes = 0;
+        for pair in fields.chunks_exact(2) {
+            node_bytes += value::put(&mut self.bytes, pair[1]);
+        }
+        node_bytes
     }
 
     /// Appends names and values. Returns what a listpack would take for them.
@@ -142,9 +161,15 @@ impl Block {
             self.bytes[at] = len as u8;
             return;
         }
-        let mut length = Vec::with_capacity(5);
-        varint::put(&mut length, len as u64);
-        self.bytes.splice(at..=at, length);
+        // Written at the end, where there is room, and taken from there to its place.
+        let end = self.bytes.len();
+        varint::put(&mut self.bytes, len as u64);
+        let size = self.bytes.len() - end;
+        let mut length = [0; varint::BYTES_MAX];
+        length[..size].copy_from_slice(&self.bytes[end..]);
+        self.bytes.pop();
+        self.bytes.copy_within(at + 1..end, at + size);
+        self.bytes[at..at + size].copy_from_slice(&length[..size]);
     }
 
     fn put_head(&mut self, id: StreamId, flags: u8) {
@@ -164,36 +189,61 @@ impl Block {
             return false;
         }
         let mut at = 0;
-        fields.iter().step_by(2).all(|name| take_text(&self.bytes, &mut at) == *name)
+        fields.chunks_exact(2).all(|pair| take_text(&self.bytes, &mut at) == pair[0])
     }
 
-    /// The entry at `place`, deleted or not, with `place` moved behind its id; the caller moves it on
-    /// by finishing the entry. `None` at the end.
-    #[inline]
+    /// The entry at `place`, deleted or not. `None` at the end.
+    #[inline(always)]
     pub(super) fn entry_at(&self, place: &Place) -> Option<(EntryRef<'_>, bool)> {
+        let Frame { id, head, mut at, end } = self.frame_at(place)?;
+        let shared = head & SAME_NAMES != 0;
+        let pairs = if shared { self.name_count } else { varint::take(&self.bytes, &mut at) as u32 };
+        let entry = EntryRef::new(id, &self.bytes, at..end, pairs, shared.then_some(self.names_end));
+        Some((entry, head & DELETED != 0))
+    }
+
+    /// What is known of the entry at `place` before its fields are read.
+    #[inline(always)]
+    fn frame_at(&self, place: &Place) -> Option<Frame> {
+        let bytes = self.bytes.as_slice();
         let mut at = place.offset as usize;
-        let head = *self.bytes.get(at)?;
+        let head = *bytes.get(at)?;
         at += 1;
         let mut ms_step = u64::from(head >> MS_STEP_SHIFT);
         if ms_step == MS_STEP_FOLLOWS {
-            ms_step = varint::take(&self.bytes, &mut at);
+            ms_step = varint::take(bytes, &mut at);
         }
-        let seq = varint::take(&self.bytes, &mut at);
+        let seq = varint::take(bytes, &mut at);
+        // Steps were taken between ids: adding them up cannot overflow.
         let id = if ms_step == 0 {
-            StreamId::new(place.before.ms, place.before.seq + seq)
+            StreamId::new(place.before.ms, place.before.seq.wrapping_add(seq))
         } else {
-            StreamId::new(place.before.ms + ms_step, seq)
+            StreamId::new(place.before.ms.wrapping_add(ms_step), seq)
         };
-        let len = varint::take(&self.bytes, &mut at) as usize;
-        let end = at + len;
-        let shared = head & SAME_NAMES != 0;
-        let pairs = if shared { self.name_count } else { varint::take(&self.bytes, &mut at) as u32 };
-        let names = shared.then(|| &self.bytes[..self.names_end as usize]);
-        Some((EntryRef::new(id, &self.bytes[..end], at, pairs, names), head & DELETED != 0))
+        let length = varint::take(bytes, &mut at) as usize;
+        Some(Frame { id, head, at, end: at.wrapping_add(length) })
+    }
+
+    /// Writes the ids of live entries from `place` on to `ids`, up to `last`, until it is full. Moves `place` behind the
+    /// last of them. Says how many they were, and whether this block ended before `ids` and `last` did.
+    pub(super) fn take_ids(&self, place: &mut Place, last: StreamId, ids: &mut [StreamId]) -> (usize, bool) {
+        let mut count = 0;
+        while let Some(slot) = ids.get_mut(count) {
+            let Some(frame) = self.frame_at(place) else { return (count, true) };
+            if frame.head & DELETED == 0 {
+                if frame.id > last {
+                    break;
+                }
+                *slot = frame.id;
+                count += 1;
+            }
+            *place = Place { offset: frame.end as u32, before: frame.id };
+        }
+        (count, false)
     }
 
     /// The next entry at or after `place` that is not deleted; `place` moves behind it once it is finished.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_live(&self, place: &mut Place) -> Option<EntryRef<'_>> {
         loop {
             let (entry, deleted) = self.entry_at(place)?;
@@ -207,11 +257,11 @@ impl Block {
     /// The place of the first entry with an id of at least `id`, walking on from `from`.
     pub(super) fn seek(&self, from: Place, id: StreamId) -> Place {
         let mut place = from;
-        while let Some((entry, _)) = self.entry_at(&place) {
-            if entry.id() >= id {
+        while let Some(frame) = self.frame_at(&place) {
+            if frame.id >= id {
                 break;
             }
-            place = entry.end();
+            place = Place { offset: frame.end as u32, before: frame.id };
         }
         place
     }
@@ -225,7 +275,7 @@ impl Block {
     /// Where each live entry begins, in order: to read a block backwards.
     pub(super) fn live_places(&self) -> SmallVec<[Place; 128]> {
         let mut places = SmallVec::new();
-        let mut place = self.start;
+        let mut place = self.start();
         while let Some((entry, deleted)) = self.entry_at(&place) {
             if !deleted {
                 places.push(place);
@@ -240,7 +290,7 @@ impl Block {
         if id >= self.last_id {
             return u64::from(self.live);
         }
-        let mut place = self.start;
+        let mut place = self.start();
         let mut count = 0;
         while let Some(entry) = self.next_live(&mut place) {
             if entry.id() > id {
@@ -254,7 +304,7 @@ impl Block {
 
     /// Marks the live entry `id` as deleted. False if it is not here.
     pub(super) fn delete(&mut self, id: StreamId) -> bool {
-        let place = self.seek(self.start, id);
+        let place = self.seek(self.start(), id);
         match self.entry_at(&place) {
             Some((entry, false)) if entry.id() == id => {}
             _ => return false,
@@ -268,7 +318,7 @@ impl Block {
     /// Marks every entry up to and including `last` as deleted. Returns how many were live.
     pub(super) fn delete_through(&mut self, last: StreamId) -> u64 {
         let before = self.live;
-        let mut place = self.start;
+        let mut place = self.start();
         while let Some((entry, deleted)) = self.entry_at(&place) {
             if entry.id() > last {
                 break;
@@ -280,17 +330,17 @@ impl Block {
                 self.live -= 1;
             }
         }
-        self.start = place;
+        (self.start_offset, self.start_before) = (place.offset, place.before);
         self.skip_dead_start();
         u64::from(before - self.live)
     }
 
     fn skip_dead_start(&mut self) {
-        let mut place = self.start;
+        let mut place = self.start();
         while let Some((entry, true)) = self.entry_at(&place) {
             place = entry.end();
         }
-        self.start = place;
+        (self.start_offset, self.start_before) = (place.offset, place.before);
     }
 
     /// Whether more than half of the stored entries are dead, so that rewriting gives memory back.
@@ -303,11 +353,12 @@ impl Block {
         let mut fresh = Block {
             bytes: self.bytes[..self.names_end as usize].to_vec(),
             stored_last_id: self.base,
-            start: Place { offset: self.names_end, before: self.base },
+            start_offset: self.names_end,
+            start_before: self.base,
             stored: self.live,
             ..*self
         };
-        let mut place = self.start;
+        let mut place = self.start();
         while let Some(entry) = self.next_live(&mut place) {
             let id = entry.id();
             let shared = entry.shared_names_identity().is_some();
@@ -328,7 +379,8 @@ impl Block {
             bytes: Vec::new(),
             names_end: 0,
             stored_last_id: of.base,
-            start: Place { offset: 0, before: of.base },
+            start_offset: 0,
+            start_before: of.base,
             stored: 0,
             ..*of
         }
@@ -345,9 +397,17 @@ impl Block {
         at - begin
     }
 
-    /// No more entries will come: gives back what was reserved for them.
-    pub(super) fn seal(&mut self) {
-        self.bytes.shrink_to_fit();
+    /// No more entries will come: from now on it takes what it needs and no more. Returns what the next block may grow in.
+    pub(super) fn seal(&mut self) -> Vec<u8> {
+        if self.bytes.len() == self.bytes.capacity() || self.bytes.capacity() > GROWTH_BYTES_MAX {
+            self.bytes.shrink_to_fit();
+            return Vec::new();
+        }
+        // Memory that was cut to size here and there leaves gaps that no other block fits in.
+        let exact = self.bytes.as_slice().to_vec();
+        let mut grown = std::mem::replace(&mut self.bytes, exact);
+        grown.clear();
+        grown
     }
 
     pub(super) fn base(&self) -> StreamId {
@@ -359,15 +419,11 @@ impl Block {
     }
 
     pub(super) fn start(&self) -> Place {
-        self.start
+        Place { offset: self.start_offset, before: self.start_before }
     }
 
     pub(super) fn live(&self) -> u64 {
         u64::from(self.live)
-    }
-
-    pub(super) fn byte_len(&self) -> usize {
-        self.bytes.len()
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -382,7 +438,7 @@ impl Block {
             if last.is_some_and(|last| entry.id() <= last) || entry.id() < self.base {
                 return Err(format!("block {}: id {} out of order", self.base, entry.id()));
             }
-            if !deleted && place.offset < self.start.offset {
+            if !deleted && place.offset < self.start_offset {
                 return Err(format!("block {}: live entry {} before the start", self.base, entry.id()));
             }
             last = Some(entry.id());

@@ -9,6 +9,7 @@
 //! all deleted goes at once from the front; in the middle it stays, empty, until a
 //! quarter of the blocks are, and reading passes over it in O(log n).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::block::{Block, Place};
@@ -49,20 +50,19 @@ impl Blocks {
         match &mut self.open {
             Some(open) if open.has_room_for(fields, limits) => open.push(id, fields),
             _ => {
-                let capacity = self.seal();
-                self.open = Some(Block::new(id, fields, capacity));
+                let bytes = self.seal();
+                self.open = Some(Block::new(id, fields, bytes));
             }
         }
     }
 
-    /// Ends the open block, if there is one, and returns how many bytes it took.
-    fn seal(&mut self) -> usize {
-        let Some(mut block) = self.open.take() else { return 0 };
-        block.seal();
-        let len = block.byte_len();
+    /// Ends the open block, if there is one, and returns what the next one may grow in.
+    fn seal(&mut self) -> Vec<u8> {
+        let Some(mut block) = self.open.take() else { return Vec::new() };
+        let bytes = block.seal();
         self.counts.push(block.live());
         self.sealed.push_back(Sealed { base: block.base(), block: Arc::new(block) });
-        len
+        bytes
     }
 
     /// The next entry may have any id greater than `last_id`: a deleted entry beyond it, to which the next one's step
@@ -150,27 +150,53 @@ impl Blocks {
             && self.block(cursor.number).is_some()
     }
 
-    /// The next live entry at or after the cursor. Finish it with [`Blocks::pass`] to read on.
-    #[inline]
-    pub(super) fn next(&self, cursor: &mut Cursor) -> Option<EntryRef<'_>> {
-        loop {
-            let block = self.block(cursor.number)?;
-            // In two steps: the borrow checker does not see that returning ends the first borrow.
-            let mut place = cursor.place;
-            if let Some(entry) = block.next_live(&mut place) {
-                cursor.place = place;
-                return Some(entry);
+    /// The next live entry at or after the cursor.
+    pub(super) fn next(&self, cursor: Cursor) -> Option<EntryRef<'_>> {
+        let mut found = None;
+        self.visit_from(cursor, |entry| {
+            found = Some(*entry);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Visits live entries from the cursor on, until `visit` breaks.
+    #[inline(always)]
+    pub(super) fn visit_from<'b>(
+        &'b self,
+        cursor: Cursor,
+        mut visit: impl FnMut(&EntryRef<'b>) -> ControlFlow<()>,
+    ) {
+        let Cursor { mut number, mut place, .. } = cursor;
+        while let Some(block) = self.block(number) {
+            while let Some(entry) = block.next_live(&mut place) {
+                if visit(&entry).is_break() {
+                    return;
+                }
+                place = entry.end();
             }
-            let next = self.next_block(cursor.number)?;
-            cursor.number = next;
-            cursor.place = self.block(next).map_or(NOWHERE, Block::start);
+            let Some(next) = self.next_block(number) else { return };
+            number = next;
+            place = self.block(next).map_or(NOWHERE, Block::start);
         }
     }
 
-    /// Moves the cursor behind an entry it has just returned.
-    #[inline]
-    pub(super) fn pass(cursor: &mut Cursor, entry: &EntryRef<'_>) {
-        cursor.place = entry.end();
+    /// Writes the ids of live entries from the cursor on to `ids`, as far as they reach and up to `last`, and moves the
+    /// cursor behind them. Says how many they were.
+    #[inline(never)]
+    pub(super) fn take_ids(&self, cursor: &mut Cursor, last: StreamId, ids: &mut [StreamId]) -> usize {
+        let mut count = 0;
+        while let Some(block) = self.block(cursor.number) {
+            let (taken, ended) = block.take_ids(&mut cursor.place, last, &mut ids[count..]);
+            count += taken;
+            if !ended {
+                break;
+            }
+            let Some(next) = self.next_block(cursor.number) else { break };
+            cursor.number = next;
+            cursor.place = self.block(next).map_or(NOWHERE, Block::start);
+        }
+        count
     }
 
     /// The live entry `id`. Reads on from `near` if that is in the right block and not beyond.

@@ -92,8 +92,8 @@ impl Entries {
             (self.first_id, self.last_entry_id) = (StreamId::MIN, StreamId::MIN);
             return;
         }
-        let mut start = self.blocks.seek(self.first_id);
-        self.first_id = self.blocks.next(&mut start).map_or(StreamId::MIN, |entry| entry.id());
+        let start = self.blocks.seek(self.first_id);
+        self.first_id = self.blocks.next(start).map_or(StreamId::MIN, |entry| entry.id());
         if self.gone_through >= self.last_entry_id {
             let range = IdRange { first: StreamId::MIN, last: self.last_entry_id };
             let mut last = StreamId::MIN;

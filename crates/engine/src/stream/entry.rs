@@ -1,33 +1,36 @@
 //! One entry, read where it lies: nothing is copied.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::block::{Place, take_text};
-use super::value::{self, ValueRef};
+use super::value::{self, StoredValue, ValueRef};
 use crate::StreamId;
 
 /// An entry in its block.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     id: StreamId,
-    /// The block up to the end of this entry.
+    /// The whole block.
     bytes: &'a [u8],
     /// Where the first field begins.
     at: usize,
+    /// Where the entry ends.
+    end: u32,
     pairs: u32,
-    /// The names this entry shares with others of its block; otherwise each stands before its value.
-    shared_names: Option<&'a [u8]>,
+    /// Where the names end that this entry shares with others of its block; `None` if each stands before its value.
+    shared_names_end: Option<u32>,
 }
 
 impl<'a> EntryRef<'a> {
+    #[inline(always)]
     pub(super) fn new(
         id: StreamId,
         bytes: &'a [u8],
-        at: usize,
+        fields: Range<usize>,
         pairs: u32,
-        shared_names: Option<&'a [u8]>,
+        shared_names_end: Option<u32>,
     ) -> EntryRef<'a> {
-        EntryRef { id, bytes, at, pairs, shared_names }
+        EntryRef { id, bytes, at: fields.start, end: fields.end as u32, pairs, shared_names_end }
     }
 
     /// The entry's id.
@@ -46,7 +49,13 @@ impl<'a> EntryRef<'a> {
     /// Means nothing once the stream has changed.
     #[inline]
     pub fn shared_names_identity(&self) -> Option<usize> {
-        self.shared_names.map(|names| names.as_ptr() as usize)
+        self.shared_names_end.map(|_| self.bytes.as_ptr() as usize)
+    }
+
+    /// The names that it shares with others, as they lie in the block: where these bytes are equal, so are the names.
+    #[inline]
+    pub fn shared_names(&self) -> Option<&'a [u8]> {
+        self.shared_names_end.map(|end| &self.bytes[..end as usize])
     }
 
     /// The fields in order.
@@ -66,10 +75,18 @@ impl<'a> EntryRef<'a> {
         Values(self.fields())
     }
 
+    /// The same for an entry that shares its names, for whoever copies them: short ones come with the bytes behind
+    /// them, so that a copy need not know their length.
+    #[inline(always)]
+    pub fn stored_values(&self) -> StoredValues<'a> {
+        debug_assert!(self.shared_names_end.is_some());
+        StoredValues { bytes: self.bytes, at: self.at }
+    }
+
     /// The place behind the entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&self) -> Place {
-        Place { offset: self.bytes.len() as u32, before: self.id }
+        Place { offset: self.end, before: self.id }
     }
 }
 
@@ -89,8 +106,8 @@ impl<'a> Iterator for Fields<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
         let entry = &mut self.entry;
-        let name = match entry.shared_names {
-            Some(names) => take_text(names, &mut self.names_at),
+        let name = match entry.shared_names_end {
+            Some(_) => take_text(entry.bytes, &mut self.names_at),
             None => take_text(entry.bytes, &mut entry.at),
         };
         Some((name, value::take(entry.bytes, &mut entry.at)))
@@ -111,11 +128,26 @@ impl<'a> Iterator for Values<'a> {
     #[inline]
     fn next(&mut self) -> Option<ValueRef<'a>> {
         let fields = &mut self.0;
-        if fields.entry.shared_names.is_none() {
+        if fields.entry.shared_names_end.is_none() {
             return fields.next().map(|(_, value)| value);
         }
         fields.left = fields.left.checked_sub(1)?;
         Some(value::take(fields.entry.bytes, &mut fields.entry.at))
+    }
+}
+
+/// The values of an entry that shares its names.
+#[derive(Clone)]
+pub struct StoredValues<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> StoredValues<'a> {
+    /// The next one. Not to be asked more often than the entry has fields.
+    #[inline(always)]
+    pub fn take(&mut self) -> StoredValue<'a> {
+        value::take_stored(self.bytes, &mut self.at)
     }
 }
 

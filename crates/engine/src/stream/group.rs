@@ -75,6 +75,25 @@ impl Group {
         self.count_out(before);
     }
 
+    /// The same for entries delivered for the first time, in the order of their ids.
+    #[inline(never)]
+    pub(super) fn set_pending_run(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
+        if self.pending.last_id().is_none_or(|last| ids.first().is_some_and(|first| last < *first)) {
+            self.consumers.get_mut(owner).pending += ids.len() as u64;
+            self.pending.push_run(ids, owner, at_ms);
+            return;
+        }
+        // The group was set back: some of these may be pending already.
+        for &id in ids {
+            self.set_pending(PendingEntry {
+                id,
+                consumer: Some(owner),
+                delivered_at_ms: at_ms,
+                deliveries: 1,
+            });
+        }
+    }
+
     /// A row ends; says whether there was one. This is the one search that an acknowledgement needs.
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);

@@ -35,15 +35,22 @@ impl Entries {
         read.map(|read| self.entries_added.saturating_sub(read))
     }
 
-    /// Entries read when one more has been delivered to the group, by Redis' rules.
-    pub(super) fn entries_read_after(&self, group: &Group, delivered: StreamId) -> Option<u64> {
-        match group.entries_read {
-            Some(read) if group.last_id >= self.first_id && !self.has_deletions_from(group.last_id) => {
-                Some(read + 1)
-            }
-            read if self.entries_added == 0 => read,
-            _ => self.estimate_read_through(delivered),
+    /// Entries read when these have been delivered to the group one after the other, by Redis' rules.
+    #[inline(never)]
+    pub(super) fn entries_read_after(&self, group: &Group, delivered: &[StreamId]) -> Option<u64> {
+        let (mut read, mut last_id) = (group.entries_read, group.last_id);
+        for (index, &id) in delivered.iter().enumerate() {
+            read = match read {
+                // What holds of one id holds of all after it: the rest is counted.
+                Some(read) if last_id >= self.first_id && !self.has_deletions_from(last_id) => {
+                    return Some(read + (delivered.len() - index) as u64);
+                }
+                read if self.entries_added == 0 => read,
+                _ => self.estimate_read_through(id),
+            };
+            last_id = id;
         }
+        read
     }
 
     /// Whether an entry at or beyond `id` may have been deleted.

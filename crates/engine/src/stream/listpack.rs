@@ -42,6 +42,7 @@ pub(super) fn text_bytes(text: &[u8]) -> u64 {
 }
 
 /// The bytes of a text that is no number.
+#[inline]
 pub(super) fn bytes_of_length(len: usize) -> u64 {
     let len = len as u64;
     with_back_length(match len {
@@ -51,19 +52,21 @@ pub(super) fn bytes_of_length(len: usize) -> u64 {
     })
 }
 
-/// The bytes of a number.
+/// The bytes of a number. Its own length takes one of them.
+#[inline]
 pub(super) fn integer_bytes(value: i64) -> u64 {
-    with_back_length(match value {
-        0..=127 => 1,
-        -4096..=4095 => 2,
-        -0x8000..=0x7fff => 3,
-        -0x80_0000..=0x7f_ffff => 4,
-        -0x8000_0000..=0x7fff_ffff => 5,
-        _ => 9,
-    })
+    match value {
+        0..=127 => 2,
+        -4096..=4095 => 3,
+        -0x8000..=0x7fff => 4,
+        -0x80_0000..=0x7f_ffff => 5,
+        -0x8000_0000..=0x7fff_ffff => 6,
+        _ => 10,
+    }
 }
 
 /// Each element ends with its own length, so that a listpack can be read backwards.
+#[inline]
 fn with_back_length(len: u64) -> u64 {
     len + match len {
         0..=127 => 1,

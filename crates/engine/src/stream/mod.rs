@@ -44,14 +44,14 @@ use idempotence::Memory;
 pub use claim::{AutoClaim, ClaimOptions, Claimed};
 pub use decide::TrimDecision;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
-pub use entry::{EntryRef, EntrySink, Fields, Values};
+pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
 pub use extract::Extract;
 pub use fingerprint::fingerprint;
 pub use group::{Consumer, Group};
 pub use idempotence::{IdempotenceInfo, IdempotenceLimits, MemoryCounters, Remembered};
 pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
 pub use release::{Before, ClaimSink, NackOptions, Taken};
-pub use value::ValueRef;
+pub use value::{SHORT_TEXT, StoredValue, ValueRef};
 pub use visit::{Delivery, IdRange};
 
 /// A stream.

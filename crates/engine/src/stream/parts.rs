@@ -202,8 +202,8 @@ impl StreamBuilder {
     pub fn finish(mut self) -> Stream {
         self.end_group();
         let entries = &mut self.stream.entries;
-        let mut start = entries.blocks.seek(StreamId::MIN);
-        entries.first_id = entries.blocks.next(&mut start).map_or(StreamId::MIN, |entry| entry.id());
+        let start = entries.blocks.seek(StreamId::MIN);
+        entries.first_id = entries.blocks.next(start).map_or(StreamId::MIN, |entry| entry.id());
         entries.blocks.visit_back(IdRange::ALL, |entry| {
             entries.last_entry_id = entry.id();
             false

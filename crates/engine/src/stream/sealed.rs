@@ -183,7 +183,7 @@ mod tests {
 
     fn sealed(number: u64) -> Sealed {
         let id = StreamId::new(number, 0);
-        Sealed { base: id, block: Arc::new(Block::new(id, &[b"n", b"1"], 0)) }
+        Sealed { base: id, block: Arc::new(Block::new(id, &[b"n", b"1"], Vec::new())) }
     }
 
     fn bases(blocks: &SealedBlocks) -> Vec<u64> {

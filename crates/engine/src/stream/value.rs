@@ -25,23 +25,54 @@ impl ValueRef<'_> {
     }
 }
 
+/// Text of at most this many bytes is short.
+pub const SHORT_TEXT: usize = 16;
+
+/// A value for whoever copies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredValue<'a> {
+    /// The first so many of these bytes; the rest is anything.
+    Short(&'a [u8; SHORT_TEXT], usize),
+    /// The bytes themselves: there are many, or they lie at the very end of the block.
+    Bytes(&'a [u8]),
+    /// A number; its decimal form is the value.
+    Int(i64),
+}
+
 /// Numbers beyond this do not fit a tagged varint and stay text.
 const PACKED_MAX: i64 = (1 << 61) - 1;
 
 /// Appends a value: a tag of `length << 1` and the bytes, or of `number << 1 | 1`. Returns what a
 /// listpack would take for it.
+#[inline]
 pub(super) fn put(out: &mut Vec<u8>, value: &[u8]) -> u64 {
+    // Most text shows by its first byte that it is no number.
+    if matches!(value.first(), Some(b'0'..=b'9' | b'-')) {
+        return put_numeric(out, value);
+    }
+    put_bytes(out, value);
+    listpack::bytes_of_length(value.len())
+}
+
+/// The same for a value that may be a number.
+#[inline(never)]
+fn put_numeric(out: &mut Vec<u8>, value: &[u8]) -> u64 {
     match parse_integer(value) {
         Some(number) if is_packed(number) => {
             varint::put(out, varint::zigzag(number) << 1 | 1);
             listpack::integer_bytes(number)
         }
         number => {
-            varint::put(out, (value.len() as u64) << 1);
-            out.extend_from_slice(value);
+            put_bytes(out, value);
             number.map_or_else(|| listpack::bytes_of_length(value.len()), listpack::integer_bytes)
         }
     }
+}
+
+#[inline]
+fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
+    varint::put(out, (value.len() as u64) << 1);
+    out.extend_from_slice(value);
 }
 
 /// Whether a number is kept as one.
@@ -59,6 +90,21 @@ pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
     let start = *at;
     *at += (tag >> 1) as usize;
     ValueRef::Bytes(&bytes[start..*at])
+}
+
+/// The same, for whoever copies it.
+#[inline(always)]
+pub(super) fn take_stored<'a>(bytes: &'a [u8], at: &mut usize) -> StoredValue<'a> {
+    let tag = varint::take(bytes, at);
+    if tag & 1 == 1 {
+        return StoredValue::Int(varint::unzigzag(tag >> 1));
+    }
+    let (start, length) = (*at, (tag >> 1) as usize);
+    *at += length;
+    match bytes.get(start..).and_then(<[u8]>::first_chunk) {
+        Some(window) if length <= SHORT_TEXT => StoredValue::Short(window, length),
+        _ => StoredValue::Bytes(&bytes[start..*at]),
+    }
 }
 
 #[cfg(test)]
@@ -87,15 +133,31 @@ mod tests {
 
     #[test]
     fn values_come_back_byte_for_byte() {
-        let values =
-            [&b""[..], b"text", b"42", b"-7", b"042", b"9223372036854775807", b"-9223372036854775808"];
+        let values = [
+            &b""[..],
+            b"of sixteen bytes",
+            b"of seventeen byte",
+            b"text",
+            b"42",
+            b"-7",
+            b"042",
+            b"9223372036854775807",
+            b"-9223372036854775808",
+        ];
         let mut bytes = Vec::new();
         values.iter().for_each(|value| {
             put(&mut bytes, value);
         });
         let mut at = 0;
         for value in values {
+            let mut stored_at = at;
             assert_eq!(take(&bytes, &mut at).to_vec(), value);
+            let stored = match take_stored(&bytes, &mut stored_at) {
+                StoredValue::Short(window, length) => window[..length].to_vec(),
+                StoredValue::Bytes(bytes) => bytes.to_vec(),
+                StoredValue::Int(number) => number.to_string().into_bytes(),
+            };
+            assert_eq!((stored, stored_at), (value.to_vec(), at));
         }
         assert_eq!(at, bytes.len());
     }

@@ -1,8 +1,20 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
 
+/// What the greatest number takes.
+pub(super) const BYTES_MAX: usize = 10;
+
 /// Appends `value` to `out`.
-#[inline]
-pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
+#[inline(always)]
+pub(super) fn put(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        out.push(value as u8);
+    } else {
+        put_long(out, value);
+    }
+}
+
+#[inline(never)]
+fn put_long(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -11,24 +23,34 @@ pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Reads the number at `*at` and moves past it. `bytes` was written by [`put`].
-#[inline]
+#[inline(always)]
 pub(super) fn take(bytes: &[u8], at: &mut usize) -> u64 {
     let first = bytes[*at];
     *at += 1;
     if first < 0x80 {
         return u64::from(first);
     }
-    take_long(bytes, at, u64::from(first & 0x7f))
+    let second = bytes[*at];
+    let value = u64::from(first & 0x7f) | u64::from(second & 0x7f) << 7;
+    *at += 1;
+    if second < 0x80 {
+        return value;
+    }
+    // By value: a place whose address is taken cannot live in a register.
+    let (value, end) = take_long(bytes, *at, value);
+    *at = end;
+    value
 }
 
-fn take_long(bytes: &[u8], at: &mut usize, mut value: u64) -> u64 {
-    let mut shift = 7;
+#[inline(never)]
+fn take_long(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
+    let mut shift = 14;
     loop {
-        let byte = bytes[*at];
-        *at += 1;
+        let byte = bytes[at];
+        at += 1;
         value |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
-            return value;
+            return (value, at);
         }
         shift += 7;
     }

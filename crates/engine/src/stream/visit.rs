@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use super::blocks::Blocks;
 use super::{EntryRef, EntrySink, Group, Stream};
 use crate::StreamId;
 use crate::pending::{ConsumerHandle, Filter};
@@ -41,19 +40,19 @@ impl Stream {
         if range.first > range.last || range.first > self.entries.last_entry_id {
             return 0;
         }
-        let mut cursor = self.entries.blocks.seek(range.first);
+        let most = count.unwrap_or(u64::MAX);
+        if most == 0 {
+            return 0;
+        }
         let mut shown = 0;
-        while count.is_none_or(|count| shown < count) {
-            let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
-            if entry.id() > range.last || !sink.wants(&entry) {
-                break;
+        self.entries.blocks.visit_from(self.entries.blocks.seek(range.first), |entry| {
+            if entry.id() > range.last || !sink.wants(entry) {
+                return ControlFlow::Break(());
             }
             shown += 1;
-            if sink.entry(&entry).is_break() {
-                break;
-            }
-            Blocks::pass(&mut cursor, &entry);
-        }
+            sink.entry(entry)?;
+            if shown < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
         shown
     }
 
@@ -80,23 +79,20 @@ impl Stream {
         count: Option<u64>,
         sink: &mut impl EntrySink,
     ) -> Option<Delivery> {
-        if !self.has_undelivered(group) {
+        let most = count.unwrap_or(u64::MAX);
+        if most == 0 || !self.has_undelivered(group) {
             return None;
         }
-        let mut cursor = self.entries.cursor_after(group)?;
-        let mut shown: Option<Delivery> = None;
-        while count.is_none_or(|count| shown.map_or(0, |shown| shown.count) < count) {
-            let Some(entry) = self.entries.blocks.next(&mut cursor) else { break };
-            if !sink.wants(&entry) {
-                break;
+        let mut shown = Delivery { last: StreamId::MIN, count: 0 };
+        self.entries.blocks.visit_from(self.entries.cursor_after(group)?, |entry| {
+            if !sink.wants(entry) {
+                return ControlFlow::Break(());
             }
-            shown = Some(Delivery { last: entry.id(), count: shown.map_or(0, |shown| shown.count) + 1 });
-            if sink.entry(&entry).is_break() {
-                break;
-            }
-            Blocks::pass(&mut cursor, &entry);
-        }
-        shown
+            shown = Delivery { last: entry.id(), count: shown.count + 1 };
+            sink.entry(entry)?;
+            if shown.count < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        (shown.count > 0).then_some(shown)
     }
 
     /// Shows the entries of these ids in their order, or that they are gone. Fastest when ids rise.

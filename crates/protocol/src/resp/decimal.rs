@@ -1,7 +1,7 @@
 //! Decimal digits, fast: most numbers of a reply are short lengths.
 
 /// `00`, `01` … `99`.
-const PAIRS: [[u8; 2]; 100] = {
+pub(super) const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
     while number < 100 {
@@ -17,7 +17,12 @@ pub(super) const DIGITS_MAX: usize = 20;
 /// How many digits a number has.
 #[inline]
 pub(super) fn digit_count(number: u64) -> usize {
-    if number < 10 { 1 } else { number.ilog10() as usize + 1 }
+    match number {
+        0..10 => 1,
+        10..100 => 2,
+        100..1000 => 3,
+        _ => number.ilog10() as usize + 1,
+    }
 }
 
 /// Writes a number of `into.len()` digits.

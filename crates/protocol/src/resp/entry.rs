@@ -8,8 +8,12 @@ use super::writer::Writer;
 use millstream_engine::stream::{EntryRef, EntrySink};
 use std::ops::ControlFlow;
 
-/// Fewer entries than this are written plainly: preparing a template costs as much as it saves.
+/// A template is not prepared for fewer entries than this, unless the last such entry had the same names: preparing costs as
+/// much as it saves.
 const TEMPLATE_ENTRIES_MIN: usize = 4;
+
+/// Longer names are not kept from one run to the next, and so not at all.
+const NAMES_BYTES_MAX: usize = 16 << 10;
 
 /// What writing runs of entries needs. Keep one and reuse it: it owns buffers, and nothing of any entry.
 ///
@@ -25,16 +29,19 @@ const TEMPLATE_ENTRIES_MIN: usize = 4;
 #[derive(Debug, Default)]
 pub struct EntryEncoder {
     template: Template,
+    /// The names of the last entry that was written plainly because there were few, as its block keeps them.
+    plain_names: Vec<u8>,
 }
 
 /// A run of entries on their way to a writer. All of them are there when the run is dropped.
 #[derive(Debug)]
 pub struct EntryRun<'a> {
-    /// How many entries are still expected.
+    /// About how many entries it has.
     expected: usize,
     /// Whose names the template holds.
     prepared: Option<usize>,
     template: &'a mut Template,
+    plain_names: &'a mut Vec<u8>,
     writer: &'a mut Writer,
 }
 
@@ -46,22 +53,28 @@ impl EntryEncoder {
 
     /// Begins a run of about `expected` entries.
     pub fn run<'a>(&'a mut self, writer: &'a mut Writer, expected: usize) -> EntryRun<'a> {
-        EntryRun { expected, prepared: None, template: &mut self.template, writer }
+        let EntryEncoder { template, plain_names } = self;
+        EntryRun { expected, prepared: None, template, plain_names, writer }
     }
 }
 
 impl EntryRun<'_> {
     /// Writes one entry.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, entry: &EntryRef<'_>) {
         let names = entry.shared_names_identity();
-        if names.is_some() && (names == self.prepared || self.prepare(entry)) {
+        if names.is_some() && (names == self.prepared || self.prepare(*entry)) {
             self.template.write(&mut self.writer.buf, entry);
         } else {
-            self.template.flush(&mut self.writer.buf);
-            self.writer.entry(entry);
+            self.write_plainly(*entry);
         }
-        self.expected = self.expected.saturating_sub(1);
+    }
+
+    /// Takes a copy, as [`prepare`](Self::prepare) does: an entry that nobody points to needs no place in memory.
+    #[inline(never)]
+    fn write_plainly(&mut self, entry: EntryRef<'_>) {
+        self.template.flush(&mut self.writer.buf);
+        self.writer.entry(&entry);
     }
 
     /// The length of the writer's output with all that was written so far.
@@ -70,19 +83,31 @@ impl EntryRun<'_> {
         self.writer.buf.len() + self.template.staged()
     }
 
-    /// Makes the template one for this entry's names, if that is worth it.
-    fn prepare(&mut self, entry: &EntryRef<'_>) -> bool {
-        if self.expected < TEMPLATE_ENTRIES_MIN || entry.field_count() == 0 {
+    /// Makes the template one for this entry's names, unless it is already or that is not worth it.
+    #[inline(never)]
+    fn prepare(&mut self, entry: EntryRef<'_>) -> bool {
+        let Some(names) = entry.shared_names().filter(|names| names.len() <= NAMES_BYTES_MAX) else {
+            return false;
+        };
+        if entry.field_count() == 0 {
             return false;
         }
-        self.template.prepare(entry);
+        if !self.template.is_for(names) {
+            if self.expected < TEMPLATE_ENTRIES_MIN && *self.plain_names != names {
+                self.plain_names.clear();
+                self.plain_names.extend_from_slice(names);
+                return false;
+            }
+            // What is on the stage was written by the old template and is not touched.
+            self.template.prepare(&entry, names);
+        }
         self.prepared = entry.shared_names_identity();
         true
     }
 }
 
 impl EntrySink for EntryRun<'_> {
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
         self.write(entry);
         match self.writer.buf.len() > self.writer.length_max {

@@ -56,16 +56,25 @@ fn an_entry_is_its_id_and_a_flat_array() {
 }
 
 #[test]
-fn short_runs_are_written_plainly() {
-    let stream = stream_of(&[(StreamId::new(1, 1), vec![b"name".to_vec(), b"value".to_vec()])]);
-    let entry = stream.first_entry().unwrap();
-    assert!(entry.shared_names_identity().is_some());
-    let (mut encoder, mut writer) = (EntryEncoder::new(), Writer::new(false));
-    for expected in 0..8 {
+fn short_runs_are_written_plainly_until_their_names_come_again() {
+    let stream_with =
+        |name: &[u8]| stream_of(&[(StreamId::new(1, 1), vec![name.to_vec(), b"value".to_vec()])]);
+    let (one, other) = (stream_with(b"name"), stream_with(b"another"));
+    let is_prepared = |encoder: &mut EntryEncoder, stream: &Stream, expected| {
+        let (mut writer, entry) = (Writer::new(false), stream.first_entry().unwrap());
+        assert!(entry.shared_names_identity().is_some());
         let mut run = encoder.run(&mut writer, expected);
         run.write(&entry);
-        assert_eq!(run.prepared.is_some(), expected >= TEMPLATE_ENTRIES_MIN, "{expected}");
+        run.prepared.is_some()
+    };
+    for expected in 0..8 {
+        let mut encoder = EntryEncoder::new();
+        assert_eq!(is_prepared(&mut encoder, &one, expected), expected >= TEMPLATE_ENTRIES_MIN, "{expected}");
     }
+    let mut encoder = EntryEncoder::new();
+    let streams = [&one, &other, &one, &one, &other, &one, &other, &other, &one];
+    let prepared = streams.map(|stream| is_prepared(&mut encoder, stream, 1));
+    assert_eq!(prepared, [false, false, false, true, false, true, true, true, false]);
 }
 
 fn random_names(random: &mut Seeded) -> Fields {

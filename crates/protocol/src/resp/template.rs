@@ -8,44 +8,67 @@
 //!                          |-- piece 0 ----| |piece 1|
 //! ```
 //!
-//! Bytes are laid out in a stage of fixed size, which is appended to the output when it is full. Pieces are
-//! padded to whole chunks, so that they are copied by a few wide moves, past their end if need be: what
-//! lies beyond is overwritten by what comes next. The stage holds many entries, because reading back
-//! bytes that were stored a moment ago stalls the processor.
+//! Bytes are laid out in a stage of fixed size, which is appended to the output when it is full. Pieces, lengths and short
+//! values are copied by moves of a fixed width, past their end if need be: what lies beyond is overwritten
+//! by what comes next. The stage holds many entries, because reading back bytes that were stored a moment ago stalls
+//! the processor.
 
-use super::decimal::{digit_count, push_header, write_digits};
-use millstream_engine::stream::{EntryRef, ValueRef};
+use super::decimal::{DIGITS_MAX, PAIRS, digit_count, push_header, write_digits};
+use millstream_engine::stream::{EntryRef, SHORT_TEXT, StoredValue};
 
-/// Pieces and prefixes are copied in steps of this many bytes.
+/// Pieces and prefixes of up to this length are copied by one move.
 const CHUNK: usize = 32;
 /// Longer pieces and values bypass the stage.
 const STAGED_MAX: usize = 256;
-/// What one field may take of the stage: a piece, a length, a value, and a chunk copied past the end.
+/// What one field may take of the stage: a piece, a length, a value, a line end.
 const FIELD_ROOM: usize = 2 * STAGED_MAX + 2 * CHUNK;
+/// A power of two: see [`put`].
 const STAGE_BYTES: usize = 4096;
+
+/// Bytes before they are output, with room behind them for a move that begins at the last.
+type StageBytes = [u8; STAGE_BYTES + CHUNK];
 
 #[derive(Debug, Default)]
 pub(super) struct Template {
+    /// The names it was prepared for, as blocks keep them.
+    names: Vec<u8>,
     pieces: Vec<Piece>,
-    /// The bytes of all pieces, each padded to whole chunks.
-    chunks: Vec<[u8; CHUNK]>,
     prefix: IdPrefix,
     stage: Stage,
 }
 
 /// The constant bytes before a value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Piece {
-    chunk_first: usize,
-    chunk_end: usize,
     length: usize,
+    /// The piece, or its beginning.
+    bytes: [u8; CHUNK],
+    /// The whole piece, if that is longer.
+    long: Box<[u8]>,
+}
+
+impl Piece {
+    fn new(text: &[u8]) -> Piece {
+        let mut bytes = [0; CHUNK];
+        let begins = text.len().min(CHUNK);
+        bytes[..begins].copy_from_slice(&text[..begins]);
+        let long = if text.len() > CHUNK { text.into() } else { Box::default() };
+        Piece { length: text.len(), bytes, long }
+    }
 }
 
 impl Template {
-    /// Forgets what it held and takes the names of this entry.
-    pub(super) fn prepare(&mut self, entry: &EntryRef<'_>) {
+    /// Whether it is one for entries with these names, as their block keeps them.
+    #[inline]
+    pub(super) fn is_for(&self, names: &[u8]) -> bool {
+        self.names == names
+    }
+
+    /// Forgets what it held and takes the names of this entry, which it shares and which are these.
+    pub(super) fn prepare(&mut self, entry: &EntryRef<'_>, names: &[u8]) {
+        self.names.clear();
+        self.names.extend_from_slice(names);
         self.pieces.clear();
-        self.chunks.clear();
         let mut text = Vec::with_capacity(64);
         text.extend_from_slice(b"\r\n");
         push_header(&mut text, b'*', 2 * entry.field_count());
@@ -53,43 +76,58 @@ impl Template {
             push_header(&mut text, b'$', name.len());
             text.extend_from_slice(name);
             text.extend_from_slice(b"\r\n$");
-            self.add_piece(&text);
+            self.pieces.push(Piece::new(&text));
             text.clear();
             text.extend_from_slice(b"\r\n");
         }
     }
 
-    fn add_piece(&mut self, text: &[u8]) {
-        let chunk_first = self.chunks.len();
-        for part in text.chunks(CHUNK) {
-            let mut chunk = [0; CHUNK];
-            chunk[..part.len()].copy_from_slice(part);
-            self.chunks.push(chunk);
-        }
-        self.pieces.push(Piece { chunk_first, chunk_end: self.chunks.len(), length: text.len() });
-    }
-
     /// Writes an entry that has the names this template was prepared for. It may stay on the stage.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&mut self, out: &mut Vec<u8>, entry: &EntryRef<'_>) {
         let id = entry.id();
         let seq_digits = digit_count(id.seq);
         if self.prefix.ms != id.ms || self.prefix.seq_digits != seq_digits {
             self.prefix = IdPrefix::new(id.ms, seq_digits);
         }
-        let stage = &mut self.stage;
-        stage.make_room(out);
-        stage.chunks(&[self.prefix.bytes], self.prefix.length);
-        stage.digits(id.seq, seq_digits);
-        for (piece, value) in self.pieces.iter().zip(entry.values()) {
-            stage.make_room(out);
-            stage.piece(&self.chunks[piece.chunk_first..piece.chunk_end], piece.length, out);
-            match value {
-                ValueRef::Bytes(bytes) => stage.bytes_value(bytes, out),
-                ValueRef::Int(number) => stage.int_value(number),
+        self.stage.make_room(out);
+        let (mut at, bytes) = (self.stage.length, &mut *self.stage.bytes);
+        put(bytes, at, &self.prefix.bytes);
+        at += self.prefix.length;
+        at = put_digits(bytes, at, id.seq, seq_digits);
+        let mut values = entry.stored_values();
+        for piece in &self.pieces {
+            if at > STAGE_BYTES - FIELD_ROOM {
+                out.extend_from_slice(&bytes[..at]);
+                at = 0;
             }
+            if piece.length <= CHUNK {
+                put(bytes, at, &piece.bytes);
+                at += piece.length;
+            } else {
+                at = put_long(bytes, at, &piece.long, out);
+            }
+            // The line end after a value is the next piece's.
+            at = match values.take() {
+                StoredValue::Short(window, length) => {
+                    let at = put_short_length(bytes, at, length);
+                    put(bytes, at, window);
+                    at + length
+                }
+                StoredValue::Int(number @ 0..100) => {
+                    let number = number as usize;
+                    put(bytes, at, &SMALL_NUMBERS[number]);
+                    at + if number < 10 { 4 } else { 5 }
+                }
+                StoredValue::Int(number) => put_number(bytes, at, number),
+                StoredValue::Bytes(value) => {
+                    let at = put_length(bytes, at, value.len());
+                    put_long(bytes, at, value, out)
+                }
+            };
         }
-        stage.line_end();
+        put(bytes, at, b"\r\n");
+        self.stage.length = at + 2;
     }
 
     /// Bytes that are on the stage.
@@ -99,6 +137,7 @@ impl Template {
     }
 
     /// Moves what is on the stage to the output.
+    #[inline]
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.stage.flush(out);
     }
@@ -121,6 +160,7 @@ impl Default for IdPrefix {
 
 impl IdPrefix {
     /// At most `*2 CRLF $41 CRLF`, twenty digits and a dash: 30 bytes.
+    #[inline(never)]
     fn new(ms: u64, seq_digits: usize) -> IdPrefix {
         let ms_digits = digit_count(ms);
         let id_length = ms_digits + 1 + seq_digits;
@@ -143,18 +183,18 @@ impl IdPrefix {
 #[derive(Debug)]
 struct Stage {
     length: usize,
-    bytes: Box<[u8; STAGE_BYTES]>,
+    bytes: Box<StageBytes>,
 }
 
 impl Default for Stage {
     fn default() -> Self {
-        Stage { length: 0, bytes: Box::new([0; STAGE_BYTES]) }
+        Stage { length: 0, bytes: Box::new([0; STAGE_BYTES + CHUNK]) }
     }
 }
 
 impl Stage {
     /// Makes sure that one more field fits.
-    #[inline]
+    #[inline(always)]
     fn make_room(&mut self, out: &mut Vec<u8>) {
         if self.length > STAGE_BYTES - FIELD_ROOM {
             self.flush(out);
@@ -166,105 +206,98 @@ impl Stage {
         out.extend_from_slice(&self.bytes[..self.length]);
         self.length = 0;
     }
-
-    #[inline]
-    fn piece(&mut self, chunks: &[[u8; CHUNK]], length: usize, out: &mut Vec<u8>) {
-        if length <= STAGED_MAX {
-            self.chunks(chunks, length);
-        } else {
-            self.flush(out);
-            out.extend_from_slice(&chunks.as_flattened()[..length]);
-        }
-    }
-
-    /// Copies whole chunks, of which `length` bytes count.
-    #[inline]
-    fn chunks(&mut self, chunks: &[[u8; CHUNK]], length: usize) {
-        let mut at = self.length;
-        for chunk in chunks {
-            self.bytes[at..][..CHUNK].copy_from_slice(chunk);
-            at += CHUNK;
-        }
-        self.length += length;
-    }
-
-    /// The length and the bytes of a value, without the line end: the next piece begins with it.
-    #[inline]
-    fn bytes_value(&mut self, value: &[u8], out: &mut Vec<u8>) {
-        self.value_length(value.len());
-        if value.len() <= STAGED_MAX {
-            self.short(value);
-        } else {
-            self.flush(out);
-            out.extend_from_slice(value);
-        }
-    }
-
-    #[inline]
-    fn int_value(&mut self, number: i64) {
-        let digits = digit_count(number.unsigned_abs());
-        let sign = usize::from(number < 0);
-        self.value_length(sign + digits);
-        self.bytes[self.length] = b'-';
-        self.length += sign;
-        self.digits(number.unsigned_abs(), digits);
-    }
-
-    #[inline]
-    fn value_length(&mut self, length: usize) {
-        match length {
-            0..10 => {
-                self.bytes[self.length..][..3].copy_from_slice(&[b'0' + length as u8, b'\r', b'\n']);
-                self.length += 3;
-            }
-            _ => {
-                self.digits(length as u64, digit_count(length as u64));
-                self.line_end();
-            }
-        }
-    }
-
-    #[inline]
-    fn line_end(&mut self) {
-        self.bytes[self.length..][..2].copy_from_slice(b"\r\n");
-        self.length += 2;
-    }
-
-    #[inline]
-    fn digits(&mut self, number: u64, count: usize) {
-        if count == 1 {
-            self.bytes[self.length] = b'0' + number as u8;
-        } else {
-            write_digits(number, &mut self.bytes[self.length..][..count]);
-        }
-        self.length += count;
-    }
-
-    /// Copies a few bytes by two moves that overlap, where a call of `memcpy` would cost more.
-    #[inline]
-    fn short(&mut self, value: &[u8]) {
-        let length = value.len();
-        let into = &mut self.bytes[self.length..][..length];
-        match length {
-            0 => {}
-            1..4 => {
-                into[0] = value[0];
-                into[length / 2] = value[length / 2];
-                into[length - 1] = value[length - 1];
-            }
-            4..8 => overlapping::<4>(into, value),
-            8..16 => overlapping::<8>(into, value),
-            16..=32 => overlapping::<16>(into, value),
-            _ => into.copy_from_slice(value),
-        }
-        self.length += length;
-    }
 }
 
-/// Copies between `STEP` and twice as many bytes.
+/// Writes these bytes at `at`, which is on the stage.
+#[inline(always)]
+fn put<const N: usize>(stage: &mut StageBytes, at: usize, from: &[u8; N]) {
+    const { assert!(N <= CHUNK) }
+    debug_assert!(at < STAGE_BYTES);
+    // Changes nothing, and tells the compiler that the bytes fit.
+    let at = at % STAGE_BYTES;
+    stage[at..at + N].copy_from_slice(from);
+}
+
+/// Writes text of any length. Text that is not for the stage goes to the output behind what is on it. Returns where to
+/// go on.
+#[inline(never)]
+fn put_long(stage: &mut StageBytes, at: usize, text: &[u8], out: &mut Vec<u8>) -> usize {
+    if text.len() <= STAGED_MAX {
+        stage[at..at + text.len()].copy_from_slice(text);
+        return at + text.len();
+    }
+    out.reserve(at + text.len());
+    out.extend_from_slice(&stage[..at]);
+    out.extend_from_slice(text);
+    0
+}
+
+/// Writes the length of a short value and a line end.
+#[inline(always)]
+fn put_short_length(stage: &mut StageBytes, at: usize, length: usize) -> usize {
+    put(stage, at, &SHORT_LENGTHS[length % SHORT_LENGTHS.len()]);
+    at + if length < 10 { 3 } else { 4 }
+}
+
 #[inline]
-fn overlapping<const STEP: usize>(into: &mut [u8], from: &[u8]) {
-    let tail = from.len() - STEP;
-    into[..STEP].copy_from_slice(&from[..STEP]);
-    into[tail..tail + STEP].copy_from_slice(&from[tail..]);
+fn put_length(stage: &mut StageBytes, at: usize, length: usize) -> usize {
+    let at = put_digits(stage, at, length as u64, digit_count(length as u64));
+    put(stage, at, b"\r\n");
+    at + 2
 }
+
+/// Writes the length of a number and the number.
+#[inline(never)]
+fn put_number(stage: &mut StageBytes, at: usize, number: i64) -> usize {
+    let magnitude = number.unsigned_abs();
+    let digits = digit_count(magnitude);
+    let sign = usize::from(number < 0);
+    let at = put_length(stage, at, sign + digits);
+    put(stage, at, b"-");
+    put_digits(stage, at + sign, magnitude, digits)
+}
+
+#[inline(always)]
+fn put_digits(stage: &mut StageBytes, at: usize, number: u64, count: usize) -> usize {
+    match number {
+        0..10 => put(stage, at, &[b'0' + number as u8]),
+        10..100 => put(stage, at, &PAIRS[number as usize]),
+        _ => put_many_digits(stage, at, number, count),
+    }
+    at + count
+}
+
+#[inline(never)]
+fn put_many_digits(stage: &mut StageBytes, at: usize, number: u64, count: usize) {
+    let mut digits = [0; DIGITS_MAX];
+    write_digits(number, &mut digits[..count]);
+    put(stage, at, &digits);
+}
+
+/// The lengths of short values, each with a line end.
+const SHORT_LENGTHS: [[u8; 4]; 32] = {
+    let mut lengths = [[0; 4]; 32];
+    let mut length = 0;
+    while length <= SHORT_TEXT {
+        let ones = b'0' + (length % 10) as u8;
+        lengths[length] = if length < 10 { [ones, b'\r', b'\n', 0] } else { [b'1', ones, b'\r', b'\n'] };
+        length += 1;
+    }
+    lengths
+};
+
+/// Numbers of one and two digits, each behind its length.
+const SMALL_NUMBERS: [[u8; 8]; 100] = {
+    let mut numbers = [[0; 8]; 100];
+    let mut number = 0;
+    while number < 100 {
+        let (tens, ones) = (b'0' + number / 10, b'0' + number % 10);
+        numbers[number as usize] = if number < 10 {
+            [b'1', b'\r', b'\n', ones, 0, 0, 0, 0]
+        } else {
+            [b'2', b'\r', b'\n', tens, ones, 0, 0, 0]
+        };
+        number += 1;
+    }
+    numbers
+};

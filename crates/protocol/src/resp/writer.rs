@@ -129,15 +129,25 @@ impl Writer {
     }
 
     /// An id, `ms-seq`.
-    #[inline]
     pub fn id(&mut self, id: StreamId) {
-        self.buf.reserve(48);
         let (ms_digits, seq_digits) = (decimal::digit_count(id.ms), decimal::digit_count(id.seq));
-        decimal::push_header(&mut self.buf, b'$', ms_digits + 1 + seq_digits);
-        decimal::push(&mut self.buf, id.ms);
-        self.buf.push(b'-');
-        decimal::push(&mut self.buf, id.seq);
-        self.buf.extend_from_slice(b"\r\n");
+        let length = ms_digits + 1 + seq_digits;
+        let length_digits = if length < 10 { 1 } else { 2 };
+        // At most `$41 CRLF`, two numbers, a dash and a line end: 48 bytes.
+        let mut text = [0; 48];
+        text[0] = b'$';
+        let mut at = 1;
+        for (number, digits, behind) in [
+            (length as u64, length_digits, &b"\r\n"[..]),
+            (id.ms, ms_digits, b"-"),
+            (id.seq, seq_digits, b"\r\n"),
+        ] {
+            decimal::write_digits(number, &mut text[at..at + digits]);
+            at += digits;
+            text[at..at + behind.len()].copy_from_slice(behind);
+            at += behind.len();
+        }
+        self.buf.extend_from_slice(&text[..at]);
     }
 
     /// No string.
@@ -209,6 +219,7 @@ impl Writer {
 
     /// An array whose elements follow and whose length [`finish`](Self::finish) writes.
     /// Costs nothing extra when `expected` has as many digits as the length.
+    #[inline]
     pub fn array_deferred(&mut self, expected: usize) -> Mark {
         self.deferred(b'*', expected, 1)
     }
@@ -222,7 +233,9 @@ impl Writer {
     pub fn finish(&mut self, mark: Mark, length: usize) {
         let length = (length * mark.scale) as u64;
         let digits = decimal::digit_count(length);
-        if digits == mark.digits {
+        if (digits, mark.digits) == (1, 1) {
+            self.buf[mark.at] = b'0' + length as u8;
+        } else if digits == mark.digits {
             decimal::write_digits(length, &mut self.buf[mark.at..mark.at + digits]);
         } else {
             let mut text = [0; decimal::DIGITS_MAX];
@@ -279,6 +292,7 @@ impl Writer {
         self.buf.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
     fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> Mark {
         let at = self.buf.len() + 1;
         decimal::push_header(&mut self.buf, first, expected * scale);

@@ -148,9 +148,18 @@ impl History {
 
     fn deliver(&mut self) {
         let (consumer, delivered_at_ms) = (self.some_consumer(), self.clock_ms);
-        for _ in 0..=self.below(40) {
-            let id = self.new_id();
-            self.set(PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries: 1 });
+        let together = self.one_in(2);
+        let most = if together && self.one_in(10) { 300 } else { 40 };
+        let ids: Vec<StreamId> = (0..=self.below(most)).map(|_| self.new_id()).collect();
+        if together && self.list.last_id().is_none_or(|last| last < ids[0]) {
+            self.list.push_run(&ids, consumer, delivered_at_ms);
+            let row =
+                |&id| (id, PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries: 1 });
+            self.model.extend(ids.iter().map(row));
+        } else {
+            for id in ids {
+                self.set(PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries: 1 });
+            }
         }
         self.clock_ms += self.below(50);
     }
