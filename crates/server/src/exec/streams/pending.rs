@@ -13,10 +13,13 @@ use millstream_store::{Reader, Txn};
 use super::{write_deletions, write_entries};
 
 pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Result<(), CommandError> {
-    // A missing stream or group answers before the ids are looked at.
-    let acknowledged = match txn.group(cmd.key, cmd.group)? {
-        None => 0,
-        Some(_) => txn.xack(cmd.key, cmd.group, &cmd.parse_ids()?)?,
+    let acknowledged = match cmd.parse_ids() {
+        Ok(ids) => txn.xack(cmd.key, cmd.group, &ids)?,
+        // A missing stream or group answers before the ids are looked at.
+        Err(error) => match txn.group(cmd.key, cmd.group)? {
+            None => 0,
+            Some(_) => return Err(error),
+        },
     };
     out.uint(acknowledged);
     Ok(())

@@ -58,11 +58,17 @@ pub(crate) fn xreadgroup(
     cmd: &Xreadgroup<'_>,
 ) -> Result<Outcome, CommandError> {
     let no_group = |key: &[u8]| errors::no_group_in_xreadgroup(key, cmd.group);
-    // Every stream is looked at before any is read.
     let mut from: SmallVec<[GroupReadFrom; 4]> = SmallVec::new();
-    for (index, key) in cmd.streams.keys.iter().enumerate() {
-        txn.group(key, cmd.group)?.ok_or_else(|| no_group(key))?;
-        from.push(cmd.position(index)?);
+    match cmd.position(0) {
+        // Reading will look at the only stream.
+        Ok(position) if cmd.streams.len() == 1 && cmd.bounds.max_count != Some(0) => from.push(position),
+        // Every stream is looked at before any is read.
+        _ => {
+            for (index, key) in cmd.streams.keys.iter().enumerate() {
+                txn.group(key, cmd.group)?.ok_or_else(|| no_group(key))?;
+                from.push(cmd.position(index)?);
+            }
+        }
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, from) in cmd.streams.keys.iter().zip(&from) {
@@ -97,25 +103,36 @@ fn read_new(
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
-    let Some(stream) = txn.stream(reader.key)? else { return Err(Refusal::NoGroup) };
-    let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
-    if !stream.has_undelivered(group) {
-        // Nothing to show, but the consumer has asked.
-        let mut none = |_: &EntryRef<'_>| ControlFlow::Break(());
-        return txn.xreadgroup_new(reader, count, !noack, &mut none).map(|_| ());
-    }
-    let new = IdRange::after(group.last_id());
-    if let Some(entries) = new.and_then(|new| reply.many(stream, new, count)) {
-        txn.xreadgroup_deliver(reader, entries.delivery(), !noack);
-        reply.entries_later(reader.key, entries);
-        return Ok(());
-    }
+    let before = reply.out.len();
+    let most = match count {
+        Some(count) if count <= MANY_ENTRIES => count,
+        _ => {
+            let Some(stream) = txn.stream(reader.key)? else { return Err(Refusal::NoGroup) };
+            let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
+            let new = IdRange::after(group.last_id());
+            if let Some(entries) = new.and_then(|new| reply.many(stream, new, count)) {
+                txn.xreadgroup_deliver(reader, entries.delivery(), !noack);
+                reply.entries_later(reader.key, entries);
+                return Ok(());
+            }
+            count.unwrap_or(u64::MAX).min(stream.len())
+        }
+    };
     let mut delivered = Ok(None);
-    reply.entries(reader.key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
+    reply.entries(reader.key, most, |sink| {
         delivered = txn.xreadgroup_new(reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
-    delivered.map(|_| ())
+    if delivered?.is_none() && !has_undelivered(txn, reader)? {
+        reply.take_back(before);
+    }
+    Ok(())
+}
+
+/// Whether the reader's group has anything left. If so and nothing was shown, there was no room in the reply.
+fn has_undelivered(txn: &Txn<'_>, reader: Reader<'_>) -> Result<bool, Refusal> {
+    let stream = txn.stream(reader.key)?.ok_or(Refusal::NoGroup)?;
+    Ok(stream.group(reader.group).is_some_and(|group| stream.has_undelivered(group)))
 }
 
 /// What others left, then what is new. Rows say how long they were idle and how often they had been delivered.
@@ -204,7 +221,7 @@ impl EntrySink for Bounded<'_, '_> {
         self.budget.has_room(self.run.output_len())
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
         self.budget.shown = true;
         self.run.entry(entry)
