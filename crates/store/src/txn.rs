@@ -154,23 +154,27 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Acknowledges what is pending of these in a group of a stream, and says how much that was. Acknowledging is deciding:
-    /// each id is searched for once.
-    pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> u64 {
+    /// Acknowledges what is pending of these in a group of a stream, and says how much that was; none if there is no such
+    /// key or group. Acknowledging is deciding: each id is searched for once.
+    pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
         let (db, now_ms, limits) = (self.db, self.now_ms, self.settings().block_limits());
         let keys = &mut self.shard_mut(key).keys;
-        let Some(at) = keys.find(db, key, now_ms) else { return 0 };
-        let before = pending_at(keys, at, group);
+        let Some(at) = keys.find(db, key, now_ms) else { return Ok(0) };
+        let before = pending_at(keys, at, group)?;
+        if before == 0 {
+            keys.touch_at(at);
+            return Ok(0);
+        }
         let effect = Effect::Stream(StreamEffect::Ack { group, ids });
         keys.apply_at(at, &effect, limits);
-        let acknowledged = before - pending_at(keys, at, group);
+        let acknowledged = before - pending_at(keys, at, group)?;
         if acknowledged > 0 {
             self.log_change(key, &effect);
             if planted::has(Bug::TransactionInPieces) {
                 self.log_changes();
             }
         }
-        acknowledged
+        Ok(acknowledged)
     }
 
     fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
@@ -362,10 +366,10 @@ fn position(store: &Store, many: &[(usize, MutexGuard<'_, Shard>)], key: &[u8]) 
     found.expect("a transaction locks the shard of every key it uses")
 }
 
-fn pending_at(keys: &Keyspace, at: SlotRef, group: &[u8]) -> u64 {
+fn pending_at(keys: &Keyspace, at: SlotRef, group: &[u8]) -> Result<u64, Refusal> {
     match keys.value_at(at) {
-        Value::Stream(stream) => stream.group(group).map_or(0, |group| group.pending().len()),
-        _ => 0,
+        Value::Stream(stream) => Ok(stream.group(group).map_or(0, |group| group.pending().len())),
+        _ => Err(Refusal::WrongType),
     }
 }
 

@@ -5,6 +5,7 @@
 mod decimal;
 mod decode;
 mod entry;
+mod id_prefix;
 mod inline;
 #[cfg(test)]
 pub(crate) mod seeded;

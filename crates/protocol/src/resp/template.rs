@@ -14,6 +14,7 @@
 //! the processor.
 
 use super::decimal::{DIGITS_MAX, PAIRS, digit_count, push_header, write_digits};
+use super::id_prefix::IdPrefix;
 use millstream_engine::stream::{EntryRef, SHORT_TEXT, StoredValue};
 
 /// Pieces and prefixes of up to this length are copied by one move.
@@ -87,13 +88,12 @@ impl Template {
     pub(super) fn write(&mut self, out: &mut Vec<u8>, entry: &EntryRef<'_>) {
         let id = entry.id();
         let seq_digits = digit_count(id.seq);
-        if self.prefix.ms != id.ms || self.prefix.seq_digits != seq_digits {
-            self.prefix = IdPrefix::new(id.ms, seq_digits);
-        }
+        self.prefix.turn_to(id.ms, seq_digits);
         self.stage.make_room(out);
         let (mut at, bytes) = (self.stage.length, &mut *self.stage.bytes);
-        put(bytes, at, &self.prefix.bytes);
-        at += self.prefix.length;
+        put(bytes, at, b"*2\r\n");
+        put(bytes, at + 4, self.prefix.bytes());
+        at += 4 + self.prefix.length();
         at = put_digits(bytes, at, id.seq, seq_digits);
         let mut values = entry.stored_values();
         for piece in &self.pieces {
@@ -140,42 +140,6 @@ impl Template {
     #[inline]
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.stage.flush(out);
-    }
-}
-
-/// Everything of an entry before the sequence number of its id. Entries of one millisecond share it.
-#[derive(Debug)]
-struct IdPrefix {
-    ms: u64,
-    seq_digits: usize,
-    length: usize,
-    bytes: [u8; CHUNK],
-}
-
-impl Default for IdPrefix {
-    fn default() -> Self {
-        IdPrefix::new(0, 1)
-    }
-}
-
-impl IdPrefix {
-    /// At most `*2 CRLF $41 CRLF`, twenty digits and a dash: 30 bytes.
-    #[inline(never)]
-    fn new(ms: u64, seq_digits: usize) -> IdPrefix {
-        let ms_digits = digit_count(ms);
-        let id_length = ms_digits + 1 + seq_digits;
-        let length_digits = digit_count(id_length as u64);
-        let mut bytes = [0; CHUNK];
-        bytes[..5].copy_from_slice(b"*2\r\n$");
-        let mut at = 5;
-        write_digits(id_length as u64, &mut bytes[at..at + length_digits]);
-        at += length_digits;
-        bytes[at..at + 2].copy_from_slice(b"\r\n");
-        at += 2;
-        write_digits(ms, &mut bytes[at..at + ms_digits]);
-        at += ms_digits;
-        bytes[at] = b'-';
-        IdPrefix { ms, seq_digits, length: at + 1, bytes }
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Writer::truncate`] to it.
 
 use super::decimal;
+use super::id_prefix::IdPrefix;
 use crate::number;
 use millstream_engine::StreamId;
 use millstream_engine::stream::{EntryRef, ValueRef};
@@ -19,6 +20,8 @@ pub struct Writer {
     pub resp3: bool,
     /// A reply that makes the output longer than this will not be sent: runs of entries stop there.
     pub length_max: usize,
+    /// Of the last id.
+    prefix: IdPrefix,
 }
 
 /// An array or map whose length is not known yet.
@@ -35,7 +38,7 @@ pub struct Mark {
 impl Writer {
     /// An empty output.
     pub fn new(resp3: bool) -> Writer {
-        Writer { buf: Vec::new(), resp3, length_max: usize::MAX }
+        Writer { buf: Vec::new(), resp3, length_max: usize::MAX, prefix: IdPrefix::default() }
     }
 
     /// Bytes written so far: a point to come back to.
@@ -130,24 +133,16 @@ impl Writer {
 
     /// An id, `ms-seq`.
     pub fn id(&mut self, id: StreamId) {
-        let (ms_digits, seq_digits) = (decimal::digit_count(id.ms), decimal::digit_count(id.seq));
-        let length = ms_digits + 1 + seq_digits;
-        let length_digits = if length < 10 { 1 } else { 2 };
-        // At most `$41 CRLF`, two numbers, a dash and a line end: 48 bytes.
-        let mut text = [0; 48];
-        text[0] = b'$';
-        let mut at = 1;
-        for (number, digits, behind) in [
-            (length as u64, length_digits, &b"\r\n"[..]),
-            (id.ms, ms_digits, b"-"),
-            (id.seq, seq_digits, b"\r\n"),
-        ] {
-            decimal::write_digits(number, &mut text[at..at + digits]);
-            at += digits;
-            text[at..at + behind.len()].copy_from_slice(behind);
-            at += behind.len();
-        }
-        self.buf.extend_from_slice(&text[..at]);
+        let seq_digits = decimal::digit_count(id.seq);
+        self.prefix.turn_to(id.ms, seq_digits);
+        let (prefix, from) = (self.prefix.bytes(), self.prefix.length());
+        // A prefix, twenty digits and a line end.
+        let mut text = [0; 64];
+        text[..prefix.len()].copy_from_slice(prefix);
+        let to = from + seq_digits;
+        decimal::write_digits(id.seq, &mut text[from..to]);
+        text[to..to + 2].copy_from_slice(b"\r\n");
+        self.buf.extend_from_slice(&text[..to + 2]);
     }
 
     /// No string.

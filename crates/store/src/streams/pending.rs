@@ -9,10 +9,7 @@ use crate::txn::Txn;
 impl Txn<'_> {
     /// Acknowledges. Returns how many of these were pending; none if there is no such key or group.
     pub fn xack(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
-        if self.group(key, group)?.is_none_or(|group| group.pending().is_empty()) {
-            return Ok(0);
-        }
-        Ok(self.acknowledge(key, group, ids))
+        self.acknowledge(key, group, ids)
     }
 
     /// Acknowledges and deletes. One answer for each id: not found is what was not pending, whether or not there is an entry.
