@@ -242,7 +242,7 @@ fn write_file(
     }
     let file = disk.create(&name).map_err(io::Error::other)?;
     let written = (|| {
-        let mut out = FileWriter { file: Arc::clone(&file), at: 0, synced: 0 };
+        let mut out = FileWriter { file: Arc::clone(&file), at: 0, begun: 0, synced: 0 };
         let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
         fill(&mut writer)?;
         let info = writer.finish()?;
@@ -259,13 +259,17 @@ fn write_file(
     written
 }
 
-/// So much is written between two syncs: a sync of a whole snapshot would hold up those of the log for as long as it takes.
-const SYNC_EVERY_BYTES: u64 = 8 << 20;
+/// After so much the disk is told to begin: a sync of a whole snapshot would hold up those of the log for as long as it takes.
+const BEGIN_EVERY_BYTES: u64 = 1 << 20;
+/// After so much it is waited for, so that what is not on the disk stays bounded.
+const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
 /// A file of the folder, written from its start on.
 struct FileWriter {
     file: Arc<dyn File>,
     at: u64,
+    /// What the disk was told to begin with.
+    begun: u64,
     synced: u64,
 }
 
@@ -273,6 +277,10 @@ impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write_full(&*self.file, self.at, bytes).map_err(io::Error::other)?;
         self.at += bytes.len() as u64;
+        if self.at - self.begun >= BEGIN_EVERY_BYTES {
+            self.file.begin_writing(self.begun, self.at - self.begun);
+            self.begun = self.at;
+        }
         if self.at - self.synced >= SYNC_EVERY_BYTES {
             self.file.sync().map_err(io::Error::other)?;
             self.synced = self.at;

@@ -51,6 +51,9 @@ pub trait File: Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, DiskError>;
     /// Cuts or extends the file to this length.
     fn truncate(&self, bytes: u64) -> Result<(), DiskError>;
+    /// This part is written and will not be read soon: the disk may begin with it, so that a later sync finds little to do. A hint,
+    /// which promises nothing.
+    fn begin_writing(&self, _offset: u64, _bytes: u64) {}
     /// Makes contents and length durable. After an error nothing may be assumed, and it is not to be repeated.
     fn sync(&self) -> Result<(), DiskError>;
     /// The length.

@@ -194,6 +194,17 @@ impl File for RealFile {
         self.file.set_len(bytes).map_err(self.error("cut"))
     }
 
+    fn begin_writing(&self, offset: u64, bytes: u64) {
+        // Linux begins to write out what it is told to forget, and waits for nothing. Where it cannot, the sync does it all.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::fs::fadvise(
+            &self.file,
+            offset,
+            std::num::NonZeroU64::new(bytes),
+            rustix::fs::Advice::DontNeed,
+        );
+    }
+
     fn sync(&self) -> Result<(), DiskError> {
         self.file.sync_data().map_err(self.error("sync"))
     }
