@@ -6,8 +6,9 @@ use millstream_worker::backend::StreamId;
 
 use crate::journal::Line;
 
-/// What a process ends with that is told to end, once, before it is at work: as shells tell of a SIGTERM.
-const ENDED_BY_TERM: &str = "code-143";
+/// What a process ends with that is told to end, once, before it is at work: by the SIGTERM itself while it does not listen
+/// yet, and later as shells tell of one.
+const ENDED_BY_TERM: [&str; 2] = ["signal-15", "code-143"];
 /// How such an end is called.
 pub(crate) const TOLD_TO_END: &str = "told to end at its start";
 
@@ -101,7 +102,8 @@ impl Runs {
                 "draining" => told_to_end.extend(line.number(0)),
                 "ended" => {
                     let mut how = line.words.get(1).cloned().unwrap_or_default();
-                    if how == ENDED_BY_TERM && line.number(0).is_some_and(|pid| told_to_end.contains(&pid)) {
+                    let was_told = line.number(0).is_some_and(|pid| told_to_end.contains(&pid));
+                    if was_told && ENDED_BY_TERM.contains(&&*how) {
                         how = TOLD_TO_END.to_owned();
                     }
                     if how != "code-0" {

@@ -128,11 +128,13 @@ fn a_process_that_breaks_is_seen() {
 
 #[test]
 fn a_process_ends_by_a_signal_only_if_it_was_told_to() {
-    let ended = "200 1:supervisor ended 8 code-143 .\n";
     let found = |journal: &[&str]| account(journal, &snapshot(Kind::Ordinary)).violations;
-    assert_eq!(found(&[SENT, BEGUN_DONE, ACKED, ended]), ["1 processes ended with code-143"]);
-    let told = "190 1:supervisor draining 8 .\n";
-    assert!(found(&[SENT, BEGUN_DONE, ACKED, told, ended]).is_empty());
+    for how in ["code-143", "signal-15"] {
+        let ended = format!("200 1:supervisor ended 8 {how} .\n");
+        assert_eq!(found(&[SENT, BEGUN_DONE, ACKED, &ended]), [format!("1 processes ended with {how}")]);
+        let told = "190 1:supervisor draining 8 .\n";
+        assert!(found(&[SENT, BEGUN_DONE, ACKED, told, &ended]).is_empty());
+    }
 }
 
 #[test]
