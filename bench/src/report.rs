@@ -76,8 +76,13 @@ impl Report {
             println!("Saved {}", file.display());
         }
         if let Some(readme) = &options.readme {
-            replace_in_file(readme, "bench", &self.short_table())?;
-            println!("Replaced the table of {}", readme.display());
+            match self.short_table() {
+                Some(table) => {
+                    replace_in_file(readme, "bench", &table)?;
+                    println!("Replaced the table of {}", readme.display());
+                }
+                None => println!("Left {} alone: none of its rows was measured", readme.display()),
+            }
         }
         if options.doc {
             doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
@@ -101,8 +106,8 @@ impl Report {
         out
     }
 
-    /// The rows that a newcomer asks for: what one operation costs here and there.
-    fn short_table(&self) -> String {
+    /// The rows that a newcomer asks for: what one operation costs here and there. `None` if none of them was measured.
+    fn short_table(&self) -> Option<String> {
         let peer = self.rows.iter().find_map(|row| row.servers.get(1)).map_or("peer", String::as_str);
         let heading = ["workload", "millstream", peer, "times less"].map(str::to_owned);
         let lines: Vec<_> = self
@@ -123,11 +128,9 @@ impl Report {
                 vec![title, cell(0), cell(1), row.compared_text(1, 0).unwrap_or_default()]
             })
             .collect();
-        format!(
-            "{}\n{} All that is measured: [docs/benchmarks.md](docs/benchmarks.md).\n",
-            table::markdown(&heading, &lines),
-            self.circumstances()
-        )
+        let table = table::markdown(&heading, &lines);
+        let rest = "All that is measured: [docs/benchmarks.md](docs/benchmarks.md).";
+        (!lines.is_empty()).then(|| format!("{table}\n{} {rest}\n", self.circumstances()))
     }
 
     fn json(&self) -> String {
