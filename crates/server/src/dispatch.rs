@@ -18,7 +18,7 @@ use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, K
 use millstream_store::Txn;
 
 use crate::exec::{self, Call, LongReply, Outcome, Reach, transactions};
-use crate::server::Server;
+use crate::server::{NANOS_PER_MILLI, Server};
 use crate::session::Session;
 use crate::settings::Id;
 use crate::slowlog::{self, SlowEntry};
@@ -26,7 +26,6 @@ use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
 
 const NANOS_PER_MICRO: u64 = 1_000;
-const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {

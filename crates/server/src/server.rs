@@ -26,6 +26,7 @@ use crate::stats::Stats;
 
 /// File descriptors kept for what is not a client: listeners, the runtimes, standard streams.
 const DESCRIPTORS_RESERVED: u64 = 32;
+pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What all threads share.
 pub struct Server {
@@ -136,7 +137,7 @@ impl Server {
 
     /// Milliseconds since the start.
     pub fn uptime_ms(&self) -> u64 {
-        self.uptime_ns() / 1_000_000
+        self.uptime_ns() / NANOS_PER_MILLI
     }
 
     /// Nanoseconds since the start, read for every command.

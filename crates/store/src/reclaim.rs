@@ -39,10 +39,11 @@ struct State {
 impl Reclaimer {
     /// Frees all of this soon, elsewhere.
     pub(crate) fn take(&self, remains: impl IntoIterator<Item = Remains>) {
+        // Whatever finds no room is dropped with the rest of this, once nothing is locked any more.
+        let mut remains = remains.into_iter();
         let mut state = self.state.lock();
-        // Whatever finds no room is dropped here, with the rest of the iterator.
         let room = WAITING_MAX.saturating_sub(state.waiting.len());
-        state.waiting.extend(remains.into_iter().take(room));
+        state.waiting.extend(remains.by_ref().take(room));
         if state.is_running || state.waiting.is_empty() {
             return;
         }

@@ -41,7 +41,7 @@ impl Store {
     pub fn reload(&self) -> Result<(), ReloadFailed> {
         let _no_snapshot = self.journal().map(|journal| journal.snapshotting.lock());
         // Without a look at expiry, which would change what is in memory and not yet in the log.
-        let mut txn = Txn::new(self, 0, self.now_ms(), &(0..self.shard_count()).collect::<Vec<_>>());
+        let mut txn = Txn::of_everything(self, 0, self.now_ms());
         let fresh = self.sibling();
         match self.journal() {
             Some(journal) => fresh.read_folder(journal)?,

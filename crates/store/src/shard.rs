@@ -228,8 +228,7 @@ impl Store {
 
     /// Locks everything, for transactions and for commands over all keys.
     pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
-        let all: Vec<usize> = (0..self.shards.len()).collect();
-        let mut txn = Txn::new(self, db, now_ms, &all);
+        let mut txn = Txn::of_everything(self, db, now_ms);
         while txn.expire_due(usize::MAX) > 0 {}
         txn
     }

@@ -33,7 +33,7 @@ pub struct Txn<'s> {
 
 /// The shards that a transaction has locked.
 enum Locked<'s> {
-    /// That of the only key.
+    /// The only one.
     One(usize, MutexGuard<'s, Shard>),
     /// In order, without repeats; perhaps none.
     Many(Vec<(usize, MutexGuard<'s, Shard>)>),
@@ -43,7 +43,10 @@ impl<'s> Locked<'s> {
     /// Locks these, which are sorted and distinct: every transaction locks in this order.
     fn lock(store: &'s Store, shards: &[usize]) -> Locked<'s> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
-        Locked::Many(shards.iter().map(|number| (*number, store.shard(*number).lock())).collect())
+        match shards {
+            [only] => Locked::One(*only, store.shard(*only).lock()),
+            many => Locked::Many(many.iter().map(|number| (*number, store.shard(*number).lock())).collect()),
+        }
     }
 
     fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
@@ -75,6 +78,12 @@ impl<'s> Txn<'s> {
     /// Locks `shards`, which are sorted and distinct.
     pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
         Txn::over(store, db, now_ms, Locked::lock(store, shards))
+    }
+
+    /// Locks every shard.
+    pub(crate) fn of_everything(store: &'s Store, db: u32, now_ms: u64) -> Txn<'s> {
+        let all: Vec<usize> = (0..store.shard_count()).collect();
+        Txn::new(store, db, now_ms, &all)
     }
 
     /// Locks one shard.

@@ -210,11 +210,9 @@ impl Decoder {
         }
         for arg in args.get_mut(..count)? {
             let rest = buffer.get(at..)?;
-            let (length, from) = short_header(b'$', rest)?;
-            // The line end behind it must be there too.
-            let size = from + length + 2;
-            *arg = rest.get(..size)?.get(from..from + length)?;
-            at += size;
+            let (from, to) = short_argument(rest)?;
+            *arg = &rest[from..to];
+            at += to + 2;
         }
         Some((count, at))
     }
@@ -248,11 +246,6 @@ impl Decoder {
         }
         self.state = State::Complete { inline: false };
         Ok(Some(self.position))
-    }
-
-    /// How many arguments the request has that [`next`](Self::next) found complete.
-    pub fn arg_count(&self) -> usize {
-        self.spans.len()
     }
 
     /// The arguments of the request that [`next`](Self::next) found complete at the start of `buffer`.
@@ -311,13 +304,12 @@ impl Decoder {
         }
         let mut position = self.position;
         while self.args_left > 0 {
-            let Some((length, header)) = short_header(b'$', &buffer[position..]) else { break };
-            let (from, to) = (position + header, position + header + length);
-            if buffer.len() < to + 2 || length as u64 > self.limits.bulk_bytes_max {
+            let Some((from, to)) = short_argument(&buffer[position..]) else { break };
+            if (to - from) as u64 > self.limits.bulk_bytes_max {
                 break;
             }
-            self.spans.push((from, to));
-            position = to + 2;
+            self.spans.push((position + from, position + to));
+            position += to + 2;
             self.args_left -= 1;
         }
         self.advance_to(position);
@@ -409,6 +401,14 @@ struct Line {
 
 /// No line end within the limit.
 struct TooLong;
+
+/// Where in `bytes` the argument lies that begins there, if its length is short and it is all there, its line end too.
+#[inline]
+fn short_argument(bytes: &[u8]) -> Option<Span> {
+    let (length, from) = short_header(b'$', bytes)?;
+    let to = from + length;
+    (bytes.len() >= to + 2).then_some((from, to))
+}
 
 /// Reads `first`, a number of one to three digits and a line end. The number, and the bytes it took.
 #[inline]

@@ -22,7 +22,6 @@ fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
             match next {
                 Ok(Some(bytes)) => {
                     let args = decoder.args(&input[start..end]);
-                    assert_eq!(args.len(), decoder.arg_count());
                     requests.push(args.iter().map(|arg| arg.to_vec()).collect());
                     start += bytes;
                 }
@@ -187,7 +186,7 @@ fn a_large_list_of_arguments_is_given_back() {
     let input = [&b"*100000\r\n"[..], &b"$1\r\nx\r\n".repeat(100_000)].concat();
     let mut decoder = Decoder::new(Limits::default());
     assert_eq!(decoder.next(&input), Ok(Some(input.len())));
-    assert_eq!(decoder.arg_count(), 100_000);
+    assert_eq!(decoder.args(&input).len(), 100_000);
     assert_eq!(decoder.next(b""), Ok(None));
     assert!(decoder.spans.capacity() <= 2 * SPANS_KEPT);
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, Writer};
+use millstream_protocol::resp::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::dispatch::{Batch, Desk, Step};
@@ -238,14 +238,26 @@ impl Connection {
         loop {
             let mark = out.len();
             out.length_max = mark.saturating_add(reply_bytes_max);
-            let (size, step) = match self.decoder.next_plain(&bytes[used..], &mut plain) {
-                Some((count, size)) => (size, self.desk(batch).run(&plain[..count], out)),
+            // What is not plain lies elsewhere.
+            let mut decoded = Args::new();
+            let (argv, size) = match self.decoder.next_plain(&bytes[used..], &mut plain) {
+                Some((count, size)) => (&plain[..count], size),
                 None => match self.decoder.next(&bytes[used..]) {
-                    Ok(Some(size)) => (size, self.run_decoded(&bytes[used..], out, batch)),
+                    Ok(Some(size)) => {
+                        decoded = self.decoder.args(&bytes[used..]);
+                        (&decoded[..], size)
+                    }
                     Ok(None) => return (used, Stop::Starved),
                     Err(error) => return (used, self.refuse(error, out)),
                 },
             };
+            let (server, stats, session) = (&self.server, &self.stats, &mut self.session);
+            let step = match argv {
+                // An empty line, or an array of nothing.
+                [] => Step::Done,
+                argv => Desk { server, stats, session, batch }.run(argv, out),
+            };
+            drop(decoded);
             match step {
                 Step::Done => used += size,
                 Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
@@ -270,20 +282,6 @@ impl Connection {
                 return (used, Stop::Full);
             }
         }
-    }
-
-    /// Runs the request that the decoder found complete at the start of `bytes`. One without arguments is none.
-    fn run_decoded(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> Step {
-        let argv = self.decoder.args(bytes);
-        if argv.is_empty() {
-            return Step::Done;
-        }
-        let session = &mut self.session;
-        Desk { server: &self.server, stats: &self.stats, session, batch }.run(&argv, out)
-    }
-
-    fn desk<'d>(&'d mut self, batch: &'d mut Batch) -> Desk<'d> {
-        Desk { server: &self.server, stats: &self.stats, session: &mut self.session, batch }
     }
 
     fn refuse(&mut self, error: ProtocolError, out: &mut Writer) -> Stop {

@@ -6,8 +6,7 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Addition, StreamCounters, Txn};
 
-use super::long::MANY_ENTRIES;
-use super::{write_deletions, write_entries};
+use super::{long, write_deletions, write_entries};
 use crate::exec::Outcome;
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
@@ -69,8 +68,7 @@ pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> R
     }
     let range = IdRange { first: cmd.start, last: cmd.end };
     let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
-    if most > MANY_ENTRIES && stream.query_count(range) > MANY_ENTRIES {
-        let entries = stream.extract(range, most, cmd.direction == Direction::Backward);
+    if let Some(entries) = long::many(stream, range, cmd.count, cmd.direction == Direction::Backward) {
         out.array(entries.left() as usize);
         return Ok(Outcome::Long(vec![(out.len(), entries)]));
     }

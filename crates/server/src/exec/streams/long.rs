@@ -6,14 +6,21 @@
 
 use std::collections::VecDeque;
 
-use millstream_engine::Value;
-use millstream_engine::stream::Extract;
+use millstream_engine::stream::{Extract, IdRange};
+use millstream_engine::{Stream, Value};
 use millstream_protocol::resp::Writer;
 
 use super::ENCODER;
 
 /// A reply with more entries than this is written in slices. Fewer are written sooner than it takes to prepare that.
 pub(crate) const MANY_ENTRIES: u64 = 1000;
+
+/// The entries of a range, or the last of it backwards, if they are many; at most `count`.
+pub(crate) fn many(stream: &Stream, range: IdRange, count: Option<u64>, backward: bool) -> Option<Extract> {
+    let most = count.unwrap_or(u64::MAX).min(stream.len());
+    let are_many = most > MANY_ENTRIES && stream.query_count(range) > MANY_ENTRIES;
+    are_many.then(|| stream.extract(range, most, backward))
+}
 
 /// Entries that are missing in the output, and where in it they belong, in order.
 pub(crate) type Missing = Vec<(usize, Extract)>;
@@ -73,8 +80,7 @@ impl LongReply {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::stream::IdRange;
-    use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId};
+    use millstream_engine::{BlockLimits, StreamEffect, StreamId};
 
     use super::*;
 

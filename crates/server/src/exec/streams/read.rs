@@ -10,7 +10,7 @@ use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::{Interest, Reader, Txn};
 use smallvec::SmallVec;
 
-use super::long::{MANY_ENTRIES, Missing};
+use super::long::{self, MANY_ENTRIES, Missing};
 use super::write_entries;
 use crate::exec::Outcome;
 use crate::waiting::Blocked;
@@ -293,11 +293,8 @@ impl<'o> StreamsReply<'o> {
 
     /// The entries of a range, if they are many and nothing but their number is bounded.
     fn many(&self, stream: &Stream, range: IdRange, count: Option<u64>) -> Option<Extract> {
-        let most = count.unwrap_or(u64::MAX).min(stream.len());
-        let are_many = most > MANY_ENTRIES
-            && self.budget.output_enough == usize::MAX
-            && stream.query_count(range) > MANY_ENTRIES;
-        are_many.then(|| stream.extract(range, most, false))
+        let is_unbounded = self.budget.output_enough == usize::MAX;
+        if is_unbounded { long::many(stream, range, count, false) } else { None }
     }
 
     /// The next stream; its entries are written later.
