@@ -61,14 +61,45 @@ pub fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
 
 /// Reads every id or refuses them all.
 pub fn parse_ids(texts: &[&[u8]]) -> Result<Ids, CommandError> {
-    let mut ids = Ids::with_capacity(texts.len());
-    for text in texts {
-        ids.push(parse_id(text)?);
-    }
+    let mut ids = Ids::new();
+    read_ids(texts, &mut ids)?;
     Ok(ids)
 }
 
+/// The same, into a list that is where it will be used. After a refusal what is in it means nothing.
+#[inline]
+pub(crate) fn read_ids(texts: &[&[u8]], ids: &mut Ids) -> Result<(), CommandError> {
+    ids.reserve(texts.len());
+    for text in texts {
+        ids.push(parse_id(text)?);
+    }
+    Ok(())
+}
+
+#[inline]
 fn strict(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    match plain(text, missing_seq) {
+        Some(id) => Ok(id),
+        None => unusual(text, missing_seq),
+    }
+}
+
+/// An id in its canonical spelling or nearly so: digits, and perhaps a dash between them. `None` leaves it to others.
+#[inline]
+fn plain(text: &[u8], missing_seq: u64) -> Option<StreamId> {
+    let (ms, rest) = leading_digits(text)?;
+    match rest {
+        [] => Some(StreamId::new(ms, missing_seq)),
+        [b'-', rest @ ..] => {
+            let (seq, rest) = leading_digits(rest)?;
+            rest.is_empty().then_some(StreamId::new(ms, seq))
+        }
+        _ => None,
+    }
+}
+
+#[cold]
+fn unusual(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
     if text.len() > LONGEST_ID {
         return Err(errors::INVALID_STREAM_ID);
     }
@@ -115,25 +146,48 @@ fn lenient_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
+/// The number that a text begins with, if it has so few digits that it is surely less than 2^64, and the rest of the text.
+#[inline]
+fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
+    const SAFE_DIGITS: usize = 19;
+    let (mut number, mut at) = match text.first_chunk().and_then(eight_digits) {
+        Some(number) => (number, 8),
+        None => (0, 0),
+    };
+    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    (1..=SAFE_DIGITS).contains(&at).then(|| (number, &text[at..]))
+}
+
+/// Eight digits at once.
+#[inline]
+fn eight_digits(text: &[u8; 8]) -> Option<u64> {
+    const EVERY: u64 = u64::from_le_bytes([1; 8]);
+    let word = u64::from_le_bytes(*text);
+    // The upper half of every byte is 3, and stays so when 6 is added: these are the digits.
+    let upper = 0xf0 * EVERY;
+    if (word & upper) | ((word.wrapping_add(6 * EVERY) & upper) >> 4) != 0x33 * EVERY {
+        return None;
+    }
+    // Neighbours become pairs, pairs fours, fours the number. The first digit is the lowest byte.
+    let ones = word & (0x0f * EVERY);
+    let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
+}
+
 /// A number that is nothing but digits.
 fn digits(text: &[u8]) -> Option<u64> {
-    /// So many digits are always less than 2^64.
-    const SAFE_DIGITS: usize = 19;
     if text.is_empty() {
         return None;
     }
-    let mut number = 0u64;
-    for byte in text {
+    text.iter().try_fold(0u64, |number, byte| {
         let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = match text.len() <= SAFE_DIGITS {
-            true => number.wrapping_mul(10).wrapping_add(u64::from(digit)),
-            false => number.checked_mul(10)?.checked_add(u64::from(digit))?,
-        };
-    }
-    Some(number)
+        (digit < 10).then_some(())?;
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
 }
 
 /// `strtoull`'s other spellings: blanks before the number, then a sign. A minus wraps around, except that
@@ -181,6 +235,24 @@ mod tests {
         ];
         for (text, ms, seq) in read {
             assert_eq!(parse_id(text.as_bytes()), id(ms, seq), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn digits_are_read_alike_in_whatever_number() {
+        for length in 0..30 {
+            let text: String = "907856341290785634129078563412".chars().take(length).collect();
+            let safe = (1..20).contains(&length);
+            let number = text.parse().ok().filter(|_| safe);
+            assert_eq!(leading_digits(text.as_bytes()).map(|(number, _)| number), number, "{text}");
+            for at in 0..length {
+                for byte in [0, b'/', b':', b'-', 0x80, 0xb5, 0xff] {
+                    let mut other = text.clone().into_bytes();
+                    other[at] = byte;
+                    let number = text[..at].parse().ok().filter(|_| (1..20).contains(&at));
+                    assert_eq!(leading_digits(&other), number.map(|n: u64| (n, &other[at..])), "{other:?}");
+                }
+            }
         }
     }
 

@@ -26,6 +26,8 @@ use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
 
 const NANOS_PER_MICRO: u64 = 1_000;
+/// A lock that was held for so long is not kept for the next command: other threads may wait for it.
+const LOCK_KEPT_NS: u64 = 20 * NANOS_PER_MICRO;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
@@ -35,6 +37,8 @@ pub(crate) struct Batch {
     pub(crate) uptime_ms: u64,
     /// When the last command ended, which is when the next begins, in nanoseconds of uptime.
     last_ns: u64,
+    /// When what is locked now was locked, in nanoseconds of uptime.
+    locked_ns: u64,
     /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
     pub(crate) saw_data: bool,
 }
@@ -58,6 +62,7 @@ impl Batch {
             now_ms: server.store.now_ms(),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
             last_ns: uptime_ns,
+            locked_ns: uptime_ns,
             saw_data: false,
         }
     }
@@ -78,11 +83,12 @@ pub(crate) struct Desk<'a> {
 }
 
 impl<'d> Desk<'d> {
-    /// Runs one request of a client and writes the reply.
-    pub(crate) fn run(&mut self, argv: &[&[u8]], out: &mut Writer) -> Step {
+    /// Runs one request of a client and writes the reply. What it had locked stays locked for the next, in `open`.
+    pub(crate) fn run(&mut self, argv: &[&[u8]], out: &mut Writer, open: &mut Option<Txn<'d>>) -> Step {
         let mark = out.len();
         let step = match self.admit(argv) {
             Err(refused) => {
+                *open = None;
                 self.refuse(refused, argv, out);
                 Step::Done
             }
@@ -92,7 +98,7 @@ impl<'d> Desk<'d> {
                 out.simple("QUEUED");
                 Step::Done
             }
-            Ok(Admitted::Run(spec)) => self.run_now(spec, argv, out),
+            Ok(Admitted::Run(spec)) => self.run_now(spec, argv, out, open),
         };
         if matches!(step, Step::Done | Step::Long(_)) && !self.session.take_reply() {
             out.truncate(mark);
@@ -160,11 +166,17 @@ impl<'d> Desk<'d> {
         self.write_error(&why, out);
     }
 
-    /// Locks what the command needs, runs it, and unlocks.
-    fn run_now(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], out: &mut Writer) -> Step {
+    /// Locks what the command needs, and runs it.
+    fn run_now(
+        &mut self,
+        spec: &'static CommandSpec,
+        argv: &[&[u8]],
+        out: &mut Writer,
+        open: &mut Option<Txn<'d>>,
+    ) -> Step {
         let mark = out.len();
         self.session.client.set_last_command(spec);
-        let result = self.lock_and_run(spec, argv, out);
+        let result = self.lock_and_run(spec, argv, out, open);
         let failed = result.is_err();
         let step = result.unwrap_or_else(|error| {
             out.truncate(mark);
@@ -172,6 +184,9 @@ impl<'d> Desk<'d> {
             Step::Done
         });
         self.count(spec, argv, failed);
+        if self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS {
+            *open = None;
+        }
         step
     }
 
@@ -180,6 +195,7 @@ impl<'d> Desk<'d> {
         spec: &'static CommandSpec,
         argv: &[&[u8]],
         out: &mut Writer,
+        open: &mut Option<Txn<'d>>,
     ) -> Result<Step, CommandError> {
         let Some(parse) = spec.parse else {
             table::render::help(out, spec);
@@ -189,38 +205,59 @@ impl<'d> Desk<'d> {
         if spec.flags.contains(Flags::WRITE) {
             self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
         }
-        let mut txn = self.lock(spec, argv, &command);
-        match exec::run(&command, &mut Call { desk: self, txn: &mut txn, out })? {
-            Outcome::Done => Ok(Step::Done),
-            Outcome::Long(missing) => Ok(Step::Long(Box::new(LongReply::new(out, missing)))),
-            Outcome::Block(blocked) => {
-                let resp3 = self.session.resp3;
-                Ok(Step::Wait(Box::new(Waiting::begin(self.server, &mut txn, (spec, argv), resp3, blocked))))
+        self.lock(spec, argv, &command, open);
+        let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
+        let step = match exec::run(&command, &mut Call { desk: self, txn, out }) {
+            Ok(Outcome::Done) => {
+                txn.end();
+                return Ok(Step::Done);
             }
-            Outcome::Later(later) => {
-                drop(txn);
+            Ok(Outcome::Long(missing)) => Ok(Step::Long(Box::new(LongReply::new(out, missing)))),
+            Ok(Outcome::Block(blocked)) => {
+                let resp3 = self.session.resp3;
+                Ok(Step::Wait(Box::new(Waiting::begin(self.server, txn, (spec, argv), resp3, blocked))))
+            }
+            Ok(Outcome::Later(later)) => {
+                *open = None;
                 Ok(Step::Wait(Box::new(Waiting::begin_work(self.server, later, self.session.resp3))))
             }
-        }
+            Err(error) => Err(error),
+        };
+        *open = None;
+        step
     }
 
-    fn lock(&mut self, spec: &CommandSpec, argv: &[&[u8]], command: &Command<'_>) -> Txn<'d> {
+    /// Makes `open` what the command needs.
+    fn lock(
+        &mut self,
+        spec: &CommandSpec,
+        argv: &[&[u8]],
+        command: &Command<'_>,
+        open: &mut Option<Txn<'d>>,
+    ) {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
         let reach = exec::reach(spec, command);
         self.batch.saw_data |= reach != Reach::Nothing;
-        match reach {
-            Reach::Nothing => store.lock_nothing(db, now_ms),
-            Reach::Everything => store.lock_all(db, now_ms),
-            Reach::Keys => match only_key(spec, argv, command) {
-                Some(key) => store.lock_key(db, key, now_ms),
-                None => {
-                    // A request whose keys cannot be told apart did not parse, or names none.
-                    let keys = table::keys(spec, argv).unwrap_or_default();
-                    store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
-                }
-            },
+        let only_key = if reach == Reach::Keys { only_key(spec, argv, command) } else { None };
+        if let (Some(key), Some(txn)) = (only_key, &mut *open)
+            && txn.go_on(db, key)
+        {
+            return;
         }
+        // Whoever locks while something is locked may wait for ever.
+        *open = None;
+        self.batch.locked_ns = self.batch.last_ns;
+        *open = Some(match (reach, only_key) {
+            (Reach::Nothing, _) => store.lock_nothing(db, now_ms),
+            (Reach::Everything, _) => store.lock_all(db, now_ms),
+            (Reach::Keys, Some(key)) => store.lock_key(db, key, now_ms),
+            (Reach::Keys, None) => {
+                // A request whose keys cannot be told apart did not parse, or names none.
+                let keys = table::keys(spec, argv).unwrap_or_default();
+                store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
+            }
+        });
     }
 
     /// Runs a queued command within the transaction that holds everything. What would wait has waited in vain.

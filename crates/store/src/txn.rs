@@ -4,8 +4,7 @@
 //! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
 //! ```
 
-use millstream_engine::keyspace::SlotRef;
-use millstream_engine::{Effect, Keyspace, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
+use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -97,6 +96,28 @@ impl<'s> Txn<'s> {
         Txn { store, db, now_ms, locked, ready: Vec::new(), record: Vec::new(), rearranged: 0 }
     }
 
+    /// Ends the transaction as dropping it does, but keeps what it has locked for another.
+    #[inline]
+    pub fn end(&mut self) {
+        self.log_changes();
+        if !self.ready.is_empty() {
+            self.serve_waiting();
+            self.log_changes();
+        }
+    }
+
+    /// Begins another transaction over one key, at the same moment, if its shard is all that is locked. False: it is not.
+    #[inline]
+    pub fn go_on(&mut self, db: u32, key: &[u8]) -> bool {
+        match &self.locked {
+            Locked::One(number, _) if *number == self.store.shard_of(key) => {}
+            _ => return false,
+        }
+        self.db = db;
+        self.expire(key);
+        true
+    }
+
     /// The moment of this transaction, in Unix milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
@@ -166,19 +187,12 @@ impl<'s> Txn<'s> {
     /// Acknowledges what is pending of these in a group of a stream, and says how much that was; none if there is no such
     /// key or group. Acknowledging is deciding: each id is searched for once.
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
-        let (db, now_ms, limits) = (self.db, self.now_ms, self.settings().block_limits());
+        let (db, now_ms) = (self.db, self.now_ms);
         let keys = &mut self.shard_mut(key).keys;
         let Some(at) = keys.find(db, key, now_ms) else { return Ok(0) };
-        let before = pending_at(keys, at, group)?;
-        if before == 0 {
-            keys.touch_at(at);
-            return Ok(0);
-        }
-        let effect = Effect::Stream(StreamEffect::Ack { group, ids });
-        keys.apply_at(at, &effect, limits);
-        let acknowledged = before - pending_at(keys, at, group)?;
+        let acknowledged = keys.acknowledge_at(at, group, ids)?;
         if acknowledged > 0 {
-            self.log_change(key, &effect);
+            self.log_change(key, &Effect::Stream(StreamEffect::Ack { group, ids }));
             if planted::has(Bug::TransactionInPieces) {
                 self.log_changes();
             }
@@ -360,10 +374,10 @@ impl<'s> Txn<'s> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        self.log_changes();
-        if !self.ready.is_empty() && !std::thread::panicking() {
-            self.serve_waiting();
+        if std::thread::panicking() {
             self.log_changes();
+        } else {
+            self.end();
         }
     }
 }
@@ -373,13 +387,6 @@ fn position(store: &Store, many: &[(usize, MutexGuard<'_, Shard>)], key: &[u8]) 
     let number = store.shard_of(key);
     let found = many.binary_search_by_key(&number, |(held, _)| *held);
     found.expect("a transaction locks the shard of every key it uses")
-}
-
-fn pending_at(keys: &Keyspace, at: SlotRef, group: &[u8]) -> Result<u64, Refusal> {
-    match keys.value_at(at) {
-        Value::Stream(stream) => Ok(stream.group(group).map_or(0, |group| group.pending().len())),
-        _ => Err(Refusal::WrongType),
-    }
 }
 
 fn append(log: &Log, record: &[u8]) {

@@ -14,7 +14,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::value::Hashing;
-use crate::{BlockLimits, Effect, Value};
+use crate::{BlockLimits, Effect, Refusal, StreamId, Value};
 
 use database::Database;
 use slab::Slot;
@@ -240,6 +240,16 @@ impl Keyspace {
             return;
         }
         self.touch_at(at);
+    }
+
+    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Ack`](crate::StreamEffect::Ack), and says how many of these
+    /// were pending: none where there is no such group.
+    pub fn acknowledge_at(&mut self, at: SlotRef, group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
+        self.touch_at(at);
+        match &mut self.database_mut(at.db).slot_mut(at.slot).value {
+            Value::Stream(stream) => Ok(stream.acknowledge(group, ids)),
+            _ => Err(Refusal::WrongType),
+        }
     }
 
     fn begin(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {

@@ -87,6 +87,7 @@ impl Shelf {
         self.chunks.is_empty()
     }
 
+    #[inline]
     pub(super) fn first_id(&self) -> StreamId {
         self.firsts[0]
     }
@@ -126,6 +127,7 @@ impl Shelf {
         Place { chunk, row }
     }
 
+    #[inline]
     fn chunk_of(&self, id: StreamId) -> usize {
         let after = self.firsts.get(self.recent + 1);
         if self.firsts.get(self.recent).is_some_and(|first| *first <= id)
@@ -289,28 +291,40 @@ impl Shelf {
     }
 
     /// Takes the row of `id` out and returns what was stored.
+    #[inline]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let i = self.chunk_of(id);
         self.recent = i;
         let row = self.find(i, id).ok()?;
-        let (removed, fitted) = self.chunks[i].take(row, id);
+        let chunk = &mut self.chunks[i];
+        let (removed, fitted) = chunk.take(row, id);
         self.rows -= 1;
         self.unowned -= u64::from(removed.consumer.is_none());
-        if self.chunks[i].is_empty() {
-            self.drop_chunk(i);
-        } else if fitted {
-            self.describe(i);
-            self.sum_up();
-        } else {
-            self.forget_time(i, &removed, row);
-            if row == 0 {
-                self.firsts[i] = self.chunks[i].first_id();
-            }
+        if fitted || chunk.is_empty() {
+            self.change_much(i);
+            return Some(removed);
         }
-        if self.chunks.get(i).is_none_or(|chunk| chunk.len() < MERGE_ROWS) {
+        let len = chunk.len();
+        if row == 0 {
+            self.firsts[i] = chunk.first_id();
+        }
+        self.forget_time(i, &removed, row);
+        if len < MERGE_ROWS {
             self.merge_around(i);
         }
         Some(removed)
+    }
+
+    /// Allows for a chunk that has lost its last row or was fitted.
+    #[cold]
+    fn change_much(&mut self, i: usize) {
+        if self.chunks[i].is_empty() {
+            self.drop_chunk(i);
+        } else {
+            self.describe(i);
+            self.sum_up();
+        }
+        self.merge_around(i);
     }
 
     /// Drops all rows of a consumer and says how many they were. The shelf may be empty afterwards.
@@ -365,6 +379,7 @@ impl Shelf {
     }
 
     /// Keeps the oldest time of chunk `i` exact after this row has gone, which was followed by row `next`.
+    #[inline]
     fn forget_time(&mut self, i: usize, gone: &PendingEntry, next: usize) {
         let was_oldest = gone.consumer.is_some() && gone.delivered_at_ms == self.oldest[i];
         // Often the next row was delivered together with it, which saves a search.
@@ -414,6 +429,7 @@ impl Shelf {
         self.chunks.shrink_to(capacity);
     }
 
+    #[inline]
     fn merge_around(&mut self, i: usize) {
         self.merge_with_next(i);
         if i > 0 {
@@ -421,15 +437,21 @@ impl Shelf {
         }
     }
 
+    #[inline]
     fn merge_with_next(&mut self, i: usize) {
-        let Some([chunk, next]) = self.chunks.get_mut(i..).and_then(<[Chunk]>::first_chunk_mut) else {
-            return;
-        };
-        if chunk.len() + next.len() <= MERGE_ROWS {
-            chunk.absorb(next);
-            self.describe(i);
-            self.drop_chunk(i + 1);
+        if let Some([chunk, next]) = self.chunks.get(i..).and_then(<[Chunk]>::first_chunk)
+            && chunk.len() + next.len() <= MERGE_ROWS
+        {
+            self.absorb_next(i);
         }
+    }
+
+    #[cold]
+    fn absorb_next(&mut self, i: usize) {
+        let (upto, after) = self.chunks.split_at_mut(i + 1);
+        upto[i].absorb(&after[0]);
+        self.describe(i);
+        self.drop_chunk(i + 1);
     }
 
     pub(super) fn allocated_bytes(&self, allocation: impl Fn(usize) -> usize) -> usize {

@@ -71,19 +71,26 @@ impl Shelves {
     }
 
     /// Takes the row of this id out and returns what was stored.
+    #[inline]
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let s = self.shelf_of(id);
         self.recent = s;
         let shelf = self.shelves.get_mut(s)?;
         let chunks = shelf.chunk_count();
         let removed = shelf.remove(id)?;
-        if shelf.is_empty() {
-            self.drop_shelf(s);
-        }
-        if self.shelves.get(s).is_none_or(|shelf| shelf.chunk_count() != chunks) {
-            self.merge_around(s);
+        if shelf.chunk_count() != chunks {
+            self.lose_chunk(s);
         }
         Some(removed)
+    }
+
+    /// Allows for a shelf that has lost a chunk, perhaps its last.
+    #[cold]
+    fn lose_chunk(&mut self, s: usize) {
+        if self.shelves[s].is_empty() {
+            self.drop_shelf(s);
+        }
+        self.merge_around(s);
     }
 
     /// Takes all rows of a consumer out and says how many they were.
@@ -144,6 +151,7 @@ impl Shelves {
     }
 
     /// The number of the shelf that holds `id`, if any does.
+    #[inline]
     fn shelf_of(&self, id: StreamId) -> usize {
         let begins = |s: usize| self.shelves.get(s).map(Shelf::first_id);
         let starts_before = begins(self.recent).is_some_and(|first| first <= id);

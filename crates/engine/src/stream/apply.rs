@@ -73,16 +73,22 @@ impl Stream {
             StreamEffect::Claim { group, consumer, rows, at_ms } => {
                 self.with_group(group, |group| group.claim(consumer, rows, at_ms));
             }
-            StreamEffect::Ack { group, ids } => self.with_group(group, |group| {
-                for &id in ids {
-                    group.remove_pending(id);
-                }
-            }),
+            StreamEffect::Ack { group, ids } => {
+                self.acknowledge(group, ids);
+            }
             StreamEffect::Release { group, rows } => self.with_group(group, |group| group.release(rows)),
             StreamEffect::Adopt { group, from, to, at_ms } => {
                 self.with_group(group, |group| group.adopt(from, to, at_ms));
             }
             _ => unreachable!("{effect:?} is applied to the stream"),
+        }
+    }
+
+    /// As [`StreamEffect::Ack`], and says how many of these were pending: acknowledging is its own decision.
+    pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> u64 {
+        match self.groups.get_mut(group) {
+            Some(group) => ids.iter().map(|id| u64::from(group.remove_pending(*id))).sum(),
+            None => 0,
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::commands::*;
 use crate::errors::{self, CommandError};
+use crate::ids::Ids;
 use crate::resp::seeded::Seeded;
 use crate::table::{self, Argument, COMMANDS, CommandSpec, Kind, Parse};
 
@@ -203,7 +204,7 @@ fn read_the_rest(command: &Command<'_>) {
     const NOW_MS: u64 = 1_700_000_000_000;
     let outcome: Result<(), CommandError> = match command {
         Command::Xdel(xdel) => xdel.parse_ids().map(drop),
-        Command::Xack(xack) => xack.parse_ids().map(drop),
+        Command::Xack(xack) => xack.read_ids(&mut Ids::new()),
         Command::Xread(xread) => (0..xread.streams.len()).try_for_each(|at| xread.position(at).map(drop)),
         Command::Xreadgroup(xread) => {
             (0..xread.streams.len()).try_for_each(|at| xread.position(at).map(drop))

@@ -24,9 +24,10 @@ pub(crate) fn parse_xack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comman
 }
 
 impl Xack<'_> {
-    /// After the key and the group: every id, or none if one of them is none.
-    pub fn parse_ids(&self) -> Result<Ids, CommandError> {
-        ids::parse_ids(self.ids)
+    /// After the key and the group: every id into an empty list, or a refusal if one of them is none.
+    #[inline]
+    pub fn read_ids(&self, ids: &mut Ids) -> Result<(), CommandError> {
+        ids::read_ids(self.ids, ids)
     }
 
     /// The command as arguments.

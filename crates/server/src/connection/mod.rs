@@ -229,10 +229,14 @@ impl Connection {
 
     /// Runs requests until one is incomplete or something else must happen first. Returns the bytes used.
     fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Stop) {
-        let reply_bytes_max = match self.server.settings.size(Id::ClientOutputBufferLimit) {
+        let Connection { server, stats, session, decoder, .. } = self;
+        let mut desk = Desk { server, stats, session, batch };
+        let reply_bytes_max = match server.settings.size(Id::ClientOutputBufferLimit) {
             0 => usize::MAX,
             limit => limit,
         };
+        // What the last request had locked, which the next may need too.
+        let mut open = None;
         let mut used = 0;
         let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
         loop {
@@ -240,22 +244,21 @@ impl Connection {
             out.length_max = mark.saturating_add(reply_bytes_max);
             // What is not plain lies elsewhere.
             let mut decoded = Args::new();
-            let (argv, size) = match self.decoder.next_plain(&bytes[used..], &mut plain) {
+            let (argv, size) = match decoder.next_plain(&bytes[used..], &mut plain) {
                 Some((count, size)) => (&plain[..count], size),
-                None => match self.decoder.next(&bytes[used..]) {
+                None => match decoder.next(&bytes[used..]) {
                     Ok(Some(size)) => {
-                        decoded = self.decoder.args(&bytes[used..]);
+                        decoded = decoder.args(&bytes[used..]);
                         (&decoded[..], size)
                     }
                     Ok(None) => return (used, Stop::Starved),
-                    Err(error) => return (used, self.refuse(error, out)),
+                    Err(error) => return (used, refuse(server, error, out)),
                 },
             };
-            let (server, stats, session) = (&self.server, &self.stats, &mut self.session);
             let step = match argv {
                 // An empty line, or an array of nothing.
                 [] => Step::Done,
-                argv => Desk { server, stats, session, batch }.run(argv, out),
+                argv => desk.run(argv, out, &mut open),
             };
             drop(decoded);
             match step {
@@ -267,28 +270,21 @@ impl Connection {
                 }
                 Step::Hold(until_ms) => return (used, Stop::Hold(until_ms)),
             }
-            if self.session.authenticated != self.decoder.limits().authenticated {
-                self.decoder.set_limits(limits(&self.server, self.session.authenticated));
+            if desk.session.authenticated != decoder.limits().authenticated {
+                decoder.set_limits(limits(server, desk.session.authenticated));
             }
             if out.len() - mark > reply_bytes_max {
-                self.server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
+                server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
                 out.truncate(mark);
                 return (used, Stop::Close);
             }
-            if self.session.close {
+            if desk.session.close {
                 return (used, Stop::Close);
             }
             if out.len() >= FLUSH_BYTES {
                 return (used, Stop::Full);
             }
         }
-    }
-
-    fn refuse(&mut self, error: ProtocolError, out: &mut Writer) -> Stop {
-        let text = error.reply();
-        self.server.stats.note_error(b"ERR");
-        out.error(text);
-        Stop::Close
     }
 
     fn input_is_too_long(&self) -> bool {
@@ -367,6 +363,12 @@ impl Connection {
         }
         true
     }
+}
+
+fn refuse(server: &Server, error: ProtocolError, out: &mut Writer) -> Stop {
+    server.stats.note_error(b"ERR");
+    out.error(error.reply());
+    Stop::Close
 }
 
 fn limits(server: &Server, authenticated: bool) -> Limits {

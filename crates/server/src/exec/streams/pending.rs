@@ -7,14 +7,16 @@ use millstream_engine::stream::{ClaimOptions, Deletion, Group};
 use millstream_engine::{ClaimedRow, Refusal, StreamId};
 use millstream_protocol::commands::{PendingRows, Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
 use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::ids::Ids;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Reader, Txn};
 
 use super::{write_deletions, write_entries};
 
 pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Result<(), CommandError> {
-    let acknowledged = match cmd.parse_ids() {
-        Ok(ids) => txn.xack(cmd.key, cmd.group, &ids)?,
+    let mut ids = Ids::new();
+    let acknowledged = match cmd.read_ids(&mut ids) {
+        Ok(()) => txn.xack(cmd.key, cmd.group, &ids)?,
         // A missing stream or group answers before the ids are looked at.
         Err(error) => match txn.group(cmd.key, cmd.group)? {
             None => 0,

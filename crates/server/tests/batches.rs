@@ -1,0 +1,78 @@
+//! Requests that arrive together share what they lock, and nobody can tell: neither from their replies, nor because
+//! something waits for ever.
+
+mod support;
+
+use support::Client;
+
+/// A lock is not kept after a command that took long: often enough, and it is sometimes kept.
+const OFTEN: usize = 100;
+
+/// Sends these in one piece; what was answered, without the last PONG.
+fn answers(client: &mut Client, requests: &[&str]) -> String {
+    client.send(&(requests.join("\r\n") + "\r\nPING\r\n"));
+    String::from_utf8(client.until_pong()).unwrap().replace("\r\n", " ")
+}
+
+#[test]
+fn whatever_follows_finds_nothing_locked_that_it_needs() {
+    let mut client = Client::connect(support::start());
+    let add = "XADD s * f v";
+    // Each of these comes upon the lock of `s`, or of a key that a hash puts anywhere.
+    for (next, answer) in [
+        ("XLEN s", ":1 "),
+        ("DEL s t u v w", ":1 "),
+        ("DBSIZE", ":1 "),
+        ("FLUSHALL", "+OK "),
+        ("RENAME s t", "+OK "),
+        ("EXISTS s nothing", ":1 "),
+        ("DEBUG RELOAD", "+OK "),
+        ("BGSAVE", "-ERR"),
+        ("OBJECT HELP", "*"),
+        ("COPY s t", ":1 "),
+        ("SELECT 3", "+OK "),
+        ("NOPE", "-ERR unknown command"),
+        ("XLEN", "-ERR wrong number"),
+        ("XGROUP CREATE s g bad", "-ERR Invalid stream ID"),
+        ("XINFO STREAM s", "*"),
+    ] {
+        for _ in 0..OFTEN {
+            answers(&mut client, &["SELECT 0", "FLUSHALL"]);
+            let told = answers(&mut client, &[add, next]);
+            // After the length and the text of an id.
+            assert!(
+                told.splitn(3, ' ').nth(2).is_some_and(|rest| rest.starts_with(answer)),
+                "{next}: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_transaction_that_is_refused_gives_up_what_it_watched() {
+    let mut client = Client::connect(support::start());
+    let refused = "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command";
+    for _ in 0..OFTEN {
+        let told = answers(&mut client, &["WATCH k", "SET k 1", "EXEC too much", "GET k"]);
+        assert_eq!(told, format!("+OK +OK {refused} $1 1 "));
+    }
+    let told = answers(&mut client, &["WATCH k", "SET k 3", "MULTI", "GET k", "EXEC", "GET k"]);
+    assert_eq!(told, "+OK +OK +OK +QUEUED *-1 $1 3 ");
+}
+
+#[test]
+fn readers_are_served_between_the_commands_of_a_batch() {
+    let address = support::start();
+    let mut writer = Client::connect(address);
+    answers(&mut writer, &["XGROUP CREATE s g $ MKSTREAM"]);
+    let mut reader = Client::connect(address);
+    reader.send("XREADGROUP GROUP g c COUNT 9 BLOCK 0 STREAMS s >\r\nPING\r\n");
+    while !answers(&mut writer, &["INFO clients"]).contains("blocked_clients:1 ") {}
+    // The reader gets the first entry, as if it had come alone.
+    let told = answers(&mut writer, &["XADD s 1-1 f v", "XPENDING s g", "XADD s 1-2 f v", "XLEN s"]);
+    assert_eq!(told, "$3 1-1 *4 :1 $3 1-1 $3 1-1 *1 *2 $1 c $1 1 $3 1-2 :2 ");
+    assert_eq!(
+        String::from_utf8(reader.until_pong()).unwrap().replace("\r\n", " "),
+        "*1 *2 $1 s *1 *2 $3 1-1 *2 $1 f $1 v "
+    );
+}

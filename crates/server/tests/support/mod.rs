@@ -1,0 +1,51 @@
+//! A server with one thread for all clients, and clients that say what they want in bytes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use millstream_server::settings::Setting;
+use millstream_server::{Server, Settings};
+
+/// Starts a server that keeps nothing.
+pub(crate) fn start() -> SocketAddr {
+    let settings = Settings::new();
+    for (name, value) in [("port", "0"), ("appendonly", "no"), ("io-threads", "1")] {
+        settings.set(Setting::find(name).expect("there is such a setting").id, value).unwrap();
+    }
+    let running = Server::start(settings).unwrap();
+    let address = running.addresses()[0];
+    std::thread::spawn(move || running.run());
+    address
+}
+
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client(stream)
+    }
+
+    pub(crate) fn send(&mut self, requests: &str) {
+        self.0.write_all(requests.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn read_more(&mut self, into: &mut Vec<u8>) -> usize {
+        let mut buffer = [0; 8192];
+        let count = self.0.read(&mut buffer).unwrap_or(0);
+        into.extend_from_slice(&buffer[..count]);
+        count
+    }
+
+    /// Everything up to a PONG.
+    pub(crate) fn until_pong(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"+PONG\r\n") {
+            assert!(self.read_more(&mut bytes) > 0, "the connection ended after {} bytes", bytes.len());
+        }
+        bytes.truncate(bytes.len() - 7);
+        bytes
+    }
+}
