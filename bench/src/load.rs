@@ -12,10 +12,8 @@ use crate::stats::Waits;
 use crate::table::Sample;
 use crate::wire::{Connection, encode};
 
-/// Connections that `redis-benchmark` opens where a workload does not say.
+/// Connections that a generator opens where a workload does not say.
 pub(crate) const CLIENTS: u64 = 50;
-/// Connections of our own generator.
-const OWN_CLIENTS: usize = 8;
 
 /// One repetition of a workload on one server.
 #[derive(Clone, Copy, Debug)]
@@ -82,18 +80,32 @@ fn parse_csv(text: &str) -> Option<Seen> {
     Some(Seen { ops_per_second, p50_ms, p99_ms })
 }
 
-/// Sends the commands that `write` makes for 0, 1, 2, … in exactly this order, batch by batch over a few
-/// connections, so that the server always has a batch to work on.
+/// What one connection sends at once, and how many replies it gets.
+struct Batch {
+    bytes: Vec<u8>,
+    replies: usize,
+}
+
+/// Sends the commands that `write` makes for 0, 1, 2, … in exactly this order, batch by batch over all connections in
+/// turn, so that the server always has a batch to work on. They are made before the clock starts: a generator that makes
+/// them meanwhile is slower than the server.
 pub(crate) fn in_order(
     server: &Server,
     ops: u64,
     pipeline: u64,
     write: impl Fn(u64, &mut Vec<u8>),
 ) -> Result<Speed, Failure> {
-    let mut connections = connections(server, OWN_CLIENTS)?;
+    let made = |first: u64| {
+        let end = ops.min(first + pipeline);
+        let mut bytes = Vec::new();
+        (first..end).for_each(|n| write(n, &mut bytes));
+        Batch { bytes, replies: (end - first) as usize }
+    };
+    let batches: Vec<_> = (0..ops).step_by(pipeline as usize).map(made).collect();
+    let mut connections = connections(server)?;
     measured(server, ops, || {
         let begun = Instant::now();
-        let waits = drive_in_order(&mut connections, ops, pipeline, &write)?;
+        let waits = drive_in_order(&mut connections, &batches)?;
         seen(ops, begun, waits)
     })
 }
@@ -121,23 +133,14 @@ pub(crate) fn send_in_order(
 }
 
 /// How long the replies to each batch took, in microseconds.
-fn drive_in_order(
-    connections: &mut [Connection],
-    ops: u64,
-    pipeline: u64,
-    write: &impl Fn(u64, &mut Vec<u8>),
-) -> Result<Vec<f64>, Failure> {
+fn drive_in_order(connections: &mut [Connection], batches: &[Batch]) -> Result<Vec<f64>, Failure> {
     let mut awaited = vec![(0, Instant::now()); connections.len()];
-    let mut batch = Vec::new();
-    let mut waits = Vec::new();
-    for (turn, first) in (0..ops).step_by(pipeline as usize).enumerate() {
+    let mut waits = Vec::with_capacity(batches.len());
+    for (turn, batch) in batches.iter().enumerate() {
         let at = turn % connections.len();
-        let end = ops.min(first + pipeline);
-        batch.clear();
-        (first..end).for_each(|n| write(n, &mut batch));
         finish(&mut connections[at], awaited[at], &mut waits)?;
-        awaited[at] = ((end - first) as usize, Instant::now());
-        connections[at].send(&batch)?;
+        awaited[at] = (batch.replies, Instant::now());
+        connections[at].send(&batch.bytes)?;
     }
     for (connection, awaited) in connections.iter_mut().zip(awaited) {
         finish(connection, awaited, &mut waits)?;
@@ -166,20 +169,27 @@ pub(crate) fn in_steps(
     steps: usize,
     write: impl Fn(usize, u64, usize, &mut Vec<u8>) -> usize,
 ) -> Result<Speed, Failure> {
-    let mut connections = connections(server, OWN_CLIENTS)?;
-    let rounds = cycles.div_ceil(OWN_CLIENTS as u64);
-    let ops = rounds * OWN_CLIENTS as u64;
+    let mut connections = connections(server)?;
+    let rounds = cycles.div_ceil(CLIENTS);
+    let ops = rounds * CLIENTS;
+    let in_turns = (0..rounds).flat_map(|cycle| (0..steps).map(move |step| (cycle, step)));
+    let made = |(cycle, step)| {
+        let of_client = |client| {
+            let mut bytes = Vec::new();
+            let replies = write(client, cycle, step, &mut bytes);
+            Batch { bytes, replies }
+        };
+        (0..connections.len()).map(of_client).collect::<Vec<_>>()
+    };
+    let turns: Vec<_> = in_turns.map(made).collect();
     measured(server, ops, || {
         let begun = Instant::now();
-        let mut waits = Vec::new();
-        let mut batch = Vec::new();
-        for (cycle, step) in (0..rounds).flat_map(|cycle| (0..steps).map(move |step| (cycle, step))) {
-            let mut awaited = [(0, begun); OWN_CLIENTS];
-            for (client, connection) in connections.iter_mut().enumerate() {
-                batch.clear();
-                let replies = write(client, cycle, step, &mut batch);
-                awaited[client] = (replies, Instant::now());
-                connection.send(&batch)?;
+        let mut waits = Vec::with_capacity(turns.len() * connections.len());
+        for batches in &turns {
+            let mut awaited = Vec::with_capacity(batches.len());
+            for (connection, batch) in connections.iter_mut().zip(batches) {
+                awaited.push((batch.replies, Instant::now()));
+                connection.send(&batch.bytes)?;
             }
             for (connection, awaited) in connections.iter_mut().zip(awaited) {
                 finish(connection, awaited, &mut waits)?;
@@ -271,8 +281,8 @@ fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(),
     Err(format!("INFO clients never said {}", wanted.trim()).into())
 }
 
-fn connections(server: &Server, count: usize) -> Result<Vec<Connection>, Failure> {
-    (0..count).map(|_| server.connect()).collect()
+fn connections(server: &Server) -> Result<Vec<Connection>, Failure> {
+    (0..CLIENTS).map(|_| server.connect()).collect()
 }
 
 fn seen(ops: u64, begun: Instant, waits: Vec<f64>) -> Result<Seen, Failure> {

@@ -1,5 +1,6 @@
 //! Clients that only want short answers, and how long they wait for them while others work.
 
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,7 +69,20 @@ impl Probe {
     }
 }
 
+/// Lets this thread go before others when it wants a processor, which the system allows to root: it is to wait for the
+/// server, and not for the generator beside it.
+fn go_first() {
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    if let Some(id) = thread.file_name() {
+        let mut renice = Command::new("renice");
+        renice.args(["-n", "-10", "-p"]).arg(id).stdout(Stdio::null()).stderr(Stdio::null());
+        // Where it may not, it waits for both.
+        let _ = renice.status();
+    }
+}
+
 fn run_until(done: &AtomicBool, command: &[u8], mut connection: Connection) -> Result<Vec<f64>, Failure> {
+    go_first();
     let mut waits = Vec::new();
     while !done.load(Ordering::Relaxed) || waits.is_empty() {
         let sent = Instant::now();

@@ -27,8 +27,8 @@ pub(crate) static TABLE: Table = Table {
     heading: "Speed",
     intro: "Persistence is off on both. 50 clients unless the row says otherwise; p50 and p99 are of a round trip, so of a \
             whole batch where commands are pipelined. XACK in order, the cycle and the rows with blocked readers are driven by \
-            our own generator over few connections, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
-            added, read and acknowledged; with blocked readers it is an entry added, handed to the reader that has waited \
+            our own generator, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
+            added, read and acknowledged, in one batch, or step by step in three round trips; with blocked readers it is an entry added, handed to the reader that has waited \
             longest, which then waits again.",
     columns: COLUMNS,
 };
@@ -57,8 +57,8 @@ enum Load {
     AckRandom { ids: u64, pipeline: u64 },
     /// A hundred entries from anywhere in the filled stream.
     Range,
-    /// Ten entries are added, read by a group and acknowledged.
-    Cycle,
+    /// Ten entries are added, read by a group and acknowledged, in one batch or each step after the one before.
+    Cycle { steps: usize },
     /// Entries join while readers of one group wait for them.
     AddWithReaders { readers: usize },
 }
@@ -100,7 +100,14 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     workload("xack-order-10", "XACK 10 in order, pipeline 16", 50_000, 5_000, ack_in_order_of(10, 16)),
     workload("xack-random-10", "XACK 10 random, pipeline 16", 25_000, 2_500, ack_random_of(10, 16)),
     headline("xrange-100", "XRANGE COUNT 100", 20_000, 1_500, Load::Range),
-    headline("cycle", "XADD, XREADGROUP COUNT 10, XACK 10", 12_000, 1_000, Load::Cycle),
+    headline("cycle", "10 XADD, XREADGROUP COUNT 10, XACK 10", 20_000, 1_000, Load::Cycle { steps: 1 }),
+    workload(
+        "cycle-steps",
+        "10 XADD, XREADGROUP COUNT 10, XACK 10, step by step",
+        12_000,
+        1_000,
+        Load::Cycle { steps: 3 },
+    ),
     workload("xadd-blocked-10", "XADD, 10 blocked readers", 10_000, 1_000, blocked(10)),
     headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 4_000, 400, blocked(1000)),
     headline("xadd-blocked-5000", "XADD, 5,000 blocked readers", 1_500, 100, blocked(5000)),
@@ -233,7 +240,7 @@ impl Workload {
             Load::AckInOrder { ids, .. } => ops * ids,
             Load::AckRandom { ids, .. } => 2 * ops * ids,
             Load::Range => 100_000,
-            Load::Ping { .. } | Load::Add { .. } | Load::Cycle | Load::AddWithReaders { .. } => 0,
+            Load::Ping { .. } | Load::Add { .. } | Load::Cycle { .. } | Load::AddWithReaders { .. } => 0,
         }
     }
 
@@ -247,7 +254,7 @@ impl Workload {
             Load::AckInOrder { ids, pipeline } => ack_in_order(server, ops, ids, pipeline),
             Load::AckRandom { ids, pipeline } => ack_random(server, ops, ids, pipeline),
             Load::Range => range(server, ops),
-            Load::Cycle => cycle(server, ops),
+            Load::Cycle { steps } => cycle(server, ops, steps),
             Load::AddWithReaders { readers } => add_with_readers(server, ops, readers),
         }
     }
@@ -315,36 +322,36 @@ fn range(server: &Server, ops: u64) -> Result<Speed, Failure> {
     Repeated { command: &command, ops, clients: CLIENTS, pipeline: 1, random_below: 90_000 }.run(server)
 }
 
-/// Three round trips: ten XADD in one batch, XREADGROUP, XACK. Each client has a stream of its own.
-fn cycle(server: &Server, ops: u64) -> Result<Speed, Failure> {
-    let keys: Vec<_> = (0..8).map(|client| format!("bench:cycle-{client}")).collect();
+/// Ten XADD, XREADGROUP, XACK: one batch if there is one step, or three. Each client has a stream of its own, and gives its
+/// entries ids that it knows.
+fn cycle(server: &Server, ops: u64, steps: usize) -> Result<Speed, Failure> {
+    let keys: Vec<_> = (0..CLIENTS).map(|client| format!("bench:cycle-{client}")).collect();
     let mut connection = server.connect()?;
     for key in &keys {
         connection.call(&["DEL", key])?;
         connection.call(&["XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM"])?;
     }
-    let speed = load::in_steps(server, ops, 3, |client, cycle, step, out| {
+    let speed = load::in_steps(server, ops, steps, |client, cycle, step, out| {
         let key = &keys[client];
         let ids = cycle * 10..(cycle + 1) * 10;
-        match step {
-            0 => {
-                for n in ids {
-                    let entry = ["user", "u100", "action", "click", "amount", "42"];
-                    encode(out, &[&["XADD", key, &id(n)], &entry[..]].concat());
-                }
-                10
-            }
-            1 => {
-                encode(out, &["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "10", "STREAMS", key, ">"]);
-                1
-            }
-            _ => {
-                let mut command = vec!["XACK".to_owned(), key.clone(), GROUP.to_owned()];
-                command.extend(ids.map(id));
-                encode(out, &command);
-                1
-            }
+        let is_now = |wanted: usize| steps == 1 || step == wanted;
+        let mut replies = 0;
+        if is_now(0) {
+            let entry = ["user", "u100", "action", "click", "amount", "42"];
+            ids.clone().for_each(|n| encode(out, &[&["XADD", key, &id(n)], &entry[..]].concat()));
+            replies += 10;
         }
+        if is_now(1) {
+            encode(out, &["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "10", "STREAMS", key, ">"]);
+            replies += 1;
+        }
+        if is_now(2) {
+            let mut command = vec!["XACK".to_owned(), key.clone(), GROUP.to_owned()];
+            command.extend(ids.map(id));
+            encode(out, &command);
+            replies += 1;
+        }
+        replies
     })?;
     for key in &keys {
         let (len, pending) =
