@@ -26,8 +26,10 @@ use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
 
 const NANOS_PER_MICRO: u64 = 1_000;
-/// A lock that was held for so long is not kept for the next command: other threads may wait for it.
-const LOCK_KEPT_NS: u64 = 20 * NANOS_PER_MICRO;
+/// A lock is kept from one command to the next, but not for more commands than this, nor after replies of so many bytes:
+/// other threads may wait for it.
+const LOCK_COMMANDS_MAX: u32 = 64;
+const LOCK_REPLY_BYTES_MAX: usize = 16 * 1024;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
@@ -37,8 +39,11 @@ pub(crate) struct Batch {
     pub(crate) uptime_ms: u64,
     /// When the last command ended, which is when the next begins, in nanoseconds of uptime.
     last_ns: u64,
-    /// When what is locked now was locked, in nanoseconds of uptime.
-    locked_ns: u64,
+    /// How many commands have run since what is locked now was locked, and how long the replies were then.
+    locked_for: u32,
+    locked_at: usize,
+    /// From so many nanoseconds on a command is slow.
+    slow_from_ns: u64,
     /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
     pub(crate) saw_data: bool,
 }
@@ -58,11 +63,15 @@ pub(crate) enum Step {
 impl Batch {
     pub(crate) fn begin(server: &Server) -> Batch {
         let uptime_ns = server.uptime_ns();
+        // A negative number of microseconds is never.
+        let slow_from_us = u64::try_from(server.settings.number(Id::SlowlogLogSlowerThan));
         Batch {
             now_ms: server.store.now_ms(),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
             last_ns: uptime_ns,
-            locked_ns: uptime_ns,
+            locked_for: 0,
+            locked_at: 0,
+            slow_from_ns: slow_from_us.map_or(u64::MAX, |us| us.saturating_mul(NANOS_PER_MICRO)),
             saw_data: false,
         }
     }
@@ -184,7 +193,9 @@ impl<'d> Desk<'d> {
             Step::Done
         });
         self.count(spec, argv, failed);
-        if self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS {
+        self.batch.locked_for += 1;
+        let replied = out.len().saturating_sub(self.batch.locked_at);
+        if self.batch.locked_for >= LOCK_COMMANDS_MAX || replied > LOCK_REPLY_BYTES_MAX {
             *open = None;
         }
         step
@@ -201,13 +212,18 @@ impl<'d> Desk<'d> {
             table::render::help(out, spec);
             return Ok(Step::Done);
         };
-        let command = parse(argv)?;
+        // Looked at where it was made: it is large.
+        let parsed = parse(argv);
+        let command = match &parsed {
+            Ok(command) => command,
+            Err(error) => return Err(error.clone()),
+        };
         if spec.flags.contains(Flags::WRITE) {
             self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
         }
-        self.lock(spec, argv, &command, open);
+        self.lock(spec, argv, command, open, out.len());
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
-        let step = match exec::run(&command, &mut Call { desk: self, txn, out }) {
+        let step = match exec::run(command, &mut Call { desk: self, txn, out }) {
             Ok(Outcome::Done) => {
                 txn.end();
                 return Ok(Step::Done);
@@ -234,20 +250,24 @@ impl<'d> Desk<'d> {
         argv: &[&[u8]],
         command: &Command<'_>,
         open: &mut Option<Txn<'d>>,
+        replied: usize,
     ) {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
         let reach = exec::reach(spec, command);
         self.batch.saw_data |= reach != Reach::Nothing;
         let only_key = if reach == Reach::Keys { only_key(spec, argv, command) } else { None };
-        if let (Some(key), Some(txn)) = (only_key, &mut *open)
-            && txn.go_on(db, key)
-        {
+        let goes_on = open.as_mut().is_some_and(|txn| match (reach, only_key) {
+            (Reach::Nothing, _) => txn.go_on_without_keys(db),
+            (_, Some(key)) => txn.go_on(db, key),
+            _ => false,
+        });
+        if goes_on {
             return;
         }
         // Whoever locks while something is locked may wait for ever.
         *open = None;
-        self.batch.locked_ns = self.batch.last_ns;
+        (self.batch.locked_for, self.batch.locked_at) = (0, replied);
         *open = Some(match (reach, only_key) {
             (Reach::Nothing, _) => store.lock_nothing(db, now_ms),
             (Reach::Everything, _) => store.lock_all(db, now_ms),
@@ -312,9 +332,7 @@ impl<'d> Desk<'d> {
         if failed {
             counters.failed.add(1);
         }
-        // A negative number of microseconds is never.
-        let slow_from = u64::try_from(self.server.settings.number(Id::SlowlogLogSlowerThan));
-        if slow_from.is_ok_and(|micros| took_ns >= micros.saturating_mul(NANOS_PER_MICRO)) {
+        if took_ns >= self.batch.slow_from_ns {
             self.note_slow(spec, argv, Duration::from_nanos(took_ns));
         }
     }

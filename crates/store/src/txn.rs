@@ -118,6 +118,13 @@ impl<'s> Txn<'s> {
         true
     }
 
+    /// The same for a transaction over no keys, if nothing is locked.
+    #[inline]
+    pub fn go_on_without_keys(&mut self, db: u32) -> bool {
+        self.db = db;
+        matches!(&self.locked, Locked::Many(none) if none.is_empty())
+    }
+
     /// The moment of this transaction, in Unix milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.now_ms
