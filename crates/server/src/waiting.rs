@@ -71,7 +71,7 @@ impl Waiting {
         let (sender, reply) = oneshot::channel();
         let mut sender = Some(sender);
         let again = move |txn: &mut Txn<'_>| run_again((spec, &args), resp3, txn, &mut sender);
-        let token = txn.wait(blocked.interests, Box::new(again));
+        let token = txn.wait(&blocked.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_at(server, at_ms));
         Waiting { server: Arc::clone(server), token: Some(token), reply, deadline, retry_at, instead: None }
     }

@@ -16,7 +16,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
 use crate::reclaim::{Reclaimer, Remains};
 use crate::txn::Txn;
-use crate::wait::{WaitToken, Waiting};
+use crate::wait::Waiting;
 use crate::watch::{WatchFlag, Watched};
 
 /// How a store is made.
@@ -240,19 +240,6 @@ impl Store {
             gone += Txn::of_shard(self, 0, now_ms, shard).expire_due(budget - gone);
         }
         gone
-    }
-
-    /// Stops a reader from waiting. True: it was still waiting and will not be called again.
-    /// False: it has been served.
-    pub fn cancel(&self, token: &WaitToken) -> bool {
-        let mut shards: SmallVec<[usize; 4]> = token.shards(self);
-        shards.sort_unstable();
-        shards.dedup();
-        // All at once, so that nobody serves it from one queue while it leaves another. Not a transaction: leaving
-        // makes nobody ready.
-        let mut locked: SmallVec<[_; 4]> = shards.iter().map(|number| self.shards[*number].lock()).collect();
-        let left = locked.iter_mut().map(|shard| shard.waiting.remove(token)).filter(|found| *found).count();
-        left > 0
     }
 
     /// A watcher no longer cares for these keys.

@@ -179,11 +179,10 @@ impl<'s> Txn<'s> {
         if touches_watchers(effect) {
             shard.watched.touch(db, key);
         }
-        let wakes = may_serve_readers(effect) && shard.waiting.has(db, key);
         if may_remove_much(effect) {
             self.reclaim(key);
         }
-        if wakes {
+        if may_serve_readers(effect) {
             self.note_ready(db, key);
         }
         if planted::has(Bug::TransactionInPieces) {
@@ -335,7 +334,7 @@ impl<'s> Txn<'s> {
                 debug_assert_eq!(*number, self.store.shard_of(key));
                 shard
             }
-            Locked::Many(many) => &many[position(self.store, many, key)].1,
+            Locked::Many(many) => &many[position(many, self.store.shard_of(key))].1,
         }
     }
 
@@ -347,7 +346,31 @@ impl<'s> Txn<'s> {
                 shard
             }
             Locked::Many(many) => {
-                let position = position(self.store, many, key);
+                let position = position(many, self.store.shard_of(key));
+                &mut many[position].1
+            }
+        }
+    }
+
+    /// A locked shard by its number.
+    pub(crate) fn shard_at(&self, number: usize) -> &Shard {
+        match &self.locked {
+            Locked::One(only, shard) => {
+                debug_assert_eq!(*only, number);
+                shard
+            }
+            Locked::Many(many) => &many[position(many, number)].1,
+        }
+    }
+
+    pub(crate) fn shard_at_mut(&mut self, number: usize) -> &mut Shard {
+        match &mut self.locked {
+            Locked::One(only, shard) => {
+                debug_assert_eq!(*only, number);
+                shard
+            }
+            Locked::Many(many) => {
+                let position = position(many, number);
                 &mut many[position].1
             }
         }
@@ -389,9 +412,8 @@ impl Drop for Txn<'_> {
     }
 }
 
-/// Where among locked shards that of a key is.
-fn position(store: &Store, many: &[(usize, MutexGuard<'_, Shard>)], key: &[u8]) -> usize {
-    let number = store.shard_of(key);
+/// Where among locked shards this one is.
+fn position(many: &[(usize, MutexGuard<'_, Shard>)], number: usize) -> usize {
     let found = many.binary_search_by_key(&number, |(held, _)| *held);
     found.expect("a transaction locks the shard of every key it uses")
 }

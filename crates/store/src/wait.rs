@@ -5,31 +5,26 @@
 //! one group form a queue of their own: when the group has nothing left to deliver the rest need
 //! not be asked, so an XADD costs the same with ten readers waiting as with ten thousand.
 //!
-//! ```text
-//! (db, key) -> Entries: XREAD readers, every one is asked
-//!              Group g: XREADGROUP readers, asked while g has undelivered entries; those of them that claim,
-//!                       also while something is idle long enough for them
-//!              List:    BLPOP readers, asked while the list has values
-//! ```
-//!
 //! What is pending becomes idle without anybody doing anything. So a reader that claims says when it is to be tried again
 //! ([`WaitToken::retry_at_ms`]), and whoever it belongs to calls [`Store::retry`] then.
 //!
 //! A reader of several keys stands in several queues and is served with all its keys locked; it leaves
 //! every queue at once.
 
+mod queues;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hashbrown::{Equivalent, HashMap};
 use millstream_engine::Value;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 
-use crate::dbkey::{DbKeyMap, DbKeyRef};
 use crate::shard::Store;
 use crate::txn::Txn;
+use queues::{Queue, QueueName};
+
+pub(crate) use queues::Waiting;
 
 /// What a reader waits for under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -58,59 +53,6 @@ pub enum Retry {
     NotYet,
 }
 
-impl Interest {
-    /// The queue in which readers with this interest stand.
-    fn queue(&self) -> QueueRef<'_> {
-        match self {
-            Interest::Entries => QueueRef::Entries,
-            Interest::Group(group) | Interest::Claim { group, .. } => QueueRef::Group(group),
-            Interest::List => QueueRef::List,
-        }
-    }
-}
-
-/// Which of a key's queues.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum QueueName {
-    Entries,
-    Group(Box<[u8]>),
-    List,
-}
-
-/// A [`QueueName`] to look for. Hashes as that does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum QueueRef<'a> {
-    Entries,
-    Group(&'a [u8]),
-    List,
-}
-
-impl QueueName {
-    fn as_ref(&self) -> QueueRef<'_> {
-        match self {
-            QueueName::Entries => QueueRef::Entries,
-            QueueName::Group(group) => QueueRef::Group(group),
-            QueueName::List => QueueRef::List,
-        }
-    }
-}
-
-impl Equivalent<QueueName> for QueueRef<'_> {
-    fn equivalent(&self, name: &QueueName) -> bool {
-        *self == name.as_ref()
-    }
-}
-
-impl From<QueueRef<'_>> for QueueName {
-    fn from(name: QueueRef<'_>) -> QueueName {
-        match name {
-            QueueRef::Entries => QueueName::Entries,
-            QueueRef::Group(group) => QueueName::Group(group.into()),
-            QueueRef::List => QueueName::List,
-        }
-    }
-}
-
 /// A waiting reader's place, to leave it again with [`Store::cancel`].
 pub struct WaitToken {
     reader: Arc<Reader>,
@@ -123,122 +65,33 @@ impl WaitToken {
     pub fn retry_at_ms(&self) -> Option<u64> {
         self.retry_at_ms
     }
-
-    pub(crate) fn shards(&self, store: &Store) -> SmallVec<[usize; 4]> {
-        self.reader.shards(store)
-    }
 }
 
-type Command = Box<dyn FnMut(&mut Txn<'_>) -> Retry + Send>;
+/// Runs a reader's whole command again.
+type Command = dyn FnMut(&mut Txn<'_>) -> Retry + Send;
 
-struct Reader {
+struct Reader<C: ?Sized = Command> {
     /// Readers are served by rising number.
     number: u64,
-    db: u32,
-    interests: Vec<(Box<[u8]>, Interest)>,
-    command: Mutex<Command>,
+    /// Where it stands, or stood.
+    places: SmallVec<[Place; 1]>,
+    command: Mutex<C>,
+}
+
+/// A queue, by its number, of a shard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    shard: usize,
+    queue: usize,
 }
 
 impl Reader {
-    fn shards(&self, store: &Store) -> SmallVec<[usize; 4]> {
-        self.interests.iter().map(|(key, _)| store.shard_of(key)).collect()
-    }
-}
-
-/// Readers by number.
-#[derive(Default)]
-struct Queue {
-    readers: BTreeMap<u64, Arc<Reader>>,
-    /// Those of them that claim, and how long what they claim has been idle.
-    claiming: BTreeMap<u64, u64>,
-}
-
-impl Queue {
-    /// The first reader that came after number `after`.
-    fn next(&self, after: Option<u64>) -> Option<&Arc<Reader>> {
-        self.readers.range(following(after)..).next().map(|(_, reader)| reader)
-    }
-
-    /// The first such reader that claims, and for which there is something idle long enough.
-    fn next_claiming(&self, after: Option<u64>, has_idle: impl Fn(u64) -> bool) -> Option<&Arc<Reader>> {
-        let mut claiming = self.claiming.range(following(after)..);
-        let (number, _) = claiming.find(|(_, min_idle_ms)| has_idle(**min_idle_ms))?;
-        self.readers.get(number)
-    }
-}
-
-fn following(after: Option<u64>) -> u64 {
-    after.map_or(0, |number| number + 1)
-}
-
-/// The waiting readers of one shard.
-#[derive(Default)]
-pub(crate) struct Waiting {
-    queues: DbKeyMap<HashMap<QueueName, Queue, foldhash::fast::RandomState>>,
-}
-
-impl Waiting {
-    pub(crate) fn has(&self, db: u32, key: &[u8]) -> bool {
-        !self.queues.is_empty() && self.queues.contains_key(&DbKeyRef { db, key })
-    }
-
-    pub(crate) fn keys_of(&self, db: u32) -> impl Iterator<Item = Box<[u8]>> {
-        self.queues.keys().filter(move |at| at.db == db).map(|at| at.key.clone())
-    }
-
-    pub(crate) fn key_count(&self) -> usize {
-        self.queues.len()
-    }
-
-    /// True if the reader still stood in a queue here.
-    pub(crate) fn remove(&mut self, token: &WaitToken) -> bool {
-        self.leave(&token.reader)
-    }
-
-    fn join(&mut self, key: &[u8], interest: &Interest, reader: &Arc<Reader>) {
-        let queues = self.queues.entry(DbKeyRef { db: reader.db, key }.into()).or_default();
-        let queue = queues.entry(interest.queue().into()).or_default();
-        queue.readers.insert(reader.number, Arc::clone(reader));
-        if let Interest::Claim { min_idle_ms, .. } = interest {
-            queue.claiming.insert(reader.number, *min_idle_ms);
-        }
-    }
-
-    /// Takes the reader out of all its queues in this shard.
-    fn leave(&mut self, reader: &Reader) -> bool {
-        let mut found = false;
-        for (key, interest) in &reader.interests {
-            let at = DbKeyRef { db: reader.db, key };
-            let Some(queues) = self.queues.get_mut(&at) else { continue };
-            if let Some(queue) = queues.get_mut(&interest.queue()) {
-                found |= queue.readers.remove(&reader.number).is_some();
-                queue.claiming.remove(&reader.number);
-                if queue.readers.is_empty() {
-                    queues.remove(&interest.queue());
-                }
-            }
-            if queues.is_empty() {
-                self.queues.remove(&at);
-            }
-        }
-        found
-    }
-
-    fn queue_names(&self, db: u32, key: &[u8]) -> Vec<QueueName> {
-        self.queues.get(&DbKeyRef { db, key }).into_iter().flat_map(HashMap::keys).cloned().collect()
-    }
-
-    fn queue(&self, db: u32, key: &[u8], name: &QueueName) -> Option<&Queue> {
-        self.queues.get(&DbKeyRef { db, key })?.get(name)
-    }
-
-    /// Whether the reader stands in a queue here.
-    fn holds(&self, reader: &Reader) -> bool {
-        reader.interests.iter().any(|(key, interest)| {
-            let queues = self.queues.get(&DbKeyRef { db: reader.db, key });
-            let queue = queues.and_then(|queues| queues.get(&interest.queue()));
-            queue.is_some_and(|queue| queue.readers.contains_key(&reader.number))
-        })
+    /// Sorted and distinct.
+    fn shards(&self) -> SmallVec<[usize; 4]> {
+        let mut shards: SmallVec<[usize; 4]> = self.places.iter().map(|place| place.shard).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        shards
     }
 }
 
@@ -247,26 +100,43 @@ impl Txn<'_> {
     /// `command` runs under the lock of whoever serves it.
     pub fn wait(
         &mut self,
-        interests: Vec<(Box<[u8]>, Interest)>,
-        command: Box<dyn FnMut(&mut Txn<'_>) -> Retry + Send>,
+        interests: &[(Box<[u8]>, Interest)],
+        command: impl FnMut(&mut Txn<'_>) -> Retry + Send + 'static,
     ) -> WaitToken {
+        // Taken under the locks of all its queues, so every queue sees numbers rise.
         let number = self.store().wait_numbers.fetch_add(1, Ordering::Relaxed);
-        let reader = Arc::new(Reader { number, db: self.db(), interests, command: Mutex::new(command) });
-        for (key, interest) in &reader.interests {
-            self.shard_mut(key).waiting.join(key, interest, &reader);
+        let places = interests.iter().map(|(key, interest)| self.place_for(key, interest)).collect();
+        let reader: Arc<Reader> = Arc::new(Reader { number, places, command: Mutex::new(command) });
+        for (at, (place, (_, interest))) in reader.places.iter().zip(interests).enumerate() {
+            // A key may be named twice.
+            if !reader.places[..at].contains(place) {
+                self.shard_at_mut(place.shard).waiting.join(place.queue, interest, &reader);
+            }
         }
         let retry_at_ms = self.retry_at(&reader);
         WaitToken { reader, retry_at_ms }
     }
 
+    fn place_for(&mut self, key: &[u8], interest: &Interest) -> Place {
+        let (db, shard) = (self.db(), self.store().shard_of(key));
+        Place { shard, queue: self.shard_at_mut(shard).waiting.queue_for(db, key, interest) }
+    }
+
+    /// The queues in which a reader claims, and how long what it claims has been idle.
+    fn claims<'t>(&'t self, reader: &'t Reader) -> impl Iterator<Item = (&'t Queue, u64)> {
+        reader.places.iter().filter_map(|place| {
+            let queue = self.shard_at(place.shard).waiting.queue(place.queue);
+            Some((queue, queue.claim_of(reader.number)?))
+        })
+    }
+
     /// When something may be idle for long enough for a reader, if it claims.
     fn retry_at(&self, reader: &Reader) -> Option<u64> {
-        let claims = reader.interests.iter().filter_map(|(key, interest)| match interest {
-            Interest::Claim { group, min_idle_ms } => Some((key, group, *min_idle_ms)),
-            _ => None,
-        });
-        let at_ms = claims.filter_map(|(key, group, min_idle_ms)| {
-            let stream = self.stream(key).ok().flatten()?;
+        let at_ms = self.claims(reader).filter_map(|(queue, min_idle_ms)| {
+            let (Some(Value::Stream(stream)), QueueName::Group(group)) = (self.value_of(queue), &queue.name)
+            else {
+                return None;
+            };
             Some(stream.query_idle_at(stream.group(group)?, min_idle_ms, self.now_ms()))
         });
         at_ms.min()
@@ -281,42 +151,44 @@ impl Txn<'_> {
     pub(crate) fn serve_waiting(&mut self) {
         while !self.ready.is_empty() {
             let (db, key) = self.ready.remove(0);
-            self.select(db);
-            for name in self.shard(&key).waiting.queue_names(db, &key) {
-                self.serve_queue(db, &key, &name);
+            let shard = self.store().shard_of(&key);
+            let queues = self.shard_at(shard).waiting.numbers_of(db, &key);
+            let mut places = queues.into_iter().map(|queue| Place { shard, queue });
+            if !places.all(|place| self.serve_queue(db, place)) {
+                self.ready.insert(0, (db, key));
             }
         }
     }
 
-    /// Asks the readers of one queue in their order, until there is nothing more to give.
-    fn serve_queue(&mut self, db: u32, key: &[u8], name: &QueueName) {
+    /// Asks the readers of one queue in their order, until there is nothing more to give. False: more had to be locked,
+    /// and in between everything may have changed.
+    fn serve_queue(&mut self, db: u32, place: Place) -> bool {
         let last_number = self.store().wait_numbers.load(Ordering::Relaxed);
         let mut asked = None;
-        while let Some(reader) = self.next_reader(db, key, name, asked).cloned() {
+        while let Some(reader) = self.next_reader(place, asked).cloned() {
             if reader.number >= last_number {
-                return;
+                break;
             }
-            let shards = reader.shards(self.store());
+            let shards = reader.shards();
             if !self.holds(&shards) {
-                // Between unlock and lock the reader may have been served: look again.
                 self.lock_more(&shards);
-                continue;
+                return false;
             }
             asked = Some(reader.number);
-            let answer = (reader.command.lock())(self);
             self.select(db);
-            if answer == Retry::Served {
-                self.shards_mut().for_each(|shard| {
-                    shard.waiting.leave(&reader);
-                });
+            if (reader.command.lock())(self) == Retry::Served {
+                for place in &reader.places {
+                    self.shard_at_mut(place.shard).waiting.leave(place.queue, reader.number);
+                }
             }
         }
+        true
     }
 
     /// The next reader of a queue that would get an answer: data, or the error that it waits in vain.
-    fn next_reader(&self, db: u32, key: &[u8], name: &QueueName, after: Option<u64>) -> Option<&Arc<Reader>> {
-        let queue = self.shard(key).waiting.queue(db, key, name)?;
-        match (name, self.get(key)) {
+    fn next_reader(&self, place: Place, after: Option<u64>) -> Option<&Arc<Reader>> {
+        let queue = self.shard_at(place.shard).waiting.queue(place.queue);
+        match (&queue.name, self.value_of(queue)) {
             (QueueName::Entries, Some(Value::Stream(_))) | (QueueName::List, Some(Value::List(_))) => {
                 queue.next(after)
             }
@@ -329,25 +201,43 @@ impl Txn<'_> {
             (QueueName::Group(_), _) => queue.next(after),
         }
     }
+
+    /// What is under a queue's key.
+    fn value_of(&self, queue: &Queue) -> Option<&Value> {
+        self.shard(&queue.at.key).keys.get(queue.at.db, &queue.at.key, self.now_ms())
+    }
 }
 
 impl Store {
+    /// Stops a reader from waiting. True: it was still waiting and will not be called again.
+    /// False: it has been served.
+    pub fn cancel(&self, token: &WaitToken) -> bool {
+        let Reader { number, places, .. } = &*token.reader;
+        // All at once, so that nobody serves it from one queue while it leaves another. Not a transaction: leaving
+        // makes nobody ready.
+        let mut locked: SmallVec<[_; 4]> =
+            token.reader.shards().into_iter().map(|shard| (shard, self.shard(shard).lock())).collect();
+        let left = places.iter().filter(|place| {
+            let held = locked.iter_mut().find(|(shard, _)| *shard == place.shard);
+            held.is_some_and(|(_, shard)| shard.waiting.leave(place.queue, *number))
+        });
+        left.count() > 0
+    }
+
     /// Tries a reader again whose time has come, in its turn: readers that came before it are served first. Says when to try
     /// again; `None` when it waits no more.
     pub fn retry(&self, token: &WaitToken) -> Option<u64> {
         let reader = &token.reader;
-        let mut shards = reader.shards(self);
-        shards.sort_unstable();
-        shards.dedup();
-        let mut txn = Txn::new(self, reader.db, self.now_ms(), &shards);
-        for (key, interest) in &reader.interests {
-            if matches!(interest, Interest::Claim { .. }) {
-                txn.note_ready(reader.db, key);
-            }
+        let mut txn = Txn::new(self, 0, self.now_ms(), &reader.shards());
+        let claimed: Vec<_> = txn.claims(reader).map(|(queue, _)| queue.at.clone()).collect();
+        for at in claimed {
+            txn.note_ready(at.db, &at.key);
         }
         txn.serve_waiting();
-        txn.select(reader.db);
-        let still_waits = txn.shards().any(|shard| shard.waiting.holds(reader));
+        let still_waits = reader
+            .places
+            .iter()
+            .any(|place| txn.shard_at(place.shard).waiting.holds(place.queue, reader.number));
         still_waits.then(|| txn.retry_at(reader)).flatten()
     }
 }
@@ -411,7 +301,7 @@ mod tests {
                     }
                 }
             };
-            self.txn().wait(vec![(KEY.into(), interest)], Box::new(again))
+            self.txn().wait(&[(KEY.into(), interest)], again)
         }
 
         fn served(&self) -> Vec<&'static str> {
@@ -476,5 +366,35 @@ mod tests {
         assert_eq!((world.store.retry(&token), world.served()), (Some(1400), vec![]));
         assert!(world.store.cancel(&token));
         assert_eq!(world.store.retry(&token), None);
+    }
+
+    #[test]
+    fn who_was_served_does_not_leave_the_queue_of_who_came_later() {
+        let options = StoreOptions { shards: 1, ..StoreOptions::default() };
+        let store = Store::new(options);
+        let waits = |key: &[u8], served: &Arc<Mutex<u32>>| {
+            let (mut txn, served) = (store.lock(0, [key], 1000), Arc::clone(served));
+            // Named twice, it stands there once.
+            let interests = [(Box::from(key), Interest::Entries), (Box::from(key), Interest::Entries)];
+            txn.wait(&interests, move |_| {
+                *served.lock() += 1;
+                Retry::Served
+            })
+        };
+        let add = |key: &[u8]| {
+            let mut txn = store.lock(0, [key], 1000);
+            txn.xadd(key, &Addition::new(&[b"n", b"1"])).unwrap();
+        };
+        let (early, late) = (Arc::default(), Arc::default());
+        let served = waits(b"early", &early);
+        add(b"early");
+        // The queue was the only one, and is used again.
+        let waiting = waits(b"late", &late);
+        assert!(!store.cancel(&served));
+        add(b"late");
+        add(b"late");
+        assert_eq!((*early.lock(), *late.lock()), (1, 1));
+        assert!(!store.cancel(&waiting));
+        assert_eq!(store.lock_all(0, 1000).waited_key_count(), 0);
     }
 }

@@ -50,7 +50,7 @@ impl<T: Send + 'static> Waiting<T> {
             leave_answer(&left_at, answer);
             Retry::Served
         };
-        let token = txn.wait(patience.interests, Box::new(again));
+        let token = txn.wait(&patience.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_of(at_ms, txn.now_ms()));
         let bell = keeper.bell(first_of(deadline, retry_at));
         Waiting { token, slot, nothing, deadline, retry_at, bell }

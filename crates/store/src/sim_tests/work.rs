@@ -285,21 +285,18 @@ fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>,
         true => Interest::Claim { group: reader.group.into(), min_idle_ms: MIN_IDLE_MS },
         false => Interest::Group(reader.group.into()),
     };
-    let interests = keys.map(|key| (Box::from(key), interest.clone())).collect();
+    let interests: Vec<_> = keys.map(|key| (Box::from(key), interest.clone())).collect();
     let seen = Arc::clone(seen);
-    txn.wait(
-        interests,
-        Box::new(move |txn| {
-            seen.lock().push((txn.store().seen(), dump_within(txn)));
-            let read = match claims {
-                true => read_claiming(txn, reader, MIN_IDLE_MS, true),
-                false => txn
-                    .xreadgroup_new(reader, Some(2), true, &mut ignore)
-                    .map(|read| read.map_or(0, |delivery| delivery.count)),
-            };
-            if read == Ok(0) { Retry::NotYet } else { Retry::Served }
-        }),
-    );
+    txn.wait(&interests, move |txn| {
+        seen.lock().push((txn.store().seen(), dump_within(txn)));
+        let read = match claims {
+            true => read_claiming(txn, reader, MIN_IDLE_MS, true),
+            false => txn
+                .xreadgroup_new(reader, Some(2), true, &mut ignore)
+                .map(|read| read.map_or(0, |delivery| delivery.count)),
+        };
+        if read == Ok(0) { Retry::NotYet } else { Retry::Served }
+    });
 }
 
 fn ignore(_: &EntryRef<'_>) -> ControlFlow<()> {
