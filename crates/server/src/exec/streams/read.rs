@@ -49,7 +49,7 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
         b"$" => after.to_string().into_bytes().into(),
         id => Box::from(id),
     });
-    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, &Interest::Entries, resolved.collect()))
+    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, Interest::Entries, resolved.collect()))
 }
 
 pub(crate) fn xreadgroup(
@@ -93,7 +93,7 @@ pub(crate) fn xreadgroup(
         None => Interest::Group(cmd.group.into()),
         Some(min_idle_ms) => Interest::Claim { group: cmd.group.into(), min_idle_ms },
     };
-    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, &interest, Vec::new()))
+    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, interest, Vec::new()))
 }
 
 fn read_new(
@@ -103,7 +103,7 @@ fn read_new(
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
-    let before = reply.out.len();
+    let (before, first) = (reply.out.len(), !reply.budget.shown);
     let most = match count {
         Some(count) if count <= MANY_ENTRIES => count,
         _ => {
@@ -123,7 +123,8 @@ fn read_new(
         delivered = txn.xreadgroup_new(reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
-    if delivered?.is_none() && !has_undelivered(txn, reader)? {
+    // For the first entry of a reply there is always room.
+    if delivered?.is_none() && (first || !has_undelivered(txn, reader)?) {
         reply.take_back(before);
     }
     Ok(())
@@ -345,13 +346,14 @@ fn wait_or_nothing(
     out: &mut Writer,
     block_ms: Option<u64>,
     keys: &[&[u8]],
-    interest: &Interest,
+    interest: Interest,
     last_args: Vec<Box<[u8]>>,
 ) -> Outcome {
     let Some(timeout_ms) = block_ms else {
         out.null_array();
         return Outcome::Done;
     };
-    let interests = keys.iter().map(|key| (Box::from(*key), interest.clone())).collect();
+    let keys_owned = keys.iter().map(|key| Box::from(*key));
+    let interests = keys_owned.zip(std::iter::repeat_n(interest, keys.len())).collect();
     Outcome::Block(Blocked { interests, timeout_ms, last_args })
 }
