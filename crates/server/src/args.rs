@@ -5,32 +5,41 @@ use smallvec::SmallVec;
 /// Owned arguments, in one piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedArgs {
-    bytes: Box<[u8]>,
-    /// Where each argument ends.
-    ends: Box<[usize]>,
+    /// Where each argument ends, then the arguments.
+    packed: Box<[u8]>,
+    count: usize,
 }
 
+const END_BYTES: usize = size_of::<usize>();
+
 impl OwnedArgs {
-    pub(crate) fn new(argv: &[&[u8]]) -> OwnedArgs {
-        let mut bytes = Vec::with_capacity(argv.iter().map(|arg| arg.len()).sum());
-        let ends = argv
-            .iter()
-            .map(|arg| {
-                bytes.extend_from_slice(arg);
-                bytes.len()
-            })
-            .collect();
-        OwnedArgs { bytes: bytes.into(), ends }
+    pub(crate) fn new<'a>(argv: impl Iterator<Item = &'a [u8]> + Clone) -> OwnedArgs {
+        let (mut count, mut end) = (0, 0);
+        argv.clone().for_each(|arg| {
+            count += 1;
+            end += arg.len();
+        });
+        let mut packed = Vec::with_capacity(count * END_BYTES + end);
+        end = 0;
+        for arg in argv.clone() {
+            end += arg.len();
+            packed.extend_from_slice(&end.to_ne_bytes());
+        }
+        argv.for_each(|arg| packed.extend_from_slice(arg));
+        OwnedArgs { packed: packed.into(), count }
     }
 
     /// The arguments, to be parsed like any others.
     pub(crate) fn argv(&self) -> SmallVec<[&[u8]; 16]> {
+        let (ends, bytes) = self.packed.split_at(self.count * END_BYTES);
         let mut start = 0;
-        self.ends
+        ends.as_chunks()
+            .0
             .iter()
             .map(|end| {
-                let arg = &self.bytes[start..*end];
-                start = *end;
+                let end = usize::from_ne_bytes(*end);
+                let arg = &bytes[start..end];
+                start = end;
                 arg
             })
             .collect()
@@ -38,7 +47,7 @@ impl OwnedArgs {
 
     /// Memory held, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + size_of_val(&*self.ends)
+        size_of::<Self>() + self.packed.len()
     }
 }
 
@@ -49,7 +58,7 @@ mod tests {
     #[test]
     fn arguments_come_back_as_they_were() {
         for argv in [&[][..], &[&b"GET"[..]], &[&b"SET"[..], b"", b"a\r\nb", b""]] {
-            assert_eq!(OwnedArgs::new(argv).argv()[..], *argv);
+            assert_eq!(OwnedArgs::new(argv.iter().copied()).argv()[..], *argv);
         }
     }
 }

@@ -230,12 +230,12 @@ impl<'d> Desk<'d> {
             }
             Ok(Outcome::Long(missing)) => Ok(Step::Long(Box::new(LongReply::new(out, missing)))),
             Ok(Outcome::Block(blocked)) => {
-                let resp3 = self.session.resp3;
-                Ok(Step::Wait(Box::new(Waiting::begin(self.server, txn, (spec, argv), resp3, blocked))))
+                let command = (spec, argv);
+                Ok(Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, command, blocked))))
             }
             Ok(Outcome::Later(later)) => {
                 *open = None;
-                Ok(Step::Wait(Box::new(Waiting::begin_work(self.server, later, self.session.resp3))))
+                Ok(Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later))))
             }
             Err(error) => Err(error),
         };

@@ -1,8 +1,8 @@
 //! Who is connected: what one client may know about another, and how it reaches it.
 //!
 //! A connection belongs to one thread and nobody else touches it. What others may see of it (CLIENT LIST) it
-//! publishes here, after each batch; what others want of it (CLIENT KILL, CLIENT UNBLOCK) they leave here
-//! and wake it.
+//! publishes here, after each batch; what others want of it (CLIENT KILL, CLIENT UNBLOCK) or made for it (the
+//! answer to a command that waits) they leave here and wake it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -59,8 +59,24 @@ pub struct Client {
     /// The place in the table of the command it ran last; beyond the end: none.
     last_command: AtomicUsize,
     signals: AtomicU8,
+    wait: Mutex<Wait>,
     waker: OnceLock<Waker>,
 }
+
+/// A command that waits, and what was made of it.
+#[derive(Default)]
+struct Wait {
+    /// Waits are numbered: an answer may come when nobody waits for it any more.
+    number: u64,
+    answer: Option<Answer>,
+}
+
+/// The reply to a command that waited, unless making it failed.
+pub(crate) type Answer = Result<Vec<u8>, NoAnswer>;
+
+/// Whoever was to make an answer has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoAnswer;
 
 /// Bits of [`Client::flags`].
 pub mod flags {
@@ -163,6 +179,7 @@ impl Client {
             queued_bytes: AtomicUsize::new(0),
             last_command: AtomicUsize::new(usize::MAX),
             signals: AtomicU8::new(0),
+            wait: Mutex::default(),
             waker: OnceLock::new(),
         }
     }
@@ -208,9 +225,41 @@ impl Client {
 
     fn send(&self, signal: Signal) {
         self.signals.fetch_or(signal as u8, Ordering::AcqRel);
+        self.wake();
+    }
+
+    fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
         }
+    }
+
+    /// A command begins to wait: the number is for whoever makes the answer.
+    pub(crate) fn begin_wait(&self) -> u64 {
+        let mut wait = self.wait.lock();
+        *wait = Wait { number: wait.number + 1, answer: None };
+        wait.number
+    }
+
+    /// Leaves the answer to a command that waits. One that comes too late is nobody's.
+    pub(crate) fn leave_answer(&self, number: u64, answer: Answer) {
+        let mut wait = self.wait.lock();
+        if wait.number == number {
+            wait.answer = Some(answer);
+            drop(wait);
+            self.wake();
+        }
+    }
+
+    pub(crate) fn has_answer(&self) -> bool {
+        self.wait.lock().answer.is_some()
+    }
+
+    /// The wait is over: takes the answer, if there is one, and no other is left from now on.
+    pub(crate) fn end_wait(&self) -> Option<Answer> {
+        let mut wait = self.wait.lock();
+        wait.number += 1;
+        wait.answer.take()
     }
 
     /// The connection's task says how it is woken: once, before it first looks for signals.
@@ -254,6 +303,24 @@ mod tests {
         registry.remove(1);
         assert_eq!(registry.add(peer(), 0, 2).unwrap().id, 3);
         assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn an_answer_is_for_the_wait_it_was_made_for() {
+        let registry = Registry::default();
+        let client = registry.add(peer(), 0, 1).unwrap();
+        let first = client.begin_wait();
+        assert!(!client.has_answer());
+        assert_eq!(client.end_wait(), None);
+        client.leave_answer(first, Ok(b"late".to_vec()));
+        assert!(!client.has_answer());
+        let second = client.begin_wait();
+        client.leave_answer(first, Err(NoAnswer));
+        assert!(!client.has_answer());
+        client.leave_answer(second, Ok(b"in time".to_vec()));
+        assert!(client.has_answer());
+        assert_eq!(client.end_wait(), Some(Ok(b"in time".to_vec())));
+        assert_eq!(client.end_wait(), None);
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Session {
     /// Queues a command for EXEC.
     pub(crate) fn queue(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], writes: bool) {
         let transaction = self.transaction.get_or_insert_default();
-        let args = OwnedArgs::new(argv);
+        let args = OwnedArgs::new(argv.iter().copied());
         transaction.memory_bytes += args.memory_bytes();
         transaction.writes |= writes;
         transaction.commands.push(Queued { spec, args });

@@ -2,9 +2,9 @@
 //! its peer's departure, whichever comes first.
 //!
 //! Some commands wait for work that takes a while, which is done on a thread beside. The others wait for entries:
-//! whoever makes entries ready runs the command again, on its own thread and under its own lock, and sends
-//! the reply here. So a reply that was made is never lost to a race: on any other ending the wait is
-//! cancelled first, and if that comes too late the reply is there to be taken.
+//! whoever makes entries ready runs the command again, on its own thread and under its own lock, and leaves
+//! the reply with the client. So a reply that was made is never lost to a race: on any other ending the wait is
+//! ended first, and if that comes too late the reply is there to be taken.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,11 +14,13 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::CommandSpec;
 use millstream_store::{Interest, Retry, Txn, WaitToken};
-use tokio::sync::oneshot;
 
 use crate::args::OwnedArgs;
 use crate::exec::{self, LongReply, Outcome};
+use crate::io_thread::{give_back, spare_buffer};
+use crate::registry::{Answer, NoAnswer};
 use crate::server::Server;
+use crate::session::Session;
 
 /// What a command waits for, as its executor says it.
 pub(crate) struct Blocked {
@@ -48,7 +50,6 @@ pub(crate) struct Later {
 pub(crate) struct Waiting {
     server: Arc<Server>,
     token: Option<WaitToken>,
-    pub(crate) reply: oneshot::Receiver<Vec<u8>>,
     pub(crate) deadline: Option<Instant>,
     /// When to run the command again though nothing has happened: something may have been idle for long enough.
     pub(crate) retry_at: Option<Instant>,
@@ -60,20 +61,27 @@ impl Waiting {
     /// Registers the command with the store, while the transaction that found nothing still holds its keys.
     pub(crate) fn begin(
         server: &Arc<Server>,
+        session: &Session,
         txn: &mut Txn<'_>,
         command: (&'static CommandSpec, &[&[u8]]),
-        resp3: bool,
         blocked: Blocked,
     ) -> Waiting {
         let (spec, argv) = command;
         let deadline = deadline_after(blocked.timeout_ms);
         let args = with_last_args(argv, &blocked.last_args);
-        let (sender, reply) = oneshot::channel();
-        let mut sender = Some(sender);
-        let again = move |txn: &mut Txn<'_>| run_again((spec, &args), resp3, txn, &mut sender);
+        let (client, resp3) = (Arc::clone(&session.client), session.resp3);
+        let wait = client.begin_wait();
+        let again = move |txn: &mut Txn<'_>| match run_again((spec, &args), resp3, txn) {
+            // A peer that left meanwhile loses nothing: what was delivered to it is pending.
+            Some(answer) => {
+                client.leave_answer(wait, answer);
+                Retry::Served
+            }
+            None => Retry::NotYet,
+        };
         let token = txn.wait(&blocked.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_at(server, at_ms));
-        Waiting { server: Arc::clone(server), token: Some(token), reply, deadline, retry_at, instead: None }
+        Waiting { server: Arc::clone(server), token: Some(token), deadline, retry_at, instead: None }
     }
 
     /// Runs the command again, in its turn. The reply, if there is one now, comes as any other.
@@ -83,42 +91,23 @@ impl Waiting {
     }
 
     /// Begins the work on a thread beside. A panic there closes the client's connection.
-    pub(crate) fn begin_work(server: &Arc<Server>, later: Later, resp3: bool) -> Waiting {
+    pub(crate) fn begin_work(server: &Arc<Server>, session: &Session, later: Later) -> Waiting {
         let Later { work, timeout_ms, instead } = later;
-        let (sender, reply) = oneshot::channel();
+        let (client, resp3) = (Arc::clone(&session.client), session.resp3);
+        let wait = client.begin_wait();
         let for_work = Arc::clone(server);
         tokio::task::spawn_blocking(move || {
-            let mut out = Writer::new(resp3);
-            if let Err(error) = work(&for_work, &mut out) {
-                for_work.stats.note_error(error.code());
-                out.truncate(0);
-                out.error(error.as_bytes());
-            }
-            // Nobody may be waiting any more.
-            let _ = sender.send(out.buf);
+            let done = catch_unwind(AssertUnwindSafe(|| reply_of(work, &for_work, resp3)));
+            client.leave_answer(wait, done.map_err(|_| NoAnswer));
         });
         let deadline = deadline_after(timeout_ms);
-        Waiting { server: Arc::clone(server), token: None, reply, deadline, retry_at: None, instead }
-    }
-
-    /// Ends the wait. If that comes too late, the reply that was made: once the store has let go of the
-    /// reader nobody can be making one, so what is not there now never comes.
-    pub(crate) fn cancel(mut self) -> Option<Vec<u8>> {
-        if let Some(token) = self.token.take() {
-            self.server.store.cancel(&token);
-        }
-        self.reply.try_recv().ok()
-    }
-
-    /// The reply has come. Whoever made it may still hold its locks, and have the record of it to write: taking the
-    /// same locks waits for that, so that the position asked for afterwards covers what is about to be told.
-    pub(crate) fn served(mut self) {
-        if let Some(token) = self.token.take() {
-            self.server.store.cancel(&token);
-        }
+        Waiting { server: Arc::clone(server), token: None, deadline, retry_at: None, instead }
     }
 }
 
+/// Once the store has let go of the reader nobody can be making an answer: one that is not there then never comes.
+/// Whoever made it may still hold its locks, and have the record of it to write: taking the same locks waits for that,
+/// so that the position asked for afterwards covers what is about to be told.
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(token) = &self.token {
@@ -140,41 +129,41 @@ fn deadline_after(timeout_ms: u64) -> Option<Instant> {
 
 fn with_last_args(argv: &[&[u8]], last_args: &[Box<[u8]>]) -> OwnedArgs {
     let kept = argv.len().saturating_sub(last_args.len());
-    let all: Vec<&[u8]> = argv[..kept].iter().copied().chain(last_args.iter().map(|arg| &arg[..])).collect();
-    OwnedArgs::new(&all)
+    OwnedArgs::new(argv[..kept].iter().copied().chain(last_args.iter().map(|arg| &arg[..])))
+}
+
+/// The reply that the work writes.
+fn reply_of(work: Work, server: &Arc<Server>, resp3: bool) -> Vec<u8> {
+    let mut out = Writer::new(resp3);
+    if let Err(error) = work(server, &mut out) {
+        server.stats.note_error(error.code());
+        out.truncate(0);
+        out.error(error.as_bytes());
+    }
+    out.buf
 }
 
 /// Runs the whole command again on the thread that made its keys ready. That thread serves another client: a
-/// panic ends here, and with the sender gone this client's connection closes.
-fn run_again(
-    command: (&CommandSpec, &OwnedArgs),
-    resp3: bool,
-    txn: &mut Txn<'_>,
-    sender: &mut Option<oneshot::Sender<Vec<u8>>>,
-) -> Retry {
+/// panic ends here, and without an answer this client's connection closes.
+fn run_again(command: (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Answer> {
     let ran = catch_unwind(AssertUnwindSafe(|| reply_to(command, resp3, txn)));
-    let reply = match ran {
-        Ok(None) => return Retry::NotYet,
-        Ok(Some(reply)) => Some(reply),
-        Err(_) => None,
-    };
-    if let (Some(sender), Some(reply)) = (sender.take(), reply) {
-        // A peer that left meanwhile loses nothing: what was delivered to it is pending.
-        let _ = sender.send(reply);
-    }
-    Retry::Served
+    ran.map_or(Some(Err(NoAnswer)), |reply| reply.map(Ok))
 }
 
 /// The reply, unless there is still nothing to say.
 fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Vec<u8>> {
     let argv = args.argv();
     let mut out = Writer::new(resp3);
+    out.buf = spare_buffer();
     let parse = spec.parse.expect("a command that waits was parsed before");
     let outcome = parse(&argv).and_then(|command| exec::run_data(&command, txn, &mut out));
     match outcome {
         Ok(Outcome::Done) => {}
         Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
-        Ok(Outcome::Block(_) | Outcome::Later(_)) => return None,
+        Ok(Outcome::Block(_) | Outcome::Later(_)) => {
+            give_back(out.buf);
+            return None;
+        }
         Err(error) => {
             out.truncate(0);
             out.error(error.as_bytes());

@@ -2,7 +2,6 @@
 //! peer, so that a departure is noticed and what is sent ahead is kept.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
@@ -15,7 +14,7 @@ use super::Connection;
 use crate::io_thread::{Buffers, with_buffers};
 use millstream_protocol::commands::Unblock;
 
-use crate::registry::{Client, flags};
+use crate::registry::{Client, NoAnswer, flags};
 use crate::server::Server;
 use crate::waiting::Waiting;
 
@@ -24,8 +23,8 @@ const READ_AHEAD_BYTES: usize = 1024 * 1024;
 
 /// How a wait ended.
 enum Ended {
-    /// With this reply; `None` if making it failed.
-    Served(Option<Vec<u8>>),
+    /// With an answer.
+    Served,
     /// Time ran out.
     TimedOut,
     /// CLIENT UNBLOCK.
@@ -46,26 +45,21 @@ impl Connection {
         let ended = self.wait_for_end(&mut waiting, stream).await;
         // Before the reply goes out: who has it in hand must not find the client blocked any more.
         drop(blocked);
+        let instead = waiting.instead.take();
+        drop(waiting);
+        // It may have come together with another end.
+        let answer = self.session.client.end_wait();
         let mut out = Writer::new(self.session.resp3);
-        match ended {
-            Ended::Gone | Ended::Served(None) => return false,
-            Ended::Served(Some(reply)) => {
-                waiting.served();
-                out.raw(&reply);
+        match (answer, ended) {
+            (_, Ended::Gone) | (Some(Err(NoAnswer)), _) => return false,
+            (Some(Ok(reply)), _) => out.buf = reply,
+            (None, Ended::Unblocked(Unblock::Error)) => {
+                self.server.stats.note_error(errors::UNBLOCKED.code());
+                out.error(errors::UNBLOCKED.as_bytes());
             }
-            Ended::TimedOut | Ended::Unblocked(Unblock::Timeout) => {
-                let instead = waiting.instead.take();
-                match waiting.cancel().or(instead) {
-                    Some(reply) => out.raw(&reply),
-                    None => out.null_array(),
-                }
-            }
-            Ended::Unblocked(Unblock::Error) => match waiting.cancel() {
-                Some(reply) => out.raw(&reply),
-                None => {
-                    self.server.stats.note_error(errors::UNBLOCKED.code());
-                    out.error(errors::UNBLOCKED.as_bytes());
-                }
+            (None, _) => match instead {
+                Some(reply) => out.buf = reply,
+                None => out.null_array(),
             },
         }
         if self.session.take_reply() {
@@ -84,8 +78,8 @@ impl Connection {
                 waiting.retry();
                 retry.set(waiting.retry_at.map(|at| tokio::time::sleep_until(at.into())));
             }
-            if let Poll::Ready(reply) = Pin::new(&mut waiting.reply).poll(cx) {
-                return Poll::Ready(Ended::Served(reply.ok()));
+            if self.session.client.has_answer() {
+                return Poll::Ready(Ended::Served);
             }
             if let Some(how) = self.session.client.take_unblock() {
                 return Poll::Ready(Ended::Unblocked(how));
