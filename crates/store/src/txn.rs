@@ -4,6 +4,7 @@
 //! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
 //! ```
 
+use millstream_engine::keyspace::SlotRef;
 use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
 use std::cell::Cell;
@@ -170,12 +171,34 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// The same with where it is, for [`apply_at`](Txn::apply_at).
+    #[inline]
+    pub(crate) fn stream_with_place(&self, key: &[u8]) -> Result<Option<(SlotRef, &Stream)>, Refusal> {
+        match self.shard(key).keys.get_with_place(self.db, key, self.now_ms) {
+            None => Ok(None),
+            Some((at, Value::Stream(stream))) => Ok(Some((at, stream))),
+            Some(_) => Err(Refusal::WrongType),
+        }
+    }
+
     /// Changes what is under `key`: the only way state changes.
+    #[inline(never)]
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
+        let at = self.shard(key).keys.find_even_expired(self.db, key);
+        self.apply_at(key, at, effect);
+    }
+
+    /// The same where `key` was found just now; `None`: it was not. For callers that know the kind of the effect: of what is asked
+    /// about it here, nothing is left but the answers.
+    #[inline(always)]
+    pub(crate) fn apply_at(&mut self, key: &[u8], at: Option<SlotRef>, effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());
         self.log_change(key, effect);
         let shard = self.shard_mut(key);
-        shard.keys.apply(db, key, effect, limits);
+        match at {
+            Some(at) => shard.keys.apply_at(at, effect, limits),
+            None => shard.keys.apply(db, key, effect, limits),
+        }
         if touches_watchers(effect) {
             shard.watched.touch(db, key);
         }
@@ -206,11 +229,17 @@ impl<'s> Txn<'s> {
         Ok(acknowledged)
     }
 
+    #[inline(always)]
     fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
-        let db = self.db;
         if self.store.journal().is_some() && is_logged(effect) {
-            codec::put_change(self.record(), db, key, effect);
+            self.note_change(key, effect);
         }
+    }
+
+    #[inline(never)]
+    fn note_change(&mut self, key: &[u8], effect: &Effect<'_>) {
+        let db = self.db;
+        codec::put_change(self.record(), db, key, effect);
     }
 
     /// What a change to `key` removed, where that was much, is freed elsewhere.
@@ -429,6 +458,7 @@ fn append(log: &Log, record: &[u8]) {
 
 /// Whether a change must survive. When a consumer last asked in vain need not: a record for every empty poll
 /// would cost a sync each.
+#[inline(always)]
 fn is_logged(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Stream(StreamEffect::ConsumerSeen { .. }) => false,
@@ -444,6 +474,7 @@ fn is_logged(effect: &Effect<'_>) -> bool {
 
 /// Whether a transaction that watches the key must not run. Groups, what they track and XSETID are not
 /// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
+#[inline(always)]
 fn touches_watchers(effect: &Effect<'_>) -> bool {
     use StreamEffect::{Append, Create, DeleteEntries, TrimEntries, TrimThrough};
     match effect {
@@ -456,7 +487,7 @@ fn touches_watchers(effect: &Effect<'_>) -> bool {
 }
 
 /// Whether the change may leave something behind that takes a while to free.
-#[inline]
+#[inline(always)]
 fn may_remove_much(effect: &Effect<'_>) -> bool {
     use StreamEffect::{GroupDestroy, TrimThrough};
     matches!(
@@ -466,6 +497,7 @@ fn may_remove_much(effect: &Effect<'_>) -> bool {
 }
 
 /// Whether readers waiting for the key may have something to read, or nothing left to wait for.
+#[inline(always)]
 fn may_serve_readers(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Delete | Effect::StringSet { .. } | Effect::ListPush { .. } => true,

@@ -31,10 +31,15 @@ impl Watched {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn touch(&self, db: u32, key: &[u8]) {
-        if self.flags.is_empty() {
-            return;
+        if !self.flags.is_empty() {
+            self.raise_flags(db, key);
         }
+    }
+
+    #[inline(never)]
+    fn raise_flags(&self, db: u32, key: &[u8]) {
         for flag in self.flags.get(&DbKeyRef { db, key }).into_iter().flatten() {
             flag.store(true, Ordering::Relaxed);
         }

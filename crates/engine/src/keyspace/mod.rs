@@ -123,6 +123,12 @@ impl Keyspace {
 
     /// The value of a key that is there and has not expired. This is a use of it.
     pub fn get(&self, db: u32, key: &[u8], now_ms: u64) -> Option<&Value> {
+        self.get_with_place(db, key, now_ms).map(|(_, value)| value)
+    }
+
+    /// The same with where it is, for whoever goes on to change it.
+    #[inline]
+    pub fn get_with_place(&self, db: u32, key: &[u8], now_ms: u64) -> Option<(SlotRef, &Value)> {
         self.told_ms.set(now_ms);
         let slot = self.recent_slot(db, key).or_else(|| {
             let at = self.search(db, key)?;
@@ -132,7 +138,7 @@ impl Keyspace {
             return None;
         }
         slot.used_at_s.set(self.told_s());
-        Some(&slot.value)
+        Some((self.recent.get(), &slot.value))
     }
 
     /// The slot of the key that was found last, if it is this one.
@@ -214,10 +220,11 @@ impl Keyspace {
         }
     }
 
-    /// As [`apply`](Keyspace::apply), to a key that was found.
-    #[inline]
+    /// As [`apply`](Keyspace::apply), to a key that was found. Where the caller knows the kind of the effect, nothing is left
+    /// of the questions that are asked about it on the way.
+    #[inline(always)]
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
-        let hashing = self.hashing;
+        let (hashing, now_s) = (self.hashing, self.told_s());
         let database = &mut self.databases[at.db as usize];
         match *effect {
             Effect::Delete => {
@@ -230,16 +237,16 @@ impl Keyspace {
             Effect::StringSet { expires_at_ms, .. } => database.set_expiry(at.slot, expires_at_ms),
             _ => {}
         }
-        let value = &mut database.slot_mut(at.slot).value;
-        if let Some(doomed) = value.take_doomed(effect) {
+        let slot = database.slot_mut(at.slot);
+        slot.used_at_s.set(now_s);
+        if let Some(doomed) = slot.value.take_doomed(effect) {
             self.remains.push(doomed);
         }
-        value.apply(effect, limits, hashing);
-        if value.is_used_up() {
+        slot.value.apply(effect, limits, hashing);
+        // A stream is a key even when it is empty.
+        if !matches!(effect, Effect::Stream(_)) && slot.value.is_used_up() {
             database.remove(at.slot, hashing);
-            return;
         }
-        self.touch_at(at);
     }
 
     /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Ack`](crate::StreamEffect::Ack), and says how many of these
@@ -252,6 +259,7 @@ impl Keyspace {
         }
     }
 
+    #[inline(never)]
     fn begin(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
         let Some(mut value) = Value::created_by(effect) else { return };
         value.apply(effect, limits, self.hashing);

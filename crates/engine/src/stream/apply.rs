@@ -15,6 +15,7 @@ use crate::{BlockLimits, ClaimedRow, ReleasedRow, StreamEffect, StreamId};
 impl Stream {
     /// Makes the change. Effects come from decisions on this very state, or from a log in the order
     /// they were written; a group or consumer an effect names is there, or the effect does nothing.
+    #[inline(always)]
     pub fn apply(&mut self, effect: &StreamEffect<'_>, limits: BlockLimits) {
         match *effect {
             StreamEffect::Create => {}
@@ -51,6 +52,7 @@ impl Stream {
     }
 
     /// Effects that concern one group and no entry.
+    #[inline(never)]
     fn apply_to_group(&mut self, effect: &StreamEffect<'_>) {
         match *effect {
             StreamEffect::GroupSetId { group, last_id, entries_read } => self.with_group(group, |group| {

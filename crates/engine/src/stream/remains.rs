@@ -21,7 +21,7 @@ impl Stream {
     }
 
     /// Takes out what `effect`, which is applied next, is going to remove, if that is much: a stream of nothing else.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_doomed(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
         match effect {
             StreamEffect::TrimThrough { .. } | StreamEffect::GroupDestroy { .. } => self.take_much(effect),

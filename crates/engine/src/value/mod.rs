@@ -95,6 +95,7 @@ impl Value {
     ///
     /// # Panics
     /// When the effect is for another type of value: it was not decided on this one.
+    #[inline(always)]
     pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: Hashing) {
         match (self, *effect) {
             (Value::Stream(stream), Effect::Stream(change)) => stream.apply(&change, limits),
@@ -135,6 +136,7 @@ impl Value {
     }
 
     /// Whether the key goes with its content. A string may be empty and a stream stays when it is.
+    #[inline]
     pub(crate) fn is_used_up(&self) -> bool {
         match self {
             Value::Stream(_) | Value::String(_) => false,
@@ -159,7 +161,7 @@ impl Value {
     }
 
     /// Takes out what `effect`, which is applied next, is going to remove, if that is much.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_doomed(&mut self, effect: &Effect<'_>) -> Option<Value> {
         match (self, effect) {
             (Value::Stream(stream), Effect::Stream(change)) => {

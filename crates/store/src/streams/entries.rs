@@ -1,7 +1,7 @@
 //! Entries come and go.
 
 use millstream_engine::stream::{DeleteDecision, Deletion};
-use millstream_engine::{IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim};
+use millstream_engine::{Effect, IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim};
 
 use super::StreamCounters;
 use super::idempotence::Ticket;
@@ -43,7 +43,8 @@ impl Txn<'_> {
     /// added again, nothing is trimmed, and the id is the one it got then.
     pub fn xadd(&mut self, key: &[u8], entry: &Addition<'_>) -> Result<Option<StreamId>, Refusal> {
         let (now_ms, fields) = (self.now_ms(), entry.fields);
-        let stream = self.stream(key)?;
+        let found = self.stream_with_place(key)?;
+        let (at, stream) = found.unzip();
         if stream.is_none() && !entry.make_stream {
             return Ok(None);
         }
@@ -58,7 +59,7 @@ impl Txn<'_> {
             None => Stream::new().decide_add(entry.id, fields, now_ms)?,
             Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
         };
-        self.apply_stream(key, StreamEffect::Append { id, fields });
+        self.apply_at(key, at, &Effect::Stream(StreamEffect::Append { id, fields }));
         if let Some(ticket) = ticket {
             self.remember(key, ticket.producer, ticket.iid(), id)?;
         }

@@ -3,10 +3,19 @@
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink};
-use millstream_engine::{Refusal, StreamEffect, StreamId};
+use millstream_engine::{Effect, Refusal, StreamEffect, StreamId};
 
 use super::Reader;
 use crate::txn::Txn;
+
+impl<'a> Reader<'a> {
+    /// The effect of delivering these entries.
+    #[inline]
+    fn delivery(&self, delivery: Delivery, at_ms: u64, pending: bool) -> StreamEffect<'a> {
+        let (Reader { group, consumer, .. }, Delivery { last, count }) = (*self, delivery);
+        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending }
+    }
+}
 
 impl Txn<'_> {
     /// Delivers what the group has not delivered yet, at most `count`, showing it to `sink`.
@@ -18,23 +27,21 @@ impl Txn<'_> {
         acknowledge: bool,
         sink: &mut impl EntrySink,
     ) -> Result<Option<Delivery>, Refusal> {
-        let stream = self.stream(reader.key)?.ok_or(Refusal::NoGroup)?;
+        let (at, stream) = self.stream_with_place(reader.key)?.ok_or(Refusal::NoGroup)?;
         let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
         let delivered = stream.visit_undelivered(group, count, sink);
         let Some(delivery) = delivered else {
             self.see_consumer(reader)?;
             return Ok(None);
         };
-        self.xreadgroup_deliver(reader, delivery, acknowledge);
+        let effect = reader.delivery(delivery, self.now_ms(), acknowledge);
+        self.apply_at(reader.key, Some(at), &Effect::Stream(effect));
         Ok(delivered)
     }
 
     /// Delivers the next entries of a group, which the caller has found. The consumer joins if it is new.
     pub fn xreadgroup_deliver(&mut self, reader: Reader<'_>, delivery: Delivery, acknowledge: bool) {
-        let (Reader { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
-        let at_ms = self.now_ms();
-        let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: acknowledge };
-        self.apply_stream(key, effect);
+        self.apply_stream(reader.key, reader.delivery(delivery, self.now_ms(), acknowledge));
     }
 
     /// Shows a consumer what is pending with it beyond `after`; entries that are gone are shown as such.
