@@ -17,14 +17,15 @@ mod load;
 
 use smallvec::SmallVec;
 
-use super::{entry::EntryRef, listpack, value, varint};
+use super::draft::Draft;
+use super::{entry::EntryRef, listpack, short, value, varint};
 use crate::{BlockLimits, StreamId};
 
 const DELETED: u8 = 1;
 const SAME_NAMES: u8 = 2;
 const MS_STEP_SHIFT: u32 = 2;
 /// An ms step from here on does not fit the head byte.
-const MS_STEP_FOLLOWS: u64 = 63;
+const MS_STEP_FOLLOWS: u8 = 63;
 
 /// Redis never lets a node grow beyond this, whatever the settings say.
 const NODE_BYTES_MAX: u64 = 1 << 30;
@@ -78,11 +79,12 @@ pub(super) struct Block {
 
 impl Block {
     /// A block that begins with this entry. It grows in `bytes`, which is empty.
+    #[inline(never)]
     pub(super) fn new(id: StreamId, fields: &[&[u8]], mut bytes: Vec<u8>) -> Block {
         debug_assert!(bytes.is_empty());
-        for name in fields.iter().step_by(2) {
-            put_text(&mut bytes, name);
-        }
+        let mut draft = Draft::new(&mut bytes);
+        fields.iter().step_by(2).for_each(|name| draft.text(name));
+        draft.finish();
         let names_end = bytes.len() as u32;
         let mut block = Block {
             bytes,
@@ -109,20 +111,16 @@ impl Block {
             bytes => bytes.min(NODE_BYTES_MAX),
         };
         let counters = listpack::counter_bytes(u64::from(self.live), u64::from(self.slots - self.live));
-        let added: u64 = fields.iter().map(|text| text.len() as u64).sum();
-        self.node_bytes + counters + added < max_bytes
+        self.node_bytes + counters + text_bytes(fields) < max_bytes
             && (limits.max_entries == 0 || u64::from(self.slots) < limits.max_entries)
     }
 
     /// Appends an entry. `id` is greater than the last.
+    #[inline(never)]
     pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]]) {
         let same_names = self.has_names(fields);
-        self.put_head(id, if same_names { SAME_NAMES } else { 0 });
-        let body = self.bytes.len();
-        // Most lengths fit this byte; the rest make room when they are known.
-        self.bytes.push(0);
-        let values = if same_names { self.put_values(fields) } else { self.put_pairs(fields) };
-        self.put_length_at(body);
+        let (pairs, _) = fields.as_chunks();
+        let values = if same_names { self.put_values(id, pairs) } else { self.put_pairs(id, pairs) };
         let ms_delta = id.ms.wrapping_sub(self.base.ms) as i64;
         let seq_delta = id.seq.wrapping_sub(self.base.seq) as i64;
         self.node_bytes +=
@@ -134,62 +132,76 @@ impl Block {
         self.slots += 1;
     }
 
-    /// Appends the values alone. Returns what a listpack would take for them.
-    fn put_values(&mut self, fields: &[&[u8]]) -> u64 {
-        let mut node_bytes = 0;
-        for pair in fields.chunks_exact(2) {
-            node_bytes += value::put(&mut self.bytes, pair[1]);
-        }
-        node_bytes
+    /// Appends an entry as its values alone. Returns what a listpack would take for them.
+    #[inline(always)]
+    fn put_values(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> u64 {
+        self.put_entry(id, SAME_NAMES, |draft| {
+            let mut node_bytes = 0;
+            for [_, value] in pairs {
+                node_bytes += value::put(draft, value);
+            }
+            node_bytes
+        })
     }
 
-    /// Appends names and values. Returns what a listpack would take for them.
-    fn put_pairs(&mut self, fields: &[&[u8]]) -> u64 {
-        varint::put(&mut self.bytes, fields.len() as u64 / 2);
-        let mut node_bytes = 0;
-        for pair in fields.chunks_exact(2) {
-            put_text(&mut self.bytes, pair[0]);
-            node_bytes += listpack::text_bytes(pair[0]) + value::put(&mut self.bytes, pair[1]);
-        }
+    /// Appends an entry as its names and values. Returns what a listpack would take for them.
+    #[inline(never)]
+    fn put_pairs(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> u64 {
+        self.put_entry(id, 0, |draft| {
+            draft.number(pairs.len() as u64);
+            let mut node_bytes = 0;
+            for [name, value] in pairs {
+                draft.text(name);
+                node_bytes += listpack::text_bytes(name) + value::put(draft, value);
+            }
+            node_bytes
+        })
+    }
+
+    #[inline(always)]
+    fn put_entry(&mut self, id: StreamId, flags: u8, put_fields: impl FnOnce(&mut Draft<'_>) -> u64) -> u64 {
+        let mut draft = Draft::new(&mut self.bytes);
+        put_head(&mut draft, self.stored_last_id, id, flags);
+        let body = draft.position();
+        // Most lengths fit this byte; the rest make room when they are known.
+        draft.byte(0);
+        let node_bytes = put_fields(&mut draft);
+        draft.finish();
+        self.put_length_at(body);
         node_bytes
     }
 
     /// Writes how many bytes follow the one at `at`, which was kept for that.
+    #[inline(always)]
     fn put_length_at(&mut self, at: usize) {
         let len = self.bytes.len() - at - 1;
-        if len < 0x80 {
-            self.bytes[at] = len as u8;
-            return;
+        match len < 0x80 {
+            true => self.bytes[at] = len as u8,
+            false => self.put_long_length_at(at, len),
         }
-        // Written at the end, where there is room, and taken from there to its place.
+    }
+
+    #[inline(never)]
+    fn put_long_length_at(&mut self, at: usize, len: usize) {
+        let (length, size) = varint::encode(len as u64);
         let end = self.bytes.len();
-        varint::put(&mut self.bytes, len as u64);
-        let size = self.bytes.len() - end;
-        let mut length = [0; varint::BYTES_MAX];
-        length[..size].copy_from_slice(&self.bytes[end..]);
-        self.bytes.pop();
+        self.bytes.resize(end + size - 1, 0);
         self.bytes.copy_within(at + 1..end, at + size);
         self.bytes[at..at + size].copy_from_slice(&length[..size]);
     }
 
-    fn put_head(&mut self, id: StreamId, flags: u8) {
-        let ms_step = id.ms - self.stored_last_id.ms;
-        let seq = if ms_step == 0 { id.seq - self.stored_last_id.seq } else { id.seq };
-        if ms_step < MS_STEP_FOLLOWS {
-            self.bytes.push((ms_step as u8) << MS_STEP_SHIFT | flags);
-        } else {
-            self.bytes.push((MS_STEP_FOLLOWS as u8) << MS_STEP_SHIFT | flags);
-            varint::put(&mut self.bytes, ms_step);
-        }
-        varint::put(&mut self.bytes, seq);
-    }
-
+    #[inline(always)]
     fn has_names(&self, fields: &[&[u8]]) -> bool {
         if fields.len() as u32 / 2 != self.name_count {
             return false;
         }
-        let mut at = 0;
-        fields.chunks_exact(2).all(|pair| take_text(&self.bytes, &mut at) == pair[0])
+        let (mut at, (pairs, _)) = (0, fields.as_chunks());
+        for [name, _] in pairs {
+            if !short::equal(take_text(&self.bytes, &mut at), name) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The entry at `place`, deleted or not. `None` at the end.
@@ -205,31 +217,47 @@ impl Block {
     /// What is known of the entry at `place` before its fields are read.
     #[inline(always)]
     fn frame_at(&self, place: &Place) -> Option<Frame> {
+        let at = place.offset as usize;
+        match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
+            // Most steps and lengths take a byte.
+            Some(&[head, seq, length])
+                if (seq | length) < 0x80 && head >> MS_STEP_SHIFT < MS_STEP_FOLLOWS =>
+            {
+                let id = step(place.before, u64::from(head >> MS_STEP_SHIFT), u64::from(seq));
+                Some(Frame { id, head, at: at + 3, end: at + 3 + usize::from(length) })
+            }
+            // In two: a place whose address is taken cannot live in registers.
+            _ => self.wide_frame_at(place.offset, place.before),
+        }
+    }
+
+    /// The same, whatever they take.
+    #[inline(never)]
+    fn wide_frame_at(&self, offset: u32, before: StreamId) -> Option<Frame> {
         let bytes = self.bytes.as_slice();
-        let mut at = place.offset as usize;
+        let mut at = offset as usize;
         let head = *bytes.get(at)?;
         at += 1;
-        let mut ms_step = u64::from(head >> MS_STEP_SHIFT);
-        if ms_step == MS_STEP_FOLLOWS {
-            ms_step = varint::take(bytes, &mut at);
-        }
-        let seq = varint::take(bytes, &mut at);
-        // Steps were taken between ids: adding them up cannot overflow.
-        let id = if ms_step == 0 {
-            StreamId::new(place.before.ms, place.before.seq.wrapping_add(seq))
-        } else {
-            StreamId::new(place.before.ms.wrapping_add(ms_step), seq)
+        let ms_step = match head >> MS_STEP_SHIFT {
+            MS_STEP_FOLLOWS => varint::take(bytes, &mut at),
+            ms_step => u64::from(ms_step),
         };
+        let seq = varint::take(bytes, &mut at);
+        let id = step(before, ms_step, seq);
         let length = varint::take(bytes, &mut at) as usize;
         Some(Frame { id, head, at, end: at.wrapping_add(length) })
     }
 
     /// Writes the ids of live entries from `place` on to `ids`, up to `last`, until it is full. Moves `place` behind the
     /// last of them. Says how many they were, and whether this block ended before `ids` and `last` did.
+    #[inline]
     pub(super) fn take_ids(&self, place: &mut Place, last: StreamId, ids: &mut [StreamId]) -> (usize, bool) {
-        let mut count = 0;
+        let (mut count, mut at, mut ended) = (0, *place, false);
         while let Some(slot) = ids.get_mut(count) {
-            let Some(frame) = self.frame_at(place) else { return (count, true) };
+            let Some(frame) = self.frame_at(&at) else {
+                ended = true;
+                break;
+            };
             if frame.head & DELETED == 0 {
                 if frame.id > last {
                     break;
@@ -237,9 +265,10 @@ impl Block {
                 *slot = frame.id;
                 count += 1;
             }
-            *place = Place { offset: frame.end as u32, before: frame.id };
+            at = Place { offset: frame.end as u32, before: frame.id };
         }
-        (count, false)
+        *place = at;
+        (count, ended)
     }
 
     /// The next entry at or after `place` that is not deleted; `place` moves behind it once it is finished.
@@ -364,8 +393,10 @@ impl Block {
             let shared = entry.shared_names_identity().is_some();
             let body = place.offset as usize + self.head_len(&place);
             place = entry.end();
-            fresh.put_head(id, if shared { SAME_NAMES } else { 0 });
-            fresh.bytes.extend_from_slice(&self.bytes[body..place.offset as usize]);
+            let mut draft = Draft::new(&mut fresh.bytes);
+            put_head(&mut draft, fresh.stored_last_id, id, if shared { SAME_NAMES } else { 0 });
+            draft.bytes(&self.bytes[body..place.offset as usize]);
+            draft.finish();
             fresh.stored_last_id = id;
         }
         fresh.bytes.shrink_to_fit();
@@ -390,7 +421,7 @@ impl Block {
     fn head_len(&self, place: &Place) -> usize {
         let begin = place.offset as usize;
         let mut at = begin + 1;
-        if u64::from(self.bytes[begin] >> MS_STEP_SHIFT) == MS_STEP_FOLLOWS {
+        if self.bytes[begin] >> MS_STEP_SHIFT == MS_STEP_FOLLOWS {
             varint::take(&self.bytes, &mut at);
         }
         varint::take(&self.bytes, &mut at);
@@ -456,9 +487,35 @@ impl Block {
     }
 }
 
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    varint::put(out, text.len() as u64);
-    out.extend_from_slice(text);
+/// The id that lies so far behind `before`.
+#[inline(always)]
+fn step(before: StreamId, ms_step: u64, seq: u64) -> StreamId {
+    // Steps were taken between ids: adding them up cannot overflow.
+    match ms_step {
+        0 => StreamId::new(before.ms, before.seq.wrapping_add(seq)),
+        _ => StreamId::new(before.ms.wrapping_add(ms_step), seq),
+    }
+}
+
+/// Writes the flags of an entry, and its id as a step from the one `before`.
+#[inline(always)]
+fn put_head(draft: &mut Draft<'_>, before: StreamId, id: StreamId, flags: u8) {
+    let ms_step = id.ms - before.ms;
+    let seq = if ms_step == 0 { id.seq - before.seq } else { id.seq };
+    if ms_step < u64::from(MS_STEP_FOLLOWS) {
+        draft.byte((ms_step as u8) << MS_STEP_SHIFT | flags);
+    } else {
+        draft.byte(MS_STEP_FOLLOWS << MS_STEP_SHIFT | flags);
+        draft.number(ms_step);
+    }
+    draft.number(seq);
+}
+
+/// The bytes of all names and values.
+#[inline]
+pub(super) fn text_bytes(fields: &[&[u8]]) -> u64 {
+    let (pairs, _) = fields.as_chunks();
+    pairs.iter().map(|[name, value]| name.len() as u64 + value.len() as u64).sum()
 }
 
 /// Reads a length and that many bytes, and moves past them.

@@ -1,5 +1,6 @@
 //! Decisions about entries and ids: what a request would do, without doing it.
 
+use super::block::text_bytes;
 use super::visit::IdRange;
 use super::{EntryRef, Stream};
 use crate::{BlockLimits, Exactness, GroupStart, IdSpec, Refusal, StreamId, Trim, TrimBy, TrimLimit};
@@ -26,6 +27,7 @@ pub struct TrimDecision {
 
 impl Stream {
     /// The id a new entry would get.
+    #[inline]
     pub fn decide_add(&self, spec: IdSpec, fields: &[&[u8]], now_ms: u64) -> Result<StreamId, Refusal> {
         if self.entries.last_id == StreamId::MAX {
             return Err(Refusal::IdsExhausted);
@@ -43,7 +45,7 @@ impl Stream {
         if id <= self.entries.last_id {
             return Err(Refusal::IdNotGreater);
         }
-        match fields.iter().map(|text| text.len() as u64).sum::<u64>() > ENTRY_BYTES_MAX {
+        match text_bytes(fields) > ENTRY_BYTES_MAX {
             true => Err(Refusal::EntryTooLarge),
             false => Ok(id),
         }

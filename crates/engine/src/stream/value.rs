@@ -3,6 +3,7 @@
 //! A value that is the canonical decimal form of an integer is kept as that integer and written out
 //! again on reading, byte for byte the same.
 
+use super::draft::Draft;
 use super::{listpack, varint};
 use crate::value::number::parse_integer;
 
@@ -42,46 +43,34 @@ pub enum StoredValue<'a> {
 /// Numbers beyond this do not fit a tagged varint and stay text.
 const PACKED_MAX: i64 = (1 << 61) - 1;
 
-/// Appends a value: a tag of `length << 1` and the bytes, or of `number << 1 | 1`. Returns what a
+/// Writes a value: a tag of `length << 1` and the bytes, or of `number << 1 | 1`. Returns what a
 /// listpack would take for it.
-#[inline]
-pub(super) fn put(out: &mut Vec<u8>, value: &[u8]) -> u64 {
+#[inline(always)]
+pub(super) fn put(out: &mut Draft<'_>, value: &[u8]) -> u64 {
     // Most text shows by its first byte that it is no number.
-    if matches!(value.first(), Some(b'0'..=b'9' | b'-')) {
-        return put_numeric(out, value);
+    let number = match value.first() {
+        Some(b'-'..=b'9') => parse_integer(value),
+        _ => None,
+    };
+    let Some(number) = number else {
+        out.number_and_text((value.len() as u64) << 1, value);
+        return listpack::bytes_of_length(value.len());
+    };
+    match is_packed(number) {
+        true => out.number(varint::zigzag(number) << 1 | 1),
+        false => out.number_and_text((value.len() as u64) << 1, value),
     }
-    put_bytes(out, value);
-    listpack::bytes_of_length(value.len())
-}
-
-/// The same for a value that may be a number.
-#[inline(never)]
-fn put_numeric(out: &mut Vec<u8>, value: &[u8]) -> u64 {
-    match parse_integer(value) {
-        Some(number) if is_packed(number) => {
-            varint::put(out, varint::zigzag(number) << 1 | 1);
-            listpack::integer_bytes(number)
-        }
-        number => {
-            put_bytes(out, value);
-            number.map_or_else(|| listpack::bytes_of_length(value.len()), listpack::integer_bytes)
-        }
-    }
-}
-
-#[inline]
-fn put_bytes(out: &mut Vec<u8>, value: &[u8]) {
-    varint::put(out, (value.len() as u64) << 1);
-    out.extend_from_slice(value);
+    listpack::integer_bytes(number)
 }
 
 /// Whether a number is kept as one.
+#[inline]
 pub(super) fn is_packed(number: i64) -> bool {
     (-PACKED_MAX..=PACKED_MAX).contains(&number)
 }
 
 /// Reads the value at `*at` and moves past it.
-#[inline]
+#[inline(always)]
 pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
     let tag = varint::take(bytes, at);
     if tag & 1 == 1 {
@@ -95,15 +84,18 @@ pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
 /// The same, for whoever copies it.
 #[inline(always)]
 pub(super) fn take_stored<'a>(bytes: &'a [u8], at: &mut usize) -> StoredValue<'a> {
-    let tag = varint::take(bytes, at);
-    if tag & 1 == 1 {
-        return StoredValue::Int(varint::unzigzag(tag >> 1));
+    if let Some((&tag, rest)) = bytes.get(*at..).and_then(<[u8]>::split_first)
+        && tag & 1 == 0
+        && usize::from(tag >> 1) <= SHORT_TEXT
+        && let Some(window) = rest.first_chunk()
+    {
+        let length = usize::from(tag >> 1);
+        *at += 1 + length;
+        return StoredValue::Short(window, length);
     }
-    let (start, length) = (*at, (tag >> 1) as usize);
-    *at += length;
-    match bytes.get(start..).and_then(<[u8]>::first_chunk) {
-        Some(window) if length <= SHORT_TEXT => StoredValue::Short(window, length),
-        _ => StoredValue::Bytes(&bytes[start..*at]),
+    match take(bytes, at) {
+        ValueRef::Bytes(text) => StoredValue::Bytes(text),
+        ValueRef::Int(number) => StoredValue::Int(number),
     }
 }
 
@@ -145,9 +137,11 @@ mod tests {
             b"-9223372036854775808",
         ];
         let mut bytes = Vec::new();
+        let mut draft = Draft::new(&mut bytes);
         values.iter().for_each(|value| {
-            put(&mut bytes, value);
+            put(&mut draft, value);
         });
+        draft.finish();
         let mut at = 0;
         for value in values {
             let mut stored_at = at;

@@ -1,28 +1,22 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
 
 /// What the greatest number takes.
-pub(super) const BYTES_MAX: usize = 10;
+const BYTES_MAX: usize = 10;
 
-/// Appends `value` to `out`.
-#[inline(always)]
-pub(super) fn put(out: &mut Vec<u8>, value: u64) {
-    if value < 0x80 {
-        out.push(value as u8);
-    } else {
-        put_long(out, value);
-    }
-}
-
+/// The bytes of a number, and how many they are.
 #[inline(never)]
-fn put_long(out: &mut Vec<u8>, mut value: u64) {
+pub(super) fn encode(mut value: u64) -> ([u8; BYTES_MAX], usize) {
+    let (mut bytes, mut length) = ([0; BYTES_MAX], 0);
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        bytes[length] = value as u8 | 0x80;
         value >>= 7;
+        length += 1;
     }
-    out.push(value as u8);
+    bytes[length] = value as u8;
+    (bytes, length + 1)
 }
 
-/// Reads the number at `*at` and moves past it. `bytes` was written by [`put`].
+/// Reads the number at `*at` and moves past it. `bytes` was written by [`encode`].
 #[inline(always)]
 pub(super) fn take(bytes: &[u8], at: &mut usize) -> u64 {
     let first = bytes[*at];
@@ -74,7 +68,9 @@ mod tests {
     fn numbers_come_back_as_they_went_in() {
         let mut bytes = Vec::new();
         let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
-        numbers.iter().for_each(|&number| put(&mut bytes, number));
+        for (encoded, length) in numbers.map(encode) {
+            bytes.extend_from_slice(&encoded[..length]);
+        }
         let mut at = 0;
         for number in numbers {
             assert_eq!(take(&bytes, &mut at), number);

@@ -1,12 +1,21 @@
 //! Integers as text: the one spelling in which a string, a field or a member counts as a number.
 
 /// The integer whose canonical decimal text this is: no plus sign, no leading zeros, no spaces.
+#[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'0'] => return Some(0),
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
+    match text {
+        [b'1'..=b'9', ..] => parse_magnitude(text).and_then(|magnitude| i64::try_from(magnitude).ok()),
+        [b'-', digits @ ..] => {
+            parse_magnitude(digits).and_then(|magnitude| 0i64.checked_sub_unsigned(magnitude))
+        }
+        [b'0'] => Some(0),
+        _ => None,
+    }
+}
+
+/// The number whose decimal text this is, which is at least 1 and has no more digits than the greatest integer.
+#[inline]
+fn parse_magnitude(digits: &[u8]) -> Option<u64> {
     if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > IntegerText::DIGITS_MAX {
         return None;
     }
@@ -16,9 +25,10 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        magnitude = magnitude.checked_mul(10)?.checked_add(u64::from(digit))?;
+        // So many nines are less than what 64 bits hold.
+        magnitude = magnitude.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
-    if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+    Some(magnitude)
 }
 
 /// The canonical text of an integer, without an allocation.

@@ -108,9 +108,9 @@ impl Walk<'_> {
     }
 
     fn id(&mut self, head: u8, before: StreamId) -> Result<StreamId, BadPart> {
-        let ms_step = match u64::from(head >> MS_STEP_SHIFT) {
+        let ms_step = match head >> MS_STEP_SHIFT {
             MS_STEP_FOLLOWS => self.number()?,
-            step => step,
+            step => u64::from(step),
         };
         let seq = self.number()?;
         let id = match ms_step {
