@@ -18,7 +18,8 @@ pub use id::StreamId;
 pub use keyspace::Keyspace;
 pub use refusal::Refusal;
 pub use request::{
-    BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, References, Trim, TrimBy, TrimLimit,
+    Addition, BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, References, Trim, TrimBy,
+    TrimLimit,
 };
 pub use stream::Stream;
 pub use value::Value;

@@ -13,6 +13,37 @@ pub enum IdSpec {
     Explicit(StreamId),
 }
 
+/// An entry to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addition<'a> {
+    /// How its id is chosen.
+    pub id: IdSpec,
+    /// Name, value, name, value…
+    pub fields: &'a [&'a [u8]],
+    /// Whether to make a stream if there is none.
+    pub make_stream: bool,
+    /// How to shorten the stream when the entry has joined it.
+    pub trim: Option<Trim>,
+    /// What becomes of the pending entries of what trimming removes.
+    pub references: References,
+    /// How to tell that the entry was sent before. Only with an id from the clock.
+    pub idempotence: Option<Idempotence<'a>>,
+}
+
+impl<'a> Addition<'a> {
+    /// An entry with an id from the clock, to a new stream if there is none.
+    pub fn new(fields: &'a [&'a [u8]]) -> Addition<'a> {
+        Addition {
+            id: IdSpec::Auto,
+            fields,
+            make_stream: true,
+            trim: None,
+            references: References::Keep,
+            idempotence: None,
+        }
+    }
+}
+
 /// A request to shorten a stream from its old end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {

@@ -3,7 +3,7 @@
 //!
 //! Options come in any order; the first argument that is none of them is the id.
 
-use millstream_engine::{IdSpec, Idempotence, References, StreamId, Trim};
+use millstream_engine::{Addition, IdSpec, Idempotence, StreamId};
 
 use super::Command;
 use super::references;
@@ -19,18 +19,8 @@ use crate::ids;
 pub struct Xadd<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// Whether a missing stream stays missing.
-    pub nomkstream: bool,
-    /// The entry's id; an explicit one is never `0-0`.
-    pub id: IdSpec,
-    /// Name, value, name, value…; at least one pair.
-    pub fields: &'a [&'a [u8]],
-    /// How to shorten the stream after the entry has joined it.
-    pub trim: Option<Trim>,
-    /// What becomes of the pending rows of the entries that trimming removes.
-    pub references: References,
-    /// How the producer says that it may have sent the entry before; only with an id from the clock.
-    pub idempotence: Option<Idempotence<'a>>,
+    /// The entry: an explicit id is never `0-0`, and there is at least one field.
+    pub entry: Addition<'a>,
 }
 
 pub(crate) fn parse_xadd<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
@@ -41,60 +31,71 @@ impl<'a> Xadd<'a> {
     fn parse(argv: &'a [&'a [u8]]) -> Result<Xadd<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
-        let (mut nomkstream, mut idempotence) = (false, None);
-        let mut trim = TrimOptions::default();
-        let id = loop {
-            if args.sign("*") {
-                break Some(IdSpec::Auto);
-            }
-            if trim.read(&mut args)? {
-                continue;
-            }
-            if args.keyword("NOMKSTREAM") {
-                nomkstream = true;
-                continue;
-            }
-            if let Some(given) = read_idempotence(&mut args, idempotence.is_some())? {
-                idempotence = Some(given);
-                continue;
-            }
-            if args.is_empty() {
-                break None;
-            }
-            break Some(ids::parse_id_spec(args.next()?)?);
-        };
-        let references = trim.references();
-        let trim = trim.finish()?;
-        if idempotence.is_some() && id.is_some_and(|id| id != IdSpec::Auto) {
-            return Err(errors::IDMP_WITH_ID);
+        if args.sign("*") {
+            return Ok(Xadd { key, entry: Addition::new(args.pairs("xadd")?) });
         }
+        let (id, options) = read_options(&mut args)?;
         let fields = args.pairs("xadd")?;
         let id = id.ok_or_else(|| errors::wrong_arity("xadd"))?;
         if id == IdSpec::Explicit(StreamId::MIN) {
             return Err(errors::ID_IS_ZERO);
         }
-        Ok(Xadd { key, nomkstream, id, fields, trim, references, idempotence })
+        Ok(Xadd { key, entry: Addition { id, fields, ..options } })
     }
 
     /// The command as arguments.
     pub fn encode(&self) -> Vec<Vec<u8>> {
-        let mut out = ArgsOut::command(&["XADD"]).arg(self.key).flag("NOMKSTREAM", self.nomkstream);
-        out = references::encode(out, self.references);
-        out = match self.idempotence {
+        let Addition { id, fields, make_stream, trim, references, idempotence } = self.entry;
+        let mut out = ArgsOut::command(&["XADD"]).arg(self.key).flag("NOMKSTREAM", !make_stream);
+        out = references::encode(out, references);
+        out = match idempotence {
             None => out,
             Some(Idempotence::Auto { producer }) => out.arg(b"IDMPAUTO").arg(producer),
             Some(Idempotence::Given { producer, iid }) => out.arg(b"IDMP").arg(producer).arg(iid),
         };
-        if let Some(trim) = &self.trim {
+        if let Some(trim) = &trim {
             out = trim::encode(out, trim);
         }
-        let out = match self.id {
+        let out = match id {
             IdSpec::Auto => out.arg(b"*"),
             IdSpec::AutoSeq(ms) => out.arg(format!("{ms}-*").as_bytes()),
             IdSpec::Explicit(id) => out.id(id),
         };
-        out.args(self.fields).finish()
+        out.args(fields).finish()
     }
+}
+
+/// Reads the options and the id behind them, if there is one.
+#[inline(never)]
+fn read_options<'a>(args: &mut Args<'a>) -> Result<(Option<IdSpec>, Addition<'a>), CommandError> {
+    let mut entry = Addition::new(&[]);
+    let mut trim = TrimOptions::default();
+    let id = loop {
+        if args.sign("*") {
+            break Some(IdSpec::Auto);
+        }
+        if trim.read(args)? {
+            continue;
+        }
+        if args.keyword("NOMKSTREAM") {
+            entry.make_stream = false;
+            continue;
+        }
+        if let Some(given) = read_idempotence(args, entry.idempotence.is_some())? {
+            entry.idempotence = Some(given);
+            continue;
+        }
+        if args.is_empty() {
+            break None;
+        }
+        break Some(ids::parse_id_spec(args.next()?)?);
+    };
+    entry.references = trim.references();
+    entry.trim = trim.finish()?;
+    if entry.idempotence.is_some() && id.is_some_and(|id| id != IdSpec::Auto) {
+        return Err(errors::IDMP_WITH_ID);
+    }
+    Ok((id, entry))
 }
 
 /// Reads `IDMPAUTO producer` or `IDMP producer iid` if it comes next. A word without its arguments is neither.
@@ -125,7 +126,7 @@ fn not_empty(name: &[u8], refusal: CommandError) -> Result<&[u8], CommandError> 
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::{Exactness, TrimBy, TrimLimit};
+    use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 
     use super::*;
     use crate::commands::testing::{error_of, with_args};
@@ -138,16 +139,13 @@ mod tests {
                 exactness: Exactness::Approximate,
                 limit: TrimLimit::AtMost(5),
             };
-            let expected = Xadd {
-                key: b"s",
-                nomkstream: true,
+            let entry = Addition {
                 id: IdSpec::AutoSeq(5),
-                fields: &[b"f", b"v"],
+                make_stream: false,
                 trim: Some(trim),
-                references: References::Keep,
-                idempotence: None,
+                ..Addition::new(&[b"f", b"v"])
             };
-            assert_eq!(Xadd::parse(argv), Ok(expected));
+            assert_eq!(Xadd::parse(argv), Ok(Xadd { key: b"s", entry }));
         });
     }
 
@@ -174,9 +172,9 @@ mod tests {
         ];
         for (line, references, idempotence) in cases {
             with_args(line, |argv| {
-                let command = Xadd::parse(argv).unwrap();
-                assert_eq!((command.references, command.idempotence), (references, idempotence), "{line}");
-                assert_eq!(command.fields, [b"f", b"v"], "{line}");
+                let entry = Xadd::parse(argv).unwrap().entry;
+                assert_eq!((entry.references, entry.idempotence), (references, idempotence), "{line}");
+                assert_eq!(entry.fields, [b"f", b"v"], "{line}");
             });
         }
     }

@@ -8,8 +8,8 @@ mod idempotence;
 mod pending;
 mod read;
 
-pub use entries::Addition;
 pub use idempotence::IdempotenceChange;
+pub use millstream_engine::Addition;
 
 use millstream_engine::stream::Group;
 use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};

@@ -4,21 +4,14 @@ use millstream_engine::stream::{Deletion, IdRange};
 use millstream_protocol::commands::{Direction, Xadd, Xdel, Xdelex, Xlen, Xrange, Xsetid, Xtrim};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_store::{Addition, StreamCounters, Txn};
+use millstream_store::{StreamCounters, Txn};
 
 use super::{long, write_deletions, write_entries};
 use crate::exec::Outcome;
 
+#[inline(never)]
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
-    let entry = Addition {
-        id: cmd.id,
-        fields: cmd.fields,
-        make_stream: !cmd.nomkstream,
-        trim: cmd.trim,
-        references: cmd.references,
-        idempotence: cmd.idempotence,
-    };
-    match txn.xadd(cmd.key, &entry)? {
+    match txn.xadd(cmd.key, &cmd.entry)? {
         Some(id) => out.id(id),
         None => out.null_bulk(),
     }
