@@ -63,15 +63,17 @@ impl<'a> Args<'a> {
     }
 
     /// Whether the next argument is this word, in whatever case; if so it is read.
+    #[inline(always)]
     pub(crate) fn keyword(&mut self, word: &str) -> bool {
         self.keyword_before(word, 0)
     }
 
     /// Like [`keyword`](Args::keyword), when at least `following` arguments stand after it. Where they
     /// are missing, Redis does not take the word for an option.
+    #[inline(always)]
     pub(crate) fn keyword_before(&mut self, word: &str, following: usize) -> bool {
         match self.rest.split_first() {
-            Some((first, rest)) if rest.len() >= following && first.eq_ignore_ascii_case(word.as_bytes()) => {
+            Some((first, rest)) if rest.len() >= following && is_word(first, word.as_bytes()) => {
                 self.rest = rest;
                 true
             }
@@ -119,6 +121,28 @@ impl<'a> Args<'a> {
     pub(crate) fn finish(self) -> Result<(), CommandError> {
         if self.rest.is_empty() { Ok(()) } else { Err(errors::SYNTAX) }
     }
+}
+
+/// Whether an argument is this word, in whatever case. A word of up to eight bytes has letters only.
+#[inline(always)]
+fn is_word(arg: &[u8], word: &[u8]) -> bool {
+    debug_assert!(word.len() > 8 || word.iter().all(u8::is_ascii_alphabetic));
+    match (folded(arg), folded(word)) {
+        (Some(arg_letters), Some(letters)) => arg.len() == word.len() && arg_letters == letters,
+        _ => arg.eq_ignore_ascii_case(word),
+    }
+}
+
+/// The letters of a word of four to eight, without their case. What is no letter is not taken for one.
+#[inline(always)]
+fn folded(word: &[u8]) -> Option<u64> {
+    /// What a small letter has and a capital one has not.
+    const SMALL: u64 = 0x2020_2020_2020_2020;
+    if word.len() > 8 {
+        return None;
+    }
+    let (first, last) = (u32::from_le_bytes(*word.first_chunk()?), u32::from_le_bytes(*word.last_chunk()?));
+    Some((u64::from(first) << 32 | u64::from(last)) | SMALL)
 }
 
 /// The subcommand's name as typed, which errors repeat.
@@ -198,6 +222,20 @@ mod tests {
         assert!(args.sign("~"));
         assert_eq!(args.finish(), Ok(()));
         assert_eq!(args.next(), Err(errors::SYNTAX));
+    }
+
+    #[test]
+    fn a_word_is_its_letters_in_whatever_case_and_no_other_bytes() {
+        for word in ["ID", "ACK", "TYPE", "COUNT", "STREAMS", "MAXCOUNT", "NOMKSTREAM"] {
+            for (at, byte) in (0..word.len()).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte))) {
+                let mut arg = word.to_ascii_lowercase().into_bytes();
+                arg[at] = byte;
+                let same = byte.eq_ignore_ascii_case(&word.as_bytes()[at]);
+                assert_eq!(is_word(&arg, word.as_bytes()), same, "{}", arg.escape_ascii());
+            }
+            assert!(!is_word(&word.as_bytes()[1..], word.as_bytes()));
+            assert!(!is_word(format!("{word}S").as_bytes(), word.as_bytes()));
+        }
     }
 
     #[test]

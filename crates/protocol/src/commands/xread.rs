@@ -208,6 +208,8 @@ struct ReadOptions<'a> {
 }
 
 impl<'a> ReadOptions<'a> {
+    /// Inlined, so that a command pays for its own questions only.
+    #[inline(always)]
     fn parse(argv: &'a [&'a [u8]], reader: Reader) -> Result<ReadOptions<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (mut group, mut block_ms, mut claim_idle_ms_min, mut noack) = (None, None, None, false);
