@@ -25,6 +25,13 @@ pub(super) fn digit_count(number: u64) -> usize {
     }
 }
 
+/// The digits of a number below ten thousand, behind as many zeros as make them four.
+#[inline(always)]
+pub(super) fn four_digits(number: u64) -> [u8; 4] {
+    let ([a, b], [c, d]) = (PAIRS[(number / 100 % 100) as usize], PAIRS[(number % 100) as usize]);
+    [a, b, c, d]
+}
+
 /// Writes a number of `into.len()` digits.
 #[inline]
 pub(super) fn write_digits(mut number: u64, into: &mut [u8]) {
@@ -39,30 +46,46 @@ pub(super) fn write_digits(mut number: u64, into: &mut [u8]) {
     }
 }
 
-/// Appends a number.
+/// Appends a number and a line end.
 #[inline]
-pub(super) fn push(buffer: &mut Vec<u8>, number: u64) {
+pub(super) fn push_line(buffer: &mut Vec<u8>, number: u64) {
     if number < 10 {
-        buffer.push(b'0' + number as u8);
+        buffer.extend_from_slice(&[b'0' + number as u8, b'\r', b'\n']);
     } else if number < 100 {
-        buffer.extend_from_slice(&PAIRS[number as usize]);
+        let [tens, ones] = PAIRS[number as usize];
+        buffer.extend_from_slice(&[tens, ones, b'\r', b'\n']);
+    } else if number < 1000 {
+        let [_, hundreds, tens, ones] = four_digits(number);
+        buffer.extend_from_slice(&[hundreds, tens, ones, b'\r', b'\n']);
     } else {
-        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        push_long_line(buffer, number);
     }
 }
 
+#[inline(never)]
+fn push_long_line(buffer: &mut Vec<u8>, number: u64) {
+    buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    buffer.extend_from_slice(b"\r\n");
+}
+
 /// Appends `first`, a number and a line end: the header of everything that has a length.
-#[inline]
+#[inline(always)]
 pub(super) fn push_header(buffer: &mut Vec<u8>, first: u8, number: usize) {
     if number < 10 {
         buffer.extend_from_slice(&[first, b'0' + number as u8, b'\r', b'\n']);
-    } else if number < 100 {
+    } else {
+        push_long_header(buffer, first, number);
+    }
+}
+
+#[inline(never)]
+fn push_long_header(buffer: &mut Vec<u8>, first: u8, number: usize) {
+    if number < 100 {
         let [tens, ones] = PAIRS[number];
         buffer.extend_from_slice(&[first, tens, ones, b'\r', b'\n']);
     } else {
         buffer.push(first);
-        push(buffer, number as u64);
-        buffer.extend_from_slice(b"\r\n");
+        push_long_line(buffer, number as u64);
     }
 }
 
@@ -81,9 +104,12 @@ mod tests {
             let mut digits = vec![0; digit_count(number)];
             write_digits(number, &mut digits);
             assert_eq!(digits, expected.as_bytes());
+            if number < 10_000 {
+                assert_eq!(four_digits(number), format!("{number:04}").as_bytes());
+            }
             let mut pushed = Vec::new();
-            push(&mut pushed, number);
-            assert_eq!(pushed, expected.as_bytes());
+            push_line(&mut pushed, number);
+            assert_eq!(pushed, format!("{expected}\r\n").as_bytes());
             pushed.clear();
             push_header(&mut pushed, b'$', number as usize);
             assert_eq!(pushed, format!("${expected}\r\n").as_bytes());

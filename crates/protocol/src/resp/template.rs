@@ -13,7 +13,7 @@
 //! by what comes next. The stage holds many entries, because reading back bytes that were stored a moment ago stalls
 //! the processor.
 
-use super::decimal::{DIGITS_MAX, PAIRS, digit_count, push_header, write_digits};
+use super::decimal::{DIGITS_MAX, PAIRS, digit_count, four_digits, push_header, write_digits};
 use super::id_prefix::IdPrefix;
 use millstream_engine::stream::{EntryRef, SHORT_TEXT, StoredValue};
 
@@ -226,6 +226,11 @@ fn put_digits(stage: &mut StageBytes, at: usize, number: u64, count: usize) -> u
     match number {
         0..10 => put(stage, at, &[b'0' + number as u8]),
         10..100 => put(stage, at, &PAIRS[number as usize]),
+        100..10_000 => {
+            // Those of three go over the zero before them.
+            let digits = u32::from_le_bytes(four_digits(number)) >> if count == 3 { 8 } else { 0 };
+            put(stage, at, &digits.to_le_bytes());
+        }
         _ => put_many_digits(stage, at, number, count),
     }
     at + count

@@ -87,16 +87,14 @@ impl Writer {
         if number < 0 {
             self.buf.push(b'-');
         }
-        decimal::push(&mut self.buf, number.unsigned_abs());
-        self.buf.extend_from_slice(b"\r\n");
+        decimal::push_line(&mut self.buf, number.unsigned_abs());
     }
 
     /// An integer that is never negative. Past `i64::MAX` clients may not follow.
     #[inline]
     pub fn uint(&mut self, number: u64) {
         self.buf.push(b':');
-        decimal::push(&mut self.buf, number);
-        self.buf.extend_from_slice(b"\r\n");
+        decimal::push_line(&mut self.buf, number);
     }
 
     /// A count.
@@ -135,14 +133,10 @@ impl Writer {
     pub fn id(&mut self, id: StreamId) {
         let seq_digits = decimal::digit_count(id.seq);
         self.prefix.turn_to(id.ms, seq_digits);
-        let (prefix, from) = (self.prefix.bytes(), self.prefix.length());
-        // A prefix, twenty digits and a line end.
-        let mut text = [0; 64];
-        text[..prefix.len()].copy_from_slice(prefix);
-        let to = from + seq_digits;
-        decimal::write_digits(id.seq, &mut text[from..to]);
-        text[to..to + 2].copy_from_slice(b"\r\n");
-        self.buf.extend_from_slice(&text[..to + 2]);
+        let seq_at = self.buf.len() + self.prefix.length();
+        self.buf.extend_from_slice(self.prefix.bytes());
+        self.buf.truncate(seq_at);
+        decimal::push_line(&mut self.buf, id.seq);
     }
 
     /// No string.
@@ -225,12 +219,20 @@ impl Writer {
     }
 
     /// Writes the length of a deferred array or map. Inner ones are finished before outer ones.
+    #[inline]
     pub fn finish(&mut self, mark: Mark, length: usize) {
         let length = (length * mark.scale) as u64;
-        let digits = decimal::digit_count(length);
-        if (digits, mark.digits) == (1, 1) {
+        if length < 10 && mark.digits == 1 {
             self.buf[mark.at] = b'0' + length as u8;
-        } else if digits == mark.digits {
+        } else {
+            self.write_length(mark, length);
+        }
+    }
+
+    #[inline(never)]
+    fn write_length(&mut self, mark: Mark, length: u64) {
+        let digits = decimal::digit_count(length);
+        if digits == mark.digits {
             decimal::write_digits(length, &mut self.buf[mark.at..mark.at + digits]);
         } else {
             let mut text = [0; decimal::DIGITS_MAX];
@@ -289,9 +291,9 @@ impl Writer {
 
     #[inline]
     fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> Mark {
-        let at = self.buf.len() + 1;
-        decimal::push_header(&mut self.buf, first, expected * scale);
-        Mark { at, digits: self.buf.len() - 2 - at, scale }
+        let (at, expected) = (self.buf.len() + 1, expected * scale);
+        decimal::push_header(&mut self.buf, first, expected);
+        Mark { at, digits: decimal::digit_count(expected as u64), scale }
     }
 }
 
