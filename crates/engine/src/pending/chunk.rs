@@ -231,8 +231,7 @@ impl Chunk {
         let places = usize::from(self.capacity - self.head - self.len);
         let ids = &run.ids[from..];
         let (ms, seq) = (self.form(MS), self.form(SEQ));
-        let fitting = |id: &&StreamId| ms.holds(id.ms) && seq.holds(id.seq);
-        let count = ids.iter().take(places).take_while(fitting).count();
+        let count = count_fitting(&ids[..ids.len().min(places)], ms, seq);
         let rows = self.len()..self.len() + count;
         let (seqs, times) = (self.places(SEQ, rows.clone()), self.places(TIME, rows.clone()));
         let owners = self.places(CONSUMER, rows.clone());
@@ -581,6 +580,15 @@ fn owner_number(owner: Option<ConsumerHandle>) -> u64 {
 #[inline]
 fn owner_of(number: u64) -> Option<ConsumerHandle> {
     number.checked_sub(1).map(|handle| ConsumerHandle(handle as u32))
+}
+
+/// How many of these ids, which ascend and of which the first fits, fit before one does not.
+fn count_fitting(ids: &[StreamId], ms: Form, seq: Form) -> usize {
+    match ids {
+        // Within a millisecond everything lies between the first and the last.
+        [first, .., last] if first.ms == last.ms && seq.holds(last.seq) => ids.len(),
+        _ => ids.iter().take_while(|id| ms.holds(id.ms) && seq.holds(id.seq)).count(),
+    }
 }
 
 fn capacity_for(rows: usize) -> usize {

@@ -120,6 +120,8 @@ pub struct PendingList {
     /// The first id of the tail.
     tail_begins: Option<StreamId>,
     len: u64,
+    /// No row has a greater id. Says what is needed to add rows at the end without a look at the last one.
+    reach: StreamId,
     /// The rows that nobody owns, in the order of their release.
     released: Released,
 }
@@ -161,6 +163,12 @@ impl PendingList {
         if self.tail.is_empty() { self.shelves.last_id() } else { Some(self.tail.last_id()) }
     }
 
+    /// Whether every id is smaller than this one.
+    #[inline]
+    pub fn ends_before(&self, id: StreamId) -> bool {
+        self.reach < id || self.last_id().is_none_or(|last| last < id)
+    }
+
     /// Makes this the row of its id and returns the row it replaces. Fastest beyond the last id. A row without
     /// a consumer is [released](PendingList::release).
     pub fn set(&mut self, entry: PendingEntry) -> Option<PendingEntry> {
@@ -174,28 +182,32 @@ impl PendingList {
     /// Adds a row for each of these ids, which ascend from beyond the last: delivered to this consumer at this time, for the
     /// first time.
     pub fn push_run(&mut self, ids: &[StreamId], consumer: ConsumerHandle, delivered_at_ms: u64) {
-        debug_assert!(self.last_id().is_none_or(|last| ids.first().is_none_or(|first| last < *first)));
+        let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return };
+        debug_assert!(self.ends_before(*first) && ids.is_sorted_by(|a, b| a < b));
+        self.reach = *last;
+        self.len += ids.len() as u64;
         let run = NewRows { ids, consumer, delivered_at_ms };
+        match self.tail_begins {
+            Some(_) if ids.len() == 1 => self.push(&run.row(0)),
+            _ => self.push_rows(&run),
+        }
+    }
+
+    #[inline(never)]
+    fn push_rows(&mut self, run: &NewRows<'_>) {
         let mut done = 0;
-        while done < ids.len() {
-            if self.tail.is_full() {
-                self.tail.fit();
-                let next = Chunk::following(&self.tail, &run.row(done));
-                self.shelves.push(mem::replace(&mut self.tail, next));
-                self.tail_begins = Some(ids[done]);
-                done += 1;
-            } else if self.tail_begins.is_none() {
+        while done < run.ids.len() {
+            if self.tail_begins.is_none() {
                 self.tail.begin(&run.row(done));
-                self.tail_begins = Some(ids[done]);
+                self.tail_begins = Some(run.ids[done]);
                 done += 1;
-            } else if done + 1 == ids.len() {
-                self.tail.push(&run.row(done));
+            } else if self.tail.is_full() {
+                self.push(&run.row(done));
                 done += 1;
             } else {
-                done += self.tail.push_run(&run, done);
+                done += self.tail.push_run(run, done);
             }
         }
-        self.len += ids.len() as u64;
     }
 
     /// Makes the row of this id one that nobody owns, the last of all that were released, and returns the row
@@ -291,6 +303,7 @@ impl PendingList {
 
     /// Adds or replaces a row, and returns what was stored before.
     fn store(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
+        self.reach = self.reach.max(entry.id);
         let replaced = match self.tail_begins {
             None if self.shelves.last_id().is_none_or(|last| last < entry.id) => {
                 self.tail.begin(entry);
@@ -333,13 +346,18 @@ impl PendingList {
     #[inline]
     fn push(&mut self, entry: &PendingEntry) {
         if self.tail.is_full() {
-            self.tail.fit();
-            let next = Chunk::following(&self.tail, entry);
-            self.shelves.push(mem::replace(&mut self.tail, next));
-            self.tail_begins = Some(entry.id);
+            self.begin_another_tail(entry);
         } else {
             self.tail.push(entry);
         }
+    }
+
+    #[inline(never)]
+    fn begin_another_tail(&mut self, entry: &PendingEntry) {
+        self.tail.fit();
+        let next = Chunk::following(&self.tail, entry);
+        self.shelves.push(mem::replace(&mut self.tail, next));
+        self.tail_begins = Some(entry.id);
     }
 
     #[inline]
@@ -381,6 +399,9 @@ impl PendingList {
         }
         if self.tail_begins != self.tail.first().map(|row| row.id) {
             return Err("the tail begins elsewhere".into());
+        }
+        if self.last_id().is_some_and(|last| last > self.reach) {
+            return Err(format!("a row lies beyond {}", self.reach));
         }
         let rows = self.shelves.iter().map(Shelf::rows).sum::<u64>() + self.tail.len() as u64;
         if rows != self.len {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The shelf sums these up once more. Its own oldest time and mask may lag behind removals (never the other
-//! way: nothing that matches is skipped) and are made exact whenever a chunk is fitted, added or dropped.
+//! way: nothing that matches is skipped) and are made exact whenever a chunk is fitted or dropped, or comes between others.
 //!
 //! Rows that nobody owns are of any age. A shelf that has some asks its chunks for theirs.
 //!
@@ -247,7 +247,13 @@ impl Shelf {
     pub(super) fn push(&mut self, chunk: Chunk) {
         self.rows += chunk.len() as u64;
         self.unowned += chunk.unowned() as u64;
-        self.insert_chunk(self.chunks.len(), chunk);
+        self.firsts.push(chunk.first_id());
+        self.oldest.push(chunk.oldest_ms());
+        self.masks.push(chunk.consumer_mask());
+        self.chunks.push(chunk);
+        // The sums of the others stay as they are: to make them exact is the business of what takes rows away.
+        self.oldest_ms = self.oldest_ms.min(self.oldest[self.chunks.len() - 1]);
+        self.mask |= self.masks[self.chunks.len() - 1];
     }
 
     /// Adds or replaces a row, and returns what was stored before.

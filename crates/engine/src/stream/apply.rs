@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use smallvec::SmallVec;
 
 use super::Stream;
+use super::blocks::Cursor;
 use super::claim::DELIVERIES_MAX;
 use super::entries::Entries;
 use super::group::Group;
@@ -101,8 +102,10 @@ impl Stream {
     }
 }
 
-/// So many entries of a run are dealt with at once.
+/// So many entries of a run are dealt with at once…
 const RUN_IDS: usize = 64;
+/// … and so many of a short one, for which that would be more to prepare than to do.
+const FEW_IDS: u64 = 16;
 
 /// A run of entries on its way to a consumer.
 struct Run {
@@ -121,30 +124,47 @@ impl Group {
         if run.pending {
             reader.active_at_ms = Some(run.at_ms);
         }
-        if run.count == 1 {
-            self.deliver_by(&mut [StreamId::MIN], entries, handle, run);
-        } else {
-            self.deliver_by(&mut [StreamId::MIN; RUN_IDS], entries, handle, run);
+        match run.count {
+            0..=1 => self.deliver_by(&mut [StreamId::MIN], entries, handle, run),
+            2..=FEW_IDS => self.deliver_by(&mut [StreamId::MIN; FEW_IDS as usize], entries, handle, run),
+            _ => self.deliver_by(&mut [StreamId::MIN; RUN_IDS], entries, handle, run),
         }
     }
 
     /// The same, so many at a time as `ids` holds.
-    #[inline(never)]
     fn deliver_by(&mut self, ids: &mut [StreamId], entries: &Entries, handle: ConsumerHandle, run: &Run) {
         let Some(mut cursor) = entries.cursor_after(self) else { return };
         let mut left = run.count;
         while left > 0 {
             let most = left.min(ids.len() as u64) as usize;
-            let taken = entries.blocks.take_ids(&mut cursor, run.last, &mut ids[..most]);
-            let Some(&last) = ids[..taken].last() else { break };
-            self.entries_read = entries.entries_read_after(self, &ids[..taken]);
-            self.last_id = last;
-            if run.pending {
-                self.set_pending_run(&ids[..taken], handle, run.at_ms);
-            }
+            let taken = self.deliver_next(&mut ids[..most], &mut cursor, entries, handle, run);
+            let Some(taken) = taken else { break };
             left -= taken as u64;
         }
         self.cursor = Some(cursor);
+    }
+
+    /// Gives the next entries to a consumer, as far as `ids` and their block reach. Says how many they were; `None` if no more
+    /// follow.
+    #[inline(never)]
+    fn deliver_next(
+        &mut self,
+        ids: &mut [StreamId],
+        cursor: &mut Cursor,
+        entries: &Entries,
+        handle: ConsumerHandle,
+        run: &Run,
+    ) -> Option<usize> {
+        let taken = entries.blocks.take_ids(cursor, run.last, ids)?;
+        let ids = &ids[..taken];
+        if let Some(&last) = ids.last() {
+            self.entries_read = entries.entries_read_after(self, ids);
+            self.last_id = last;
+            if run.pending {
+                self.set_pending_run(ids, handle, run.at_ms);
+            }
+        }
+        Some(taken)
     }
 
     fn forget(&mut self, ids: &[StreamId]) {

@@ -144,10 +144,11 @@ impl Blocks {
     }
 
     /// Whether `cursor` still points where it did.
+    #[inline]
     pub(super) fn is_current(&self, cursor: &Cursor) -> bool {
-        cursor.edition == self.edition
-            && cursor.number >= self.first_number
-            && self.block(cursor.number).is_some()
+        let position = cursor.number.checked_sub(self.first_number);
+        let blocks = self.sealed.len() + usize::from(self.open.is_some());
+        cursor.edition == self.edition && position.is_some_and(|position| position < blocks as u64)
     }
 
     /// The next live entry at or after the cursor.
@@ -181,22 +182,27 @@ impl Blocks {
         }
     }
 
-    /// Writes the ids of live entries from the cursor on to `ids`, as far as they reach and up to `last`, and moves the
-    /// cursor behind them. Says how many they were.
+    /// Writes the ids of live entries from the cursor on to `ids`, as far as they and the cursor's block reach and up to `last`,
+    /// and moves the cursor behind them, at the end of its block to the next. Says how many they were; `None` if no more follow.
+    #[inline(always)]
+    pub(super) fn take_ids(
+        &self,
+        cursor: &mut Cursor,
+        last: StreamId,
+        ids: &mut [StreamId],
+    ) -> Option<usize> {
+        let (taken, ended) = self.block(cursor.number)?.take_ids(&mut cursor.place, last, ids);
+        let goes_on = ended && self.turn_to_next_block(cursor);
+        (taken > 0 || goes_on).then_some(taken)
+    }
+
+    /// Moves the cursor to the next block, if there is one.
     #[inline(never)]
-    pub(super) fn take_ids(&self, cursor: &mut Cursor, last: StreamId, ids: &mut [StreamId]) -> usize {
-        let mut count = 0;
-        while let Some(block) = self.block(cursor.number) {
-            let (taken, ended) = block.take_ids(&mut cursor.place, last, &mut ids[count..]);
-            count += taken;
-            if !ended {
-                break;
-            }
-            let Some(next) = self.next_block(cursor.number) else { break };
-            cursor.number = next;
-            cursor.place = self.block(next).map_or(NOWHERE, Block::start);
-        }
-        count
+    fn turn_to_next_block(&self, cursor: &mut Cursor) -> bool {
+        let Some(next) = self.next_block(cursor.number) else { return false };
+        cursor.number = next;
+        cursor.place = self.block(next).map_or(NOWHERE, Block::start);
+        true
     }
 
     /// The live entry `id`. Reads on from `near` if that is in the right block and not beyond.

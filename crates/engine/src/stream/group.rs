@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Cursor;
+use super::short;
 use crate::StreamId;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 
@@ -78,7 +79,7 @@ impl Group {
     /// The same for entries delivered for the first time, in the order of their ids.
     #[inline(never)]
     pub(super) fn set_pending_run(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
-        if self.pending.last_id().is_none_or(|last| ids.first().is_some_and(|first| last < *first)) {
+        if ids.first().is_some_and(|first| self.pending.ends_before(*first)) {
             self.consumers.get_mut(owner).pending += ids.len() as u64;
             self.pending.push_run(ids, owner, at_ms);
             return;
@@ -167,6 +168,8 @@ pub(super) struct Consumers {
     by_name: BTreeMap<Box<[u8]>, ConsumerHandle>,
     slots: Vec<Option<Consumer>>,
     free: Vec<ConsumerHandle>,
+    /// The slot of the consumer that asked last, or any number: often it asks again.
+    recent: usize,
 }
 
 impl Consumers {
@@ -175,7 +178,20 @@ impl Consumers {
     }
 
     /// The handle of `name`, which joins if it is new.
+    #[inline]
     pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
+        if let Some(Some(recent)) = self.slots.get(self.recent)
+            && short::equal(&recent.name, name)
+        {
+            return ConsumerHandle(self.recent as u32);
+        }
+        let handle = self.find_or_add(name, at_ms);
+        self.recent = handle.0 as usize;
+        handle
+    }
+
+    #[inline(never)]
+    fn find_or_add(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
         if let Some(handle) = self.handle(name) {
             return handle;
         }

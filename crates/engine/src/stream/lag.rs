@@ -36,13 +36,24 @@ impl Entries {
     }
 
     /// Entries read when these have been delivered to the group one after the other, by Redis' rules.
-    #[inline(never)]
+    #[inline]
     pub(super) fn entries_read_after(&self, group: &Group, delivered: &[StreamId]) -> Option<u64> {
-        let (mut read, mut last_id) = (group.entries_read, group.last_id);
+        match group.entries_read {
+            Some(read) if self.counts_on_from(group.last_id) => Some(read + delivered.len() as u64),
+            read => self.estimate_read_after(read, group.last_id, delivered),
+        }
+    }
+
+    #[inline(never)]
+    fn estimate_read_after(
+        &self,
+        mut read: Option<u64>,
+        mut last_id: StreamId,
+        delivered: &[StreamId],
+    ) -> Option<u64> {
         for (index, &id) in delivered.iter().enumerate() {
             read = match read {
-                // What holds of one id holds of all after it: the rest is counted.
-                Some(read) if last_id >= self.first_id && !self.has_deletions_from(last_id) => {
+                Some(read) if self.counts_on_from(last_id) => {
                     return Some(read + (delivered.len() - index) as u64);
                 }
                 read if self.entries_added == 0 => read,
@@ -51,6 +62,12 @@ impl Entries {
             last_id = id;
         }
         read
+    }
+
+    /// Whether every entry that is read behind `id` counts. If so, that holds of every greater id too.
+    #[inline]
+    fn counts_on_from(&self, id: StreamId) -> bool {
+        id >= self.first_id && !self.has_deletions_from(id)
     }
 
     /// Whether an entry at or beyond `id` may have been deleted.

@@ -73,6 +73,7 @@ impl Stream {
     }
 
     /// Shows what the group has not delivered yet, at most `count`. An entry the sink breaks at counts as shown.
+    #[inline(never)]
     pub fn visit_undelivered(
         &self,
         group: &Group,

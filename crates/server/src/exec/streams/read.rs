@@ -52,37 +52,29 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
     Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, Interest::Entries, resolved.collect()))
 }
 
+#[inline(never)]
 pub(crate) fn xreadgroup(
     txn: &mut Txn<'_>,
     out: &mut Writer,
     cmd: &Xreadgroup<'_>,
 ) -> Result<Outcome, CommandError> {
-    let no_group = |key: &[u8]| errors::no_group_in_xreadgroup(key, cmd.group);
-    let mut from: SmallVec<[GroupReadFrom; 4]> = SmallVec::new();
-    match cmd.position(0) {
-        // Reading will look at the only stream.
-        Ok(position) if cmd.streams.len() == 1 && cmd.bounds.max_count != Some(0) => from.push(position),
-        // Every stream is looked at before any is read.
-        _ => {
-            for (index, key) in cmd.streams.keys.iter().enumerate() {
-                txn.group(key, cmd.group)?.ok_or_else(|| no_group(key))?;
-                from.push(cmd.position(index)?);
-            }
-        }
+    // Reading will look at an only stream. Of several, every one is looked at before any is read.
+    if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
+        look_at_groups(txn, cmd)?;
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
-    for (key, from) in cmd.streams.keys.iter().zip(&from) {
+    for (index, key) in cmd.streams.keys.iter().enumerate() {
         let Some(count) = reply.room() else { break };
         let reader = Reader { key, group: cmd.group, consumer: cmd.consumer };
-        let read = match (from, cmd.claim_idle_ms_min) {
+        let read = match (cmd.position(index)?, cmd.claim_idle_ms_min) {
             (GroupReadFrom::New, None) => read_new(txn, &mut reply, reader, count, cmd.noack),
             (GroupReadFrom::New, Some(min_idle_ms)) => {
                 read_idle_and_new(txn, &mut reply, reader, min_idle_ms, count, cmd.noack)
             }
-            (GroupReadFrom::PendingAfter(after), _) => read_history(txn, &mut reply, reader, count, *after),
+            (GroupReadFrom::PendingAfter(after), _) => read_history(txn, &mut reply, reader, count, after),
         };
         read.map_err(|refusal| match refusal {
-            Refusal::NoGroup => no_group(key),
+            Refusal::NoGroup => errors::no_group_in_xreadgroup(key, cmd.group),
             refusal => refusal.into(),
         })?;
     }
@@ -96,6 +88,17 @@ pub(crate) fn xreadgroup(
     Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, interest, Vec::new()))
 }
 
+/// Whether every stream has the group, and what is asked of it makes sense.
+#[inline(never)]
+fn look_at_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
+    for (index, key) in cmd.streams.keys.iter().enumerate() {
+        txn.group(key, cmd.group)?.ok_or_else(|| errors::no_group_in_xreadgroup(key, cmd.group))?;
+        cmd.position(index)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
 fn read_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
@@ -137,6 +140,7 @@ fn has_undelivered(txn: &Txn<'_>, reader: Reader<'_>) -> Result<bool, Refusal> {
 }
 
 /// What others left, then what is new. Rows say how long they were idle and how often they had been delivered.
+#[inline(never)]
 fn read_idle_and_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
@@ -158,6 +162,7 @@ fn read_idle_and_new(
     Ok(())
 }
 
+#[inline(never)]
 fn read_history(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
