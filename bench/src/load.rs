@@ -225,9 +225,10 @@ pub(crate) fn over_connections(
     })
 }
 
-/// One operation: an entry is added, the reader that has waited longest gets it, and waits again.
+/// One operation: a producer adds an entry, the reader that has waited longest gets it, and waits again.
 ///
-/// Readers are served first come, first served, so the generator knows whose reply comes next.
+/// All producers add one, then as many readers are served, then these wait again. Readers are served first come, first
+/// served, so the generator knows which of them.
 pub(crate) fn with_blocked_readers(
     server: &Server,
     ops: u64,
@@ -241,7 +242,8 @@ pub(crate) fn with_blocked_readers(
     // One after the other: the load relies on who waits first. When PING is answered the batch has run, so the reader waits.
     encode(&mut first_request, &["PING"]);
     encode(&mut first_request, read);
-    let mut producer = server.connect()?;
+    let mut producers = connections(server)?;
+    producers.truncate(readers);
     let mut waiting = Vec::with_capacity(readers);
     for _ in 0..readers {
         let mut reader = Connection::small(&server.address)?;
@@ -249,24 +251,30 @@ pub(crate) fn with_blocked_readers(
         reader.skip(1)?;
         waiting.push(reader);
     }
-    wait_until_blocked(&mut producer, readers)?;
+    wait_until_blocked(&mut producers[0], readers)?;
+    let at_once = producers.len();
+    let rounds = (ops as usize).div_ceil(at_once);
+    let ops = (rounds * at_once) as u64;
     let speed = measured(server, ops, || {
         let begun = Instant::now();
         let mut waits = Vec::with_capacity(ops as usize);
-        for turn in 0..ops as usize {
-            let reader = &mut waiting[turn % readers];
+        for round in 0..rounds {
             let sent = Instant::now();
-            producer.send(&add_request)?;
-            producer.skip(1)?;
-            reader.skip(1)?;
-            waits.push(micros(sent.elapsed()));
-            reader.send(&read_request)?;
+            producers.iter_mut().try_for_each(|producer| producer.send(&add_request))?;
+            producers.iter_mut().try_for_each(|producer| producer.skip(1))?;
+            // There are as many readers as producers, or a multiple of them: who is served together waits together again.
+            let first = round * at_once % readers;
+            let served = &mut waiting[first..first + at_once];
+            for reader in &mut *served {
+                finish(reader, (1, sent), &mut waits)?;
+            }
+            served.iter_mut().try_for_each(|reader| reader.send(&read_request))?;
         }
         seen(ops, begun, waits)
     })?;
     // What it costs to see them go belongs to no workload.
     drop(waiting);
-    wait_until_blocked(&mut producer, 0)?;
+    wait_until_blocked(&mut producers[0], 0)?;
     Ok(speed)
 }
 

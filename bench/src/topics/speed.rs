@@ -28,8 +28,8 @@ pub(crate) static TABLE: Table = Table {
     intro: "Persistence is off on both. 50 clients unless the row says otherwise; p50 and p99 are of a round trip, so of a \
             whole batch where commands are pipelined. XACK in order, the cycle and the rows with blocked readers are driven by \
             our own generator, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
-            added, read and acknowledged, in one batch, or step by step in three round trips; with blocked readers it is an entry added, handed to the reader that has waited \
-            longest, which then waits again.",
+            added, read and acknowledged, in one batch, or step by step in three round trips; with blocked readers it is an entry \
+            added by one of the clients, handed to the reader that has waited longest, which then waits again.",
     columns: COLUMNS,
 };
 
@@ -108,8 +108,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         1_000,
         Load::Cycle { steps: 3 },
     ),
-    workload("xadd-blocked-10", "XADD, 10 blocked readers", 10_000, 1_000, blocked(10)),
-    headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 4_000, 400, blocked(1000)),
+    workload("xadd-blocked-10", "XADD, 10 blocked readers", 20_000, 1_000, blocked(10)),
+    headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 20_000, 1_000, blocked(1000)),
     headline("xadd-blocked-5000", "XADD, 5,000 blocked readers", 1_500, 100, blocked(5000)),
     workload("xadd-blocked-10000", "XADD, 10,000 blocked readers", 1_000, 50, blocked(10_000)),
 ];
