@@ -49,7 +49,7 @@ struct Frame {
     end: usize,
 }
 
-/// A run of entries. At least one was written when it was made.
+/// A run of entries. At least one was written as soon as it was made.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
@@ -78,7 +78,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// A block that begins with this entry. It grows in `bytes`, which is empty.
+    /// A block for this entry, which is to be its first, and for others like it. It grows in `bytes`, which is empty.
     #[inline(never)]
     pub(super) fn new(id: StreamId, fields: &[&[u8]], mut bytes: Vec<u8>) -> Block {
         debug_assert!(bytes.is_empty());
@@ -86,7 +86,7 @@ impl Block {
         fields.iter().step_by(2).for_each(|name| draft.text(name));
         draft.finish();
         let names_end = bytes.len() as u32;
-        let mut block = Block {
+        Block {
             bytes,
             names_end,
             name_count: fields.len() as u32 / 2,
@@ -99,9 +99,7 @@ impl Block {
             stored: 0,
             slots: 0,
             node_bytes: listpack::head_bytes(fields),
-        };
-        block.push(id, fields);
-        block
+        }
     }
 
     /// Whether Redis would put one more entry like this into the same node.
@@ -115,8 +113,8 @@ impl Block {
             && (limits.max_entries == 0 || u64::from(self.slots) < limits.max_entries)
     }
 
-    /// Appends an entry. `id` is greater than the last.
-    #[inline(never)]
+    /// Appends an entry. `id` is greater than the last, if there is one.
+    #[inline(always)]
     pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]]) {
         let same_names = self.has_names(fields);
         let (pairs, _) = fields.as_chunks();

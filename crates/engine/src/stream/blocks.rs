@@ -47,12 +47,12 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Appends an entry at the end.
     pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
-        match &mut self.open {
-            Some(open) if open.has_room_for(fields, limits) => open.push(id, fields),
-            _ => {
-                let bytes = self.seal();
-                self.open = Some(Block::new(id, fields, bytes));
-            }
+        if !self.open.as_ref().is_some_and(|open| open.has_room_for(fields, limits)) {
+            let bytes = self.seal();
+            self.open = Some(Block::new(id, fields, bytes));
+        }
+        if let Some(open) = &mut self.open {
+            open.push(id, fields);
         }
     }
 

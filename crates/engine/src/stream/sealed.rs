@@ -182,8 +182,10 @@ mod tests {
     use super::*;
 
     fn sealed(number: u64) -> Sealed {
-        let id = StreamId::new(number, 0);
-        Sealed { base: id, block: Arc::new(Block::new(id, &[b"n", b"1"], Vec::new())) }
+        let (id, fields): (_, [&[u8]; 2]) = (StreamId::new(number, 0), [b"n", b"1"]);
+        let mut block = Block::new(id, &fields, Vec::new());
+        block.push(id, &fields);
+        Sealed { base: id, block: Arc::new(block) }
     }
 
     fn bases(blocks: &SealedBlocks) -> Vec<u64> {
