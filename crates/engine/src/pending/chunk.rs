@@ -384,7 +384,7 @@ impl Chunk {
         due
     }
 
-    #[inline]
+    #[inline(always)]
     fn make_room_for(&mut self, row: &Row) {
         debug_assert!(!self.is_full());
         if self.head + self.len == self.capacity {

@@ -181,6 +181,7 @@ impl PendingList {
 
     /// Adds a row for each of these ids, which ascend from beyond the last: delivered to this consumer at this time, for the
     /// first time.
+    #[inline]
     pub fn push_run(&mut self, ids: &[StreamId], consumer: ConsumerHandle, delivered_at_ms: u64) {
         let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return };
         debug_assert!(self.ends_before(*first) && ids.is_sorted_by(|a, b| a < b));

@@ -124,15 +124,21 @@ impl Group {
         if run.pending {
             reader.active_at_ms = Some(run.at_ms);
         }
-        match run.count {
-            0..=1 => self.deliver_by(&mut [StreamId::MIN], entries, handle, run),
-            2..=FEW_IDS => self.deliver_by(&mut [StreamId::MIN; FEW_IDS as usize], entries, handle, run),
-            _ => self.deliver_by(&mut [StreamId::MIN; RUN_IDS], entries, handle, run),
-        }
-    }
-
-    /// The same, so many at a time as `ids` holds.
-    fn deliver_by(&mut self, ids: &mut [StreamId], entries: &Entries, handle: ConsumerHandle, run: &Run) {
+        let (mut one, mut few, mut many);
+        let ids: &mut [StreamId] = match run.count {
+            0..=1 => {
+                one = [StreamId::MIN];
+                &mut one
+            }
+            2..=FEW_IDS => {
+                few = [StreamId::MIN; FEW_IDS as usize];
+                &mut few
+            }
+            _ => {
+                many = [StreamId::MIN; RUN_IDS];
+                &mut many
+            }
+        };
         let Some(mut cursor) = entries.cursor_after(self) else { return };
         let mut left = run.count;
         while left > 0 {

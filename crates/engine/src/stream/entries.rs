@@ -35,6 +35,7 @@ impl Entries {
     }
 
     /// Where the group reads on.
+    #[inline]
     pub(super) fn cursor_after(&self, group: &Group) -> Option<Cursor> {
         match group.cursor {
             Some(cursor) if self.blocks.is_current(&cursor) => Some(cursor),

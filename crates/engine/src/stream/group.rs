@@ -77,14 +77,19 @@ impl Group {
     }
 
     /// The same for entries delivered for the first time, in the order of their ids.
-    #[inline(never)]
+    #[inline]
     pub(super) fn set_pending_run(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         if ids.first().is_some_and(|first| self.pending.ends_before(*first)) {
             self.consumers.get_mut(owner).pending += ids.len() as u64;
             self.pending.push_run(ids, owner, at_ms);
-            return;
+        } else {
+            self.set_pending_again(ids, owner, at_ms);
         }
-        // The group was set back: some of these may be pending already.
+    }
+
+    /// The same when the group was set back: some of these may be pending already.
+    #[inline(never)]
+    fn set_pending_again(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         for &id in ids {
             self.set_pending(PendingEntry {
                 id,

@@ -266,6 +266,7 @@ struct StreamsReply<'o> {
 }
 
 impl<'o> StreamsReply<'o> {
+    #[inline(always)]
     fn begin(out: &'o mut Writer, expected: usize, bounds: &ReplyBounds) -> StreamsReply<'o> {
         let begin = out.len();
         let output_enough = bounds.max_size.map_or(usize::MAX, |size| begin.saturating_add(size as usize));
@@ -329,6 +330,7 @@ impl<'o> StreamsReply<'o> {
     }
 
     /// `None`, and nothing written, if no stream had anything to say.
+    #[inline(always)]
     fn finish(mut self) -> Option<Outcome> {
         if self.count == 0 {
             self.out.truncate(self.begin);
