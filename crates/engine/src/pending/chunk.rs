@@ -587,6 +587,7 @@ fn count_fitting(ids: &[StreamId], ms: Form, seq: Form) -> usize {
     match ids {
         // Within a millisecond everything lies between the first and the last.
         [first, .., last] if first.ms == last.ms && seq.holds(last.seq) => ids.len(),
+        [.., last] if ms.holds(last.ms) => ids.iter().take_while(|id| seq.holds(id.seq)).count(),
         _ => ids.iter().take_while(|id| ms.holds(id.ms) && seq.holds(id.seq)).count(),
     }
 }
