@@ -14,12 +14,18 @@
 //! A block is self-contained: nothing outside it is needed to read it.
 
 mod load;
-
-use smallvec::SmallVec;
+mod packed;
+mod sealed;
+mod view;
 
 use super::draft::Draft;
-use super::{entry::EntryRef, listpack, short, value, varint};
+use super::{listpack, short, value, varint};
+use crate::value::allocation_bytes;
 use crate::{BlockLimits, StreamId};
+
+use packed::Packed;
+pub(super) use sealed::Sealed;
+pub(super) use view::BlockView;
 
 const DELETED: u8 = 1;
 const SAME_NAMES: u8 = 2;
@@ -40,16 +46,7 @@ pub(super) struct Place {
     pub(super) before: StreamId,
 }
 
-/// The flags, the id and the extent of an entry.
-struct Frame {
-    id: StreamId,
-    head: u8,
-    /// Where its fields begin; before them, how many they are if they have names of their own.
-    at: usize,
-    end: usize,
-}
-
-/// A run of entries. At least one was written as soon as it was made.
+/// A run of entries that may grow and change. At least one was written as soon as it was made.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,
@@ -202,137 +199,18 @@ impl Block {
         true
     }
 
-    /// The entry at `place`, deleted or not. `None` at the end.
-    #[inline(always)]
-    pub(super) fn entry_at(&self, place: &Place) -> Option<(EntryRef<'_>, bool)> {
-        let Frame { id, head, mut at, end } = self.frame_at(place)?;
-        let shared = head & SAME_NAMES != 0;
-        let pairs = if shared { self.name_count } else { varint::take(&self.bytes, &mut at) as u32 };
-        let entry = EntryRef::new(id, &self.bytes, at..end, pairs, shared.then_some(self.names_end));
-        Some((entry, head & DELETED != 0))
-    }
-
-    /// What is known of the entry at `place` before its fields are read.
-    #[inline(always)]
-    fn frame_at(&self, place: &Place) -> Option<Frame> {
-        let at = place.offset as usize;
-        match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
-            // Most steps and lengths take a byte.
-            Some(&[head, seq, length])
-                if (seq | length) < 0x80 && head >> MS_STEP_SHIFT < MS_STEP_FOLLOWS =>
-            {
-                let id = step(place.before, u64::from(head >> MS_STEP_SHIFT), u64::from(seq));
-                Some(Frame { id, head, at: at + 3, end: at + 3 + usize::from(length) })
-            }
-            // In two: a place whose address is taken cannot live in registers.
-            _ => self.wide_frame_at(place.offset, place.before),
-        }
-    }
-
-    /// The same, whatever they take.
-    #[inline(never)]
-    fn wide_frame_at(&self, offset: u32, before: StreamId) -> Option<Frame> {
-        let bytes = self.bytes.as_slice();
-        let mut at = offset as usize;
-        let head = *bytes.get(at)?;
-        at += 1;
-        let ms_step = match head >> MS_STEP_SHIFT {
-            MS_STEP_FOLLOWS => varint::take(bytes, &mut at),
-            ms_step => u64::from(ms_step),
-        };
-        let seq = varint::take(bytes, &mut at);
-        let id = step(before, ms_step, seq);
-        let length = varint::take(bytes, &mut at) as usize;
-        Some(Frame { id, head, at, end: at.wrapping_add(length) })
-    }
-
-    /// Writes the ids of live entries from `place` on to `ids`, up to `last`, until it is full. Moves `place` behind the
-    /// last of them. Says how many they were, and whether this block ended before `ids` and `last` did.
+    /// The block, to be read.
     #[inline]
-    pub(super) fn take_ids(&self, place: &mut Place, last: StreamId, ids: &mut [StreamId]) -> (usize, bool) {
-        let (mut count, mut at, mut ended) = (0, *place, false);
-        while let Some(slot) = ids.get_mut(count) {
-            let Some(frame) = self.frame_at(&at) else {
-                ended = true;
-                break;
-            };
-            if frame.head & DELETED == 0 {
-                if frame.id > last {
-                    break;
-                }
-                *slot = frame.id;
-                count += 1;
-            }
-            at = Place { offset: frame.end as u32, before: frame.id };
-        }
-        *place = at;
-        (count, ended)
-    }
-
-    /// The next entry at or after `place` that is not deleted; `place` moves behind it once it is finished.
-    #[inline(always)]
-    pub(super) fn next_live(&self, place: &mut Place) -> Option<EntryRef<'_>> {
-        loop {
-            let (entry, deleted) = self.entry_at(place)?;
-            if !deleted {
-                return Some(entry);
-            }
-            *place = entry.end();
-        }
-    }
-
-    /// The place of the first entry with an id of at least `id`, walking on from `from`.
-    pub(super) fn seek(&self, from: Place, id: StreamId) -> Place {
-        let mut place = from;
-        while let Some(frame) = self.frame_at(&place) {
-            if frame.id >= id {
-                break;
-            }
-            place = Place { offset: frame.end as u32, before: frame.id };
-        }
-        place
-    }
-
-    /// The live entry `id`, if it is here.
-    pub(super) fn get(&self, from: Place, id: StreamId) -> Option<EntryRef<'_>> {
-        let (entry, deleted) = self.entry_at(&self.seek(from, id))?;
-        (entry.id() == id && !deleted).then_some(entry)
-    }
-
-    /// Where each live entry begins, in order: to read a block backwards.
-    pub(super) fn live_places(&self) -> SmallVec<[Place; 128]> {
-        let mut places = SmallVec::new();
-        let mut place = self.start();
-        while let Some((entry, deleted)) = self.entry_at(&place) {
-            if !deleted {
-                places.push(place);
-            }
-            place = entry.end();
-        }
-        places
-    }
-
-    /// How many live entries have an id of at most `id`.
-    pub(super) fn live_through(&self, id: StreamId) -> u64 {
-        if id >= self.last_id {
-            return u64::from(self.live);
-        }
-        let mut place = self.start();
-        let mut count = 0;
-        while let Some(entry) = self.next_live(&mut place) {
-            if entry.id() > id {
-                break;
-            }
-            count += 1;
-            place = entry.end();
-        }
-        count
+    pub(super) fn view(&self) -> BlockView<'_> {
+        let start = Place { offset: self.start_offset, before: self.start_before };
+        BlockView { bytes: &self.bytes, names_end: self.names_end, name_count: self.name_count, start }
     }
 
     /// Marks the live entry `id` as deleted. False if it is not here.
     pub(super) fn delete(&mut self, id: StreamId) -> bool {
-        let place = self.seek(self.start(), id);
-        match self.entry_at(&place) {
+        let view = self.view();
+        let place = view.seek(view.start(), id);
+        match view.entry_at(&place) {
             Some((entry, false)) if entry.id() == id => {}
             _ => return false,
         }
@@ -345,8 +223,8 @@ impl Block {
     /// Marks every entry up to and including `last` as deleted. Returns how many were live.
     pub(super) fn delete_through(&mut self, last: StreamId) -> u64 {
         let before = self.live;
-        let mut place = self.start();
-        while let Some((entry, deleted)) = self.entry_at(&place) {
+        let mut place = self.view().start();
+        while let Some((entry, deleted)) = self.view().entry_at(&place) {
             if entry.id() > last {
                 break;
             }
@@ -363,20 +241,25 @@ impl Block {
     }
 
     fn skip_dead_start(&mut self) {
-        let mut place = self.start();
-        while let Some((entry, true)) = self.entry_at(&place) {
+        let view = self.view();
+        let mut place = view.start();
+        while let Some((entry, true)) = view.entry_at(&place) {
             place = entry.end();
         }
         (self.start_offset, self.start_before) = (place.offset, place.before);
     }
 
-    /// Whether more than half of the stored entries are dead, so that rewriting gives memory back.
-    pub(super) fn is_mostly_dead(&self) -> bool {
-        self.stored - self.live > self.stored / 2
+    /// Writes the block anew if it has live entries but more of dead ones, which gives memory back. Says whether it did.
+    pub(super) fn shed_dead(&mut self) -> bool {
+        let is_mostly_dead = self.live > 0 && self.stored - self.live > self.stored / 2;
+        if is_mostly_dead {
+            self.rewrite();
+        }
+        is_mostly_dead
     }
 
     /// Writes the block anew without its deleted entries. What Redis would count stays as it was.
-    pub(super) fn rewrite(&mut self) {
+    fn rewrite(&mut self) {
         let mut fresh = Block {
             bytes: self.bytes[..self.names_end as usize].to_vec(),
             stored_last_id: self.base,
@@ -385,8 +268,9 @@ impl Block {
             stored: self.live,
             ..*self
         };
-        let mut place = self.start();
-        while let Some(entry) = self.next_live(&mut place) {
+        let view = self.view();
+        let mut place = view.start();
+        while let Some(entry) = view.next_live(&mut place) {
             let id = entry.id();
             let shared = entry.shared_names_identity().is_some();
             let body = place.offset as usize + self.head_len(&place);
@@ -434,9 +318,7 @@ impl Block {
         }
         // Memory that was cut to size here and there leaves gaps that no other block fits in.
         let exact = self.bytes.as_slice().to_vec();
-        let mut grown = std::mem::replace(&mut self.bytes, exact);
-        grown.clear();
-        grown
+        to_grow_in(std::mem::replace(&mut self.bytes, exact))
     }
 
     pub(super) fn base(&self) -> StreamId {
@@ -447,23 +329,20 @@ impl Block {
         self.last_id
     }
 
-    pub(super) fn start(&self) -> Place {
-        Place { offset: self.start_offset, before: self.start_before }
-    }
-
     pub(super) fn live(&self) -> u64 {
         u64::from(self.live)
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
-        size_of::<Block>() + self.bytes.capacity()
+    /// What its bytes take.
+    pub(super) fn heap_bytes(&self) -> usize {
+        allocation_bytes(self.bytes.capacity())
     }
 
     /// Verifies what this file promises.
     pub(super) fn check(&self) -> Result<(), String> {
         let (mut live, mut stored, mut last) = (0, 0, None);
         let mut place = Place { offset: self.names_end, before: self.base };
-        while let Some((entry, deleted)) = self.entry_at(&place) {
+        while let Some((entry, deleted)) = self.view().entry_at(&place) {
             if last.is_some_and(|last| entry.id() <= last) || entry.id() < self.base {
                 return Err(format!("block {}: id {} out of order", self.base, entry.id()));
             }
@@ -485,10 +364,27 @@ impl Block {
     }
 }
 
-/// The id that lies so far behind `before`.
+/// What the next block may grow in of what one grew in.
+fn to_grow_in(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.capacity() > GROWTH_BYTES_MAX {
+        return Vec::new();
+    }
+    bytes.clear();
+    bytes
+}
+
+/// The step from `before` to `id`, in milliseconds and sequence numbers.
 #[inline(always)]
-fn step(before: StreamId, ms_step: u64, seq: u64) -> StreamId {
-    // Steps were taken between ids: adding them up cannot overflow.
+fn step_from(before: StreamId, id: StreamId) -> (u64, u64) {
+    match id.ms - before.ms {
+        0 => (0, id.seq - before.seq),
+        ms_step => (ms_step, id.seq),
+    }
+}
+
+/// The id a step away from `before`. Steps were taken between ids: adding them up cannot overflow.
+#[inline(always)]
+fn id_after(before: StreamId, ms_step: u64, seq: u64) -> StreamId {
     match ms_step {
         0 => StreamId::new(before.ms, before.seq.wrapping_add(seq)),
         _ => StreamId::new(before.ms.wrapping_add(ms_step), seq),
@@ -498,8 +394,7 @@ fn step(before: StreamId, ms_step: u64, seq: u64) -> StreamId {
 /// Writes the flags of an entry, and its id as a step from the one `before`.
 #[inline(always)]
 fn put_head(draft: &mut Draft<'_>, before: StreamId, id: StreamId, flags: u8) {
-    let ms_step = id.ms - before.ms;
-    let seq = if ms_step == 0 { id.seq - before.seq } else { id.seq };
+    let (ms_step, seq) = step_from(before, id);
     if ms_step < u64::from(MS_STEP_FOLLOWS) {
         draft.byte((ms_step as u8) << MS_STEP_SHIFT | flags);
     } else {

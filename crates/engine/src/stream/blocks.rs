@@ -10,13 +10,12 @@
 //! quarter of the blocks are, and reading passes over it in O(log n).
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
-use super::block::{Block, Place};
+use super::block::{Block, BlockView, Place, Sealed};
 use super::counts::Counts;
 use super::entry::EntryRef;
-use super::parts::BadPart;
-use super::sealed::{Sealed, SealedBlocks};
+use super::parts::{BadPart, BlockParts};
+use super::sealed::SealedBlocks;
 use super::visit::IdRange;
 use crate::{BlockLimits, StreamId};
 
@@ -44,6 +43,38 @@ pub(super) struct Blocks {
     edition: u64,
 }
 
+/// A block, sealed or not.
+pub(super) enum AnyBlock<'a> {
+    Sealed(&'a Sealed),
+    Open(&'a Block),
+}
+
+impl<'a> AnyBlock<'a> {
+    /// How many entries are live.
+    pub(super) fn live(&self) -> u64 {
+        match self {
+            AnyBlock::Sealed(block) => block.live(),
+            AnyBlock::Open(block) => block.live(),
+        }
+    }
+
+    /// The id of the last entry ever written.
+    pub(super) fn last_id(&self) -> StreamId {
+        match self {
+            AnyBlock::Sealed(block) => block.last_id(),
+            AnyBlock::Open(block) => block.last_id(),
+        }
+    }
+
+    /// What it is made of.
+    pub(super) fn parts(self) -> BlockParts<'a> {
+        match self {
+            AnyBlock::Sealed(block) => block.parts(),
+            AnyBlock::Open(block) => block.parts(),
+        }
+    }
+}
+
 impl Blocks {
     /// Appends an entry at the end.
     pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
@@ -58,10 +89,10 @@ impl Blocks {
 
     /// Ends the open block, if there is one, and returns what the next one may grow in.
     fn seal(&mut self) -> Vec<u8> {
-        let Some(mut block) = self.open.take() else { return Vec::new() };
-        let bytes = block.seal();
+        let Some(block) = self.open.take() else { return Vec::new() };
         self.counts.push(block.live());
-        self.sealed.push_back(Sealed { base: block.base(), block: Arc::new(block) });
+        let (sealed, bytes) = Sealed::seal(block);
+        self.sealed.push_back(sealed);
         bytes
     }
 
@@ -79,18 +110,10 @@ impl Blocks {
         self.sealed.len() - self.empty + usize::from(self.open.is_some())
     }
 
-    /// The live count, last id and number of each block that has live entries, oldest first.
-    pub(super) fn summaries(&self) -> impl Iterator<Item = (u64, StreamId, u64)> {
-        let open = self.open.iter().map(|open| (open.live(), open.last_id()));
-        let sealed = self.sealed.iter().map(|sealed| (sealed.block.live(), sealed.block.last_id()));
-        let numbered = sealed.chain(open).zip(self.first_number..);
-        numbered.filter(|((live, _), _)| *live > 0).map(|((live, last), number)| (live, last, number))
-    }
-
     /// The blocks that have live entries, oldest first; the last is the open one.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = &Block> {
-        let sealed = self.sealed.iter().map(|sealed| &*sealed.block);
-        sealed.filter(|block| block.live() > 0).chain(&self.open)
+    pub(super) fn in_use(&self) -> impl Iterator<Item = AnyBlock<'_>> {
+        let sealed = self.sealed.iter().filter(|sealed| !sealed.is_empty());
+        sealed.map(AnyBlock::Sealed).chain(self.open.iter().map(AnyBlock::Open))
     }
 
     /// A block from elsewhere joins the end, and is the open one.
@@ -107,13 +130,13 @@ impl Blocks {
     pub(super) fn live_through(&self, id: StreamId) -> u64 {
         let Some(number) = self.number_of(id) else { return 0 };
         let before = self.counts.before((number - self.first_number) as usize + self.dropped);
-        before + self.block(number).map_or(0, |block| block.live_through(id))
+        before + self.view(number).map_or(0, |block| block.live_through(id))
     }
 
     /// The id of the live entry that is the `rank`th, counted from 1.
     pub(super) fn id_of_rank(&self, rank: u64) -> Option<StreamId> {
         let (position, rank) = self.counts.position_of(rank);
-        let block = self.block(self.first_number + position.saturating_sub(self.dropped) as u64)?;
+        let block = self.view(self.first_number + position.saturating_sub(self.dropped) as u64)?;
         let place = *block.live_places().get(rank.checked_sub(1)? as usize)?;
         Some(block.entry_at(&place)?.0.id())
     }
@@ -139,7 +162,7 @@ impl Blocks {
     /// A cursor at the first entry with an id of at least `id`.
     pub(super) fn seek(&self, id: StreamId) -> Cursor {
         let number = self.number_of(id).unwrap_or(self.first_number);
-        let place = self.block(number).map_or(NOWHERE, |block| block.seek(block.start(), id));
+        let place = self.view(number).map_or(NOWHERE, |block| block.seek(block.start(), id));
         Cursor { number, place, edition: self.edition }
     }
 
@@ -169,7 +192,7 @@ impl Blocks {
         mut visit: impl FnMut(&EntryRef<'b>) -> ControlFlow<()>,
     ) {
         let Cursor { mut number, mut place, .. } = cursor;
-        while let Some(block) = self.block(number) {
+        while let Some(block) = self.view(number) {
             while let Some(entry) = block.next_live(&mut place) {
                 if visit(&entry).is_break() {
                     return;
@@ -178,7 +201,7 @@ impl Blocks {
             }
             let Some(next) = self.next_block(number) else { return };
             number = next;
-            place = self.block(next).map_or(NOWHERE, Block::start);
+            place = self.view(next).map_or(NOWHERE, |block| block.start());
         }
     }
 
@@ -191,7 +214,7 @@ impl Blocks {
         last: StreamId,
         ids: &mut [StreamId],
     ) -> Option<usize> {
-        let (taken, ended) = self.block(cursor.number)?.take_ids(&mut cursor.place, last, ids);
+        let (taken, ended) = self.view(cursor.number)?.take_ids(&mut cursor.place, last, ids);
         let goes_on = ended && self.turn_to_next_block(cursor);
         (taken > 0 || goes_on).then_some(taken)
     }
@@ -201,14 +224,14 @@ impl Blocks {
     fn turn_to_next_block(&self, cursor: &mut Cursor) -> bool {
         let Some(next) = self.next_block(cursor.number) else { return false };
         cursor.number = next;
-        cursor.place = self.block(next).map_or(NOWHERE, Block::start);
+        cursor.place = self.view(next).map_or(NOWHERE, |block| block.start());
         true
     }
 
     /// The live entry `id`. Reads on from `near` if that is in the right block and not beyond.
     pub(super) fn get(&self, id: StreamId, near: &mut Option<Cursor>) -> Option<EntryRef<'_>> {
         let number = self.number_of(id)?;
-        let block = self.block(number)?;
+        let block = self.view(number)?;
         let from = match near {
             Some(near) if near.number == number && near.place.before < id => near.place,
             _ => block.start(),
@@ -222,7 +245,7 @@ impl Blocks {
     pub(super) fn visit_back(&self, range: IdRange, mut visit: impl FnMut(&EntryRef<'_>) -> bool) {
         let Some(mut number) = self.number_of(range.last) else { return };
         loop {
-            let Some(block) = self.block(number) else { return };
+            let Some(block) = self.view(number) else { return };
             for place in block.live_places().iter().rev() {
                 let Some((entry, _)) = block.entry_at(place) else { continue };
                 if entry.id() > range.last {
@@ -242,45 +265,36 @@ impl Blocks {
     /// Deletes the live entry `id`. False if there is none.
     pub(super) fn delete(&mut self, id: StreamId) -> bool {
         let Some(number) = self.number_of(id) else { return false };
-        let Some(block) = self.block_mut(number) else { return false };
-        if !block.delete(id) {
-            return false;
-        }
-        self.settle(number, 1);
-        true
+        self.remove(number, |block| u64::from(block.delete(id))) > 0
     }
 
     /// Deletes every entry up to and including `last`. Returns how many went.
     pub(super) fn delete_through(&mut self, last: StreamId) -> u64 {
-        let (mut gone, _) = self.cut_through(last);
-        let number = self.first_number;
-        let Some(block) = self.block_mut(number) else { return gone };
-        if block.base() <= last {
-            let deleted = block.delete_through(last);
-            self.settle(number, deleted);
-            gone += deleted;
+        let (gone, _) = self.cut_through(last);
+        let first = self.sealed.front().map(Sealed::base).or(self.open.as_ref().map(Block::base));
+        if first.is_none_or(|base| base > last) {
+            return gone;
         }
-        gone
+        gone + self.remove(self.first_number, |block| block.delete_through(last))
     }
 
     /// Takes out the sealed blocks that end at or before `last`. Returns how many live entries went with them; of the
     /// blocks that come back only the sealed ones mean anything.
     pub(super) fn cut_through(&mut self, last: StreamId) -> (u64, Blocks) {
         let mut count = self.sealed.count_through(last);
-        let ends_beyond = |sealed: &Sealed| sealed.block.last_id() > last;
+        let ends_beyond = |sealed: &Sealed| sealed.last_id() > last;
         if count > 0 && self.sealed.get(count - 1).is_some_and(ends_beyond) {
             count -= 1;
         }
         // Empty blocks behind them would be at the front.
-        let is_empty = |sealed: &Sealed| sealed.block.live() == 0;
-        while count > 0 && self.sealed.get(count).is_some_and(is_empty) {
+        while count > 0 && self.sealed.get(count).is_some_and(Sealed::is_empty) {
             count += 1;
         }
         let gone = self.counts.before(self.dropped + count) - self.counts.before(self.dropped);
         let cut = self.sealed.cut_front(count);
         self.first_number += count as u64;
         if self.empty > 0 {
-            self.empty -= cut.iter().filter(|sealed| is_empty(sealed)).count();
+            self.empty -= cut.iter().filter(|sealed| sealed.is_empty()).count();
         }
         if count > FEW_BLOCKS {
             self.counts.cut_front(self.dropped + count);
@@ -308,19 +322,23 @@ impl Blocks {
         before > 0
     }
 
-    /// After `deleted` entries of a block went: counts, rewrites or drops it.
-    fn settle(&mut self, number: u64, deleted: u64) {
+    /// Deletes entries of a block, as many as `delete` says, and counts, rewrites or drops it. Returns how many they were.
+    fn remove(&mut self, number: u64, delete: impl FnOnce(&mut Block) -> u64) -> u64 {
+        let outcome = self.change(number, |block| {
+            let deleted = delete(block);
+            (deleted, block.live() == 0, block.shed_dead())
+        });
+        let (deleted @ 1.., is_empty, is_rewritten) = outcome.unwrap_or_default() else { return 0 };
         let position = (number - self.first_number) as usize;
-        if position < self.sealed.len() && deleted > 0 {
+        if position < self.sealed.len() {
             self.counts.lower(position + self.dropped, deleted);
         }
-        let Some(block) = self.block_mut(number) else { return };
-        if block.live() == 0 {
+        if is_empty {
             self.drop_block(position);
-        } else if block.is_mostly_dead() {
-            block.rewrite();
+        } else if is_rewritten {
             self.edition += 1;
         }
+        deleted
     }
 
     /// Takes an empty block out: from the front and the end at once, from the middle when enough have gathered.
@@ -333,7 +351,7 @@ impl Blocks {
             self.drop_front();
         } else {
             if let Some(sealed) = self.sealed.get_mut(position) {
-                sealed.block = Arc::new(Block::hollow(&sealed.block));
+                sealed.hollow();
             }
             self.empty += 1;
             self.edition += 1;
@@ -351,8 +369,8 @@ impl Blocks {
         loop {
             let last = self.sealed.pop_back()?;
             self.counts.pop();
-            if last.block.live() > 0 {
-                return Some(Arc::unwrap_or_clone(last.block));
+            if !last.is_empty() {
+                return Some(last.reopen());
             }
             self.empty -= 1;
         }
@@ -361,14 +379,13 @@ impl Blocks {
     /// The numbers of blocks have shifted: begins a new edition and counts anew.
     fn renumber(&mut self) {
         self.edition += 1;
-        self.counts = Counts::from_counts(self.sealed.iter().map(|sealed| sealed.block.live()));
+        self.counts = Counts::from_counts(self.sealed.iter().map(Sealed::live));
         self.dropped = 0;
     }
 
     /// The first block is empty and goes, with those behind it that are.
     fn drop_front(&mut self) {
-        let is_empty = |sealed: &Sealed| sealed.block.live() == 0;
-        let count = self.sealed.iter().take_while(|sealed| is_empty(sealed)).count();
+        let count = self.sealed.iter().take_while(|sealed| sealed.is_empty()).count();
         self.sealed.cut_front(count);
         // The first was not counted as empty: it has just become so.
         self.empty -= count.saturating_sub(1);
@@ -400,22 +417,24 @@ impl Blocks {
         self.sealed.count_through(id).checked_sub(1).map(|position| self.first_number + position as u64)
     }
 
+    /// A block, to be read.
     #[inline]
-    fn block(&self, number: u64) -> Option<&Block> {
+    fn view(&self, number: u64) -> Option<BlockView<'_>> {
         let position = number.checked_sub(self.first_number)? as usize;
         match self.sealed.get(position) {
-            Some(sealed) => Some(&sealed.block),
-            None if position == self.sealed.len() => self.open.as_ref(),
+            Some(sealed) => Some(sealed.view()),
+            None if position == self.sealed.len() => self.open.as_ref().map(Block::view),
             None => None,
         }
     }
 
-    fn block_mut(&mut self, number: u64) -> Option<&mut Block> {
+    /// Changes a block. `None` if there is none of this number.
+    fn change<R>(&mut self, number: u64, change: impl FnOnce(&mut Block) -> R) -> Option<R> {
         let position = number.checked_sub(self.first_number)? as usize;
         let sealed_count = self.sealed.len();
         match self.sealed.get_mut(position) {
-            Some(sealed) => Some(Arc::make_mut(&mut sealed.block)),
-            None if position == sealed_count => self.open.as_mut(),
+            Some(sealed) => Some(sealed.change(change)),
+            None if position == sealed_count => self.open.as_mut().map(change),
             None => None,
         }
     }
@@ -424,9 +443,10 @@ impl Blocks {
     fn next_block(&self, number: u64) -> Option<u64> {
         let next = (number + 1 - self.first_number) as usize;
         match self.sealed.get(next) {
-            Some(sealed) if sealed.block.live() > 0 => Some(number + 1),
+            Some(sealed) if !sealed.is_empty() => Some(number + 1),
             Some(_) if self.counts.len() == 0 => {
-                let live = |position: &usize| self.sealed.get(*position).is_some_and(|s| s.block.live() > 0);
+                let live =
+                    |position: &usize| self.sealed.get(*position).is_some_and(|sealed| !sealed.is_empty());
                 let position = (next..self.sealed.len()).find(live).unwrap_or(self.sealed.len());
                 Some(self.first_number + position as u64)
             }
@@ -441,10 +461,8 @@ impl Blocks {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        /// An `Arc`'s two counters and an allocator's header for it and for the block's bytes.
-        const PER_SEALED: usize = 16 + 16;
-        let sealed: usize = self.sealed.iter().map(|sealed| sealed.block.memory_bytes() + PER_SEALED).sum();
-        let open = self.open.as_ref().map_or(0, Block::memory_bytes);
+        let sealed: usize = self.sealed.iter().map(Sealed::memory_bytes).sum();
+        let open = self.open.as_ref().map_or(0, Block::heap_bytes);
         sealed + open + self.sealed.list_bytes() + self.counts.len() * size_of::<u64>()
     }
 
@@ -453,14 +471,15 @@ impl Blocks {
         self.sealed.check()?;
         let mut last: Option<StreamId> = None;
         for (position, sealed) in self.sealed.iter().enumerate() {
-            sealed.block.check()?;
-            if sealed.base != sealed.block.base() || last.is_some_and(|last| sealed.base <= last) {
-                return Err(format!("block {} out of order", sealed.base));
+            sealed.check()?;
+            let base = sealed.base();
+            if last.is_some_and(|last| base <= last) {
+                return Err(format!("block {base} out of order"));
             }
-            last = Some(sealed.block.last_id());
+            last = Some(sealed.last_id());
             let at = position + self.dropped;
-            if self.counts.before(at + 1) - self.counts.before(at) != sealed.block.live() {
-                return Err(format!("block {}: count differs from its live entries", sealed.base));
+            if self.counts.before(at + 1) - self.counts.before(at) != sealed.live() {
+                return Err(format!("block {base}: count differs from its live entries"));
             }
         }
         if self.open.is_none() && !self.sealed.is_empty() {
@@ -472,8 +491,8 @@ impl Blocks {
                 return Err(format!("open block {} empty or out of order", open.base()));
             }
         }
-        let empty = self.sealed.iter().filter(|sealed| sealed.block.live() == 0).count();
-        if empty != self.empty || self.sealed.front().is_some_and(|front| front.block.live() == 0) {
+        let empty = self.sealed.iter().filter(|sealed| sealed.is_empty()).count();
+        if empty != self.empty || self.sealed.front().is_some_and(Sealed::is_empty) {
             return Err(format!("{empty} empty blocks, counted {}, or one at the front", self.empty));
         }
         Ok(())

@@ -69,17 +69,18 @@ impl Stream {
     /// Whole blocks only, and no more than `limit` entries.
     fn decide_trim_blocks(&self, by: TrimBy, limit: Option<u64>) -> Option<TrimDecision> {
         let mut decision: Option<TrimDecision> = None;
-        for (live, last, _) in self.entries.blocks.summaries() {
+        for block in self.entries.blocks.in_use() {
+            let live = block.live();
             let gone = decision.map_or(0, |decision| decision.count);
             let left = self.entries.length - gone;
             let goes = match by {
                 TrimBy::MaxLen(keep) => left > keep && left - live >= keep,
-                TrimBy::MinId(first) => last < first,
+                TrimBy::MinId(first) => block.last_id() < first,
             };
             if !goes || limit.is_some_and(|limit| gone + live > limit) {
                 break;
             }
-            decision = Some(TrimDecision { through: last, count: gone + live });
+            decision = Some(TrimDecision { through: block.last_id(), count: gone + live });
         }
         decision
     }
@@ -88,12 +89,13 @@ impl Stream {
     fn decide_trim_count(&self, count: u64) -> Option<TrimDecision> {
         let mut left = count;
         let mut from = StreamId::MIN;
-        for (live, last, _) in self.entries.blocks.summaries() {
+        for block in self.entries.blocks.in_use() {
+            let live = block.live();
             if left < live {
                 break;
             }
             left -= live;
-            from = last;
+            from = block.last_id();
         }
         let mut through = from;
         if left > 0 {

@@ -137,11 +137,12 @@ impl Stream {
         let mut found = ReferencedTrim::default();
         let mut passed = false;
         let mut first = self.entries.first_id;
-        for (live, block_last, _) in self.entries.blocks.summaries() {
-            let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + live > limit);
+        for block in self.entries.blocks.in_use() {
+            let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
             if found.ids.len() >= most || is_over || first > last {
                 break;
             }
+            let block_last = block.last_id();
             let range = IdRange { first, last: block_last.min(last) };
             self.visit_range(range, None, &mut |entry: &EntryRef<'_>| {
                 if found.ids.len() >= most {

@@ -11,6 +11,7 @@
 use std::fmt;
 
 use super::block::Block;
+use super::blocks::AnyBlock;
 use super::idempotence::{MemoryCounters, Remembered};
 use super::visit::IdRange;
 use super::{Group, Stream};
@@ -75,7 +76,7 @@ impl Stream {
 
     /// The blocks that have entries, oldest first; new entries join the last. There are [`Stream::block_count`] of them.
     pub fn blocks(&self) -> impl Iterator<Item = BlockParts<'_>> {
-        self.entries.blocks.in_use().map(Block::parts)
+        self.entries.blocks.in_use().map(AnyBlock::parts)
     }
 }
 

@@ -8,19 +8,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::Block;
+use super::block::Sealed;
 use super::visit::IdRange;
 use crate::StreamId;
 
 /// Blocks in a full chunk. Copying a stream touches one chunk in so many blocks; changing a shared chunk copies them.
 const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
-
-/// A sealed block beside what a search needs of it.
-#[derive(Clone, Debug)]
-pub(super) struct Sealed {
-    pub(super) base: StreamId,
-    pub(super) block: Arc<Block>,
-}
 
 /// The sealed blocks of a stream. No chunk is empty.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +67,13 @@ impl SealedBlocks {
         let missing = if self.chunks.len() == 1 { self.missing } else { 0 };
         match self.chunks.back_mut() {
             Some(last) if room(last, missing) => Arc::make_mut(last).push(sealed),
-            _ => self.chunks.push_back(Arc::new(vec![sealed])),
+            Some(_) => {
+                // A stream as long as this fills the next one too, and a list that grows leaves gaps between blocks.
+                let mut chunk = Vec::with_capacity(CHUNK_BLOCKS);
+                chunk.push(sealed);
+                self.chunks.push_back(Arc::new(chunk));
+            }
+            None => self.chunks.push_back(Arc::new(vec![sealed])),
         }
         self.len += 1;
     }
@@ -115,16 +114,15 @@ impl SealedBlocks {
     /// Keeps the blocks that have live entries.
     pub(super) fn retain_live(&mut self) {
         let live = std::mem::take(self);
-        live.iter()
-            .filter(|sealed| sealed.block.live() > 0)
-            .for_each(|sealed| self.push_back(sealed.clone()));
+        live.iter().filter(|sealed| !sealed.is_empty()).for_each(|sealed| self.push_back(sealed.clone()));
     }
 
     /// How many blocks begin at or before `id`.
     pub(super) fn count_through(&self, id: StreamId) -> usize {
-        let chunk = self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| first.base <= id));
+        let chunk =
+            self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| first.base() <= id));
         let Some(chunk) = chunk.checked_sub(1) else { return 0 };
-        let within = self.chunks[chunk].partition_point(|sealed| sealed.base <= id);
+        let within = self.chunks[chunk].partition_point(|sealed| sealed.base() <= id);
         match chunk {
             0 => within,
             chunk => chunk * CHUNK_BLOCKS - self.missing + within,
@@ -134,7 +132,7 @@ impl SealedBlocks {
     /// The chunks that hold a range of ids, shared.
     pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
         let begins_by =
-            |id: StreamId| move |chunk: &Arc<Vec<Sealed>>| chunk.first().is_some_and(|f| f.base <= id);
+            |id: StreamId| move |chunk: &Arc<Vec<Sealed>>| chunk.first().is_some_and(|f| f.base() <= id);
         let from = self.chunks.partition_point(begins_by(range.first)).saturating_sub(1);
         let to = self.chunks.partition_point(begins_by(range.last)).max(from);
         let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
@@ -144,7 +142,7 @@ impl SealedBlocks {
 
     /// Drops chunks of which every block ends before `id`.
     pub(super) fn let_go_before(&mut self, id: StreamId) {
-        while self.chunks.get(1).and_then(|next| next.first()).is_some_and(|next| next.base <= id) {
+        while self.chunks.get(1).and_then(|next| next.first()).is_some_and(|next| next.base() <= id) {
             self.len -= self.chunks.pop_front().map_or(0, |chunk| chunk.len());
             self.missing = 0;
         }
@@ -152,7 +150,7 @@ impl SealedBlocks {
 
     /// Drops chunks of which every block begins after `id`.
     pub(super) fn let_go_after(&mut self, id: StreamId) {
-        while self.chunks.back().and_then(|last| last.first()).is_some_and(|first| first.base > id) {
+        while self.chunks.back().and_then(|last| last.first()).is_some_and(|first| first.base() > id) {
             self.len -= self.chunks.pop_back().map_or(0, |chunk| chunk.len());
         }
     }
@@ -180,16 +178,17 @@ impl SealedBlocks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::block::Block;
 
     fn sealed(number: u64) -> Sealed {
         let (id, fields): (_, [&[u8]; 2]) = (StreamId::new(number, 0), [b"n", b"1"]);
         let mut block = Block::new(id, &fields, Vec::new());
         block.push(id, &fields);
-        Sealed { base: id, block: Arc::new(block) }
+        Sealed::seal(block).0
     }
 
     fn bases(blocks: &SealedBlocks) -> Vec<u64> {
-        blocks.iter().map(|sealed| sealed.base.ms).collect()
+        blocks.iter().map(|sealed| sealed.base().ms).collect()
     }
 
     /// Every operation against a plain list, in an order that a small generator chooses.
@@ -205,7 +204,7 @@ mod tests {
                     plain.push(next);
                     next += 1;
                 }
-                6 => assert_eq!(blocks.pop_back().map(|sealed| sealed.base.ms), plain.pop()),
+                6 => assert_eq!(blocks.pop_back().map(|sealed| sealed.base().ms), plain.pop()),
                 7 => {
                     let amount = amount.min(plain.len());
                     let cut = blocks.cut_front(amount);
@@ -214,15 +213,16 @@ mod tests {
                 }
                 8 => {
                     let copy = blocks.clone();
-                    let before = bases(&copy);
+                    let (before, was_empty) = (bases(&copy), copy.front().map(Sealed::is_empty));
                     if let Some(first) = blocks.get_mut(0) {
-                        first.base = StreamId::new(first.base.ms, 1);
+                        let id = first.base();
+                        first.change(|block| block.delete(id));
+                        assert!(first.is_empty());
                     }
                     blocks.push_back(sealed(next));
                     plain.push(next);
                     next += 1;
-                    assert_eq!(bases(&copy), before);
-                    assert!(copy.iter().all(|sealed| sealed.base.seq < 2));
+                    assert_eq!((bases(&copy), copy.front().map(Sealed::is_empty)), (before, was_empty));
                 }
                 _ => {
                     let id = StreamId::new((dice >> 20) % (next + 1), u64::MAX);
@@ -232,7 +232,7 @@ mod tests {
             blocks.check().unwrap_or_else(|problem| panic!("round {round}: {problem}"));
             assert_eq!(bases(&blocks), plain, "round {round}");
             let at = amount % (plain.len() + 1);
-            assert_eq!(blocks.get(at).map(|sealed| sealed.base.ms), plain.get(at).copied());
+            assert_eq!(blocks.get(at).map(|sealed| sealed.base().ms), plain.get(at).copied());
             assert_eq!(blocks.len(), plain.len());
         }
     }
@@ -243,7 +243,7 @@ mod tests {
         (0..30).for_each(|number| blocks.push_back(sealed(number)));
         for number in (0..30).step_by(3) {
             let sealed = blocks.get_mut(number).unwrap();
-            assert!(Arc::make_mut(&mut sealed.block).delete(StreamId::new(number as u64, 0)));
+            assert!(sealed.change(|block| block.delete(StreamId::new(number as u64, 0))));
         }
         drop(blocks.cut_front(2));
         blocks.retain_live();

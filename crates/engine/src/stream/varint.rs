@@ -1,7 +1,7 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
 
 /// What the greatest number takes.
-const BYTES_MAX: usize = 10;
+pub(super) const BYTES_MAX: usize = 10;
 
 /// The bytes of a number, and how many they are.
 #[inline(never)]

@@ -1,0 +1,189 @@
+//! A small block that has ended and lost nothing since, in one allocation.
+//!
+//! ```text
+//! packed  := bytes  trailer  length:1       the bytes of the block, and how long the trailer is
+//! trailer := names_end  name_count  slots  ms  seq  node_bytes       varints; the last id as a step from the base
+//! ```
+//!
+//! All its entries are live, so that nothing else is to be told of it but its base, which whoever holds it knows: it
+//! finds the block by it. Blocks of long documents have few entries, and what a [`Block`] takes besides its bytes would be much for each.
+
+use std::sync::Arc;
+
+use super::view::BlockView;
+use super::{Block, Place, id_after, step_from, to_grow_in};
+use crate::StreamId;
+use crate::stream::draft::Draft;
+use crate::stream::parts::BlockParts;
+use crate::stream::varint;
+use crate::value::allocation_bytes;
+
+/// Of larger blocks it does not matter what comes with the bytes, and copying them would take long.
+const PACKED_BYTES_MAX: usize = 16 << 10;
+
+/// Six numbers and the length.
+const TRAILER_BYTES_MAX: usize = 6 * varint::BYTES_MAX + 1;
+
+/// A block of which no entry was deleted.
+#[derive(Clone, Debug)]
+pub(super) struct Packed(Arc<[u8]>);
+
+impl Block {
+    /// Whether it can be packed.
+    pub(super) fn is_whole_and_small(&self) -> bool {
+        self.live == self.slots && self.stored_last_id == self.last_id && self.bytes.len() <= PACKED_BYTES_MAX
+    }
+
+    /// Packs the block. Returns what the next block may grow in, too.
+    pub(super) fn pack(self) -> (Packed, Vec<u8>) {
+        debug_assert!(self.is_whole_and_small());
+        let (ms_step, seq) = step_from(self.base, self.last_id);
+        let mut bytes = self.bytes;
+        bytes.reserve_exact(TRAILER_BYTES_MAX);
+        let trailer = bytes.len();
+        let counts = [self.names_end, self.name_count, self.slots].map(u64::from);
+        let mut draft = Draft::new(&mut bytes);
+        counts.into_iter().chain([ms_step, seq, self.node_bytes]).for_each(|number| draft.number(number));
+        draft.finish();
+        bytes.push((bytes.len() - trailer) as u8);
+        (Packed(Arc::from(bytes.as_slice())), to_grow_in(bytes))
+    }
+}
+
+impl Packed {
+    /// The block, to be changed.
+    pub(super) fn unpack(&self, base: StreamId) -> Block {
+        let view = self.view(base);
+        let parts = self.parts(base);
+        Block {
+            bytes: view.bytes.to_vec(),
+            names_end: view.names_end,
+            name_count: view.name_count,
+            base,
+            last_id: parts.last_id,
+            stored_last_id: parts.last_id,
+            start_offset: view.start.offset,
+            start_before: view.start.before,
+            live: parts.slots,
+            stored: parts.slots,
+            slots: parts.slots,
+            node_bytes: parts.node_bytes,
+        }
+    }
+
+    /// What the block is made of.
+    pub(super) fn parts(&self, base: StreamId) -> BlockParts<'_> {
+        let (view, mut trailer) = self.open(base);
+        let slots = trailer.take() as u32;
+        let last_id = id_after(base, trailer.take(), trailer.take());
+        let (bytes, name_count) = (view.bytes, view.name_count);
+        BlockParts { bytes, name_count, base, last_id, slots, node_bytes: trailer.take() }
+    }
+
+    #[inline]
+    pub(super) fn view(&self, base: StreamId) -> BlockView<'_> {
+        self.open(base).0
+    }
+
+    /// How many entries it has: all of them are live.
+    pub(super) fn live(&self) -> u64 {
+        let (_, mut trailer) = self.open(StreamId::MIN);
+        trailer.take()
+    }
+
+    /// The id of its last entry.
+    pub(super) fn last_id(&self, base: StreamId) -> StreamId {
+        let (_, mut trailer) = self.open(base);
+        trailer.take();
+        id_after(base, trailer.take(), trailer.take())
+    }
+
+    /// What a reader needs, and the rest of the trailer.
+    #[inline(always)]
+    fn open(&self, base: StreamId) -> (BlockView<'_>, Trailer<'_>) {
+        let all = &*self.0;
+        let end = all.len() - 1;
+        let begin = end - usize::from(all[end]);
+        let mut trailer = Trailer { bytes: all, at: begin };
+        let names_end = trailer.take() as u32;
+        let name_count = trailer.take() as u32;
+        let start = Place { offset: names_end, before: base };
+        (BlockView { bytes: &all[..begin], names_end, name_count, start }, trailer)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        const COUNTERS: usize = 16;
+        allocation_bytes(COUNTERS + self.0.len())
+    }
+}
+
+/// The numbers behind the bytes, taken one after the other.
+struct Trailer<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Trailer<'_> {
+    #[inline(always)]
+    fn take(&mut self) -> u64 {
+        varint::take(self.bytes, &mut self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BlockLimits;
+    use crate::stream::blocks::Blocks;
+
+    fn block_of(entries: &[(u64, u64, &[&[u8]])]) -> Block {
+        let mut entries = entries.iter().map(|&(ms, seq, fields)| (StreamId::new(ms, seq), fields));
+        let (id, fields) = entries.next().unwrap();
+        let mut block = Block::new(id, fields, Vec::new());
+        entries.for_each(|(id, fields)| block.push(id, fields));
+        block
+    }
+
+    #[test]
+    fn a_packed_block_is_the_block_it_was() {
+        let long_name = [b'n'; 300];
+        let blocks = [
+            block_of(&[(1, 1, &[b"a", b"1"])]),
+            block_of(&[(1, 1, &[b"a", b"1"]), (1, 9, &[b"a", b"2"])]),
+            block_of(&[(1, 7, &[b"a", b"1", b"b", b"x"]), (5, 3, &[b"c", b"2"])]),
+            block_of(&[(7, u64::MAX, &[&long_name, b"1"]), (u64::MAX, u64::MAX, &[&long_name, b"2"])]),
+        ];
+        for block in blocks {
+            let base = block.base();
+            let (packed, bytes) = block.clone().pack();
+            assert!(bytes.is_empty() && bytes.capacity() > 0);
+            assert_eq!(packed.parts(base), block.parts());
+            assert_eq!((packed.live(), packed.last_id(base)), (block.live(), block.last_id()));
+            let unpacked = packed.unpack(base);
+            unpacked.check().unwrap();
+            assert_eq!(format!("{unpacked:?}"), format!("{block:?}"));
+        }
+    }
+
+    #[test]
+    fn what_lost_an_entry_is_not_packed() {
+        let mut block = block_of(&[(1, 1, &[b"a", b"1"]), (1, 9, &[b"a", b"2"])]);
+        assert!(block.is_whole_and_small());
+        assert!(block.delete(StreamId::new(1, 9)));
+        assert!(!block.is_whole_and_small());
+        block.forget_dead();
+        assert!(!block.is_whole_and_small());
+    }
+
+    #[test]
+    fn a_long_document_takes_little_besides_itself() {
+        let (document, count) = ([b'x'; 250], 30_000);
+        let limits = BlockLimits { max_bytes: 4096, max_entries: 100 };
+        let mut blocks = Blocks::default();
+        for ms in 1..=count {
+            blocks.push(StreamId::new(ms, 0), &[b"data", &document], limits);
+        }
+        let besides = blocks.memory_bytes() as f64 / count as f64 - document.len() as f64;
+        assert!(besides < 12.5, "{besides}");
+    }
+}
