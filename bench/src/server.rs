@@ -136,17 +136,10 @@ impl Server {
 
     /// Processor time it has used so far: user and system, all threads, and children that ended.
     ///
-    /// The scheduler counts nanoseconds of living threads, /proc/PID/stat hundredths of a second of everything: the
-    /// greater is the better informed. A server that we did not start tells by INFO.
+    /// As the server tells by INFO: it knows microseconds, where /proc/PID/stat counts hundredths of a second.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
-        match &self.process {
-            Some(process) => {
-                let id = process.child.id();
-                Ok(cpu_by_ticks(id)?.max(cpu_by_scheduler(id).unwrap_or_default()))
-            }
-            None => cpu_by_info(&self.connect()?.call_text(&["INFO", "cpu"])?)
-                .ok_or_else(|| format!("INFO of {} lacks used_cpu_user", self.name).into()),
-        }
+        cpu_by_info(&self.connect()?.call_text(&["INFO", "cpu"])?)
+            .ok_or_else(|| format!("INFO of {} lacks used_cpu_user", self.name).into())
     }
 
     /// Resident memory in bytes.
@@ -273,35 +266,15 @@ fn told_version(address: &str) -> Option<String> {
     Some(format!("{} at {address}", line.trim()))
 }
 
-fn cpu_by_scheduler(id: u32) -> Option<Duration> {
-    let mut nanos = 0;
-    for task in fs::read_dir(format!("/proc/{id}/task")).ok()? {
-        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        nanos += text.split_whitespace().next()?.parse::<u64>().ok()?;
-    }
-    Some(Duration::from_nanos(nanos))
-}
-
-fn cpu_by_ticks(id: u32) -> Result<Duration, Failure> {
-    let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
-    let ticks = ticks_of_stat(&text).ok_or("/proc/PID/stat is not as expected")?;
-    // USER_HZ is 100 on every Linux that has a /proc like this.
-    Ok(Duration::from_millis(ticks * 10))
-}
-
-/// utime + stime + cutime + cstime. The process name may hold spaces and brackets, so fields count from its last bracket.
-fn ticks_of_stat(text: &str) -> Option<u64> {
-    let fields = text[text.rfind(')')? + 1..].split_whitespace().skip(11).take(4);
-    let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
-    (ticks.len() == 4).then(|| ticks.iter().sum())
-}
-
 fn cpu_by_info(info: &str) -> Option<Duration> {
     let seconds = |name: &str| {
         let line = info.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().parse::<f64>().ok()
     };
-    Some(Duration::from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?))
+    let children =
+        ["used_cpu_user_children", "used_cpu_sys_children"].map(|name| seconds(name).unwrap_or(0.0));
+    let own = seconds("used_cpu_user")? + seconds("used_cpu_sys")?;
+    Some(Duration::from_secs_f64(own + children.iter().sum::<f64>()))
 }
 
 fn bytes_under(folder: &Path) -> std::io::Result<u64> {
@@ -326,16 +299,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_counted_from_the_last_bracket() {
-        let stat = "7 (odd) name) S 1 7 7 0 -1 4194560 9 0 0 0 64 10 3 2 20 0 5 0 100";
-        assert_eq!(ticks_of_stat(stat), Some(79));
-        assert_eq!(ticks_of_stat("nonsense"), None);
-    }
-
-    #[test]
     fn info_tells_processor_time_in_seconds() {
         let info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:0.250000\r\nused_cpu_sys_children:9\r\n";
-        assert_eq!(cpu_by_info(info), Some(Duration::from_millis(1750)));
+        assert_eq!(cpu_by_info(info), Some(Duration::from_millis(10_750)));
         assert_eq!(cpu_by_info("# CPU\r\n"), None);
     }
 }

@@ -4,6 +4,7 @@
 //! reason outside its input. Requests are decided on `&self` and become [`Effect`]s; `apply` is the
 //! only function that changes state.
 
+pub mod bytes;
 mod effect;
 mod id;
 pub mod keyspace;

@@ -71,6 +71,8 @@ thread_local! {
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// Transactions one after the other share a record until it has so many bytes.
+const SHARED_RECORD_BYTES: usize = 16 << 10;
 /// A buffer larger than this is given back.
 const KEEP_RECORD_BYTES: usize = 1 << 20;
 
@@ -97,12 +99,13 @@ impl<'s> Txn<'s> {
         Txn { store, db, now_ms, locked, ready: Vec::new(), record: Vec::new(), rearranged: 0 }
     }
 
-    /// Ends the transaction as dropping it does, but keeps what it has locked for another.
+    /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
     #[inline]
     pub fn end(&mut self) {
-        self.log_changes();
         if !self.ready.is_empty() {
             self.serve_waiting();
+        }
+        if self.record.len() >= SHARED_RECORD_BYTES {
             self.log_changes();
         }
     }
@@ -433,10 +436,10 @@ impl<'s> Txn<'s> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        self.log_changes();
+        if !self.ready.is_empty() && !std::thread::panicking() {
+            self.serve_waiting();
             self.log_changes();
-        } else {
-            self.end();
         }
     }
 }

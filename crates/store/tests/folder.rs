@@ -183,3 +183,38 @@ fn what_a_crash_left_of_a_snapshot_is_removed_and_stands_in_nobodys_way() {
     assert_eq!(store.take_snapshot().unwrap().unwrap().position, 1);
     assert!(leftover.metadata().unwrap().len() > 4);
 }
+
+#[test]
+fn transactions_under_one_lock_share_a_record_until_it_is_long() {
+    let folder = Folder::new("shared-record");
+    let (store, _) = folder.open();
+    let long = vec![b'x'; 10 << 10];
+    for (shares, records) in [(true, 1), (false, 3)] {
+        let before = store.seen();
+        let mut txn = store.lock_key(0, b"s", store.now_ms());
+        for _ in 0..3 {
+            txn.xadd(b"s", &Addition::new(&[b"n", b"v"])).unwrap();
+            txn.end();
+            if shares {
+                assert!(txn.go_on(0, b"s"));
+            } else {
+                drop(txn);
+                txn = store.lock_key(0, b"s", store.now_ms());
+            }
+        }
+        drop(txn);
+        assert_eq!(store.seen() - before, records);
+    }
+    let before = store.seen();
+    let mut txn = store.lock_key(0, b"s", store.now_ms());
+    for told in [0, 1, 1] {
+        txn.xadd(b"s", &Addition::new(&[b"n", &long])).unwrap();
+        txn.end();
+        assert_eq!(store.seen() - before, told);
+    }
+    drop(txn);
+    assert_eq!(store.seen() - before, 2);
+    store.close().unwrap();
+    let (reopened, _) = folder.open();
+    assert_eq!(reopened.lock_key(0, b"s", 0).stream(b"s").unwrap().unwrap().len(), 9);
+}

@@ -18,8 +18,8 @@ mod packed;
 mod sealed;
 mod view;
 
-use super::draft::Draft;
-use super::{listpack, short, value, varint};
+use super::{listpack, value};
+use crate::bytes::{Draft, short, varint};
 use crate::value::allocation_bytes;
 use crate::{BlockLimits, StreamId};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Cursor;
-use super::short;
 use crate::StreamId;
+use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 
 /// A group of a stream. Read it freely; only the stream changes it.

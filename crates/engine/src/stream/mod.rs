@@ -18,7 +18,6 @@ mod claim;
 mod counts;
 mod decide;
 mod delete;
-mod draft;
 mod entries;
 mod entry;
 mod extract;
@@ -32,9 +31,7 @@ mod references;
 mod release;
 mod remains;
 mod sealed;
-mod short;
 mod value;
-mod varint;
 mod visit;
 
 use std::collections::BTreeMap;

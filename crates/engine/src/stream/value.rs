@@ -3,8 +3,8 @@
 //! A value that is the canonical decimal form of an integer is kept as that integer and written out
 //! again on reading, byte for byte the same.
 
-use super::draft::Draft;
-use super::{listpack, varint};
+use super::listpack;
+use crate::bytes::{Draft, varint};
 use crate::value::number::parse_integer;
 
 /// A value of an entry, as it lies in its block.

@@ -4,9 +4,6 @@
 
 use std::fs;
 
-/// Clock ticks a second in `/proc`: fixed by Linux' interface to user space.
-const TICKS_PER_SECOND: f64 = 100.0;
-
 /// Resident memory and its highest mark, in bytes.
 pub(super) struct Memory {
     pub(super) resident: u64,
@@ -30,7 +27,7 @@ pub(super) fn system_memory() -> u64 {
     total.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Processor seconds, in the kernel and outside it.
+/// Processor seconds, in the kernel and outside it. Their sum is exact; how it is shared out is known in ticks.
 pub(super) fn cpu_seconds() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second field is the program's name in parentheses and may hold anything; count from its end.
@@ -38,7 +35,11 @@ pub(super) fn cpu_seconds() -> (f64, f64) {
     let ticks = |place: usize| {
         after_name.split(' ').nth(place).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
     };
-    (ticks(12) / TICKS_PER_SECOND, ticks(11) / TICKS_PER_SECOND)
+    let (system, user) = (ticks(12), ticks(11));
+    let in_kernel = if system + user > 0.0 { system / (system + user) } else { 0.0 };
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
+    (used * in_kernel, used * (1.0 - in_kernel))
 }
 
 /// Kernel name, release and machine.

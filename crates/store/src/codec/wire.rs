@@ -10,6 +10,7 @@
 use std::fmt;
 
 use millstream_engine::StreamId;
+use millstream_engine::bytes::spread;
 
 /// Where bytes are not what they should be, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +55,6 @@ const LOW_BITS: u32 = 56;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 /// The top bit of each of eight bytes.
 const MORE: u64 = 0x8080_8080_8080_8080;
-
-/// Eight groups of seven bits, a byte each: halves move apart, then quarters, then eighths.
-fn spread(value: u64) -> u64 {
-    let halves = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
-    let quarters = (halves & 0x0000_3fff_0000_3fff) | ((halves & 0x0fff_c000_0fff_c000) << 2);
-    (quarters & 0x007f_007f_007f_007f) | ((quarters & 0x3f80_3f80_3f80_3f80) << 1)
-}
 
 /// The reverse of [`spread`]; top bits are dropped.
 fn gather(bytes: u64) -> u64 {

@@ -5,8 +5,9 @@
 
 use super::{Block, DELETED, MS_STEP_FOLLOWS, MS_STEP_SHIFT, Place, SAME_NAMES};
 use crate::StreamId;
+use crate::bytes::varint;
 use crate::stream::parts::{BadPart, BlockParts};
-use crate::stream::{value, varint};
+use crate::stream::value;
 
 /// Beyond any block: one holds a first entry of a gibibyte at most and does not grow from there.
 const BYTES_MAX: usize = 1 << 31;

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use super::view::BlockView;
 use super::{Block, Place, id_after, step_from, to_grow_in};
 use crate::StreamId;
-use crate::stream::draft::Draft;
+use crate::bytes::{Draft, varint};
 use crate::stream::parts::BlockParts;
-use crate::stream::varint;
 use crate::value::allocation_bytes;
 
 /// Of larger blocks it does not matter what comes with the bytes, and copying them would take long.

@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::{DELETED, MS_STEP_FOLLOWS, MS_STEP_SHIFT, Place, SAME_NAMES, id_after};
 use crate::StreamId;
+use crate::bytes::varint;
 use crate::stream::entry::EntryRef;
-use crate::stream::varint;
 
 /// What a reader needs of a block.
 #[derive(Clone, Copy)]

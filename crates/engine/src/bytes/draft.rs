@@ -1,7 +1,7 @@
-//! Bytes on their way to the end of a block.
+//! Bytes on their way to the end of a block, or of a record.
 //!
 //! An entry is a dozen pieces of a few bytes, and to append each of them to a vector costs more than its bytes. So pieces are
-//! laid out here, by moves of a fixed width, and appended together. Long text goes to the block directly, behind what was
+//! laid out here, by moves of a fixed width, and appended together. Long text goes to its end directly, behind what was
 //! laid out before it.
 
 use super::{short, varint};
@@ -11,42 +11,45 @@ const PLACES: usize = 128;
 /// What is laid out is appended before the next piece when it takes this much: a number and a short text fit behind it.
 const FULL_BYTES: usize = PLACES - 2 * short::BYTES_MAX;
 
-/// See the module. What was written is in the block when the draft is finished.
-pub(super) struct Draft<'a> {
-    block: &'a mut Vec<u8>,
+/// See the module. What was written has arrived when the draft is finished.
+pub struct Draft<'a> {
+    out: &'a mut Vec<u8>,
     length: usize,
     /// With room behind it for a move that begins at the last place.
     bytes: [u8; PLACES + short::BYTES_MAX],
 }
 
 impl<'a> Draft<'a> {
+    /// Nothing is laid out yet.
     #[inline(always)]
-    pub(super) fn new(block: &'a mut Vec<u8>) -> Draft<'a> {
-        Draft { block, length: 0, bytes: [0; PLACES + short::BYTES_MAX] }
+    pub fn new(out: &'a mut Vec<u8>) -> Draft<'a> {
+        Draft { out, length: 0, bytes: [0; PLACES + short::BYTES_MAX] }
     }
 
     /// Where in the block the next piece will be.
     #[inline(always)]
-    pub(super) fn position(&self) -> usize {
-        self.block.len() + self.length
+    pub(crate) fn position(&self) -> usize {
+        self.out.len() + self.length
     }
 
+    /// One byte.
     #[inline(always)]
-    pub(super) fn byte(&mut self, byte: u8) {
+    pub fn byte(&mut self, byte: u8) {
         self.make_room();
         self.set(self.length, &[byte]);
         self.length += 1;
     }
 
+    /// A number, in as few bytes as it needs.
     #[inline(always)]
-    pub(super) fn number(&mut self, number: u64) {
+    pub fn number(&mut self, number: u64) {
         self.make_room();
         self.put_number(number);
     }
 
     /// A number, and text of any length behind it.
     #[inline(always)]
-    pub(super) fn number_and_text(&mut self, number: u64, text: &[u8]) {
+    pub(crate) fn number_and_text(&mut self, number: u64, text: &[u8]) {
         self.make_room();
         self.put_number(number);
         self.put_text(text);
@@ -54,20 +57,20 @@ impl<'a> Draft<'a> {
 
     /// Text of any length, behind its length.
     #[inline(always)]
-    pub(super) fn text(&mut self, text: &[u8]) {
+    pub fn text(&mut self, text: &[u8]) {
         self.number_and_text(text.len() as u64, text);
     }
 
     #[inline(always)]
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.make_room();
         self.put_text(bytes);
     }
 
     /// Appends the rest.
     #[inline(always)]
-    pub(super) fn finish(&mut self) {
-        self.block.extend_from_slice(&self.bytes[..self.length]);
+    pub fn finish(&mut self) {
+        self.out.extend_from_slice(&self.bytes[..self.length]);
         self.length = 0;
     }
 
@@ -130,7 +133,7 @@ impl<'a> Draft<'a> {
     /// Appends what was laid out, and this text.
     #[inline(always)]
     fn append(&mut self, text: &[u8]) {
-        append_both(self.block, &self.bytes[..self.length], text);
+        append_both(self.out, &self.bytes[..self.length], text);
         self.length = 0;
     }
 }

@@ -1,24 +1,44 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
 
 /// What the greatest number takes.
-pub(super) const BYTES_MAX: usize = 10;
+pub(crate) const BYTES_MAX: usize = 10;
+
+/// How many bits of a number its first eight bytes hold.
+const LOW_BITS: u32 = 56;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+/// The top bit of each of eight bytes.
+const MORE: u64 = 0x8080_8080_8080_8080;
 
 /// The bytes of a number, and how many they are.
 #[inline(never)]
-pub(super) fn encode(mut value: u64) -> ([u8; BYTES_MAX], usize) {
-    let (mut bytes, mut length) = ([0; BYTES_MAX], 0);
-    while value >= 0x80 {
-        bytes[length] = value as u8 | 0x80;
-        value >>= 7;
-        length += 1;
-    }
-    bytes[length] = value as u8;
-    (bytes, length + 1)
+pub(crate) fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
+    let mut bytes = [0; BYTES_MAX];
+    let (low, rest) = (spread(value & LOW_MASK), value >> LOW_BITS);
+    let (low, length) = match rest {
+        0 => {
+            // The last byte is that of the highest bit set.
+            let last = (63 - (value | 1).leading_zeros()) / 7;
+            (low | MORE & !(u64::MAX << (8 * last)), last as usize + 1)
+        }
+        _ => (low | MORE, 9 + usize::from(rest >= 0x80)),
+    };
+    bytes[..8].copy_from_slice(&low.to_le_bytes());
+    bytes[8] = rest as u8;
+    bytes[9] = (rest >> 7) as u8;
+    (bytes, length)
+}
+
+/// Eight groups of seven bits, a byte each: halves move apart, then quarters, then eighths.
+#[inline]
+pub fn spread(value: u64) -> u64 {
+    let halves = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
+    let quarters = (halves & 0x0000_3fff_0000_3fff) | ((halves & 0x0fff_c000_0fff_c000) << 2);
+    (quarters & 0x007f_007f_007f_007f) | ((quarters & 0x3f80_3f80_3f80_3f80) << 1)
 }
 
 /// Reads the number at `*at` and moves past it. `bytes` was written by [`encode`].
 #[inline(always)]
-pub(super) fn take(bytes: &[u8], at: &mut usize) -> u64 {
+pub(crate) fn take(bytes: &[u8], at: &mut usize) -> u64 {
     let first = bytes[*at];
     *at += 1;
     if first < 0x80 {
@@ -51,12 +71,12 @@ fn take_long(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
 }
 
 /// Small magnitudes become small numbers, whatever their sign.
-pub(super) fn zigzag(value: i64) -> u64 {
+pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
 /// The inverse of [`zigzag`].
-pub(super) fn unzigzag(value: u64) -> i64 {
+pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 

@@ -1,11 +1,11 @@
 //! Short texts: most names and values take fewer bytes than a call to compare or copy them takes instructions.
 
 /// The longest text that is short.
-pub(super) const BYTES_MAX: usize = 16;
+pub(crate) const BYTES_MAX: usize = 16;
 
 /// The first and the last `N` bytes of a text that has as many, and at most twice as many: together all of it.
 #[inline(always)]
-pub(super) fn ends<const N: usize>(text: &[u8]) -> (&[u8; N], &[u8; N]) {
+pub(crate) fn ends<const N: usize>(text: &[u8]) -> (&[u8; N], &[u8; N]) {
     match (text.first_chunk(), text.last_chunk()) {
         (Some(first), Some(last)) => (first, last),
         _ => unreachable!("a text of {} bytes has no {N}", text.len()),
@@ -14,7 +14,7 @@ pub(super) fn ends<const N: usize>(text: &[u8]) -> (&[u8; N], &[u8; N]) {
 
 /// Whether two texts are the same.
 #[inline(always)]
-pub(super) fn equal(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }

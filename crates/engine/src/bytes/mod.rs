@@ -1,0 +1,8 @@
+//! Numbers and texts as bytes: how entries are laid out in memory, and changes in a log.
+
+mod draft;
+pub(crate) mod short;
+pub(crate) mod varint;
+
+pub use draft::Draft;
+pub use varint::spread;
