@@ -24,7 +24,12 @@ pub(crate) enum Persistence {
     Off,
     EverySec,
     Always,
+    /// The same on a disk that takes longer: every sync begins late.
+    AlwaysSlowly,
 }
+
+/// How much later a sync begins where syncs are slow.
+const LATE_US: u64 = 2_000;
 
 /// A running server.
 pub(crate) struct Server {
@@ -56,8 +61,14 @@ impl Server {
         };
         let port = free_port()?;
         let folder = fresh_folder(port, options)?;
-        let arguments = arguments(is_millstream(path), port, &folder, persistence);
-        Server::launch(&program.name, path, arguments, folder, port)
+        let mut arguments = arguments(is_millstream(path), port, &folder, persistence);
+        let mut started = path.as_path();
+        if persistence == Persistence::AlwaysSlowly {
+            arguments.insert(0, path.to_string_lossy().into_owned());
+            arguments.splice(0..0, late_syncs());
+            started = Path::new(STRACE);
+        }
+        Server::launch(&program.name, started, arguments, folder, port)
     }
 
     /// Starts our server under another program, which gets `before` and then the server's own command line.
@@ -221,12 +232,32 @@ fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Result<Child, F
         .map_err(|e| format!("cannot start {}: {e}", program.display()).into())
 }
 
+const STRACE: &str = "strace";
+
+/// Whether syncs can be made slow here.
+pub(crate) fn can_slow_syncs() -> bool {
+    let tried = Command::new(STRACE)
+        .args(late_syncs())
+        .arg("true")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Lets `strace` stand between a program and its syncs, and nothing else, from beside: the program is our child.
+fn late_syncs() -> Vec<String> {
+    let inject = format!("inject=fdatasync:delay_enter={LATE_US}");
+    let all = ["-D", "-f", "--seccomp-bpf", "-e", "trace=fdatasync", "-e", &inject, "-o", "/dev/null"];
+    all.map(str::to_owned).to_vec()
+}
+
 /// Default settings but for the policy of the row and the number of clients.
 fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
     let (append_only, sync) = match persistence {
         Persistence::Off => ("no", "no"),
         Persistence::EverySec => ("yes", "everysec"),
-        Persistence::Always => ("yes", "always"),
+        Persistence::Always | Persistence::AlwaysSlowly => ("yes", "always"),
     };
     let port = port.to_string();
     let folder = folder.to_string_lossy();
