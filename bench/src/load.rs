@@ -253,6 +253,7 @@ pub(crate) fn with_blocked_readers(
     }
     wait_until_blocked(&mut producers[0], readers)?;
     let at_once = producers.len();
+    assert!(readers.is_multiple_of(at_once), "who is served together waits together again");
     let rounds = (ops as usize).div_ceil(at_once);
     let ops = (rounds * at_once) as u64;
     let speed = measured(server, ops, || {
@@ -262,7 +263,6 @@ pub(crate) fn with_blocked_readers(
             let sent = Instant::now();
             producers.iter_mut().try_for_each(|producer| producer.send(&add_request))?;
             producers.iter_mut().try_for_each(|producer| producer.skip(1))?;
-            // There are as many readers as producers, or a multiple of them: who is served together waits together again.
             let first = round * at_once % readers;
             let served = &mut waiting[first..first + at_once];
             for reader in &mut *served {

@@ -34,8 +34,8 @@ pub(crate) static ALWAYS: Table = Table {
     topic: "durability",
     heading: "Always",
     intro: "Both servers with `appendonly yes` and `appendfsync always`: a reply means that it is on the disk. 50 clients add entries, \
-            unpipelined; a client of its own sends PING every millisecond meanwhile. In the second row every sync of either server \
-            begins 2 ms late (by `strace`), as on a disk that takes so long.",
+            unpipelined; a client of its own sends PING every millisecond meanwhile. In the second row every `fdatasync` of either \
+            server begins 2 ms late (by `strace`), as on a disk that takes so long.",
     columns: &[
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },

@@ -29,7 +29,8 @@ pub(crate) static TABLE: Table = Table {
             whole batch where commands are pipelined. XACK in order, the cycle and the rows with blocked readers are driven by \
             our own generator, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
             added, read and acknowledged, in one batch, or step by step in three round trips; with blocked readers it is an entry \
-            added by one of the clients, handed to the reader that has waited longest, which then waits again.",
+            added by one of the clients (ten where there are ten readers), handed to the reader that has waited longest, which then waits \
+            again; its times are from sending all their entries to the reader's.",
     columns: COLUMNS,
 };
 

@@ -123,10 +123,13 @@ impl<'a> Args<'a> {
     }
 }
 
-/// Whether an argument is this word, in whatever case. A word of up to eight bytes has letters only.
+/// Whether an argument is this word, in whatever case.
 #[inline(always)]
 fn is_word(arg: &[u8], word: &[u8]) -> bool {
-    debug_assert!(word.len() > 8 || word.iter().all(u8::is_ascii_alphabetic));
+    // Of a word that is known, the compiler knows this too.
+    if !word.iter().all(u8::is_ascii_alphabetic) {
+        return arg.eq_ignore_ascii_case(word);
+    }
     match (folded(arg), folded(word)) {
         (Some(arg_letters), Some(letters)) => arg.len() == word.len() && arg_letters == letters,
         _ => arg.eq_ignore_ascii_case(word),

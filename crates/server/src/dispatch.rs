@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! find in the table -> arity -> password -> pause -> queue, if in MULTI
-//!    -> parse -> lock its keys -> run -> unlock (serves waiting readers) -> count
+//!    -> parse -> lock its keys, unless the command before has -> run -> serve waiting readers -> count
 //! ```
 //!
 //! The order is Redis', and so is what a client sees of it.
@@ -26,10 +26,8 @@ use crate::stats::ThreadStats;
 use crate::waiting::Waiting;
 
 const NANOS_PER_MICRO: u64 = 1_000;
-/// A lock is kept from one command to the next, but not for more commands than this, nor after replies of so many bytes:
-/// other threads may wait for it.
-const LOCK_COMMANDS_MAX: u32 = 64;
-const LOCK_REPLY_BYTES_MAX: usize = 16 * 1024;
+/// A lock is kept from one command to the next, but not for longer than this: other threads may wait for it.
+const LOCK_KEPT_NS: u64 = 100 * NANOS_PER_MICRO;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
@@ -37,13 +35,11 @@ pub(crate) struct Batch {
     pub(crate) now_ms: u64,
     /// The same, in milliseconds of uptime.
     pub(crate) uptime_ms: u64,
-    /// When the last command ended, which is when the next begins, in nanoseconds of uptime.
+    /// When the last command ended, which is when the next begins, in nanoseconds of uptime. If that needs another lock, it
+    /// writes the record of those before.
     last_ns: u64,
-    /// How many commands have run since what is locked now was locked, and how long the replies were then.
-    locked_for: u32,
-    locked_at: usize,
-    /// From so many nanoseconds on a command is slow.
-    slow_from_ns: u64,
+    /// When what is locked now was locked.
+    locked_ns: u64,
     /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
     pub(crate) saw_data: bool,
 }
@@ -63,15 +59,11 @@ pub(crate) enum Step {
 impl Batch {
     pub(crate) fn begin(server: &Server) -> Batch {
         let uptime_ns = server.uptime_ns();
-        // A negative number of microseconds is never.
-        let slow_from_us = u64::try_from(server.settings.number(Id::SlowlogLogSlowerThan));
         Batch {
             now_ms: server.store.now_ms(),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
             last_ns: uptime_ns,
-            locked_for: 0,
-            locked_at: 0,
-            slow_from_ns: slow_from_us.map_or(u64::MAX, |us| us.saturating_mul(NANOS_PER_MICRO)),
+            locked_ns: uptime_ns,
             saw_data: false,
         }
     }
@@ -193,9 +185,7 @@ impl<'d> Desk<'d> {
             Step::Done
         });
         self.count(spec, argv, failed);
-        self.batch.locked_for += 1;
-        let replied = out.len().saturating_sub(self.batch.locked_at);
-        if self.batch.locked_for >= LOCK_COMMANDS_MAX || replied > LOCK_REPLY_BYTES_MAX {
+        if failed || self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS {
             *open = None;
         }
         step
@@ -221,26 +211,23 @@ impl<'d> Desk<'d> {
         if spec.flags.contains(Flags::WRITE) {
             self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
         }
-        self.lock(spec, argv, command, open, out.len());
+        self.lock(spec, argv, command, open);
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
-        let step = match exec::run(command, &mut Call { desk: self, txn, out }) {
-            Ok(Outcome::Done) => {
-                txn.end();
-                return Ok(Step::Done);
-            }
-            Ok(Outcome::Long(missing)) => Ok(Step::Long(Box::new(LongReply::new(out, missing)))),
-            Ok(Outcome::Block(blocked)) => {
+        let step = match exec::run(command, &mut Call { desk: self, txn, out })? {
+            Outcome::Done if txn.end() => return Ok(Step::Done),
+            Outcome::Done => Step::Done,
+            Outcome::Long(missing) => Step::Long(Box::new(LongReply::new(out, missing))),
+            Outcome::Block(blocked) => {
                 let command = (spec, argv);
-                Ok(Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, command, blocked))))
+                Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, command, blocked)))
             }
-            Ok(Outcome::Later(later)) => {
+            Outcome::Later(later) => {
                 *open = None;
-                Ok(Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later))))
+                Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later)))
             }
-            Err(error) => Err(error),
         };
         *open = None;
-        step
+        Ok(step)
     }
 
     /// Makes `open` what the command needs.
@@ -250,7 +237,6 @@ impl<'d> Desk<'d> {
         argv: &[&[u8]],
         command: &Command<'_>,
         open: &mut Option<Txn<'d>>,
-        replied: usize,
     ) {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
@@ -267,7 +253,7 @@ impl<'d> Desk<'d> {
         }
         // Whoever locks while something is locked may wait for ever.
         *open = None;
-        (self.batch.locked_for, self.batch.locked_at) = (0, replied);
+        self.batch.locked_ns = self.batch.last_ns;
         *open = Some(match (reach, only_key) {
             (Reach::Nothing, _) => store.lock_nothing(db, now_ms),
             (Reach::Everything, _) => store.lock_all(db, now_ms),
@@ -332,7 +318,9 @@ impl<'d> Desk<'d> {
         if failed {
             counters.failed.add(1);
         }
-        if took_ns >= self.batch.slow_from_ns {
+        // A negative number of microseconds is never.
+        let slow_from = u64::try_from(self.server.settings.number(Id::SlowlogLogSlowerThan));
+        if slow_from.is_ok_and(|micros| took_ns >= micros.saturating_mul(NANOS_PER_MICRO)) {
             self.note_slow(spec, argv, Duration::from_nanos(took_ns));
         }
     }

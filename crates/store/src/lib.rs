@@ -12,6 +12,7 @@
 pub mod check;
 mod clock;
 mod codec;
+mod consequences;
 mod dbkey;
 pub mod disk;
 pub mod embedded;

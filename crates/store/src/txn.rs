@@ -1,8 +1,12 @@
 //! A transaction: some shards locked, one moment in time, and the one door through which state changes.
 //!
 //! ```text
-//! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: serve waiting readers, unlock
+//! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: log, serve waiting readers, log, unlock
+//!                                                             -> end:  serve waiting readers; go_on with another
 //! ```
+//!
+//! Transactions that go on under one lock share a record of the log: whoever was served meanwhile takes the same lock
+//! before it tells what it was given, and so waits until that record is there.
 
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
@@ -11,6 +15,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use crate::codec;
+use crate::consequences::{is_logged, may_remove_much, may_serve_readers, touches_watchers};
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::reclaim::Remains;
@@ -100,14 +105,21 @@ impl<'s> Txn<'s> {
     }
 
     /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
+    /// False: it is not to be kept. A reader was served and waits for the lock, or nothing could go on with what is locked.
     #[inline]
-    pub fn end(&mut self) {
-        if !self.ready.is_empty() {
+    pub fn end(&mut self) -> bool {
+        let served = !self.ready.is_empty();
+        if served {
             self.serve_waiting();
         }
         if self.record.len() >= SHARED_RECORD_BYTES {
             self.log_changes();
         }
+        !served
+            && match &self.locked {
+                Locked::One(..) => true,
+                Locked::Many(many) => many.is_empty(),
+            }
     }
 
     /// Begins another transaction over one key, at the same moment, if its shard is all that is locked. False: it is not.
@@ -125,8 +137,11 @@ impl<'s> Txn<'s> {
     /// The same for a transaction over no keys, if nothing is locked.
     #[inline]
     pub fn go_on_without_keys(&mut self, db: u32) -> bool {
+        if !matches!(&self.locked, Locked::Many(none) if none.is_empty()) {
+            return false;
+        }
         self.db = db;
-        matches!(&self.locked, Locked::Many(none) if none.is_empty())
+        true
     }
 
     /// The moment of this transaction, in Unix milliseconds.
@@ -457,57 +472,4 @@ fn append(log: &Log, record: &[u8]) {
     }
     // A log that has failed keeps its error, and whoever waits for this record is told.
     let _ = log.append(record);
-}
-
-/// Whether a change must survive. When a consumer last asked in vain need not: a record for every empty poll
-/// would cost a sync each.
-#[inline(always)]
-fn is_logged(effect: &Effect<'_>) -> bool {
-    match effect {
-        Effect::Stream(StreamEffect::ConsumerSeen { .. }) => false,
-        Effect::Stream(StreamEffect::Repeat) => !planted::has(Bug::RepeatNotLogged),
-        Effect::Stream(StreamEffect::Forget { .. }) => !planted::has(Bug::ForgettingNotLogged),
-        Effect::Stream(StreamEffect::ConsumerCreate { .. }) => !planted::has(Bug::ConsumerCreationNotLogged),
-        Effect::Stream(StreamEffect::Deliver { pending: false, .. }) => {
-            !planted::has(Bug::UnacknowledgedDeliveryNotLogged)
-        }
-        _ => true,
-    }
-}
-
-/// Whether a transaction that watches the key must not run. Groups, what they track and XSETID are not
-/// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
-#[inline(always)]
-fn touches_watchers(effect: &Effect<'_>) -> bool {
-    use StreamEffect::{Append, Create, DeleteEntries, TrimEntries, TrimThrough};
-    match effect {
-        Effect::Stream(effect) => matches!(
-            effect,
-            Append { .. } | Create | DeleteEntries { .. } | TrimEntries { .. } | TrimThrough { .. }
-        ),
-        _ => true,
-    }
-}
-
-/// Whether the change may leave something behind that takes a while to free.
-#[inline(always)]
-fn may_remove_much(effect: &Effect<'_>) -> bool {
-    use StreamEffect::{GroupDestroy, TrimThrough};
-    matches!(
-        effect,
-        Effect::Delete | Effect::StringSet { .. } | Effect::Stream(TrimThrough { .. } | GroupDestroy { .. })
-    )
-}
-
-/// Whether readers waiting for the key may have something to read, or nothing left to wait for.
-#[inline(always)]
-fn may_serve_readers(effect: &Effect<'_>) -> bool {
-    match effect {
-        Effect::Delete | Effect::StringSet { .. } | Effect::ListPush { .. } => true,
-        Effect::Stream(effect) => {
-            use StreamEffect::{Append, GroupDestroy, Release};
-            matches!(effect, Append { .. } | GroupDestroy { .. } | Release { .. })
-        }
-        _ => false,
-    }
 }

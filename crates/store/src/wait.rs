@@ -188,6 +188,9 @@ impl Txn<'_> {
     /// The next reader of a queue that would get an answer: data, or the error that it waits in vain.
     fn next_reader(&self, place: Place, after: Option<u64>) -> Option<&Arc<Reader>> {
         let queue = self.shard_at(place.shard).waiting.queue(place.queue);
+        if queue.is_empty() {
+            return None;
+        }
         match (&queue.name, self.value_of(queue)) {
             (QueueName::Entries, Some(Value::Stream(_))) | (QueueName::List, Some(Value::List(_))) => {
                 queue.next(after)

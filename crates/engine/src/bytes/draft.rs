@@ -67,11 +67,11 @@ impl<'a> Draft<'a> {
         self.put_text(bytes);
     }
 
-    /// Appends the rest.
+    /// Appends the rest, and says where it all is.
     #[inline(always)]
-    pub fn finish(&mut self) {
+    pub fn finish(self) -> &'a mut Vec<u8> {
         self.out.extend_from_slice(&self.bytes[..self.length]);
-        self.length = 0;
+        self.out
     }
 
     #[inline(always)]

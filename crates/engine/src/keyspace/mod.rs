@@ -187,7 +187,7 @@ impl Keyspace {
 
     /// Counts as a use of the key at a place.
     #[inline]
-    pub fn touch_at(&self, at: SlotRef) {
+    fn touch_at(&self, at: SlotRef) {
         self.database(at.db).slot(at.slot).used_at_s.set(self.told_s());
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Place {
     pub(super) before: StreamId,
 }
 
-/// A run of entries that may grow and change. At least one was written as soon as it was made.
+/// A run of entries that may grow and change. Whoever makes one writes its first entry next.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     bytes: Vec<u8>,

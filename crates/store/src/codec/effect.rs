@@ -17,7 +17,7 @@ use millstream_engine::{
 };
 use smallvec::SmallVec;
 
-use super::wire::{CodecError, Reader, put_each, put_id, put_number, put_optional, put_step, put_text};
+use super::wire::{CodecError, Reader, put_each, put_id, put_number, put_optional, put_step, put_text, step};
 
 /// What a change begins with. A number is never given to another variant.
 mod tag {
@@ -78,13 +78,16 @@ pub(crate) enum Change<'a> {
 
 /// Appends a change to one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
-    if let Effect::Stream(StreamEffect::Append { id, fields }) = *effect {
-        return put_append(out, KeyPlace { db, key }, id, fields);
+    let mut draft = Draft::new(out);
+    draft.byte(tag_of(effect));
+    draft.number(u64::from(db));
+    draft.text(key);
+    if let Effect::Stream(change) = effect {
+        return put_stream_effect(draft, change);
     }
-    out.push(tag_of(effect));
-    put_place(out, KeyPlace { db, key });
+    let out = draft.finish();
     match *effect {
-        Effect::Delete | Effect::Persist => {}
+        Effect::Delete | Effect::Persist | Effect::Stream(_) => {}
         Effect::ExpireAt { at_ms } => put_number(out, at_ms),
         Effect::StringSet { value, expires_at_ms } => {
             put_text(out, value);
@@ -97,21 +100,7 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
         | Effect::SetAdd { members: texts }
         | Effect::SetRemove { members: texts } => put_texts(out, texts),
         Effect::ListPop { count, .. } => put_number(out, count),
-        Effect::Stream(ref effect) => put_stream_effect(out, effect),
     }
-}
-
-/// The most frequent change by far, laid out at once.
-fn put_append(out: &mut Vec<u8>, place: KeyPlace<'_>, id: StreamId, fields: &[&[u8]]) {
-    let mut draft = Draft::new(out);
-    draft.byte(tag::APPEND);
-    draft.number(u64::from(place.db));
-    draft.text(place.key);
-    draft.number(id.ms);
-    draft.number(id.seq);
-    draft.number(fields.len() as u64 / 2);
-    fields.iter().for_each(|text| draft.text(text));
-    draft.finish();
 }
 
 /// Appends a change of places.
@@ -187,10 +176,29 @@ fn stream_tag_of(effect: &StreamEffect<'_>) -> u8 {
     }
 }
 
-fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
+fn put_stream_effect(mut draft: Draft<'_>, effect: &StreamEffect<'_>) {
+    // What happens most is laid out at once.
     match *effect {
+        StreamEffect::Append { id, fields } => {
+            draft.number(id.ms);
+            draft.number(id.seq);
+            draft.number(fields.len() as u64 / 2);
+            fields.iter().for_each(|text| draft.text(text));
+        }
+        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } => {
+            draft.text(group);
+            draft.text(consumer);
+            draft.number(last.ms);
+            draft.number(last.seq);
+            draft.number(count);
+            draft.number(step(last.ms, at_ms));
+        }
+        _ => {}
+    }
+    let out = draft.finish();
+    match *effect {
+        StreamEffect::Append { .. } | StreamEffect::Deliver { .. } => {}
         StreamEffect::Create | StreamEffect::Repeat => {}
-        StreamEffect::Append { .. } => unreachable!("an entry is laid out at once"),
         StreamEffect::TrimThrough { last } => put_id(out, last),
         StreamEffect::TrimEntries { ids }
         | StreamEffect::DeleteEntries { ids }
@@ -217,13 +225,6 @@ fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
             put_text(out, group);
             put_text(out, consumer);
             put_number(out, at_ms);
-        }
-        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } => {
-            put_text(out, group);
-            put_text(out, consumer);
-            put_id(out, last);
-            put_number(out, count);
-            put_step(out, last.ms, at_ms);
         }
         StreamEffect::Redeliver { group, consumer, ids, at_ms } => {
             put_text(out, group);

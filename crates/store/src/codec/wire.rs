@@ -126,11 +126,17 @@ pub(crate) fn put_id(out: &mut Vec<u8>, id: StreamId) {
     put_number(out, id.seq);
 }
 
-/// Appends the way from one number to another, short when they are near each other.
+/// Appends the way from one number to another.
 #[inline]
 pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
+    put_number(out, step(from, to));
+}
+
+/// The way from one number to another as a number, small when they are near each other.
+#[inline]
+pub(crate) fn step(from: u64, to: u64) -> u64 {
     let step = to.wrapping_sub(from) as i64;
-    put_number(out, ((step << 1) ^ (step >> 63)) as u64);
+    ((step << 1) ^ (step >> 63)) as u64
 }
 
 /// Appends a number that may be missing.

@@ -87,6 +87,11 @@ impl Queue {
         Queue { at, name, readers: VecDeque::new(), len: 0, claiming: BTreeMap::new() }
     }
 
+    /// Whether nobody waits here: it is free to be used for another key.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// The first reader that came after number `after`.
     pub(super) fn next(&self, after: Option<u64>) -> Option<&Arc<Reader>> {
         let first = after.map_or(0, |after| self.readers.partition_point(|(number, _)| *number <= after));
@@ -210,14 +215,16 @@ impl Waiting {
     /// Takes a reader out of a queue. False if it did not stand there, whatever the queue is used for by now.
     pub(super) fn leave(&mut self, queue: usize, reader: u64) -> bool {
         let left = self.queues[queue].remove(reader);
-        if left && self.queues[queue].len == 0 {
+        if left && self.queues[queue].is_empty() {
             self.close(queue);
         }
         left
     }
 
     fn close(&mut self, number: usize) {
-        let Queue { at, name, .. } = &self.queues[number];
+        // What a name and a long queue took is given back.
+        let vacant = Queue::new(DbKeyRef { db: 0, key: &[] }.into(), QueueName::Entries);
+        let Queue { at, name, .. } = std::mem::replace(&mut self.queues[number], vacant);
         let at = DbKeyRef { db: at.db, key: &at.key };
         if let Some(queues) = self.numbers.get_mut(&at) {
             queues.remove(&name.as_ref());

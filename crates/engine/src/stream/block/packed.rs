@@ -136,10 +136,9 @@ mod tests {
     use crate::stream::blocks::Blocks;
 
     fn block_of(entries: &[(u64, u64, &[&[u8]])]) -> Block {
-        let mut entries = entries.iter().map(|&(ms, seq, fields)| (StreamId::new(ms, seq), fields));
-        let (id, fields) = entries.next().unwrap();
-        let mut block = Block::new(id, fields, Vec::new());
-        entries.for_each(|(id, fields)| block.push(id, fields));
+        let (ms, seq, fields) = entries[0];
+        let mut block = Block::new(StreamId::new(ms, seq), fields, Vec::new());
+        entries.iter().for_each(|&(ms, seq, fields)| block.push(StreamId::new(ms, seq), fields));
         block
     }
 
