@@ -162,21 +162,24 @@ fn finish(
 
 /// What every client does in turns: all send their n-th batch, then all wait for its replies.
 ///
-/// `write(client, cycle, step, out)` writes a batch and returns how many replies it gets.
+/// `write(client, cycle, step, out)` writes a step of a cycle and returns how many replies it gets; so many cycles are sent
+/// at once.
 pub(crate) fn in_steps(
     server: &Server,
     cycles: u64,
     steps: usize,
+    at_once: u64,
     write: impl Fn(usize, u64, usize, &mut Vec<u8>) -> usize,
 ) -> Result<Speed, Failure> {
     let mut connections = connections(server)?;
-    let rounds = cycles.div_ceil(CLIENTS);
-    let ops = rounds * CLIENTS;
-    let in_turns = (0..rounds).flat_map(|cycle| (0..steps).map(move |step| (cycle, step)));
-    let made = |(cycle, step)| {
+    let rounds = cycles.div_ceil(CLIENTS * at_once);
+    let ops = rounds * CLIENTS * at_once;
+    let in_turns = (0..rounds).flat_map(|round| (0..steps).map(move |step| (round, step)));
+    let made = |(round, step): (u64, usize)| {
         let of_client = |client| {
             let mut bytes = Vec::new();
-            let replies = write(client, cycle, step, &mut bytes);
+            let cycles = round * at_once..(round + 1) * at_once;
+            let replies = cycles.map(|cycle| write(client, cycle, step, &mut bytes)).sum();
             Batch { bytes, replies }
         };
         (0..connections.len()).map(of_client).collect::<Vec<_>>()

@@ -4,7 +4,7 @@
 //! nothing was asked.
 //!
 //! Where a load can be driven in several ways, the target stands at the row in which the server works and does not wait: XACK
-//! "pipelined" at 64, the cycle in one batch, readers served by fifty producers. The other ways are rows without one.
+//! "pipelined" at 64, the cycle at 60, readers served by fifty producers. The other ways are rows without one.
 
 use crate::stats::significant;
 use crate::table::Row;

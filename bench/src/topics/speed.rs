@@ -28,7 +28,7 @@ pub(crate) static TABLE: Table = Table {
     intro: "Persistence is off on both. 50 clients unless the row says otherwise; p50 and p99 are of a round trip, so of a \
             whole batch where commands are pipelined. XACK in order, the cycle and the rows with blocked readers are driven by \
             our own generator, everything else by `redis-benchmark`. An operation of the cycle is ten entries \
-            added, read and acknowledged, in one batch, or step by step in three round trips; with blocked readers it is an entry \
+            added, read and acknowledged, five of these or one in a batch, or step by step in three round trips; with blocked readers it is an entry \
             added by one of the clients (ten where there are ten readers), handed to the reader that has waited longest, which then waits \
             again; its times are from sending all their entries to the reader's.",
     columns: COLUMNS,
@@ -58,10 +58,19 @@ enum Load {
     AckRandom { ids: u64, pipeline: u64 },
     /// A hundred entries from anywhere in the filled stream.
     Range,
-    /// Ten entries are added, read by a group and acknowledged, in one batch or each step after the one before.
-    Cycle { steps: usize },
+    /// Ten entries are added, read by a group and acknowledged, so many times in a batch or each step after the one before.
+    Cycle { batch: CycleBatch },
     /// Entries join while readers of one group wait for them.
     AddWithReaders { readers: usize },
+}
+
+/// What a client sends at once of the cycle.
+#[derive(Clone, Copy, PartialEq)]
+enum CycleBatch {
+    /// So many whole ones.
+    Whole(u64),
+    /// One of its three steps.
+    Step,
 }
 
 /// In the order of the table. The sizes keep a repetition near a second on either server.
@@ -94,20 +103,21 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     headline("xreadgroup-10-p16", "XREADGROUP COUNT 10, pipeline 16", 40_000, 3_000, read(10, 16)),
     headline("xreadgroup-100-p1", "XREADGROUP COUNT 100", 6_000, 500, read(100, 1)),
     workload("xreadgroup-100-p16", "XREADGROUP COUNT 100, pipeline 16", 6_000, 500, read(100, 16)),
-    headline("xack-order-p16", "XACK in order, pipeline 16", 500_000, 50_000, ack_in_order_of(1, 16)),
-    headline("xack-order-p64", "XACK in order, pipeline 64", 500_000, 50_000, ack_in_order_of(1, 64)),
-    headline("xack-random-p16", "XACK random, pipeline 16", 250_000, 25_000, ack_random_of(1, 16)),
-    headline("xack-random-p64", "XACK random, pipeline 64", 250_000, 25_000, ack_random_of(1, 64)),
+    headline("xack-order-p16", "XACK in order, pipeline 16", 1_000_000, 50_000, ack_in_order_of(1, 16)),
+    headline("xack-order-p64", "XACK in order, pipeline 64", 1_000_000, 50_000, ack_in_order_of(1, 64)),
+    headline("xack-random-p16", "XACK random, pipeline 16", 500_000, 25_000, ack_random_of(1, 16)),
+    headline("xack-random-p64", "XACK random, pipeline 64", 500_000, 25_000, ack_random_of(1, 64)),
     workload("xack-order-10", "XACK 10 in order, pipeline 16", 50_000, 5_000, ack_in_order_of(10, 16)),
     workload("xack-random-10", "XACK 10 random, pipeline 16", 25_000, 2_500, ack_random_of(10, 16)),
     headline("xrange-100", "XRANGE COUNT 100", 20_000, 1_500, Load::Range),
-    headline("cycle", "10 XADD, XREADGROUP COUNT 10, XACK 10", 20_000, 1_000, Load::Cycle { steps: 1 }),
+    headline("cycle", "10 XADD, XREADGROUP COUNT 10, XACK 10, pipeline 60", 40_000, 1_000, cycle_of(5)),
+    workload("cycle-one", "10 XADD, XREADGROUP COUNT 10, XACK 10, pipeline 12", 20_000, 1_000, cycle_of(1)),
     workload(
         "cycle-steps",
         "10 XADD, XREADGROUP COUNT 10, XACK 10, step by step",
         12_000,
         1_000,
-        Load::Cycle { steps: 3 },
+        Load::Cycle { batch: CycleBatch::Step },
     ),
     workload("xadd-blocked-10", "XADD, 10 blocked readers", 20_000, 1_000, blocked(10)),
     headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 20_000, 1_000, blocked(1000)),
@@ -153,6 +163,10 @@ const fn ack_in_order_of(ids: u64, pipeline: u64) -> Load {
 
 const fn ack_random_of(ids: u64, pipeline: u64) -> Load {
     Load::AckRandom { ids, pipeline }
+}
+
+const fn cycle_of(at_once: u64) -> Load {
+    Load::Cycle { batch: CycleBatch::Whole(at_once) }
 }
 
 const fn blocked(readers: usize) -> Load {
@@ -255,7 +269,7 @@ impl Workload {
             Load::AckInOrder { ids, pipeline } => ack_in_order(server, ops, ids, pipeline),
             Load::AckRandom { ids, pipeline } => ack_random(server, ops, ids, pipeline),
             Load::Range => range(server, ops),
-            Load::Cycle { steps } => cycle(server, ops, steps),
+            Load::Cycle { batch } => cycle(server, ops, batch),
             Load::AddWithReaders { readers } => add_with_readers(server, ops, readers),
         }
     }
@@ -323,16 +337,19 @@ fn range(server: &Server, ops: u64) -> Result<Speed, Failure> {
     Repeated { command: &command, ops, clients: CLIENTS, pipeline: 1, random_below: 90_000 }.run(server)
 }
 
-/// Ten XADD, XREADGROUP, XACK: one batch if there is one step, or three. Each client has a stream of its own, and gives its
-/// entries ids that it knows.
-fn cycle(server: &Server, ops: u64, steps: usize) -> Result<Speed, Failure> {
+/// Ten XADD, XREADGROUP, XACK. Each client has a stream of its own, and gives its entries ids that it knows.
+fn cycle(server: &Server, ops: u64, batch: CycleBatch) -> Result<Speed, Failure> {
+    let (steps, at_once) = match batch {
+        CycleBatch::Whole(at_once) => (1, at_once),
+        CycleBatch::Step => (3, 1),
+    };
     let keys: Vec<_> = (0..CLIENTS).map(|client| format!("bench:cycle-{client}")).collect();
     let mut connection = server.connect()?;
     for key in &keys {
         connection.call(&["DEL", key])?;
         connection.call(&["XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM"])?;
     }
-    let speed = load::in_steps(server, ops, steps, |client, cycle, step, out| {
+    let speed = load::in_steps(server, ops, steps, at_once, |client, cycle, step, out| {
         let key = &keys[client];
         let ids = cycle * 10..(cycle + 1) * 10;
         let is_now = |wanted: usize| steps == 1 || step == wanted;
