@@ -54,6 +54,10 @@ impl<'s> Locked<'s> {
         }
     }
 
+    fn is_nothing(&self) -> bool {
+        matches!(self, Locked::Many(none) if none.is_empty())
+    }
+
     fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
         let (one, many) = match self {
             Locked::One(number, shard) => (Some((*number, &**shard)), &[][..]),
@@ -115,11 +119,7 @@ impl<'s> Txn<'s> {
         if self.record.len() >= SHARED_RECORD_BYTES {
             self.log_changes();
         }
-        !served
-            && match &self.locked {
-                Locked::One(..) => true,
-                Locked::Many(many) => many.is_empty(),
-            }
+        !served && (matches!(self.locked, Locked::One(..)) || self.locked.is_nothing())
     }
 
     /// Begins another transaction over one key, at the same moment, if its shard is all that is locked. False: it is not.
@@ -137,7 +137,7 @@ impl<'s> Txn<'s> {
     /// The same for a transaction over no keys, if nothing is locked.
     #[inline]
     pub fn go_on_without_keys(&mut self, db: u32) -> bool {
-        if !matches!(&self.locked, Locked::Many(none) if none.is_empty()) {
+        if !self.locked.is_nothing() {
             return false;
         }
         self.db = db;

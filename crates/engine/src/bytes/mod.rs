@@ -2,7 +2,6 @@
 
 mod draft;
 pub(crate) mod short;
-pub(crate) mod varint;
+pub mod varint;
 
 pub use draft::Draft;
-pub use varint::spread;

@@ -1,17 +1,17 @@
 //! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
 
 /// What the greatest number takes.
-pub(crate) const BYTES_MAX: usize = 10;
+pub const BYTES_MAX: usize = 10;
 
 /// How many bits of a number its first eight bytes hold.
 const LOW_BITS: u32 = 56;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 /// The top bit of each of eight bytes.
-const MORE: u64 = 0x8080_8080_8080_8080;
+pub const MORE: u64 = 0x8080_8080_8080_8080;
 
 /// The bytes of a number, and how many they are.
 #[inline(never)]
-pub(crate) fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
+pub fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
     let mut bytes = [0; BYTES_MAX];
     let (low, rest) = (spread(value & LOW_MASK), value >> LOW_BITS);
     let (low, length) = match rest {
@@ -30,7 +30,7 @@ pub(crate) fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
 
 /// Eight groups of seven bits, a byte each: halves move apart, then quarters, then eighths.
 #[inline]
-pub fn spread(value: u64) -> u64 {
+fn spread(value: u64) -> u64 {
     let halves = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
     let quarters = (halves & 0x0000_3fff_0000_3fff) | ((halves & 0x0fff_c000_0fff_c000) << 2);
     (quarters & 0x007f_007f_007f_007f) | ((quarters & 0x3f80_3f80_3f80_3f80) << 1)
@@ -71,7 +71,7 @@ fn take_long(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
 }
 
 /// Small magnitudes become small numbers, whatever their sign.
-pub(crate) fn zigzag(value: i64) -> u64 {
+pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 

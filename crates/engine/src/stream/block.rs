@@ -38,6 +38,8 @@ const NODE_BYTES_MAX: u64 = 1 << 30;
 
 /// Blocks that took more than this do not leave it to the next.
 const GROWTH_BYTES_MAX: usize = 16 << 10;
+/// What an `Arc` counts in front of what it shares.
+const ARC_COUNTERS_BYTES: usize = 16;
 
 /// A place between entries of a block: where the next entry begins, and the id its step counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use millstream_engine::{
 };
 use smallvec::SmallVec;
 
-use super::wire::{CodecError, Reader, put_each, put_id, put_number, put_optional, put_step, put_text, step};
+use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text, step};
 
 /// What a change begins with. A number is never given to another variant.
 mod tag {
@@ -272,13 +272,13 @@ fn put_place(out: &mut Vec<u8>, place: KeyPlace<'_>) {
 
 fn put_texts(out: &mut Vec<u8>, texts: &[&[u8]]) {
     put_number(out, texts.len() as u64);
-    put_each(out, texts);
+    texts.iter().for_each(|text| put_text(out, text));
 }
 
 fn put_pairs(out: &mut Vec<u8>, pairs: &[&[u8]]) {
     debug_assert!(pairs.len().is_multiple_of(2));
     put_number(out, pairs.len() as u64 / 2);
-    put_each(out, pairs);
+    pairs.iter().for_each(|text| put_text(out, text));
 }
 
 fn put_ids(out: &mut Vec<u8>, ids: &[StreamId]) {

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use millstream_engine::StreamId;
-use millstream_engine::bytes::spread;
+use millstream_engine::bytes::varint;
 
 /// Where bytes are not what they should be, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,26 +37,11 @@ pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
 
 /// Appends a number of more than seven bits.
 fn put_long_number(out: &mut Vec<u8>, value: u64) {
-    if value >> LOW_BITS != 0 {
-        // Eight bytes that all say "more", and the last one or two.
-        out.extend_from_slice(&(spread(value & LOW_MASK) | MORE).to_le_bytes());
-        return put_number(out, value >> LOW_BITS);
-    }
-    // The last byte is that of the highest bit set.
-    let last = (63 - value.leading_zeros()) / 7;
-    let more = MORE & !(u64::MAX << (8 * last));
-    // A copy of known length is a few instructions; what is too much is cut.
-    out.extend_from_slice(&(spread(value) | more).to_le_bytes());
-    out.truncate(out.len() - 7 + last as usize);
+    let (bytes, length) = varint::encode(value);
+    out.extend_from_slice(&bytes[..length]);
 }
 
-/// How many bits of a number its first eight bytes hold.
-const LOW_BITS: u32 = 56;
-const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
-/// The top bit of each of eight bytes.
-const MORE: u64 = 0x8080_8080_8080_8080;
-
-/// The reverse of [`spread`]; top bits are dropped.
+/// The number of eight groups of seven bits, a byte each; top bits are dropped.
 fn gather(bytes: u64) -> u64 {
     let quarters = (bytes & 0x007f_007f_007f_007f) | ((bytes & 0x7f00_7f00_7f00_7f00) >> 1);
     let halves = (quarters & 0x0000_3fff_0000_3fff) | ((quarters & 0x3fff_0000_3fff_0000) >> 2);
@@ -65,58 +50,8 @@ fn gather(bytes: u64) -> u64 {
 
 /// Appends a text.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    put_one(out, text);
-}
-
-/// Appends text after text.
-pub(crate) fn put_each(out: &mut Vec<u8>, texts: &[&[u8]]) {
-    texts.iter().for_each(|text| put_one(out, text));
-}
-
-/// Most texts are short: put together in a register with its length, such a one is a single copy of known length, of which
-/// what is too much is cut. A call would cost as much again.
-#[inline(always)]
-fn put_one(out: &mut Vec<u8>, text: &[u8]) {
-    let len = text.len();
-    match len {
-        0..8 => {
-            out.extend_from_slice(&(word(text) << 8 | len as u64).to_le_bytes());
-            out.truncate(out.len() - 7 + len);
-        }
-        8..16 => {
-            let wide = ends::<8>(text).map_or(0, |ends| {
-                let [first, last] = ends.map(|end| u128::from(u64::from_le_bytes(end)));
-                first | last << (8 * (len - 8))
-            });
-            out.extend_from_slice(&(wide << 8 | len as u128).to_le_bytes());
-            out.truncate(out.len() - 15 + len);
-        }
-        _ => put_long_text(out, text),
-    }
-}
-
-#[inline(never)]
-fn put_long_text(out: &mut Vec<u8>, text: &[u8]) {
     put_number(out, text.len() as u64);
     out.extend_from_slice(text);
-}
-
-/// Up to seven bytes as a number.
-#[inline]
-fn word(text: &[u8]) -> u64 {
-    let len = text.len();
-    if let Some(ends) = ends::<4>(text) {
-        let [first, last] = ends.map(|end| u64::from(u32::from_le_bytes(end)));
-        return first | last << (8 * (len - 4));
-    }
-    let place = |at: usize| u64::from(text[at]) << (8 * at);
-    if len == 0 { 0 } else { place(0) | place(len / 2) | place(len - 1) }
-}
-
-/// The first and the last `N` bytes. Of a text of `N` to `2 * N` these are all; where they overlap they are the same.
-#[inline]
-fn ends<const N: usize>(text: &[u8]) -> Option<[[u8; N]; 2]> {
-    Some([*text.first_chunk()?, *text.last_chunk()?])
 }
 
 /// Appends an id.
@@ -135,8 +70,7 @@ pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
 /// The way from one number to another as a number, small when they are near each other.
 #[inline]
 pub(crate) fn step(from: u64, to: u64) -> u64 {
-    let step = to.wrapping_sub(from) as i64;
-    ((step << 1) ^ (step >> 63)) as u64
+    varint::zigzag(to.wrapping_sub(from) as i64)
 }
 
 /// Appends a number that may be missing.
@@ -208,7 +142,7 @@ impl<'a> Reader<'a> {
             return self.number_by_bytes();
         };
         // The first byte that does not say "more", and everything up to it.
-        let last = ahead & MORE ^ MORE;
+        let last = ahead & varint::MORE ^ varint::MORE;
         if last == 0 {
             return self.number_by_bytes();
         }
@@ -333,7 +267,8 @@ mod tests {
         for len in 0..bytes.len() {
             let mut out = b"before".to_vec();
             put_text(&mut out, &bytes[..len]);
-            put_each(&mut out, &[&bytes[len..], &bytes[..len]]);
+            put_text(&mut out, &bytes[len..]);
+            put_text(&mut out, &bytes[..len]);
             let mut reader = Reader::new(&out[6..]);
             for text in [&bytes[..len], &bytes[len..], &bytes[..len]] {
                 assert_eq!(reader.text(), Ok(text));

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use super::view::BlockView;
-use super::{Block, Place, id_after, step_from, to_grow_in};
+use super::{ARC_COUNTERS_BYTES, Block, Place, id_after, step_from, to_grow_in};
 use crate::StreamId;
 use crate::bytes::{Draft, varint};
 use crate::stream::parts::BlockParts;
@@ -111,8 +111,7 @@ impl Packed {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        const COUNTERS: usize = 16;
-        allocation_bytes(COUNTERS + self.0.len())
+        allocation_bytes(ARC_COUNTERS_BYTES + self.0.len())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Block, BlockView, Packed};
+use super::{ARC_COUNTERS_BYTES, Block, BlockView, Packed};
 use crate::StreamId;
 use crate::stream::parts::BlockParts;
 use crate::value::allocation_bytes;
@@ -109,10 +109,11 @@ impl Sealed {
     }
 
     pub(in crate::stream) fn memory_bytes(&self) -> usize {
-        const COUNTERS: usize = 16;
         match &self.form {
             Form::Packed(packed) => packed.memory_bytes(),
-            Form::Plain(block) => allocation_bytes(COUNTERS + size_of::<Block>()) + block.heap_bytes(),
+            Form::Plain(block) => {
+                allocation_bytes(ARC_COUNTERS_BYTES + size_of::<Block>()) + block.heap_bytes()
+            }
         }
     }
 
