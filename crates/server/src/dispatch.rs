@@ -28,6 +28,10 @@ use crate::waiting::Waiting;
 const NANOS_PER_MICRO: u64 = 1_000;
 /// A lock is kept from one command to the next, but not for longer than this: other threads may wait for it.
 const LOCK_KEPT_NS: u64 = 100 * NANOS_PER_MICRO;
+/// So many brief commands in a row may run before the clock is read again: reading it takes longer than some of them…
+const UNREAD_MAX: u32 = 16;
+/// … unless the slow log asks about less than this.
+const UNREAD_MICROS: i64 = 1_000;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
@@ -35,9 +39,11 @@ pub(crate) struct Batch {
     pub(crate) now_ms: u64,
     /// The same, in milliseconds of uptime.
     pub(crate) uptime_ms: u64,
-    /// When the last command ended, which is when the next begins, in nanoseconds of uptime. If that needs another lock, it
-    /// writes the record of those before.
+    /// When the clock was last read, which is when the commands before had ended and the next began, in nanoseconds of uptime.
+    /// If the next needs another lock, it writes the record of those before.
     last_ns: u64,
+    /// What has run since then, brief and one command all of it, and how often.
+    unread: Option<(&'static CommandSpec, u32)>,
     /// When what is locked now was locked.
     locked_ns: u64,
     /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
@@ -63,15 +69,25 @@ impl Batch {
             now_ms: server.store.now_ms(),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
             last_ns: uptime_ns,
+            unread: None,
             locked_ns: uptime_ns,
             saw_data: false,
         }
     }
 
-    /// The nanoseconds since the last call, or since the batch began.
+    /// Reads the clock: the nanoseconds since that was last done, or since the batch began.
     fn lap_ns(&mut self, server: &Server) -> u64 {
+        self.unread = None;
         let before = std::mem::replace(&mut self.last_ns, server.uptime_ns());
         self.last_ns.saturating_sub(before)
+    }
+
+    /// Counts the time of what has run since the clock was last read, before something else runs or the batch ends.
+    pub(crate) fn end_lap(&mut self, server: &Server, stats: &ThreadStats) {
+        if let Some((spec, _)) = self.unread {
+            let took_ns = self.lap_ns(server);
+            stats.commands[spec.index()].nanos.add(took_ns);
+        }
     }
 }
 
@@ -177,18 +193,40 @@ impl<'d> Desk<'d> {
     ) -> Step {
         let mark = out.len();
         self.session.client.set_last_command(spec);
+        if self.batch.unread.is_some_and(|(before, _)| before.index() != spec.index()) {
+            self.batch.end_lap(self.server, self.stats);
+        }
         let result = self.lock_and_run(spec, argv, out, open);
         let failed = result.is_err();
-        let step = result.unwrap_or_else(|error| {
-            out.truncate(mark);
-            self.write_error(&error, out);
-            Step::Done
-        });
+        let step = match result {
+            Ok(Ran::Briefly) if self.leave_unread(spec) => return Step::Done,
+            Ok(Ran::Briefly) => Step::Done,
+            Ok(Ran::Until(step)) => step,
+            Err(error) => {
+                out.truncate(mark);
+                self.write_error(&error, out);
+                Step::Done
+            }
+        };
         self.count(spec, argv, failed);
         if failed || self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS {
             *open = None;
         }
         step
+    }
+
+    /// Counts a brief command, but not its time yet. False: the clock must be read.
+    #[inline]
+    fn leave_unread(&mut self, spec: &'static CommandSpec) -> bool {
+        let before = self.batch.unread.map_or(0, |(_, count)| count);
+        // A negative number of microseconds is never.
+        let slow_from = self.server.settings.number(Id::SlowlogLogSlowerThan);
+        if before == UNREAD_MAX || (0..UNREAD_MICROS).contains(&slow_from) {
+            return false;
+        }
+        self.batch.unread = Some((spec, before + 1));
+        self.stats.commands[spec.index()].calls.add(1);
+        true
     }
 
     fn lock_and_run(
@@ -197,10 +235,10 @@ impl<'d> Desk<'d> {
         argv: &[&[u8]],
         out: &mut Writer,
         open: &mut Option<Txn<'d>>,
-    ) -> Result<Step, CommandError> {
+    ) -> Result<Ran, CommandError> {
         let Some(parse) = spec.parse else {
             table::render::help(out, spec);
-            return Ok(Step::Done);
+            return Ok(Ran::Until(Step::Done));
         };
         // Looked at where it was made: it is large.
         let parsed = parse(argv);
@@ -211,10 +249,13 @@ impl<'d> Desk<'d> {
         if spec.flags.contains(Flags::WRITE) {
             self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
         }
-        self.lock(spec, argv, command, open);
+        let goes_on = self.lock(spec, argv, command, open);
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
         let step = match exec::run(command, &mut Call { desk: self, txn, out })? {
-            Outcome::Done if txn.end() => return Ok(Step::Done),
+            Outcome::Done if txn.end() => {
+                let briefly = goes_on && exec::is_brief(command);
+                return Ok(if briefly { Ran::Briefly } else { Ran::Until(Step::Done) });
+            }
             Outcome::Done => Step::Done,
             Outcome::Long(missing) => Step::Long(Box::new(LongReply::new(out, missing))),
             Outcome::Block(blocked) => {
@@ -227,17 +268,17 @@ impl<'d> Desk<'d> {
             }
         };
         *open = None;
-        Ok(step)
+        Ok(Ran::Until(step))
     }
 
-    /// Makes `open` what the command needs.
+    /// Makes `open` what the command needs. True: it was so already.
     fn lock(
         &mut self,
         spec: &CommandSpec,
         argv: &[&[u8]],
         command: &Command<'_>,
         open: &mut Option<Txn<'d>>,
-    ) {
+    ) -> bool {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
         let reach = exec::reach(spec, command);
@@ -249,7 +290,7 @@ impl<'d> Desk<'d> {
             _ => false,
         });
         if goes_on {
-            return;
+            return true;
         }
         // Whoever locks while something is locked may wait for ever.
         *open = None;
@@ -264,6 +305,7 @@ impl<'d> Desk<'d> {
                 store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
             }
         });
+        false
     }
 
     /// Runs a queued command within the transaction that holds everything. What would wait has waited in vain.
@@ -340,6 +382,14 @@ impl<'d> Desk<'d> {
         };
         self.server.slowlog.note(entry, self.server.settings.size(Id::SlowlogMaxLen));
     }
+}
+
+/// How a command ran.
+enum Ran {
+    /// To its end, with so little to do that nobody need know how long it took.
+    Briefly,
+    /// Until this is to happen.
+    Until(Step),
 }
 
 /// What happens with a request.

@@ -66,3 +66,41 @@ fn readers_are_served_between_the_commands_of_a_batch() {
         "*1 *2 $1 s *1 *2 $3 1-1 *2 $1 f $1 v "
     );
 }
+
+/// What INFO has counted of a command: its calls and their microseconds.
+fn counted(client: &mut Client, command: &str) -> (u64, u64) {
+    let told = answers(client, &["INFO commandstats"]);
+    let line = told
+        .split(' ')
+        .find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))
+        .unwrap_or_default();
+    let number = |name: &str| {
+        line.split(',').find_map(|field| field.strip_prefix(name)?.parse().ok()).unwrap_or_default()
+    };
+    (number("calls="), number("usec="))
+}
+
+#[test]
+fn every_command_of_a_batch_is_counted_and_its_time_too() {
+    let mut client = Client::connect(support::start());
+    answers(&mut client, &["XGROUP CREATE s g $ MKSTREAM", "CONFIG RESETSTAT"]);
+    let requests = [vec!["XADD s * f v"; 500], vec!["XACK s g 1-1"; 500], vec!["XADD s * f v"]].concat();
+    answers(&mut client, &requests);
+    for (command, calls) in [("xadd", 501), ("xack", 500)] {
+        let (counted, micros) = counted(&mut client, command);
+        assert_eq!(counted, calls, "{command}");
+        assert!((1..10_000_000).contains(&micros), "{command}: {micros} µs");
+    }
+}
+
+#[test]
+fn a_slow_log_that_asks_about_all_names_every_command_of_a_batch() {
+    let mut client = Client::connect(support::start());
+    for (slower_than, logged) in [("0", 40), ("999999999", 0), ("-1", 0)] {
+        let config = format!("CONFIG SET slowlog-log-slower-than {slower_than}");
+        answers(&mut client, &[&config, "SLOWLOG RESET"]);
+        answers(&mut client, &["XADD s * f v"; 40]);
+        let told = answers(&mut client, &["CONFIG SET slowlog-log-slower-than -1", "SLOWLOG GET -1"]);
+        assert_eq!(told.matches("$4 XADD").count(), logged, "slower than {slower_than}");
+    }
+}

@@ -235,9 +235,7 @@ impl<'s> Txn<'s> {
     /// key or group. Acknowledging is deciding: each id is searched for once.
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
         let (db, now_ms) = (self.db, self.now_ms);
-        let keys = &mut self.shard_mut(key).keys;
-        let Some(at) = keys.find(db, key, now_ms) else { return Ok(0) };
-        let acknowledged = keys.acknowledge_at(at, group, ids)?;
+        let acknowledged = self.shard_mut(key).keys.acknowledge((db, key), group, ids, now_ms)?;
         if acknowledged > 0 {
             self.log_change(key, &Effect::Stream(StreamEffect::Ack { group, ids }));
             if planted::has(Bug::TransactionInPieces) {
@@ -349,6 +347,7 @@ impl<'s> Txn<'s> {
     }
 
     /// Removes `key` if its time has come, so that nothing after this sees it.
+    #[inline]
     pub(crate) fn expire(&mut self, key: &[u8]) {
         if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
             self.apply(key, &Effect::Delete);

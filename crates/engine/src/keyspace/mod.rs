@@ -13,6 +13,7 @@ mod tests;
 
 use std::cell::Cell;
 
+use crate::bytes::short;
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, StreamId, Value};
 
@@ -146,7 +147,7 @@ impl Keyspace {
     fn recent_slot(&self, db: u32, key: &[u8]) -> Option<&Slot> {
         let recent = self.recent.get();
         let slot = if recent.db == db { self.database(db).peek(recent.slot) } else { None };
-        slot.filter(|slot| *slot.key == *key)
+        slot.filter(|slot| short::equal(&slot.key, key))
     }
 
     /// When a key expires, if it is there (outer) and expires at all (inner).
@@ -249,11 +250,24 @@ impl Keyspace {
         }
     }
 
-    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Ack`](crate::StreamEffect::Ack), and says how many of these
-    /// were pending: none where there is no such group.
-    pub fn acknowledge_at(&mut self, at: SlotRef, group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
-        self.touch_at(at);
-        match &mut self.database_mut(at.db).slot_mut(at.slot).value {
+    /// As [`apply`](Keyspace::apply) with [`StreamEffect::Ack`](crate::StreamEffect::Ack), and says how many of these
+    /// were pending: none where there is no such key or group.
+    #[inline]
+    pub fn acknowledge(
+        &mut self,
+        (db, key): (u32, &[u8]),
+        group: &[u8],
+        ids: &[StreamId],
+        now_ms: u64,
+    ) -> Result<u64, Refusal> {
+        self.told_ms.set(now_ms);
+        let Some(at) = self.find_even_expired(db, key) else { return Ok(0) };
+        let slot = self.databases[db as usize].slot_mut(at.slot);
+        if slot.is_expired(now_ms) {
+            return Ok(0);
+        }
+        slot.used_at_s.set((now_ms / 1000) as u32);
+        match &mut slot.value {
             Value::Stream(stream) => Ok(stream.acknowledge(group, ids)),
             _ => Err(Refusal::WrongType),
         }

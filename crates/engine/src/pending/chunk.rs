@@ -164,7 +164,7 @@ impl Chunk {
     }
 
     /// The same when its id is known.
-    #[inline]
+    #[inline(always)]
     fn stored_as(&self, at: usize, id: StreamId) -> PendingEntry {
         PendingEntry {
             id,
@@ -272,14 +272,14 @@ impl Chunk {
     }
 
     /// Takes out row `at`, which is that of `id`. Returns it as it was stored, and whether the chunk was re-fitted.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, at: usize, id: StreamId) -> (PendingEntry, bool) {
         let stored = self.stored_as(at, id);
         (stored, self.remove(at))
     }
 
     /// Takes row `at` out. Says whether the chunk was re-fitted.
-    #[inline]
+    #[inline(always)]
     fn remove(&mut self, at: usize) -> bool {
         self.unowned -= u16::from(self.is_unowned(at));
         let forwards = at < self.len() / 2;

@@ -231,6 +231,7 @@ impl PendingList {
     }
 
     /// Takes the row of this id out.
+    #[inline]
     pub fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let removed =
             if self.tail_reaches(id) { self.take_from_tail(id)? } else { self.shelves.remove(id)? };

@@ -385,7 +385,7 @@ impl Shelf {
     }
 
     /// Keeps the oldest time of chunk `i` exact after this row has gone, which was followed by row `next`.
-    #[inline]
+    #[inline(always)]
     fn forget_time(&mut self, i: usize, gone: &PendingEntry, next: usize) {
         let was_oldest = gone.consumer.is_some() && gone.delivered_at_ms == self.oldest[i];
         // Often the next row was delivered together with it, which saves a search.

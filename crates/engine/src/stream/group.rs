@@ -101,6 +101,7 @@ impl Group {
     }
 
     /// A row ends; says whether there was one. This is the one search that an acknowledgement needs.
+    #[inline]
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
         self.count_out(removed);
@@ -108,6 +109,7 @@ impl Group {
     }
 
     /// A row is no longer its owner's.
+    #[inline]
     fn count_out(&mut self, row: Option<PendingEntry>) {
         if let Some(owner) = row.and_then(|row| row.consumer) {
             self.consumers.get_mut(owner).pending -= 1;

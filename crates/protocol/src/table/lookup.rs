@@ -44,14 +44,24 @@ pub fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
 }
 
 /// The command a request means, whatever the number of its arguments.
+#[inline(always)]
 pub fn find(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
-    let Some(spec) = argv.first().and_then(|name| lookup(name)) else {
-        return Err(errors::unknown_command(argv));
-    };
+    match argv.first().and_then(|name| lookup(name)) {
+        Some(spec) if spec.subcommand_count == 0 => Ok(spec),
+        container => find_subcommand(argv, container),
+    }
+}
+
+#[inline(never)]
+fn find_subcommand(
+    argv: &[&[u8]],
+    container: Option<&'static CommandSpec>,
+) -> Result<&'static CommandSpec, CommandError> {
+    let Some(container) = container else { return Err(errors::unknown_command(argv)) };
     match argv.get(1) {
-        Some(name) if spec.subcommand_count > 0 => lookup_subcommand(spec, name)
-            .ok_or_else(|| errors::unknown_subcommand(name, &spec.name.to_ascii_uppercase())),
-        _ => Ok(spec),
+        Some(name) => lookup_subcommand(container, name)
+            .ok_or_else(|| errors::unknown_subcommand(name, &container.name.to_ascii_uppercase())),
+        None => Ok(container),
     }
 }
 

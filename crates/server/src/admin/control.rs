@@ -8,9 +8,6 @@ use super::{info, saving};
 use crate::exec::{Call, Outcome};
 use crate::slowlog::{SlowEntry, Slowlog};
 
-/// What SLOWLOG GET shows when it is not told how many.
-const SLOWLOG_SHOWN_DEFAULT: u64 = 10;
-
 pub(crate) fn server(
     command: &ServerCommand<'_>,
     call: &mut Call<'_, '_, '_>,
@@ -70,10 +67,10 @@ fn write_time(out: &mut Writer, now_ms: u64) {
     out.bulk((now_ms % 1000 * 1000).to_string());
 }
 
-/// `count`: `None` is the usual number.
+/// `count`: `None` is all.
 fn write_slowlog(out: &mut Writer, slowlog: &Slowlog, count: Option<u64>) {
-    let count = count.unwrap_or(SLOWLOG_SHOWN_DEFAULT);
-    let entries = slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    let entries = slowlog.newest(count.unwrap_or(usize::MAX));
     out.array(entries.len());
     entries.iter().for_each(|entry| write_slow_entry(out, entry));
 }

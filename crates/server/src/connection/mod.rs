@@ -211,6 +211,7 @@ impl Connection {
             self.input.keep(bytes, used);
             stop
         };
+        batch.end_lap(&self.server, &self.stats);
         self.input.runnable = !matches!(stop, Stop::Starved);
         if batch.saw_data {
             self.owe();

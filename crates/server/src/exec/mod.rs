@@ -21,7 +21,7 @@ mod strings;
 pub(crate) mod transactions;
 
 use millstream_protocol::Command;
-use millstream_protocol::commands::{KeyCommand, ObjectCommand, ServerCommand};
+use millstream_protocol::commands::{ConnectionCommand, KeyCommand, ObjectCommand, ServerCommand, Xadd};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::CommandSpec;
@@ -42,6 +42,13 @@ pub(crate) enum Outcome {
     Block(Blocked),
     /// The reply takes a while to make: the client waits, and nobody else.
     Later(Later),
+}
+
+impl From<()> for Outcome {
+    /// Most executors know no other.
+    fn from((): ()) -> Outcome {
+        Outcome::Done
+    }
 }
 
 /// A command's surroundings, for those that are about more than data.
@@ -80,8 +87,35 @@ pub(crate) fn reach(spec: &CommandSpec, command: &Command<'_>) -> Reach {
     }
 }
 
+/// Whether a command under a lock that is already held takes no longer than its arguments are long.
+#[inline]
+pub(crate) fn is_brief(command: &Command<'_>) -> bool {
+    match command {
+        Command::Xack(_) | Command::Connection(ConnectionCommand::Ping(_)) => true,
+        Command::Xadd(Xadd { entry, .. }) => entry.trim.is_none(),
+        _ => false,
+    }
+}
+
 /// Runs any command.
+#[inline]
 pub(crate) fn run(command: &Command<'_>, call: &mut Call<'_, '_, '_>) -> Result<Outcome, CommandError> {
+    match command {
+        Command::Transaction(_)
+        | Command::Connection(_)
+        | Command::Client(_)
+        | Command::Config(_)
+        | Command::Command(_)
+        | Command::Acl(_)
+        | Command::Server(_)
+        | Command::Scripting(_) => run_around(command, call),
+        _ => run_data(command, call.txn, call.out),
+    }
+}
+
+/// Runs a command that is about more than data.
+#[inline(never)]
+fn run_around(command: &Command<'_>, call: &mut Call<'_, '_, '_>) -> Result<Outcome, CommandError> {
     match command {
         Command::Transaction(command) => transactions::run(call, command)?,
         Command::Connection(command) => connection::run(call, command)?,
@@ -95,45 +129,46 @@ pub(crate) fn run(command: &Command<'_>, call: &mut Call<'_, '_, '_>) -> Result<
         Command::Acl(command) => admin::acl(command, call)?,
         Command::Server(command) => return admin::server(command, call),
         Command::Scripting(command) => admin::scripting(command, call)?,
-        _ => return run_data(command, call.txn, call.out),
+        _ => unreachable!("`run` keeps commands that are about data"),
     }
     Ok(Outcome::Done)
 }
 
 /// Runs a command that is about data and nothing else: the only ones that may wait.
+#[inline]
 pub(crate) fn run_data(
     command: &Command<'_>,
     txn: &mut Txn<'_>,
     out: &mut Writer,
 ) -> Result<Outcome, CommandError> {
     match command {
-        Command::Xadd(command) => streams::xadd(txn, out, command)?,
-        Command::Xtrim(command) => streams::xtrim(txn, out, command)?,
-        Command::Xdel(command) => streams::xdel(txn, out, command)?,
-        Command::Xlen(command) => streams::xlen(txn, out, command)?,
-        Command::Xrange(command) => return streams::xrange(txn, out, command),
-        Command::Xread(command) => return streams::xread(txn, out, command),
-        Command::Xreadgroup(command) => return streams::xreadgroup(txn, out, command),
-        Command::Xack(command) => streams::xack(txn, out, command)?,
-        Command::Xpending(command) => streams::xpending(txn, out, command)?,
-        Command::Xclaim(command) => streams::xclaim(txn, out, command)?,
-        Command::Xautoclaim(command) => streams::xautoclaim(txn, out, command)?,
-        Command::Xgroup(command) => streams::xgroup(txn, out, command)?,
-        Command::Xinfo(command) => streams::xinfo(txn, out, command)?,
-        Command::Xsetid(command) => streams::xsetid(txn, out, command)?,
-        Command::Xdelex(command) => streams::xdelex(txn, out, command)?,
-        Command::Xackdel(command) => streams::xackdel(txn, out, command)?,
-        Command::Xnack(command) => streams::xnack(txn, out, command)?,
-        Command::Xextend(command) => streams::xextend(txn, out, command)?,
-        Command::Xadopt(command) => streams::xadopt(txn, out, command)?,
-        Command::Xcfgset(command) => streams::xcfgset(txn, out, command)?,
-        Command::Xidmprecord(command) => streams::xidmprecord(txn, out, command)?,
-        Command::Key(command) => keys::run(txn, out, command)?,
-        Command::String(command) => strings::run(txn, out, command)?,
-        Command::Hash(command) => hashes::run(txn, out, command)?,
-        Command::List(command) => return lists::run(txn, out, command),
-        Command::Set(command) => sets::run(txn, out, command)?,
-        Command::Object(command) => objects::run(txn, out, command)?,
+        Command::Xadd(command) => apart(streams::xadd, txn, out, command),
+        Command::Xtrim(command) => apart(streams::xtrim, txn, out, command),
+        Command::Xdel(command) => apart(streams::xdel, txn, out, command),
+        Command::Xlen(command) => apart(streams::xlen, txn, out, command),
+        Command::Xrange(command) => apart(streams::xrange, txn, out, command),
+        Command::Xread(command) => apart(streams::xread, txn, out, command),
+        Command::Xreadgroup(command) => apart(streams::xreadgroup, txn, out, command),
+        Command::Xack(command) => apart(streams::xack, txn, out, command),
+        Command::Xpending(command) => apart(streams::xpending, txn, out, command),
+        Command::Xclaim(command) => apart(streams::xclaim, txn, out, command),
+        Command::Xautoclaim(command) => apart(streams::xautoclaim, txn, out, command),
+        Command::Xgroup(command) => apart(streams::xgroup, txn, out, command),
+        Command::Xinfo(command) => apart(streams::xinfo, txn, out, command),
+        Command::Xsetid(command) => apart(streams::xsetid, txn, out, command),
+        Command::Xdelex(command) => apart(streams::xdelex, txn, out, command),
+        Command::Xackdel(command) => apart(streams::xackdel, txn, out, command),
+        Command::Xnack(command) => apart(streams::xnack, txn, out, command),
+        Command::Xextend(command) => apart(streams::xextend, txn, out, command),
+        Command::Xadopt(command) => apart(streams::xadopt, txn, out, command),
+        Command::Xcfgset(command) => apart(streams::xcfgset, txn, out, command),
+        Command::Xidmprecord(command) => apart(streams::xidmprecord, txn, out, command),
+        Command::Key(command) => apart(keys::run, txn, out, command),
+        Command::String(command) => apart(strings::run, txn, out, command),
+        Command::Hash(command) => apart(hashes::run, txn, out, command),
+        Command::List(command) => apart(lists::run, txn, out, command),
+        Command::Set(command) => apart(sets::run, txn, out, command),
+        Command::Object(command) => apart(objects::run, txn, out, command),
         Command::Transaction(_)
         | Command::Connection(_)
         | Command::Client(_)
@@ -143,5 +178,15 @@ pub(crate) fn run_data(
         | Command::Server(_)
         | Command::Scripting(_) => unreachable!("`run` keeps commands that are not about data"),
     }
-    Ok(Outcome::Done)
+}
+
+/// Calls an executor. Not within [`run_data`], where the stack of the largest would be everybody's.
+#[inline(never)]
+fn apart<C, R: Into<Outcome>>(
+    executor: impl FnOnce(&mut Txn<'_>, &mut Writer, &C) -> Result<R, CommandError>,
+    txn: &mut Txn<'_>,
+    out: &mut Writer,
+    command: &C,
+) -> Result<Outcome, CommandError> {
+    executor(txn, out, command).map(R::into)
 }
