@@ -25,6 +25,7 @@ mod planted;
 pub mod priority;
 mod rearrange;
 mod reclaim;
+mod record;
 mod recovery;
 mod reload;
 mod sets;

@@ -11,14 +11,13 @@
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use crate::codec;
 use crate::consequences::{is_logged, may_remove_much, may_serve_readers, touches_watchers};
 use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::reclaim::Remains;
+use crate::record::Record;
 use crate::shard::{Settings, Shard, Store};
 use crate::watch::WatchFlag;
 
@@ -31,7 +30,7 @@ pub struct Txn<'s> {
     /// Keys with waiting readers that something has happened to, in order.
     pub(crate) ready: Vec<(u32, Box<[u8]>)>,
     /// What was changed and is not in the log yet.
-    record: Vec<u8>,
+    record: Record,
     /// How many values in `record` changed places.
     rearranged: u64,
 }
@@ -75,15 +74,8 @@ impl<'s> Locked<'s> {
     }
 }
 
-thread_local! {
-    /// A record's buffer, kept from one transaction to the next.
-    static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
 /// Transactions one after the other share a record until it has so many bytes.
 const SHARED_RECORD_BYTES: usize = 16 << 10;
-/// A buffer larger than this is given back.
-const KEEP_RECORD_BYTES: usize = 1 << 20;
 
 impl<'s> Txn<'s> {
     /// Locks `shards`, which are sorted and distinct.
@@ -105,7 +97,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     fn over(store: &'s Store, db: u32, now_ms: u64, locked: Locked<'s>) -> Txn<'s> {
-        Txn { store, db, now_ms, locked, ready: Vec::new(), record: Vec::new(), rearranged: 0 }
+        Txn { store, db, now_ms, locked, ready: Vec::new(), record: Record::default(), rearranged: 0 }
     }
 
     /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
@@ -248,14 +240,8 @@ impl<'s> Txn<'s> {
     #[inline(always)]
     fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
         if self.store.journal().is_some() && is_logged(effect) {
-            self.note_change(key, effect);
+            self.record.put(self.db, key, effect);
         }
-    }
-
-    #[inline(never)]
-    fn note_change(&mut self, key: &[u8], effect: &Effect<'_>) {
-        let db = self.db;
-        codec::put_change(self.record(), db, key, effect);
     }
 
     /// What a change to `key` removed, where that was much, is freed elsewhere.
@@ -269,19 +255,12 @@ impl<'s> Txn<'s> {
     /// The other kind of change, for the log.
     pub(crate) fn note_rearrangement(&mut self, change: &Rearrangement<'_>) {
         if self.store.journal().is_some() {
-            codec::put_rearrangement(self.record(), change);
+            self.record.put_rearrangement(change);
             self.rearranged += 1;
             if planted::has(Bug::RearrangementCountedEarly) {
                 self.count_rearranged();
             }
         }
-    }
-
-    fn record(&mut self) -> &mut Vec<u8> {
-        if self.record.capacity() == 0 {
-            self.record = RECORD.take();
-        }
-        &mut self.record
     }
 
     /// Appends what was changed so far as one record. Called while everything is still locked: the log's order is
@@ -291,14 +270,11 @@ impl<'s> Txn<'s> {
             return;
         }
         if let Some(journal) = self.store.journal() {
-            append(&journal.log, &self.record);
+            append(&journal.log, self.record.finish());
             // Once the record has its position: a snapshot that begins before that must see the count change.
             self.count_rearranged();
         }
         self.record.clear();
-        if self.record.capacity() <= KEEP_RECORD_BYTES {
-            RECORD.set(std::mem::take(&mut self.record));
-        }
     }
 
     fn count_rearranged(&mut self) {

@@ -41,6 +41,9 @@ use leftover::{Input, Output};
 
 /// When a batch's replies exceed this they are sent before it goes on.
 const FLUSH_BYTES: usize = 1024 * 1024;
+/// Replies longer than this are not held with those of the round, if writing the log lets them go: by the time the round
+/// ends they would have left the processor's cache.
+const HELD_BYTES_MAX: usize = 4096;
 /// What a peer that has not given the password may send of one request.
 const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
 
@@ -163,6 +166,11 @@ impl Connection {
                 },
             };
             let stop = self.run(fresh, output);
+            if output.len() >= HELD_BYTES_MAX
+                && self.owed.is_some_and(|position| self.server.store.settle_now(position))
+            {
+                self.owed = None;
+            }
             if self.owed.is_some() && !output.is_empty() {
                 self.output.keep(&mut output.buf, 0);
                 output.buf = spare_buffer();

@@ -221,7 +221,7 @@ impl Episode {
             self.clock.advance(self.random.below(2) * self.random.below(60));
             let told = self.model.told;
             // A log that has failed must not be hidden by a snapshot, so that is tried often.
-            match self.random.below(if self.failed { 30 } else { 24 }) {
+            match self.random.below(if self.failed { 36 } else { 24 }) {
                 0..14 => self.transaction(store)?,
                 14..19 => self.settle(store)?,
                 19 | 24.. => self.snapshot(store)?,

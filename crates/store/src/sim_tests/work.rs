@@ -28,7 +28,7 @@ const WORDS: [&[u8]; 5] = [b"", b"v", b"42", b"word", b"a value of some length t
 /// States seen within a transaction, with the position they stand at.
 pub(super) type Seen = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// One transaction over up to three keys, or over everything. Not ended: whoever drops it ends it.
+/// One transaction over up to three keys, or over everything, or several under one lock. Not ended: whoever drops it ends it.
 pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen) -> Txn<'s> {
     let (db, now_ms) = (random.below(u64::from(DATABASES)) as u32, store.now_ms());
     if random.one_in(12) {
@@ -40,6 +40,14 @@ pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen
     let mut txn = store.lock(db, keys.iter().copied(), now_ms);
     for _ in 0..1 + random.below(2) * random.below(4) {
         command(&mut txn, &keys, random, seen);
+    }
+    // Others, that share its lock and its record.
+    for _ in 0..random.below(2) * random.below(3) {
+        let key = random.pick(&KEYS);
+        if !txn.end() || !txn.go_on(db, key) {
+            break;
+        }
+        command(&mut txn, &[key], random, seen);
     }
     txn
 }
@@ -154,8 +162,11 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
         54..56 => _ = txn.xextend(reader, &ids(txn, key, random)),
         56..59 => remember(txn, key, random),
         59..72 => {
-            let count = Some(1 + random.below(4));
-            let _ = txn.xreadgroup_new(reader, count, !random.one_in(4), &mut ignore);
+            // What is read piece by piece is one change of the record.
+            let (count, acknowledge) = (Some(1 + random.below(4)), !random.one_in(4));
+            for _ in 0..=random.below(2) {
+                let _ = txn.xreadgroup_new(reader, count, acknowledge, &mut ignore);
+            }
         }
         72..77 => {
             let after = id(txn, key, random);

@@ -1,0 +1,215 @@
+//! A record on its way to the log: what transactions under one lock have changed, as bytes.
+//!
+//! A consumer that sends its requests in batches gets a run of entries piece by piece. Deliveries to one consumer, at one
+//! moment and one right after the other, are one change here: it is kept aside until something else follows.
+
+use std::cell::Cell;
+
+use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
+use smallvec::SmallVec;
+
+use crate::codec;
+
+/// A buffer larger than this is given back.
+const KEEP_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// A record's buffer, kept from one to the next.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Record {
+    bytes: Vec<u8>,
+    /// Follows what is in `bytes`.
+    delivery: Option<Delivery>,
+}
+
+/// A run of entries that a consumer was given, so far.
+struct Delivery {
+    db: u32,
+    /// Key, group and consumer, and where each ends.
+    names: SmallVec<[u8; 64]>,
+    ends: [usize; 2],
+    last: StreamId,
+    count: u64,
+    at_ms: u64,
+    pending: bool,
+}
+
+impl Record {
+    /// Whether nothing has changed.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.delivery.is_none()
+    }
+
+    /// How many bytes it has, without a run that may go on.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a change to one key.
+    #[inline(always)]
+    pub(crate) fn put(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
+        match effect {
+            Effect::Stream(delivery @ StreamEffect::Deliver { .. }) => self.put_delivery(db, key, delivery),
+            _ => self.put_other(db, key, effect),
+        }
+    }
+
+    /// Adds a change of places.
+    pub(crate) fn put_rearrangement(&mut self, change: &Rearrangement<'_>) {
+        codec::put_rearrangement(self.bytes(), change);
+    }
+
+    /// Everything, as it goes to the log.
+    pub(crate) fn finish(&mut self) -> &[u8] {
+        self.bytes()
+    }
+
+    /// Makes it empty.
+    pub(crate) fn clear(&mut self) {
+        self.delivery = None;
+        self.bytes.clear();
+        if self.bytes.capacity() <= KEEP_BYTES {
+            BUFFER.set(std::mem::take(&mut self.bytes));
+        }
+    }
+
+    #[inline(never)]
+    fn put_other(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
+        codec::put_change(self.bytes(), db, key, effect);
+    }
+
+    #[inline(never)]
+    fn put_delivery(&mut self, db: u32, key: &[u8], effect: &StreamEffect<'_>) {
+        let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } = *effect else { return };
+        if let Some(run) = &mut self.delivery {
+            if (run.db, run.at_ms, run.pending) == (db, at_ms, pending) && run.is_for(key, group, consumer) {
+                run.last = last;
+                run.count += count;
+                return;
+            }
+            self.end_delivery();
+        }
+        let mut names = SmallVec::from_slice(key);
+        names.extend_from_slice(group);
+        let ends = [key.len(), names.len()];
+        names.extend_from_slice(consumer);
+        self.delivery = Some(Delivery { db, names, ends, last, count, at_ms, pending });
+    }
+
+    /// Where the next change goes.
+    #[inline]
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        if self.delivery.is_some() {
+            self.end_delivery();
+        }
+        if self.bytes.capacity() == 0 {
+            self.bytes = BUFFER.take();
+        }
+        &mut self.bytes
+    }
+
+    fn end_delivery(&mut self) {
+        let Some(run) = self.delivery.take() else { return };
+        let Delivery { db, last, count, at_ms, pending, .. } = run;
+        let (key, group, consumer) = run.names();
+        let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
+        codec::put_change(self.bytes(), db, key, &Effect::Stream(effect));
+    }
+}
+
+impl Delivery {
+    #[inline]
+    fn names(&self) -> (&[u8], &[u8], &[u8]) {
+        let [key, group] = self.ends;
+        (&self.names[..key], &self.names[key..group], &self.names[group..])
+    }
+
+    #[inline]
+    fn is_for(&self, key: &[u8], group: &[u8], consumer: &[u8]) -> bool {
+        self.names() == (key, group, consumer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Change;
+
+    fn deliver(consumer: &'static [u8], last: u64, count: u64) -> StreamEffect<'static> {
+        let last = StreamId::new(last, 0);
+        StreamEffect::Deliver { group: b"g", consumer, last, count, at_ms: 7, pending: true }
+    }
+
+    /// The changes of a record, as they are read back.
+    fn changes(record: &mut Record) -> Vec<String> {
+        let mut found = Vec::new();
+        codec::replay(record.finish(), &mut |change| {
+            found.push(match change {
+                Change::Key { db, key, effect } => format!("{db} {} {effect:?}", key.escape_ascii()),
+                Change::Rearrange(change) => format!("{change:?}"),
+            });
+        })
+        .unwrap();
+        found
+    }
+
+    /// The same of changes that were put one after the other.
+    fn joined(puts: &[(u32, &[u8], StreamEffect<'_>)]) -> Vec<String> {
+        let mut record = Record::default();
+        puts.iter().for_each(|(db, key, effect)| record.put(*db, key, &Effect::Stream(*effect)));
+        changes(&mut record)
+    }
+
+    #[test]
+    fn a_run_of_deliveries_is_one_change() {
+        let pieces = [
+            (0, &b"k"[..], deliver(b"c", 3, 3)),
+            (0, b"k", deliver(b"c", 4, 1)),
+            (0, b"k", deliver(b"c", 9, 2)),
+        ];
+        assert_eq!(joined(&pieces), joined(&[(0, b"k", deliver(b"c", 9, 6))]));
+        assert_eq!(joined(&pieces).len(), 1);
+    }
+
+    #[test]
+    fn what_differs_or_comes_between_ends_a_run() {
+        let first = (0, &b"key"[..], deliver(b"c", 3, 3));
+        let StreamEffect::Deliver { consumer, last, count, .. } = deliver(b"c", 4, 1) else { unreachable!() };
+        let changed =
+            |group, at_ms, pending| StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
+        for next in [
+            (1, &b"key"[..], deliver(b"c", 4, 1)),
+            (0, b"ke", changed(b"yg", 7, true)),
+            (0, b"key", deliver(b"d", 4, 1)),
+            (0, b"key", changed(b"h", 7, true)),
+            (0, b"key", changed(b"g", 8, true)),
+            (0, b"key", changed(b"g", 7, false)),
+        ] {
+            let both = joined(&[first, next]);
+            assert_eq!(both, [joined(&[first]), joined(&[next])].concat());
+        }
+        let ack = (0, &b"key"[..], StreamEffect::Ack { group: b"g", ids: &[StreamId::new(3, 0)] });
+        assert_eq!(
+            joined(&[first, ack, first]),
+            [joined(&[first]), joined(&[ack]), joined(&[first])].concat()
+        );
+    }
+
+    #[test]
+    fn a_record_is_empty_only_before_its_first_change_and_when_cleared() {
+        let mut record = Record::default();
+        assert!(record.is_empty());
+        record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
+        assert!(!record.is_empty());
+        record.put_rearrangement(&Rearrangement::Clear(3));
+        assert_eq!(changes(&mut record).len(), 2);
+        record.clear();
+        assert!(record.is_empty() && record.finish().is_empty());
+    }
+}
