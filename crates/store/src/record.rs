@@ -1,14 +1,15 @@
 //! A record on its way to the log: what transactions under one lock have changed, as bytes.
 //!
-//! A consumer that sends its requests in batches gets a run of entries piece by piece. Deliveries to one consumer, at one
-//! moment and one right after the other, are one change here: it is kept aside until something else follows.
+//! Requests come in batches, and what follows each other is alike. An entry like the one before it is written as its values alone.
+//! Deliveries to one consumer, at one moment and one right after the other, are one change: it is kept aside until something
+//! else follows.
 
 use std::cell::Cell;
 
 use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
-use crate::codec;
+use crate::codec::{self, LastEntry};
 
 /// A buffer larger than this is given back.
 const KEEP_BYTES: usize = 1 << 20;
@@ -22,6 +23,8 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct Record {
     bytes: Vec<u8>,
+    /// The entry that ends `bytes`, if an entry does.
+    entry: Option<LastEntry>,
     /// Follows what is in `bytes`.
     delivery: Option<Delivery>,
 }
@@ -55,6 +58,7 @@ impl Record {
     #[inline(always)]
     pub(crate) fn put(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
         match effect {
+            Effect::Stream(StreamEffect::Append { id, fields }) => self.put_entry(db, key, *id, fields),
             Effect::Stream(delivery @ StreamEffect::Deliver { .. }) => self.put_delivery(db, key, delivery),
             _ => self.put_other(db, key, effect),
         }
@@ -72,11 +76,19 @@ impl Record {
 
     /// Makes it empty.
     pub(crate) fn clear(&mut self) {
-        self.delivery = None;
+        (self.entry, self.delivery) = (None, None);
         self.bytes.clear();
         if self.bytes.capacity() <= KEEP_BYTES {
             BUFFER.set(std::mem::take(&mut self.bytes));
         }
+    }
+
+    #[inline(never)]
+    fn put_entry(&mut self, db: u32, key: &[u8], id: StreamId, fields: &[&[u8]]) {
+        if self.bytes.is_empty() || self.delivery.is_some() {
+            self.bytes();
+        }
+        codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), id, fields);
     }
 
     #[inline(never)]
@@ -105,6 +117,7 @@ impl Record {
     /// Where the next change goes.
     #[inline]
     fn bytes(&mut self) -> &mut Vec<u8> {
+        self.entry = None;
         if self.delivery.is_some() {
             self.end_delivery();
         }
@@ -141,6 +154,10 @@ mod tests {
     use super::*;
     use crate::codec::Change;
 
+    fn entry(seq: u64, fields: &'static [&'static [u8]]) -> StreamEffect<'static> {
+        StreamEffect::Append { id: StreamId::new(5, seq), fields }
+    }
+
     fn deliver(consumer: &'static [u8], last: u64, count: u64) -> StreamEffect<'static> {
         let last = StreamId::new(last, 0);
         StreamEffect::Deliver { group: b"g", consumer, last, count, at_ms: 7, pending: true }
@@ -161,9 +178,13 @@ mod tests {
 
     /// The same of changes that were put one after the other.
     fn joined(puts: &[(u32, &[u8], StreamEffect<'_>)]) -> Vec<String> {
+        changes(&mut record_of(puts))
+    }
+
+    fn record_of(puts: &[(u32, &[u8], StreamEffect<'_>)]) -> Record {
         let mut record = Record::default();
         puts.iter().for_each(|(db, key, effect)| record.put(*db, key, &Effect::Stream(*effect)));
-        changes(&mut record)
+        record
     }
 
     #[test]
@@ -199,6 +220,25 @@ mod tests {
             joined(&[first, ack, first]),
             [joined(&[first]), joined(&[ack]), joined(&[first])].concat()
         );
+    }
+
+    #[test]
+    fn entries_come_back_whatever_they_have_in_common() {
+        let first = (0, &b"key"[..], entry(1, &[b"name", b"v", b"", b"1"]));
+        for (next, bytes) in [
+            ((0, &b"key"[..], entry(2, &[b"name", b"other", b"", b""])), 8),
+            ((0, b"key", entry(3, &[b"name", b"v", b"", b"1"])), 19),
+            ((1, b"key", entry(2, &[b"name", b"v", b"", b"1"])), 19),
+            ((0, b"kez", entry(2, &[b"name", b"v", b"", b"1"])), 19),
+            ((0, b"key", entry(2, &[b"name", b"v"])), 16),
+            ((0, b"key", entry(2, &[b"nam", b"v", b"", b"1"])), 18),
+            ((0, b"key", entry(2, &[b"name", b"v", b"n", b"1"])), 20),
+            ((0, b"key", deliver(b"c", 5, 1)), 14),
+        ] {
+            assert_eq!(joined(&[first, next]), [joined(&[first]), joined(&[next])].concat());
+            let length = |puts: &[_]| record_of(puts).finish().len();
+            assert_eq!(length(&[first, next]) - length(&[first]), bytes, "{next:?}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl<'a> Draft<'a> {
 
     /// Where in the block the next piece will be.
     #[inline(always)]
-    pub(crate) fn position(&self) -> usize {
+    pub fn position(&self) -> usize {
         self.out.len() + self.length
     }
 

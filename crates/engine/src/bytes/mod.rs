@@ -1,7 +1,7 @@
 //! Numbers and texts as bytes: how entries are laid out in memory, and changes in a log.
 
 mod draft;
-pub(crate) mod short;
+pub mod short;
 pub mod varint;
 
 pub use draft::Draft;

@@ -14,7 +14,7 @@ pub(crate) fn ends<const N: usize>(text: &[u8]) -> (&[u8; N], &[u8; N]) {
 
 /// Whether two texts are the same.
 #[inline(always)]
-pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
+pub fn equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }

@@ -17,10 +17,11 @@ use millstream_engine::{
 };
 use smallvec::SmallVec;
 
+use super::entries::put_entry;
 use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text, step};
 
 /// What a change begins with. A number is never given to another variant.
-mod tag {
+pub(super) mod tag {
     pub(super) const DELETE: u8 = 1;
     pub(super) const EXPIRE_AT: u8 = 2;
     pub(super) const PERSIST: u8 = 3;
@@ -37,7 +38,7 @@ mod tag {
     pub(super) const SET_REMOVE: u8 = 14;
 
     pub(super) const STREAM_CREATE: u8 = 32;
-    pub(super) const APPEND: u8 = 33;
+    pub(in crate::codec) const APPEND: u8 = 33;
     pub(super) const TRIM_THROUGH: u8 = 34;
     pub(super) const DELETE_ENTRIES: u8 = 35;
     pub(super) const SET_ID: u8 = 36;
@@ -59,6 +60,7 @@ mod tag {
     pub(super) const IDEMPOTENCE_CONFIGURE: u8 = 52;
     pub(super) const REMEMBER: u8 = 53;
     pub(super) const REPEAT: u8 = 54;
+    pub(in crate::codec) const APPEND_NEXT: u8 = 55;
 
     pub(super) const MOVE: u8 = 64;
     pub(super) const COPY: u8 = 65;
@@ -78,6 +80,9 @@ pub(crate) enum Change<'a> {
 
 /// Appends a change to one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
+    if let Effect::Stream(StreamEffect::Append { id, fields }) = *effect {
+        return put_entry(&mut None, out, (db, key), id, fields);
+    }
     let mut draft = Draft::new(out);
     draft.byte(tag_of(effect));
     draft.number(u64::from(db));
@@ -178,22 +183,13 @@ fn stream_tag_of(effect: &StreamEffect<'_>) -> u8 {
 
 fn put_stream_effect(mut draft: Draft<'_>, effect: &StreamEffect<'_>) {
     // What happens most is laid out at once.
-    match *effect {
-        StreamEffect::Append { id, fields } => {
-            draft.number(id.ms);
-            draft.number(id.seq);
-            draft.number(fields.len() as u64 / 2);
-            fields.iter().for_each(|text| draft.text(text));
-        }
-        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } => {
-            draft.text(group);
-            draft.text(consumer);
-            draft.number(last.ms);
-            draft.number(last.seq);
-            draft.number(count);
-            draft.number(step(last.ms, at_ms));
-        }
-        _ => {}
+    if let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } = *effect {
+        draft.text(group);
+        draft.text(consumer);
+        draft.number(last.ms);
+        draft.number(last.seq);
+        draft.number(count);
+        draft.number(step(last.ms, at_ms));
     }
     let out = draft.finish();
     match *effect {
@@ -339,6 +335,8 @@ struct Scratch<'p> {
     ids: SmallVec<[StreamId; 16]>,
     rows: SmallVec<[ClaimedRow; 4]>,
     released: SmallVec<[ReleasedRow; 4]>,
+    /// Where an entry was added, if that is what the change before did. Its fields are still in `texts`.
+    entry: Option<(KeyPlace<'p>, StreamId)>,
 }
 
 fn read_change<'a, 'p: 'a>(
@@ -346,13 +344,25 @@ fn read_change<'a, 'p: 'a>(
     scratch: &'a mut Scratch<'p>,
 ) -> Result<Change<'a>, CodecError> {
     let begin = reader.clone();
+    let entry = scratch.entry.take();
     let change = match reader.byte()? {
+        tag::APPEND_NEXT => {
+            let after = entry.and_then(|(place, id)| Some((place, id.next()?)));
+            let (place, id) = after.ok_or(begin.error("no entry comes before"))?;
+            return scratch.read_next_entry(place, id, reader);
+        }
         tag::MOVE => Rearrangement::Move(read_place(reader)?, read_place(reader)?),
         tag::COPY => Rearrangement::Copy(read_place(reader)?, read_place(reader)?),
         tag::SWAP => Rearrangement::Swap(reader.small_number()?, reader.small_number()?),
         tag::CLEAR => Rearrangement::Clear(reader.small_number()?),
         tag => {
-            let KeyPlace { db, key } = read_place(reader)?;
+            let place @ KeyPlace { db, key } = read_place(reader)?;
+            if tag == tag::APPEND {
+                let id = reader.id()?;
+                scratch.entry = Some((place, id));
+                let effect = Effect::Stream(StreamEffect::Append { id, fields: scratch.read_pairs(reader)? });
+                return Ok(Change::Key { db, key, effect });
+            }
             let effect = read_effect(tag, reader, scratch)?;
             return effect.map(|effect| Change::Key { db, key, effect }).ok_or(begin.error("no such change"));
         }
@@ -395,7 +405,6 @@ fn read_stream_effect<'a, 'p: 'a>(
     // The fields of a variant are read in the order in which they are named here.
     Ok(Some(match tag {
         tag::STREAM_CREATE => StreamEffect::Create,
-        tag::APPEND => StreamEffect::Append { id: reader.id()?, fields: scratch.read_pairs(reader)? },
         tag::TRIM_THROUGH => StreamEffect::TrimThrough { last: reader.id()? },
         tag::DELETE_ENTRIES => StreamEffect::DeleteEntries { ids: scratch.read_ids(reader)? },
         tag::SET_ID => StreamEffect::SetId {
@@ -492,6 +501,21 @@ impl<'p> Scratch<'p> {
     fn read_pairs(&mut self, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {
         let count = reader.count(2)?;
         self.read_texts_of(2 * count, reader)
+    }
+
+    /// The fields of the entry before, with other values.
+    fn read_next_entry(
+        &mut self,
+        place: KeyPlace<'p>,
+        id: StreamId,
+        reader: &mut Reader<'p>,
+    ) -> Result<Change<'_>, CodecError> {
+        self.entry = Some((place, id));
+        for value in self.texts.iter_mut().skip(1).step_by(2) {
+            *value = reader.text()?;
+        }
+        let effect = Effect::Stream(StreamEffect::Append { id, fields: &self.texts });
+        Ok(Change::Key { db: place.db, key: place.key, effect })
     }
 
     fn read_texts_of(&mut self, count: usize, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {

@@ -4,6 +4,7 @@
 //! payload := change…
 //! change  := tag:1  db:number  key:text  body          a change to one key; see `effect`
 //!          | tag:1  place  place | tag:1  db:number…   values change places, or databases do
+//!          | tag:1  text…                              another entry like that of the change before; see `entries`
 //! ```
 //!
 //! Everything has exactly one form: the same change gives the same bytes, and bytes that are not that form are
@@ -14,6 +15,7 @@
 //! in `tests` before changing anything.
 
 mod effect;
+mod entries;
 mod stream;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -23,5 +25,6 @@ mod value;
 mod wire;
 
 pub(crate) use effect::{Change, put_change, put_rearrangement, replay};
+pub(crate) use entries::{LastEntry, put_entry};
 pub(crate) use value::{put_value, put_value_in_parts, read_value, take_value};
 pub(crate) use wire::{CodecError, Reader, put_number, put_optional, put_text};

@@ -195,7 +195,10 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let fields = if random.one_in(2) { &fields[..2] } else { &fields };
     let trim = random.one_in(3).then_some(short);
     let entry = Addition { id, trim, references: random.pick(&REFERENCES), ..Addition::new(fields) };
-    let _ = txn.xadd(key, &entry);
+    // Another like it is less of a record.
+    for _ in 0..=random.below(2) {
+        let _ = txn.xadd(key, &entry);
+    }
 }
 
 /// A producer sends, perhaps again, or its memory is changed by hand.

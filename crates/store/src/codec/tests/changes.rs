@@ -6,7 +6,7 @@ use millstream_engine::{
 
 use super::rewritten;
 use crate::codec::testing::Random;
-use crate::codec::{Change, put_change, put_rearrangement, replay};
+use crate::codec::{Change, put_change, put_entry, put_rearrangement, replay};
 
 /// How many different changes [`with_change`] makes.
 const VARIANTS: u64 = 38;
@@ -169,6 +169,31 @@ fn garbage_does_not_panic() {
         }
         let _ = replay(&garbage, &mut |_| {});
     }
+}
+
+#[test]
+fn an_entry_like_the_one_before_needs_one_before_it() {
+    let mut entries = Vec::new();
+    let mut last = None;
+    let fields: [&[u8]; 2] = [b"n", b"v"];
+    for seq in [u64::MAX - 1, u64::MAX] {
+        put_entry(&mut last, &mut entries, (0, b"k"), StreamId::new(u64::MAX, seq), &fields);
+    }
+    let next = entries.split_off(entries.len() - 3);
+    assert_eq!(next, [55, 1, b'v']);
+    let mut other = Vec::new();
+    put_change(&mut other, 0, b"k", &Effect::Delete);
+    let changes = |payload: &[&[u8]]| {
+        let mut count = 0;
+        let outcome = replay(&payload.concat(), &mut |_| count += 1);
+        (count, outcome.map_err(|error| error.what))
+    };
+    assert_eq!(changes(&[&entries, &next]), (2, Ok(())));
+    // Nothing before it, something else, and an id that nothing follows.
+    let refused = Err("no entry comes before");
+    assert_eq!(changes(&[&next]), (0, refused));
+    assert_eq!(changes(&[&entries, &other, &next]), (2, refused));
+    assert_eq!(changes(&[&entries, &next, &next]), (2, refused));
 }
 
 #[test]

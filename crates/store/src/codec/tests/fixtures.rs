@@ -10,7 +10,7 @@ use millstream_engine::{
 };
 
 use super::{hashing, rewritten};
-use crate::codec::{put_change, put_rearrangement, put_value, take_value};
+use crate::codec::{put_change, put_entry, put_rearrangement, put_value, take_value};
 
 const FIXTURES: &str = include_str!("fixtures.txt");
 
@@ -53,7 +53,22 @@ fn newer_changes() -> Vec<(&'static str, Vec<u8>)> {
         put_change(&mut out, 2, b"key", &Effect::Stream(effect));
         all.push((name, out));
     });
+    all.push(("append-twice", two_entries()));
     all
+}
+
+/// One entry, and another like it.
+fn two_entries() -> Vec<u8> {
+    let (mut last, mut out) = (None, Vec::new());
+    put_entry(&mut last, &mut out, (2, b"key"), ID, &[b"field", b"value", b"", b"12"]);
+    put_entry(
+        &mut last,
+        &mut out,
+        (2, b"key"),
+        StreamId::new(ID.ms, ID.seq + 1),
+        &[b"field", b"next", b"", b""],
+    );
+    out
 }
 
 fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
