@@ -114,7 +114,7 @@ struct Inside {
 pub(crate) enum Step<'w> {
     /// A record of an intact frame that continues the one before. The offset is that of the frame.
     Record { offset: u64, position: u64, claim: u64, payload: &'w [u8] },
-    /// The end of the file.
+    /// The end of the file, or zeros up to there: room for the next.
     End,
     /// Something else.
     Bad(What),
@@ -180,15 +180,12 @@ impl<'a> Records<'a> {
     /// Turns to the next frame, or says what else there is.
     fn next_frame(&mut self) -> Result<Option<Step<'static>>, DiskError> {
         let left = self.file_bytes - self.offset;
-        if left == 0 {
-            return Ok(Some(Step::End));
-        }
         if left < frame::HEADER_BYTES as u64 {
-            return Ok(Some(Step::Bad(What::RecordCutShort)));
+            return self.end_or(What::RecordCutShort);
         }
         let salt = self.salt;
         let Some(header) = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt) else {
-            return Ok(Some(Step::Bad(What::RecordHeaderDamaged)));
+            return self.end_or(What::RecordHeaderDamaged);
         };
         if let Some(what) = self.judge(&header, left) {
             return Ok(Some(Step::Bad(what)));
@@ -213,6 +210,25 @@ impl<'a> Records<'a> {
         self.offset += whole_bytes as u64;
         self.previous = header.checksum;
         Ok(None)
+    }
+
+    /// Whether this is the end: nothing follows, or nothing but room.
+    #[cold]
+    fn end_or(&self, otherwise: What) -> Result<Option<Step<'static>>, DiskError> {
+        let mut chunk = vec![0; CHUNK_BYTES.min((self.file_bytes - self.offset) as usize)];
+        let mut at = self.offset;
+        while at < self.file_bytes {
+            let count = chunk.len().min((self.file_bytes - at) as usize);
+            let count = read_full(self.file, at, &mut chunk[..count])?;
+            if count == 0 {
+                break;
+            }
+            if chunk[..count].iter().any(|byte| *byte != 0) {
+                return Ok(Some(Step::Bad(otherwise)));
+            }
+            at += count as u64;
+        }
+        Ok(Some(Step::End))
     }
 
     /// What is wrong with a sound header at this place, if anything.

@@ -123,7 +123,7 @@ fn a_torn_tail_is_cut_and_reported() {
     drop(opened);
     let mut contents = disk.contents();
     let name = "log-00000000000000000001";
-    contents.get_mut(name).unwrap().extend_from_slice(&[0; 500]);
+    contents.get_mut(name).unwrap().extend_from_slice(&[1; 500]);
     let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2, None)).unwrap();
     assert_eq!(records, [(1, b"kept".to_vec())]);
     assert_eq!(opened.report.cut, Some(Cut { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));

@@ -169,6 +169,8 @@ impl Episode {
         let most = [40, 40, 200, 1500][self.random.below(4) as usize];
         let count = self.random.below(most);
         let payload = self.random.bytes(count);
+        // As commands do; whoever knows of space makes room.
+        let _ = log.check_space();
         let position = log.append(&payload)?;
         self.model.payloads.push(payload);
         assert_eq!(position, self.model.payloads.len() as u64);

@@ -1,10 +1,12 @@
 //! Tests of the log as a whole, over the simulated disk (and one over a real folder).
 //!
-//! `basics` drives it as its users do, `damage` breaks what was written in every way, `crash` cuts the power.
+//! `basics` drives it as its users do, `damage` breaks what was written in every way, `crash` cuts the power, `room` looks at what
+//! is put behind the records beforehand.
 
 mod basics;
 pub(crate) mod crash;
 mod damage;
+mod room;
 
 use std::sync::Arc;
 
