@@ -15,8 +15,8 @@ use crate::codec::{self, LastEntry};
 const KEEP_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// A record's buffer, kept from one to the next.
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// An empty one, kept for the next.
+    static SPARE: Cell<Option<Box<Record>>> = const { Cell::new(None) };
 }
 
 /// See the module.
@@ -42,10 +42,18 @@ struct Delivery {
 }
 
 impl Record {
-    /// Whether nothing has changed.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.delivery.is_none()
+    /// An empty one.
+    pub(crate) fn begin() -> Box<Record> {
+        SPARE.take().unwrap_or_default()
+    }
+
+    /// Takes one that is in the log.
+    pub(crate) fn done(mut self: Box<Record>) {
+        if self.bytes.capacity() <= KEEP_BYTES {
+            (self.entry, self.delivery) = (None, None);
+            self.bytes.clear();
+            SPARE.set(Some(self));
+        }
     }
 
     /// How many bytes it has, without a run that may go on.
@@ -74,19 +82,10 @@ impl Record {
         self.bytes()
     }
 
-    /// Makes it empty.
-    pub(crate) fn clear(&mut self) {
-        (self.entry, self.delivery) = (None, None);
-        self.bytes.clear();
-        if self.bytes.capacity() <= KEEP_BYTES {
-            BUFFER.set(std::mem::take(&mut self.bytes));
-        }
-    }
-
     #[inline(never)]
     fn put_entry(&mut self, db: u32, key: &[u8], id: StreamId, fields: &[&[u8]]) {
-        if self.bytes.is_empty() || self.delivery.is_some() {
-            self.bytes();
+        if self.delivery.is_some() {
+            self.end_delivery();
         }
         codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), id, fields);
     }
@@ -120,9 +119,6 @@ impl Record {
         self.entry = None;
         if self.delivery.is_some() {
             self.end_delivery();
-        }
-        if self.bytes.capacity() == 0 {
-            self.bytes = BUFFER.take();
         }
         &mut self.bytes
     }
@@ -242,14 +238,17 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_empty_only_before_its_first_change_and_when_cleared() {
-        let mut record = Record::default();
-        assert!(record.is_empty());
-        record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
-        assert!(!record.is_empty());
-        record.put_rearrangement(&Rearrangement::Clear(3));
-        assert_eq!(changes(&mut record).len(), 2);
-        record.clear();
-        assert!(record.is_empty() && record.finish().is_empty());
+    fn what_is_begun_is_empty_whatever_was_in_the_one_before() {
+        for _ in 0..2 {
+            let mut record = Record::begin();
+            assert!(record.finish().is_empty());
+            record.put(0, b"k", &Effect::Stream(entry(1, &[b"n", b"v"])));
+            record.put_rearrangement(&Rearrangement::Clear(3));
+            record.put(0, b"k", &Effect::Stream(entry(2, &[b"n", b"v"])));
+            record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
+            assert_eq!(changes(&mut record).len(), 4);
+            record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
+            record.done();
+        }
     }
 }

@@ -29,8 +29,8 @@ pub struct Txn<'s> {
     locked: Locked<'s>,
     /// Keys with waiting readers that something has happened to, in order.
     pub(crate) ready: Vec<(u32, Box<[u8]>)>,
-    /// What was changed and is not in the log yet.
-    record: Record,
+    /// What was changed and is not in the log yet, if something was.
+    record: Option<Box<Record>>,
     /// How many values in `record` changed places.
     rearranged: u64,
 }
@@ -97,7 +97,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     fn over(store: &'s Store, db: u32, now_ms: u64, locked: Locked<'s>) -> Txn<'s> {
-        Txn { store, db, now_ms, locked, ready: Vec::new(), record: Record::default(), rearranged: 0 }
+        Txn { store, db, now_ms, locked, ready: Vec::new(), record: None, rearranged: 0 }
     }
 
     /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
@@ -108,7 +108,7 @@ impl<'s> Txn<'s> {
         if served {
             self.serve_waiting();
         }
-        if self.record.len() >= SHARED_RECORD_BYTES {
+        if self.record.as_ref().is_some_and(|record| record.len() >= SHARED_RECORD_BYTES) {
             self.log_changes();
         }
         !served && (matches!(self.locked, Locked::One(..)) || self.locked.is_nothing())
@@ -240,7 +240,7 @@ impl<'s> Txn<'s> {
     #[inline(always)]
     fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
         if self.store.journal().is_some() && is_logged(effect) {
-            self.record.put(self.db, key, effect);
+            self.record.get_or_insert_with(Record::begin).put(self.db, key, effect);
         }
     }
 
@@ -255,7 +255,7 @@ impl<'s> Txn<'s> {
     /// The other kind of change, for the log.
     pub(crate) fn note_rearrangement(&mut self, change: &Rearrangement<'_>) {
         if self.store.journal().is_some() {
-            self.record.put_rearrangement(change);
+            self.record.get_or_insert_with(Record::begin).put_rearrangement(change);
             self.rearranged += 1;
             if planted::has(Bug::RearrangementCountedEarly) {
                 self.count_rearranged();
@@ -266,15 +266,13 @@ impl<'s> Txn<'s> {
     /// Appends what was changed so far as one record. Called while everything is still locked: the log's order is
     /// the order of changes.
     fn log_changes(&mut self) {
-        if self.record.is_empty() {
-            return;
-        }
+        let Some(mut record) = self.record.take() else { return };
         if let Some(journal) = self.store.journal() {
-            append(&journal.log, self.record.finish());
+            append(&journal.log, record.finish());
             // Once the record has its position: a snapshot that begins before that must see the count change.
             self.count_rearranged();
         }
-        self.record.clear();
+        record.done();
     }
 
     fn count_rearranged(&mut self) {
