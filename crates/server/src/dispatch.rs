@@ -97,6 +97,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) stats: &'a ThreadStats,
     pub(crate) session: &'a mut Session,
     pub(crate) batch: &'a mut Batch,
+    /// Whether the request at hand has few arguments and none is long.
+    pub(crate) is_short: bool,
 }
 
 impl<'d> Desk<'d> {
@@ -253,7 +255,7 @@ impl<'d> Desk<'d> {
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
         let step = match exec::run(command, &mut Call { desk: self, txn, out })? {
             Outcome::Done if txn.end() => {
-                let briefly = goes_on && exec::is_brief(command);
+                let briefly = goes_on && self.is_short && exec::is_brief(command);
                 return Ok(if briefly { Ran::Briefly } else { Ran::Until(Step::Done) });
             }
             Outcome::Done => Step::Done,

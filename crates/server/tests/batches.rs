@@ -5,9 +5,17 @@ mod support;
 
 use support::Client;
 
+/// A request as client libraries send it.
+fn encoded(request: &str) -> String {
+    let words: Vec<&str> = request.split(' ').collect();
+    let texts: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{texts}", words.len())
+}
+
 /// Sends these in one piece; what was answered, without the last PONG.
 fn answers(client: &mut Client, requests: &[&str]) -> String {
-    client.send(&(requests.join("\r\n") + "\r\nPING\r\n"));
+    let requests: String = requests.iter().map(|request| encoded(request)).collect();
+    client.send(&(requests + "PING\r\n"));
     String::from_utf8(client.until_pong()).unwrap().replace("\r\n", " ")
 }
 

@@ -97,7 +97,9 @@ impl Record {
 
     #[inline(never)]
     fn put_delivery(&mut self, db: u32, key: &[u8], effect: &StreamEffect<'_>) {
-        let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } = *effect else { return };
+        let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } = *effect else {
+            unreachable!("{effect:?} is no delivery")
+        };
         if let Some(run) = &mut self.delivery {
             if (run.db, run.at_ms, run.pending) == (db, at_ms, pending) && run.is_for(key, group, consumer) {
                 run.last = last;

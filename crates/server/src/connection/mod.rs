@@ -41,9 +41,9 @@ use leftover::{Input, Output};
 
 /// When a batch's replies exceed this they are sent before it goes on.
 const FLUSH_BYTES: usize = 1024 * 1024;
-/// Replies longer than this are not held with those of the round, if writing the log lets them go: by the time the round
+/// Replies of so many bytes are not held with those of the round, if writing the log lets them go: by the time the round
 /// ends they would have left the processor's cache.
-const HELD_BYTES_MAX: usize = 4096;
+const LONG_BYTES: usize = 4096;
 /// What a peer that has not given the password may send of one request.
 const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
 
@@ -166,7 +166,7 @@ impl Connection {
                 },
             };
             let stop = self.run(fresh, output);
-            if output.len() >= HELD_BYTES_MAX
+            if output.len() >= LONG_BYTES
                 && self.owed.is_some_and(|position| self.server.store.settle_now(position))
             {
                 self.owed = None;
@@ -239,7 +239,7 @@ impl Connection {
     /// Runs requests until one is incomplete or something else must happen first. Returns the bytes used.
     fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Stop) {
         let Connection { server, stats, session, decoder, .. } = self;
-        let mut desk = Desk { server, stats, session, batch };
+        let mut desk = Desk { server, stats, session, batch, is_short: false };
         let reply_bytes_max = match server.settings.size(Id::ClientOutputBufferLimit) {
             0 => usize::MAX,
             limit => limit,
@@ -253,7 +253,9 @@ impl Connection {
             out.length_max = mark.saturating_add(reply_bytes_max);
             // What is not plain lies elsewhere.
             let mut decoded = Args::new();
-            let (argv, size) = match decoder.next_plain(&bytes[used..], &mut plain) {
+            let found = decoder.next_plain(&bytes[used..], &mut plain);
+            desk.is_short = found.is_some();
+            let (argv, size) = match found {
                 Some((count, size)) => (&plain[..count], size),
                 None => match decoder.next(&bytes[used..]) {
                     Ok(Some(size)) => {

@@ -87,12 +87,12 @@ pub(crate) fn reach(spec: &CommandSpec, command: &Command<'_>) -> Reach {
     }
 }
 
-/// Whether a command under a lock that is already held takes no longer than its arguments are long.
+/// Whether a command with few arguments, none of them long, has little to do under a lock that is already held.
 #[inline]
 pub(crate) fn is_brief(command: &Command<'_>) -> bool {
     match command {
         Command::Xack(_) | Command::Connection(ConnectionCommand::Ping(_)) => true,
-        Command::Xadd(Xadd { entry, .. }) => entry.trim.is_none(),
+        Command::Xadd(Xadd { entry, .. }) => entry.trim.is_none() && entry.idempotence.is_none(),
         _ => false,
     }
 }

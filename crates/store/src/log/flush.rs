@@ -18,7 +18,17 @@ use crate::disk::{DiskError, write_full};
 /// A batch buffer larger than this is given back after use.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// So much room is made at a time.
-const ROOM_BYTES: u64 = 1 << 20;
+const ROOM_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
+
+impl Writer {
+    /// Cuts the segment behind its records. If that is not done, or not durably, whoever reads it passes over zeros.
+    pub(super) fn give_room_back(&mut self) {
+        if self.zeros_until > self.file_bytes {
+            let _ = self.file.truncate(self.file_bytes);
+            self.zeros_until = self.file_bytes;
+        }
+    }
+}
 
 impl Log {
     #[inline]
@@ -96,6 +106,9 @@ impl Log {
             writer.batch.turns.remove(0);
         }
         self.write_up_to(writer, writer.batch.bytes.len())?;
+        if writer.file_bytes > writer.zeros_until && self.policy() == Policy::Always {
+            self.make_room(writer)?;
+        }
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.publish_written(writer.batch.last);
         Ok(())
@@ -109,7 +122,7 @@ impl Log {
         if let Err(error) = write_full(&*writer.file, writer.file_bytes, bytes) {
             // Without space, and with the file as it was, nothing has happened yet.
             if error.is_full() && writer.file.truncate(writer.file_bytes).is_ok() {
-                writer.room_until = writer.file_bytes;
+                writer.zeros_until = writer.file_bytes;
                 return Err(self.put_off(&error));
             }
             return Err(self.fail(error));
@@ -120,39 +133,31 @@ impl Log {
         self.counters.written_bytes.fetch_add(count, Ordering::Relaxed);
         self.counters.bytes.fetch_add(count, Ordering::Relaxed);
         self.unmeasured_bytes.fetch_add(count, Ordering::Relaxed);
-        if writer.file_bytes > writer.room_until && self.policy() == Policy::Always {
-            self.make_room(writer)?;
-        }
         Ok(())
     }
 
     /// Puts zeros where the next records will be. A sync of records that make the file no longer takes about half the time: the
-    /// file system has nothing of its own to write. Not worth the last of the disk.
-    #[cold]
+    /// file system has nothing of its own to write. Not for long batches, and not worth the last of the disk.
     fn make_room(&self, writer: &mut Writer) -> Result<(), LogError> {
         let until = (writer.file_bytes + ROOM_BYTES).min(self.segment_bytes);
+        let is_long = writer.batch.bytes.len() as u64 > ROOM_BYTES / 4;
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
         let is_scarce = appended_bytes + 2 * ROOM_BYTES > self.room_until_bytes.load(Ordering::Relaxed);
-        if is_scarce || until <= writer.file_bytes {
+        if is_long || is_scarce || until <= writer.file_bytes {
             return Ok(());
         }
         let zeros = vec![0; (until - writer.file_bytes) as usize];
         match write_full(&*writer.file, writer.file_bytes, &zeros) {
-            Ok(()) => writer.room_until = until,
-            // What was written of it is in nobody's way.
-            Err(error) if error.is_full() => {}
+            Ok(()) => writer.zeros_until = until,
+            Err(error) if error.is_full() => {
+                writer.zeros_until = until;
+                writer.give_room_back();
+                // No more before the free space was measured again.
+                self.room_until_bytes.store(0, Ordering::Relaxed);
+            }
             Err(error) => return Err(self.fail(error)),
         }
         Ok(())
-    }
-
-    /// Cuts the last segment behind its records. If that is not done, or not durably, whoever reads it passes over zeros.
-    pub(super) fn give_room_back(&self) {
-        let mut writer = self.writer.lock();
-        if writer.room_until > writer.file_bytes {
-            let _ = writer.file.truncate(writer.file_bytes);
-            writer.room_until = writer.file_bytes;
-        }
     }
 
     fn publish_written(&self, position: u64) {
@@ -163,8 +168,10 @@ impl Log {
 
     /// Syncs the segment so far, then makes the next one, durably, before any record goes there.
     fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
+        writer.give_room_back();
         self.publish_written(header.first - 1);
-        self.sync_written(header.first - 1)?;
+        // Whatever was durable before: the file may have been cut since then.
+        self.sync_current(None)?;
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
             Ok(file) => file,
@@ -188,7 +195,7 @@ impl Log {
         let bytes = segment::HEADER_BYTES as u64;
         writer.segments.push(Segment { name, header, bytes });
         self.current.lock().0 = Arc::clone(&file);
-        (writer.file, writer.file_bytes, writer.room_until) = (file, bytes, bytes);
+        (writer.file, writer.file_bytes, writer.zeros_until) = (file, bytes, bytes);
         self.counters.rotations.fetch_add(1, Ordering::Relaxed);
         self.counters.segments.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -197,9 +204,14 @@ impl Log {
 
     /// Makes `target`, which is written, durable, and whatever else is written by then.
     pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
+        self.sync_current(Some(target))
+    }
+
+    /// Syncs the last segment, unless only `target` is asked for and durable.
+    fn sync_current(&self, target: Option<u64>) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
-        if self.durable() >= target {
+        if target.is_some_and(|target| self.durable() >= target) {
             return Ok(());
         }
         let (file, position) = self.current.lock().clone();

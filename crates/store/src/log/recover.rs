@@ -187,11 +187,12 @@ impl Recovery {
     ) -> Result<Arc<dyn File>, OpenError> {
         let last = scan.segments.last().expect("a log has a segment");
         let file = self.disk.open(&last.name, Access::Write)?;
-        if let Tail::Torn { at, bytes } = scan.tail
-            && !planted.has(Bug::TailNotCut)
-        {
-            file.truncate(at)?;
-            report.cut = Some(Cut { file: self.disk.path_of(&last.name), at, bytes });
+        if file.bytes()? > last.bytes && !planted.has(Bug::TailNotCut) {
+            // Room goes too: zeros in the cache may be other bytes on the disk, if a sync had failed.
+            file.truncate(last.bytes)?;
+            if let Tail::Torn { at, bytes } = scan.tail {
+                report.cut = Some(Cut { file: self.disk.path_of(&last.name), at, bytes });
+            }
         }
         if !planted.has(Bug::TailNotRewritten) {
             rewrite(&*file, scan.unproven_from, last.bytes)?;

@@ -45,7 +45,7 @@ pub struct ScannedSegment {
 /// How a log ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tail {
-    /// With a record.
+    /// With a record, and perhaps room behind it.
     Clean,
     /// With bytes that never became durable as records.
     Torn {
@@ -107,7 +107,7 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> Header
 
 /// What is known of the place where the walk through a segment stopped.
 pub(crate) struct EndFacts {
-    /// What stands there; `None` at the end of the file.
+    /// What stands there; `None` at the end of the file, or if nothing but zeros is left of it.
     pub(crate) found: Option<What>,
     /// Whether there is another segment, finished or not.
     pub(crate) later_segment: bool,

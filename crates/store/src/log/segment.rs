@@ -184,7 +184,14 @@ impl<'a> Records<'a> {
             return self.end_or(What::RecordCutShort);
         }
         let salt = self.salt;
-        let Some(header) = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt) else {
+        let mut header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
+        if header.is_none() {
+            // Whoever writes there may have begun only since this was read.
+            self.window.clear();
+            self.window_offset = self.offset;
+            header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
+        }
+        let Some(header) = header else {
             return self.end_or(What::RecordHeaderDamaged);
         };
         if let Some(what) = self.judge(&header, left) {
@@ -260,7 +267,7 @@ impl<'a> Records<'a> {
         let have = self.window.len();
         let left = (self.file_bytes - self.window_offset) as usize;
         self.window.resize(count.max(CHUNK_BYTES).min(left), 0);
-        // A file that shrinks under the reader leaves zeros here, which no checksum accepts.
+        // A file that shrinks under the reader leaves zeros here, which no checksum accepts; at the end they are taken for room.
         read_full(self.file, self.window_offset + have as u64, &mut self.window[have..])?;
         Ok(())
     }

@@ -107,7 +107,7 @@ pub(super) struct Writer {
     pub(super) file: Arc<dyn File>,
     pub(super) file_bytes: u64,
     /// From `file_bytes` up to here the file has zeros, if this is greater.
-    pub(super) room_until: u64,
+    pub(super) zeros_until: u64,
     pub(super) segments: Vec<Segment>,
     /// The batch being written, and how much of it is.
     pub(super) batch: Batch,
@@ -161,7 +161,7 @@ impl Log {
         let writer = Writer {
             file: Arc::clone(&file),
             file_bytes,
-            room_until: file.bytes().unwrap_or(file_bytes),
+            zeros_until: file.bytes().unwrap_or(file_bytes),
             segments: segments.collect(),
             batch: Batch::default(),
             done: 0,
@@ -341,7 +341,7 @@ impl Log {
     /// Makes everything durable, notes in the manifest how far the log reaches, and gives the folder back.
     pub fn close(&self) -> Result<(), LogError> {
         let durable = self.commit()?;
-        self.give_room_back();
+        self.writer.lock().give_room_back();
         let mut manifest = self.manifest.lock();
         manifest.durable = durable;
         self.replace_manifest(&manifest)?;

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Cut, Log, Policy, What};
+use super::super::segment::{Records, SegmentHeader, Step};
+use super::super::{Cut, Log, OpenError, Planted, Policy, What};
 use super::{Found, open, options};
-use crate::disk::SimDisk;
-use crate::log::OpenError;
+use crate::disk::{Access, Disk, SimDisk};
 
 const SEGMENT_BYTES: u64 = 5_000;
+/// As much as is made at a time, in tests.
+const ROOM_BYTES: u64 = 400;
 const FIRST: &str = "log-00000000000000000001";
 const SECOND: &str = "log-00000000000000000003";
-/// Where the first of the records ends that [`add`] makes.
-const ONE_RECORD: u64 = 64 + 32 + 2;
+/// What a record takes that [`add`] makes, and where the first ends.
+const RECORD_BYTES: u64 = 32 + 2;
+const ONE_RECORD: u64 = 64 + RECORD_BYTES;
 
 /// Appends a record and makes it durable, as commands do: after asking for space.
 fn add(log: &Log, byte: u8) {
@@ -34,35 +37,62 @@ fn records(bytes: &[u8]) -> Found {
     bytes.iter().zip(1..).map(|(byte, position)| (position, vec![*byte])).collect()
 }
 
+fn length(disk: &SimDisk) -> u64 {
+    disk.contents()[FIRST].len() as u64
+}
+
 #[test]
-fn where_every_record_is_synced_room_is_made_up_to_the_end_of_the_segment_and_given_back() {
-    for (policy, room) in [(Policy::Always, true), (Policy::EverySecond, false), (Policy::Never, false)] {
+fn where_every_record_is_synced_room_is_made_and_given_back() {
+    for (policy, room) in [(Policy::Always, ROOM_BYTES), (Policy::EverySecond, 0), (Policy::Never, 0)] {
         let disk = SimDisk::new(1);
         let log = log_on(&disk);
         log.set_policy(policy);
         add(&log, 7);
-        add(&log, 8);
-        let written = log.stats().bytes;
-        let expected = if room { SEGMENT_BYTES } else { written };
-        assert_eq!(disk.contents()[FIRST].len() as u64, expected, "{policy:?}");
-        assert!(disk.contents()[FIRST][written as usize..].iter().all(|byte| *byte == 0));
+        assert_eq!(length(&disk), ONE_RECORD + room, "{policy:?}");
+        assert!(disk.contents()[FIRST][ONE_RECORD as usize..].iter().all(|byte| *byte == 0));
         log.close().unwrap();
-        assert_eq!(disk.contents()[FIRST].len() as u64, written);
+        assert_eq!(length(&disk), ONE_RECORD);
     }
 }
 
 #[test]
-fn a_log_that_was_not_closed_goes_on_in_its_room() {
+fn room_that_is_used_up_is_made_again_but_not_beyond_the_segment_and_not_behind_much() {
     let disk = SimDisk::new(1);
     let log = log_on(&disk);
-    add(&log, 7);
-    let mut contents = disk.contents();
+    let (mut written, mut zeros_until, mut made) = (64, 64, 0);
+    while written + RECORD_BYTES < SEGMENT_BYTES {
+        add(&log, 7);
+        written += RECORD_BYTES;
+        if written > zeros_until {
+            zeros_until = (written + ROOM_BYTES).min(SEGMENT_BYTES);
+            made += 1;
+        }
+        assert_eq!((log.stats().bytes, length(&disk)), (written, zeros_until));
+    }
+    assert_eq!((made, zeros_until), (13, SEGMENT_BYTES));
+    assert_eq!(reopened(&disk.contents()).unwrap(), (None, records(&[7; 145])));
+
+    let disk = SimDisk::new(1);
+    let log = log_on(&disk);
+    log.check_space().unwrap();
+    log.append(&[1; 100]).unwrap();
+    log.flush(0).unwrap();
+    assert_eq!(length(&disk), log.stats().bytes);
+}
+
+#[test]
+fn a_log_that_was_not_closed_goes_on_behind_its_records() {
+    let disk = SimDisk::new(1);
+    add(&log_on(&disk), 7);
+    let contents = disk.contents();
     assert_eq!(reopened(&contents).unwrap(), (None, records(&[7])));
+    // What a failed sync left of zeros is not to be relied upon.
     let again = SimDisk::with_contents(&contents, 1);
-    add(&log_on(&again), 8);
-    contents = again.contents();
-    assert_eq!(contents[FIRST].len() as u64, SEGMENT_BYTES);
-    assert_eq!(reopened(&contents).unwrap(), (None, records(&[7, 8])));
+    let log = log_on(&again);
+    assert_eq!(length(&again), ONE_RECORD);
+    add(&log, 8);
+    assert_eq!(length(&again), ONE_RECORD + RECORD_BYTES + ROOM_BYTES);
+    assert_eq!(reopened(&again.contents()).unwrap(), (None, records(&[7, 8])));
 }
 
 #[test]
@@ -70,15 +100,16 @@ fn zeros_of_any_length_are_room_and_anything_else_behind_the_records_is_a_torn_t
     let disk = SimDisk::new(1);
     add(&log_on(&disk), 7);
     let contents = disk.contents();
-    for length in ONE_RECORD..SEGMENT_BYTES {
+    let end = length(&disk);
+    for length in ONE_RECORD..end {
         let mut cut = contents.clone();
         cut.get_mut(FIRST).unwrap().truncate(length as usize);
         assert_eq!(reopened(&cut).unwrap(), (None, records(&[7])), "{length} bytes");
     }
-    for at in ONE_RECORD..SEGMENT_BYTES {
+    for at in ONE_RECORD..end {
         let mut damaged = contents.clone();
         damaged.get_mut(FIRST).unwrap()[at as usize] = 1;
-        let cut = Cut { file: FIRST.to_owned(), at: ONE_RECORD, bytes: SEGMENT_BYTES - ONE_RECORD };
+        let cut = Cut { file: FIRST.to_owned(), at: ONE_RECORD, bytes: end - ONE_RECORD };
         assert_eq!(reopened(&damaged).unwrap(), (Some(cut), records(&[7])), "byte {at}");
     }
 }
@@ -91,12 +122,12 @@ fn a_segment_with_room_may_be_followed_by_another_but_not_one_that_lost_a_record
     add(&log, 8);
     log.rotate().unwrap();
     add(&log, 9);
-    let contents = disk.contents();
-    assert_eq!(contents[FIRST].len() as u64, SEGMENT_BYTES);
+    let mut contents = disk.contents();
+    assert_eq!(length(&disk), ONE_RECORD + RECORD_BYTES);
+    contents.get_mut(FIRST).unwrap().extend_from_slice(&[0; 300]);
     assert_eq!(reopened(&contents).unwrap(), (None, records(&[7, 8, 9])));
-    let mut lost = contents.clone();
-    lost.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
-    match reopened(&lost) {
+    contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
+    match reopened(&contents) {
         Err(OpenError::Damage(damage)) => {
             assert_eq!((damage.file.as_str(), damage.what), (SECOND, What::SegmentMisplaced { found: 3 }));
         }
@@ -121,14 +152,41 @@ fn a_log_that_was_closed_is_not_short_of_records_because_of_zeros() {
 
 #[test]
 fn no_room_is_made_of_the_last_of_a_disk() {
+    for (capacity, room) in [(3_000, ROOM_BYTES), (700, 0)] {
+        let disk = SimDisk::new(1);
+        disk.set_capacity(Some(capacity));
+        add(&log_on(&disk), 7);
+        assert_eq!(length(&disk), ONE_RECORD + room);
+    }
+    // Others have taken it since the free space was measured.
     let disk = SimDisk::new(1);
-    disk.set_capacity(Some(3 << 20));
+    disk.set_capacity(Some(3_000));
+    let log = log_on(&disk);
+    log.check_space().unwrap();
+    let used: usize = disk.contents().values().map(Vec::len).sum();
+    disk.set_capacity(Some(used as u64 + 100));
+    log.append(&[7]).unwrap();
+    log.flush(0).unwrap();
+    assert_eq!((log.durable(), length(&disk)), (1, ONE_RECORD));
+    log.append(&[8]).unwrap();
+    log.flush(0).unwrap();
+    assert_eq!((log.durable(), length(&disk)), (2, ONE_RECORD + RECORD_BYTES));
+}
+
+#[test]
+fn whoever_reads_while_others_write_into_the_room_sees_no_damage() {
+    let disk = SimDisk::new(1);
     let log = log_on(&disk);
     add(&log, 7);
-    assert_eq!(disk.contents()[FIRST].len() as u64, SEGMENT_BYTES);
-    let disk = SimDisk::new(1);
-    disk.set_capacity(Some(2 << 20));
-    let log = log_on(&disk);
-    add(&log, 7);
-    assert_eq!(disk.contents()[FIRST].len() as u64, ONE_RECORD);
+    let file = disk.open(FIRST, Access::Read).unwrap();
+    let header = SegmentHeader::read(&*file).unwrap().unwrap();
+    let mut walk = Records::new(&*file, length(&disk), &header, Planted::default());
+    assert!(matches!(walk.step().unwrap(), Step::Record { position: 1, .. }));
+    // What is in the walk's hands already ends in zeros.
+    add(&log, 8);
+    add(&log, 9);
+    for expected in [2, 3] {
+        assert!(matches!(walk.step().unwrap(), Step::Record { position, .. } if position == expected));
+    }
+    assert!(matches!(walk.step().unwrap(), Step::End));
 }
