@@ -261,12 +261,13 @@ impl Keyspace {
         now_ms: u64,
     ) -> Result<u64, Refusal> {
         self.told_ms.set(now_ms);
+        let now_s = self.told_s();
         let Some(at) = self.find_even_expired(db, key) else { return Ok(0) };
-        let slot = self.databases[db as usize].slot_mut(at.slot);
+        let slot = self.database_mut(db).slot_mut(at.slot);
         if slot.is_expired(now_ms) {
             return Ok(0);
         }
-        slot.used_at_s.set((now_ms / 1000) as u32);
+        slot.used_at_s.set(now_s);
         match &mut slot.value {
             Value::Stream(stream) => Ok(stream.acknowledge(group, ids)),
             _ => Err(Refusal::WrongType),

@@ -11,14 +11,13 @@
 //! The first step is from 0-0. A time beside an id is written as its distance from the id's milliseconds:
 //! entries are delivered soon after they were added.
 
-use millstream_engine::bytes::Draft;
 use millstream_engine::{
     ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
 };
 use smallvec::SmallVec;
 
 use super::entries::put_entry;
-use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text, step};
+use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
 
 /// What a change begins with. A number is never given to another variant.
 pub(super) mod tag {
@@ -83,16 +82,10 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
     if let Effect::Stream(StreamEffect::Append { id, fields }) = *effect {
         return put_entry(&mut None, out, (db, key), id, fields);
     }
-    let mut draft = Draft::new(out);
-    draft.byte(tag_of(effect));
-    draft.number(u64::from(db));
-    draft.text(key);
-    if let Effect::Stream(change) = effect {
-        return put_stream_effect(draft, change);
-    }
-    let out = draft.finish();
+    out.push(tag_of(effect));
+    put_place(out, KeyPlace { db, key });
     match *effect {
-        Effect::Delete | Effect::Persist | Effect::Stream(_) => {}
+        Effect::Delete | Effect::Persist => {}
         Effect::ExpireAt { at_ms } => put_number(out, at_ms),
         Effect::StringSet { value, expires_at_ms } => {
             put_text(out, value);
@@ -105,6 +98,7 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
         | Effect::SetAdd { members: texts }
         | Effect::SetRemove { members: texts } => put_texts(out, texts),
         Effect::ListPop { count, .. } => put_number(out, count),
+        Effect::Stream(ref effect) => put_stream_effect(out, effect),
     }
 }
 
@@ -181,19 +175,9 @@ fn stream_tag_of(effect: &StreamEffect<'_>) -> u8 {
     }
 }
 
-fn put_stream_effect(mut draft: Draft<'_>, effect: &StreamEffect<'_>) {
-    // What happens most is laid out at once.
-    if let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } = *effect {
-        draft.text(group);
-        draft.text(consumer);
-        draft.number(last.ms);
-        draft.number(last.seq);
-        draft.number(count);
-        draft.number(step(last.ms, at_ms));
-    }
-    let out = draft.finish();
+fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
     match *effect {
-        StreamEffect::Append { .. } | StreamEffect::Deliver { .. } => {}
+        StreamEffect::Append { .. } => unreachable!("an entry is put as a whole"),
         StreamEffect::Create | StreamEffect::Repeat => {}
         StreamEffect::TrimThrough { last } => put_id(out, last),
         StreamEffect::TrimEntries { ids }
@@ -221,6 +205,13 @@ fn put_stream_effect(mut draft: Draft<'_>, effect: &StreamEffect<'_>) {
             put_text(out, group);
             put_text(out, consumer);
             put_number(out, at_ms);
+        }
+        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } => {
+            put_text(out, group);
+            put_text(out, consumer);
+            put_id(out, last);
+            put_number(out, count);
+            put_step(out, last.ms, at_ms);
         }
         StreamEffect::Redeliver { group, consumer, ids, at_ms } => {
             put_text(out, group);
@@ -346,6 +337,7 @@ fn read_change<'a, 'p: 'a>(
     let begin = reader.clone();
     let entry = scratch.entry.take();
     let change = match reader.byte()? {
+        tag::APPEND => return scratch.read_entry(read_place(reader)?, reader),
         tag::APPEND_NEXT => {
             let after = entry.and_then(|(place, id)| Some((place, id.next()?)));
             let (place, id) = after.ok_or(begin.error("no entry comes before"))?;
@@ -356,13 +348,7 @@ fn read_change<'a, 'p: 'a>(
         tag::SWAP => Rearrangement::Swap(reader.small_number()?, reader.small_number()?),
         tag::CLEAR => Rearrangement::Clear(reader.small_number()?),
         tag => {
-            let place @ KeyPlace { db, key } = read_place(reader)?;
-            if tag == tag::APPEND {
-                let id = reader.id()?;
-                scratch.entry = Some((place, id));
-                let effect = Effect::Stream(StreamEffect::Append { id, fields: scratch.read_pairs(reader)? });
-                return Ok(Change::Key { db, key, effect });
-            }
+            let KeyPlace { db, key } = read_place(reader)?;
             let effect = read_effect(tag, reader, scratch)?;
             return effect.map(|effect| Change::Key { db, key, effect }).ok_or(begin.error("no such change"));
         }
@@ -503,6 +489,12 @@ impl<'p> Scratch<'p> {
         self.read_texts_of(2 * count, reader)
     }
 
+    fn read_entry(&mut self, place: KeyPlace<'p>, reader: &mut Reader<'p>) -> Result<Change<'_>, CodecError> {
+        let id = reader.id()?;
+        self.read_pairs(reader)?;
+        Ok(self.entry_added(place, id))
+    }
+
     /// The fields of the entry before, with other values.
     fn read_next_entry(
         &mut self,
@@ -510,12 +502,17 @@ impl<'p> Scratch<'p> {
         id: StreamId,
         reader: &mut Reader<'p>,
     ) -> Result<Change<'_>, CodecError> {
-        self.entry = Some((place, id));
         for value in self.texts.iter_mut().skip(1).step_by(2) {
             *value = reader.text()?;
         }
+        Ok(self.entry_added(place, id))
+    }
+
+    /// The change that adds an entry of these texts.
+    fn entry_added(&mut self, place: KeyPlace<'p>, id: StreamId) -> Change<'_> {
+        self.entry = Some((place, id));
         let effect = Effect::Stream(StreamEffect::Append { id, fields: &self.texts });
-        Ok(Change::Key { db: place.db, key: place.key, effect })
+        Change::Key { db: place.db, key: place.key, effect }
     }
 
     fn read_texts_of(&mut self, count: usize, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {

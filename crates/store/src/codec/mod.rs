@@ -7,8 +7,8 @@
 //!          | tag:1  text…                              another entry like that of the change before; see `entries`
 //! ```
 //!
-//! A change has exactly one form (and another behind an entry that it is like): the same change gives the same bytes, and bytes that are not that form are
-//! refused. Reading trusts nothing. It fails on any bytes that this module would not have written, without
+//! A change has exactly one form (and another behind an entry that it is like): the same change gives the same bytes,
+//! and bytes that are not that form are refused. Reading trusts nothing. It fails on any bytes that this module would not have written, without
 //! a panic and without asking for more memory than a small multiple of what it was given.
 //!
 //! The form is that of files people keep. What is written once must be readable for ever: see the fixtures

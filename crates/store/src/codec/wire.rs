@@ -61,16 +61,10 @@ pub(crate) fn put_id(out: &mut Vec<u8>, id: StreamId) {
     put_number(out, id.seq);
 }
 
-/// Appends the way from one number to another.
+/// Appends the way from one number to another, short when they are near each other.
 #[inline]
 pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
-    put_number(out, step(from, to));
-}
-
-/// The way from one number to another as a number, small when they are near each other.
-#[inline]
-pub(crate) fn step(from: u64, to: u64) -> u64 {
-    varint::zigzag(to.wrapping_sub(from) as i64)
+    put_number(out, varint::zigzag(to.wrapping_sub(from) as i64));
 }
 
 /// Appends a number that may be missing.

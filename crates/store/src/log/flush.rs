@@ -18,7 +18,7 @@ use crate::disk::{DiskError, write_full};
 /// A batch buffer larger than this is given back after use.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// So much room is made at a time.
-const ROOM_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
+pub(super) const ROOM_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
 
 impl Writer {
     /// Cuts the segment behind its records. If that is not done, or not durably, whoever reads it passes over zeros.

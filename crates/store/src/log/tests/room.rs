@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
-use super::super::{Cut, Log, OpenError, Planted, Policy, What};
+use super::super::{Cut, Damage, Log, OpenError, Planted, Policy, What};
 use super::{Found, open, options};
 use crate::disk::{Access, Disk, SimDisk};
 
 const SEGMENT_BYTES: u64 = 5_000;
-/// As much as is made at a time, in tests.
-const ROOM_BYTES: u64 = 400;
 const FIRST: &str = "log-00000000000000000001";
 const SECOND: &str = "log-00000000000000000003";
 /// What a record takes that [`add`] makes, and where the first ends.
@@ -31,6 +30,14 @@ fn log_on(disk: &SimDisk) -> Log {
 fn reopened(contents: &BTreeMap<String, Vec<u8>>) -> Result<(Option<Cut>, Found), OpenError> {
     let (opened, records) = open(&SimDisk::with_contents(contents, 1), options(SEGMENT_BYTES, 2, None))?;
     Ok((opened.report.cut, records))
+}
+
+/// Why a folder with these files is refused.
+fn damage_of(contents: &BTreeMap<String, Vec<u8>>) -> Damage {
+    match reopened(contents) {
+        Err(OpenError::Damage(damage)) => damage,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn records(bytes: &[u8]) -> Found {
@@ -127,12 +134,8 @@ fn a_segment_with_room_may_be_followed_by_another_but_not_one_that_lost_a_record
     contents.get_mut(FIRST).unwrap().extend_from_slice(&[0; 300]);
     assert_eq!(reopened(&contents).unwrap(), (None, records(&[7, 8, 9])));
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
-    match reopened(&contents) {
-        Err(OpenError::Damage(damage)) => {
-            assert_eq!((damage.file.as_str(), damage.what), (SECOND, What::SegmentMisplaced { found: 3 }));
-        }
-        other => panic!("{other:?}"),
-    }
+    let damage = damage_of(&contents);
+    assert_eq!((damage.file.as_str(), damage.what), (SECOND, What::SegmentMisplaced { found: 3 }));
 }
 
 #[test]
@@ -144,10 +147,7 @@ fn a_log_that_was_closed_is_not_short_of_records_because_of_zeros() {
     log.close().unwrap();
     let mut contents = disk.contents();
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
-    match reopened(&contents) {
-        Err(OpenError::Damage(damage)) => assert_eq!(damage.what, What::RolledBack { durable: 2 }),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(damage_of(&contents).what, What::RolledBack { durable: 2 });
 }
 
 #[test]
