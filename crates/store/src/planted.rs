@@ -43,6 +43,10 @@ pub(crate) enum Bug {
     ConsumerCreationNotLogged,
     /// Deliveries that need no acknowledgement are not logged.
     UnacknowledgedDeliveryNotLogged,
+    /// Of two entries alike in a record, one that is not may stand between.
+    OtherNamesOverlooked,
+    /// A delivery goes behind the entry that came after it.
+    DeliveryOutOfOrder,
     /// What is appended may be told at once.
     ToldBeforeSettled,
 }
@@ -69,7 +73,7 @@ pub(crate) mod testing {
 
     impl Bug {
         /// All of them.
-        pub(crate) const ALL: [Bug; 20] = [
+        pub(crate) const ALL: [Bug; 22] = [
             Bug::PendingNotInSnapshot,
             Bug::ReleasedNotInSnapshot,
             Bug::MemoryNotInSnapshot,
@@ -89,6 +93,8 @@ pub(crate) mod testing {
             Bug::TransactionInPieces,
             Bug::ConsumerCreationNotLogged,
             Bug::UnacknowledgedDeliveryNotLogged,
+            Bug::OtherNamesOverlooked,
+            Bug::DeliveryOutOfOrder,
             Bug::ToldBeforeSettled,
         ];
     }

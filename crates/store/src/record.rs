@@ -6,10 +6,12 @@
 
 use std::cell::Cell;
 
+use millstream_engine::stream::Laid;
 use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use crate::codec::{self, LastEntry};
+use crate::planted::{self, Bug};
 
 /// A buffer larger than this is given back.
 const KEEP_BYTES: usize = 1 << 20;
@@ -66,10 +68,23 @@ impl Record {
     #[inline(always)]
     pub(crate) fn put(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
         match effect {
-            Effect::Stream(StreamEffect::Append { id, fields }) => self.put_entry(db, key, *id, fields),
             Effect::Stream(delivery @ StreamEffect::Deliver { .. }) => self.put_delivery(db, key, delivery),
             _ => self.put_other(db, key, effect),
         }
+    }
+
+    /// Adds an entry that joined a stream, and lies in its block like this.
+    #[inline]
+    pub(crate) fn put_entry(
+        &mut self,
+        (db, key): (u32, &[u8]),
+        entry: (StreamId, &[&[u8]]),
+        laid: Option<Laid<'_>>,
+    ) {
+        if self.delivery.is_some() && !planted::has(Bug::DeliveryOutOfOrder) {
+            self.end_delivery();
+        }
+        codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), entry, laid);
     }
 
     /// Adds a change of places.
@@ -80,14 +95,6 @@ impl Record {
     /// Everything, as it goes to the log.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.bytes()
-    }
-
-    #[inline(never)]
-    fn put_entry(&mut self, db: u32, key: &[u8], id: StreamId, fields: &[&[u8]]) {
-        if self.delivery.is_some() {
-            self.end_delivery();
-        }
-        codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), id, fields);
     }
 
     #[inline(never)]
@@ -149,6 +156,10 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use millstream_engine::{BlockLimits, Stream};
+
     use super::*;
     use crate::codec::Change;
 
@@ -180,9 +191,26 @@ mod tests {
     }
 
     fn record_of(puts: &[(u32, &[u8], StreamEffect<'_>)]) -> Record {
-        let mut record = Record::default();
-        puts.iter().for_each(|(db, key, effect)| record.put(*db, key, &Effect::Stream(*effect)));
+        let (mut record, mut streams) = (Record::default(), Streams::new());
+        puts.iter().for_each(|(db, key, effect)| put(&mut record, &mut streams, (*db, key), effect));
         record
+    }
+
+    type Streams<'a> = BTreeMap<(u32, &'a [u8]), Stream>;
+
+    /// Puts a change as a transaction does. Blocks are of three entries.
+    fn put<'a>(
+        record: &mut Record,
+        streams: &mut Streams<'a>,
+        place: (u32, &'a [u8]),
+        effect: &StreamEffect<'_>,
+    ) {
+        let StreamEffect::Append { id, fields } = *effect else {
+            return record.put(place.0, place.1, &Effect::Stream(*effect));
+        };
+        let stream = streams.entry(place).or_default();
+        let laid = stream.append(id, fields, BlockLimits { max_bytes: 0, max_entries: 3 });
+        record.put_entry(place, (id, fields), laid);
     }
 
     #[test]
@@ -224,7 +252,8 @@ mod tests {
     fn entries_come_back_whatever_they_have_in_common() {
         let first = (0, &b"key"[..], entry(1, &[b"name", b"v", b"", b"1"]));
         for (next, bytes) in [
-            ((0, &b"key"[..], entry(2, &[b"name", b"other", b"", b""])), 8),
+            ((0, &b"key"[..], entry(2, &[b"name", b"other", b"", b""])), 9),
+            ((0, b"key", entry(2, &[b"name", b"1234567890", b"", b""])), 8),
             ((0, b"key", entry(3, &[b"name", b"v", b"", b"1"])), 19),
             ((1, b"key", entry(2, &[b"name", b"v", b"", b"1"])), 19),
             ((0, b"kez", entry(2, &[b"name", b"v", b"", b"1"])), 19),
@@ -240,13 +269,36 @@ mod tests {
     }
 
     #[test]
+    fn entries_are_alike_within_a_block_that_has_their_names() {
+        const ALIKE: &[&[u8]] = &[b"name", b"v"];
+        const OTHER: &[&[u8]] = &[b"other", b"v"];
+        let lengths = |fields: &[&'static [&'static [u8]]]| {
+            let of = |count: usize| {
+                let entries =
+                    (1..).zip(fields).take(count).map(|(seq, fields)| (0, &b"k"[..], entry(seq, fields)));
+                let puts: Vec<_> = entries.collect();
+                let each: Vec<_> = puts.iter().flat_map(|put| joined(&[*put])).collect();
+                assert_eq!(joined(&puts), each);
+                record_of(&puts).finish().len()
+            };
+            (0..fields.len()).map(|before| of(before + 1) - of(before)).collect::<Vec<_>>()
+        };
+        let (whole, next) = (14, 4);
+        assert_eq!(lengths(&[ALIKE; 5]), [whole, next, next, whole, next]);
+        // The block has the names of its first entry alone.
+        assert_eq!(lengths(&[ALIKE, OTHER, OTHER]), [whole, whole + 1, whole + 1]);
+        assert_eq!(lengths(&[ALIKE, OTHER, ALIKE]), [whole, whole + 1, whole]);
+    }
+
+    #[test]
     fn what_is_begun_is_empty_whatever_was_in_the_one_before() {
         for _ in 0..2 {
             let mut record = Record::begin();
             assert!(record.finish().is_empty());
-            record.put(0, b"k", &Effect::Stream(entry(1, &[b"n", b"v"])));
+            let mut streams = Streams::new();
+            put(&mut record, &mut streams, (0, b"k"), &entry(1, &[b"n", b"v"]));
             record.put_rearrangement(&Rearrangement::Clear(3));
-            record.put(0, b"k", &Effect::Stream(entry(2, &[b"n", b"v"])));
+            put(&mut record, &mut streams, (0, b"k"), &entry(2, &[b"n", b"v"]));
             record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
             assert_eq!(changes(&mut record).len(), 4);
             record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));

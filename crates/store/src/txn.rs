@@ -223,6 +223,22 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Adds an entry to a stream that was found just now. The log is given what the stream has made of it.
+    #[inline]
+    pub(crate) fn append_at(&mut self, key: &[u8], at: SlotRef, id: StreamId, fields: &[&[u8]]) {
+        let (db, limits) = (self.db, self.settings().block_limits());
+        let shard = shard_mut(&mut self.locked, self.store, key);
+        let laid = shard.keys.append_at(at, id, fields, limits);
+        if self.store.journal().is_some() {
+            self.record.get_or_insert_with(Record::begin).put_entry((db, key), (id, fields), laid);
+        }
+        shard.watched.touch(db, key);
+        self.note_ready(db, key);
+        if planted::has(Bug::TransactionInPieces) {
+            self.log_changes();
+        }
+    }
+
     /// Acknowledges what is pending of these in a group of a stream, and says how much that was; none if there is no such
     /// key or group. Acknowledging is deciding: each id is searched for once.
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
@@ -360,16 +376,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     pub(crate) fn shard_mut(&mut self, key: &[u8]) -> &mut Shard {
-        match &mut self.locked {
-            Locked::One(number, shard) => {
-                debug_assert_eq!(*number, self.store.shard_of(key));
-                shard
-            }
-            Locked::Many(many) => {
-                let position = position(many, self.store.shard_of(key));
-                &mut many[position].1
-            }
-        }
+        shard_mut(&mut self.locked, self.store, key)
     }
 
     /// A locked shard by its number.
@@ -428,6 +435,20 @@ impl Drop for Txn<'_> {
         if !self.ready.is_empty() && !std::thread::panicking() {
             self.serve_waiting();
             self.log_changes();
+        }
+    }
+}
+
+#[inline]
+fn shard_mut<'l>(locked: &'l mut Locked<'_>, store: &Store, key: &[u8]) -> &'l mut Shard {
+    match locked {
+        Locked::One(number, shard) => {
+            debug_assert_eq!(*number, store.shard_of(key));
+            shard
+        }
+        Locked::Many(many) => {
+            let position = position(many, store.shard_of(key));
+            &mut many[position].1
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn zigzag(value: i64) -> u64 {
 }
 
 /// The inverse of [`zigzag`].
-pub(crate) fn unzigzag(value: u64) -> i64 {
+pub fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 

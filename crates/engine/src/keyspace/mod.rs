@@ -14,6 +14,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
+use crate::stream::Laid;
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, StreamId, Value};
 
@@ -247,6 +248,25 @@ impl Keyspace {
         // A stream is a key even when it is empty.
         if !matches!(effect, Effect::Stream(_)) && slot.value.is_used_up() {
             database.remove(at.slot, hashing);
+        }
+    }
+
+    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Append`](crate::StreamEffect::Append) to what is a stream, and
+    /// says how the entry lies in its block, if that is as its values alone.
+    #[inline]
+    pub fn append_at(
+        &mut self,
+        at: SlotRef,
+        id: StreamId,
+        fields: &[&[u8]],
+        limits: BlockLimits,
+    ) -> Option<Laid<'_>> {
+        let now_s = self.told_s();
+        let slot = self.database_mut(at.db).slot_mut(at.slot);
+        slot.used_at_s.set(now_s);
+        match &mut slot.value {
+            Value::Stream(stream) => stream.append(id, fields, limits),
+            _ => None,
         }
     }
 

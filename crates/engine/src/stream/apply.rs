@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use smallvec::SmallVec;
 
 use super::Stream;
+use super::block::Laid;
 use super::blocks::Cursor;
 use super::claim::DELIVERIES_MAX;
 use super::entries::Entries;
@@ -20,7 +21,9 @@ impl Stream {
     pub fn apply(&mut self, effect: &StreamEffect<'_>, limits: BlockLimits) {
         match *effect {
             StreamEffect::Create => {}
-            StreamEffect::Append { id, fields } => self.entries.append(id, fields, limits),
+            StreamEffect::Append { id, fields } => {
+                self.entries.append(id, fields, limits);
+            }
             StreamEffect::TrimThrough { last } => self.entries.trim_through(last),
             StreamEffect::TrimEntries { ids } => self.entries.trim(ids),
             StreamEffect::DeleteEntries { ids } => self.entries.delete(ids),
@@ -85,6 +88,12 @@ impl Stream {
             }
             _ => unreachable!("{effect:?} is applied to the stream"),
         }
+    }
+
+    /// As [`StreamEffect::Append`], and says how the entry lies in its block, if that is as its values alone.
+    #[inline]
+    pub fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) -> Option<Laid<'_>> {
+        self.entries.append(id, fields, limits)
     }
 
     /// As [`StreamEffect::Ack`], and says how many of these were pending: acknowledging is its own decision.

@@ -48,6 +48,15 @@ pub(super) struct Place {
     pub(super) before: StreamId,
 }
 
+/// How an entry lies in its block: those of one block whose names are not written again have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laid<'a> {
+    /// The id of the block's first entry.
+    pub block: StreamId,
+    /// Its values behind their length, as the block has them.
+    pub values: &'a [u8],
+}
+
 /// A run of entries that may grow and change. Whoever makes one writes its first entry next.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
@@ -112,12 +121,12 @@ impl Block {
             && (limits.max_entries == 0 || u64::from(self.slots) < limits.max_entries)
     }
 
-    /// Appends an entry. `id` is greater than the last, if there is one.
+    /// Appends an entry. `id` is greater than the last, if there is one. Returns how it lies here, if as its values alone.
     #[inline(always)]
-    pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]]) {
+    pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]]) -> Option<Laid<'_>> {
         let same_names = self.has_names(fields);
         let (pairs, _) = fields.as_chunks();
-        let values = if same_names { self.put_values(id, pairs) } else { self.put_pairs(id, pairs) };
+        let (body, values) = if same_names { self.put_values(id, pairs) } else { self.put_pairs(id, pairs) };
         let ms_delta = id.ms.wrapping_sub(self.base.ms) as i64;
         let seq_delta = id.seq.wrapping_sub(self.base.seq) as i64;
         self.node_bytes +=
@@ -127,11 +136,12 @@ impl Block {
         self.live += 1;
         self.stored += 1;
         self.slots += 1;
+        same_names.then(|| Laid { block: self.base, values: &self.bytes[body..] })
     }
 
-    /// Appends an entry as its values alone. Returns what a listpack would take for them.
+    /// Appends an entry as its values alone. Returns where their length is, and what a listpack would take for them.
     #[inline(always)]
-    fn put_values(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> u64 {
+    fn put_values(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
         self.put_entry(id, SAME_NAMES, |draft| {
             let mut node_bytes = 0;
             for [_, value] in pairs {
@@ -141,9 +151,9 @@ impl Block {
         })
     }
 
-    /// Appends an entry as its names and values. Returns what a listpack would take for them.
+    /// The same as its names and values.
     #[inline(never)]
-    fn put_pairs(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> u64 {
+    fn put_pairs(&mut self, id: StreamId, pairs: &[[&[u8]; 2]]) -> (usize, u64) {
         self.put_entry(id, 0, |draft| {
             draft.number(pairs.len() as u64);
             let mut node_bytes = 0;
@@ -156,7 +166,12 @@ impl Block {
     }
 
     #[inline(always)]
-    fn put_entry(&mut self, id: StreamId, flags: u8, put_fields: impl FnOnce(&mut Draft<'_>) -> u64) -> u64 {
+    fn put_entry(
+        &mut self,
+        id: StreamId,
+        flags: u8,
+        put_fields: impl FnOnce(&mut Draft<'_>) -> u64,
+    ) -> (usize, u64) {
         let mut draft = Draft::new(&mut self.bytes);
         put_head(&mut draft, self.stored_last_id, id, flags);
         let body = draft.position();
@@ -165,7 +180,7 @@ impl Block {
         let node_bytes = put_fields(&mut draft);
         draft.finish();
         self.put_length_at(body);
-        node_bytes
+        (body, node_bytes)
     }
 
     /// Writes how many bytes follow the one at `at`, which was kept for that.

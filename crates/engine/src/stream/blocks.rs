@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use super::block::{Block, BlockView, Place, Sealed};
+use super::block::{Block, BlockView, Laid, Place, Sealed};
 use super::counts::Counts;
 use super::entry::EntryRef;
 use super::parts::{BadPart, BlockParts};
@@ -76,15 +76,13 @@ impl<'a> AnyBlock<'a> {
 }
 
 impl Blocks {
-    /// Appends an entry at the end.
-    pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
+    /// Appends an entry at the end. Returns how it lies there, if as its values alone.
+    pub(super) fn push(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) -> Option<Laid<'_>> {
         if !self.open.as_ref().is_some_and(|open| open.has_room_for(fields, limits)) {
             let bytes = self.seal();
             self.open = Some(Block::new(id, fields, bytes));
         }
-        if let Some(open) = &mut self.open {
-            open.push(id, fields);
-        }
+        self.open.as_mut()?.push(id, fields)
     }
 
     /// Ends the open block, if there is one, and returns what the next one may grow in.

@@ -1,5 +1,6 @@
 //! The entries of a stream and what is known of them: how many, which ids, what is gone.
 
+use super::block::Laid;
 use super::blocks::{Blocks, Cursor};
 use super::group::Group;
 use super::visit::IdRange;
@@ -43,9 +44,8 @@ impl Entries {
         }
     }
 
-    pub(super) fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) {
+    pub(super) fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) -> Option<Laid<'_>> {
         debug_assert!(id > self.last_id, "{id} after {}", self.last_id);
-        self.blocks.push(id, fields, limits);
         if self.length == 0 {
             self.first_id = id;
         }
@@ -53,6 +53,7 @@ impl Entries {
         self.last_id = id;
         self.last_entry_id = id;
         self.entries_added += 1;
+        self.blocks.push(id, fields, limits)
     }
 
     pub(super) fn trim_through(&mut self, last: StreamId) {

@@ -40,6 +40,7 @@ use crate::StreamId;
 use entries::Entries;
 use idempotence::Memory;
 
+pub use block::Laid;
 pub use claim::{AutoClaim, ClaimOptions, Claimed};
 pub use decide::TrimDecision;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
@@ -50,7 +51,7 @@ pub use group::{Consumer, Group};
 pub use idempotence::{IdempotenceInfo, IdempotenceLimits, MemoryCounters, Remembered};
 pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
 pub use release::{Before, ClaimSink, NackOptions, Taken};
-pub use value::{SHORT_TEXT, StoredValue, ValueRef};
+pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
 pub use visit::{Delivery, IdRange};
 
 /// A stream.

@@ -65,7 +65,7 @@ pub(super) fn put(out: &mut Draft<'_>, value: &[u8]) -> u64 {
 
 /// Whether a number is kept as one.
 #[inline]
-pub(super) fn is_packed(number: i64) -> bool {
+pub fn is_packed(number: i64) -> bool {
     (-PACKED_MAX..=PACKED_MAX).contains(&number)
 }
 

@@ -16,7 +16,7 @@ use millstream_engine::{
 };
 use smallvec::SmallVec;
 
-use super::entries::put_entry;
+use super::entries::{NextValue, put_entry};
 use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
 
 /// What a change begins with. A number is never given to another variant.
@@ -59,7 +59,8 @@ pub(super) mod tag {
     pub(super) const IDEMPOTENCE_CONFIGURE: u8 = 52;
     pub(super) const REMEMBER: u8 = 53;
     pub(super) const REPEAT: u8 = 54;
-    pub(in crate::codec) const APPEND_NEXT: u8 = 55;
+    // 55 had another form of what 56 is, before there was a release.
+    pub(in crate::codec) const APPEND_NEXT: u8 = 56;
 
     pub(super) const MOVE: u8 = 64;
     pub(super) const COPY: u8 = 65;
@@ -80,7 +81,7 @@ pub(crate) enum Change<'a> {
 /// Appends a change to one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
     if let Effect::Stream(StreamEffect::Append { id, fields }) = *effect {
-        return put_entry(&mut None, out, (db, key), id, fields);
+        return put_entry(&mut None, out, (db, key), (id, fields), None);
     }
     out.push(tag_of(effect));
     put_place(out, KeyPlace { db, key });
@@ -314,7 +315,7 @@ pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(Change<'_>)) -> Resu
     let mut reader = Reader::new(payload);
     let mut scratch = Scratch::default();
     while reader.left() > 0 {
-        visit(read_change(&mut reader, &mut scratch)?);
+        read_change(&mut reader, &mut scratch, visit)?;
     }
     Ok(())
 }
@@ -326,22 +327,24 @@ struct Scratch<'p> {
     ids: SmallVec<[StreamId; 16]>,
     rows: SmallVec<[ClaimedRow; 4]>,
     released: SmallVec<[ReleasedRow; 4]>,
-    /// Where an entry was added, if that is what the change before did. Its fields are still in `texts`.
+    values: SmallVec<[NextValue<'p>; 8]>,
+    /// Where an entry was added, if that is what the change before did. Its names are still in `texts`.
     entry: Option<(KeyPlace<'p>, StreamId)>,
 }
 
-fn read_change<'a, 'p: 'a>(
+fn read_change<'p>(
     reader: &mut Reader<'p>,
-    scratch: &'a mut Scratch<'p>,
-) -> Result<Change<'a>, CodecError> {
+    scratch: &mut Scratch<'p>,
+    visit: &mut impl FnMut(Change<'_>),
+) -> Result<(), CodecError> {
     let begin = reader.clone();
     let entry = scratch.entry.take();
     let change = match reader.byte()? {
-        tag::APPEND => return scratch.read_entry(read_place(reader)?, reader),
+        tag::APPEND => return scratch.read_entry(read_place(reader)?, reader, visit),
         tag::APPEND_NEXT => {
             let after = entry.and_then(|(place, id)| Some((place, id.next()?)));
             let (place, id) = after.ok_or(begin.error("no entry comes before"))?;
-            return scratch.read_next_entry(place, id, reader);
+            return scratch.read_next_entry(place, id, reader, visit);
         }
         tag::MOVE => Rearrangement::Move(read_place(reader)?, read_place(reader)?),
         tag::COPY => Rearrangement::Copy(read_place(reader)?, read_place(reader)?),
@@ -349,11 +352,13 @@ fn read_change<'a, 'p: 'a>(
         tag::CLEAR => Rearrangement::Clear(reader.small_number()?),
         tag => {
             let KeyPlace { db, key } = read_place(reader)?;
-            let effect = read_effect(tag, reader, scratch)?;
-            return effect.map(|effect| Change::Key { db, key, effect }).ok_or(begin.error("no such change"));
+            let effect = read_effect(tag, reader, scratch)?.ok_or(begin.error("no such change"))?;
+            visit(Change::Key { db, key, effect });
+            return Ok(());
         }
     };
-    Ok(Change::Rearrange(change))
+    visit(Change::Rearrange(change));
+    Ok(())
 }
 
 /// What follows the key. `None`: there is no such tag.
@@ -478,6 +483,12 @@ fn read_id_step(reader: &mut Reader<'_>, before: StreamId) -> Result<StreamId, C
     Ok(StreamId::new(ms, seq))
 }
 
+/// The change that adds an entry.
+fn added<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> Change<'a> {
+    let effect = Effect::Stream(StreamEffect::Append { id, fields });
+    Change::Key { db: place.db, key: place.key, effect }
+}
+
 impl<'p> Scratch<'p> {
     fn read_texts(&mut self, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {
         let count = reader.count(1)?;
@@ -489,30 +500,41 @@ impl<'p> Scratch<'p> {
         self.read_texts_of(2 * count, reader)
     }
 
-    fn read_entry(&mut self, place: KeyPlace<'p>, reader: &mut Reader<'p>) -> Result<Change<'_>, CodecError> {
+    fn read_entry(
+        &mut self,
+        place: KeyPlace<'p>,
+        reader: &mut Reader<'p>,
+        visit: &mut impl FnMut(Change<'_>),
+    ) -> Result<(), CodecError> {
         let id = reader.id()?;
-        self.read_pairs(reader)?;
-        Ok(self.entry_added(place, id))
+        visit(added(place, id, self.read_pairs(reader)?));
+        self.entry = Some((place, id));
+        Ok(())
     }
 
-    /// The fields of the entry before, with other values.
+    /// The names of the entry before, with other values.
     fn read_next_entry(
         &mut self,
         place: KeyPlace<'p>,
         id: StreamId,
         reader: &mut Reader<'p>,
-    ) -> Result<Change<'_>, CodecError> {
-        for value in self.texts.iter_mut().skip(1).step_by(2) {
-            *value = reader.text()?;
+        visit: &mut impl FnMut(Change<'_>),
+    ) -> Result<(), CodecError> {
+        let names = self.texts.iter().step_by(2);
+        let left = reader.count(1)?;
+        let left = reader.left() - left;
+        self.values.clear();
+        for _ in names.clone() {
+            self.values.push(NextValue::read(reader)?);
         }
-        Ok(self.entry_added(place, id))
-    }
-
-    /// The change that adds an entry of these texts.
-    fn entry_added(&mut self, place: KeyPlace<'p>, id: StreamId) -> Change<'_> {
+        if reader.left() != left {
+            return Err(reader.error("the values are not as long as announced"));
+        }
+        let mut fields = SmallVec::<[&[u8]; 32]>::new();
+        names.zip(&self.values).for_each(|(name, value)| fields.extend([*name, value.as_bytes()]));
+        visit(added(place, id, &fields));
         self.entry = Some((place, id));
-        let effect = Effect::Stream(StreamEffect::Append { id, fields: &self.texts });
-        Change::Key { db: place.db, key: place.key, effect }
+        Ok(())
     }
 
     fn read_texts_of(&mut self, count: usize, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {

@@ -2,98 +2,103 @@
 //!
 //! ```text
 //! entry := 33  db:number  key:text  id  count:number  (name:text value:text)…
-//! next  := 55  value:text…        the key, the names, and the id that follows: those of the entry before it in the record
+//! next  := 56  length:number  value…    the key, the names, and the id that follows: those of the entry before it in the record
+//! value := number of (length << 1), that many bytes | number of (signed << 1 | 1)
 //! ```
+//!
+//! What `next` has behind its tag is what the stream's block has of the entry, byte for byte: it is copied, and the block knows
+//! whether the names are the same.
 
 use millstream_engine::StreamId;
-use millstream_engine::bytes::{Draft, short};
-use smallvec::SmallVec;
+use millstream_engine::bytes::{Draft, short, varint};
+use millstream_engine::stream::{Laid, is_packed};
+use millstream_engine::value::number::{IntegerText, parse_integer};
 
 use super::effect::tag;
+use super::wire::{CodecError, Reader};
+use crate::planted::{self, Bug};
 
-/// A piece of the record: from, to.
-type Span = (usize, usize);
-
-/// The entry that was written last, by where it is in the record.
+/// The entry that was written last: where its key is in the record, and the block that has it as its values alone.
 pub(crate) struct LastEntry {
     db: u32,
-    key: Span,
+    key: (usize, usize),
     id: StreamId,
-    names: SmallVec<[Span; 8]>,
+    block: StreamId,
 }
 
-/// Appends an entry, all of it or what is not like the last one in `out`; it is the last then.
+/// Appends an entry, all of it or what is not like the last one in `out`; it is the last then, if the next may be like it.
 #[inline]
 pub(crate) fn put_entry(
     last: &mut Option<LastEntry>,
     out: &mut Vec<u8>,
     (db, key): (u32, &[u8]),
-    id: StreamId,
-    fields: &[&[u8]],
+    (id, fields): (StreamId, &[&[u8]]),
+    laid: Option<Laid<'_>>,
 ) {
-    let is_next = last.as_mut().is_some_and(|last| last.put_next(out, (db, key), id, fields));
-    if !is_next {
-        *last = Some(LastEntry::put(out, (db, key), id, fields));
+    if let (Some(last), Some(laid)) = (&mut *last, laid)
+        && last.block == laid.block
+        && last.id.next() == Some(id)
+        && last.db == db
+        && short::equal(&out[last.key.0..last.key.1], key)
+    {
+        last.id = id;
+        out.reserve(1 + laid.values.len());
+        out.push(tag::APPEND_NEXT);
+        out.extend_from_slice(laid.values);
+        return;
     }
+    let key = put_whole(out, (db, key), id, fields);
+    let block = match laid {
+        Some(laid) => Some(laid.block),
+        None if planted::has(Bug::OtherNamesOverlooked) => last.as_ref().map(|last| last.block),
+        None => None,
+    };
+    *last = block.map(|block| LastEntry { db, key, id, block });
 }
 
-impl LastEntry {
-    #[inline(never)]
-    fn put(out: &mut Vec<u8>, (db, key): (u32, &[u8]), id: StreamId, fields: &[&[u8]]) -> LastEntry {
-        let mut draft = Draft::new(out);
-        draft.byte(tag::APPEND);
-        draft.number(u64::from(db));
-        let key = put_text(&mut draft, key);
-        draft.number(id.ms);
-        draft.number(id.seq);
-        draft.number(fields.len() as u64 / 2);
-        let mut names = SmallVec::new();
-        for [name, value] in fields.as_chunks::<2>().0 {
-            names.push(put_text(&mut draft, name));
-            draft.text(value);
-        }
-        draft.finish();
-        LastEntry { db, key, id, names }
-    }
-
-    /// Appends an entry if it is like this one but for its values.
-    #[inline]
-    fn put_next(
-        &mut self,
-        out: &mut Vec<u8>,
-        (db, key): (u32, &[u8]),
-        id: StreamId,
-        fields: &[&[u8]],
-    ) -> bool {
-        let pairs = fields.as_chunks::<2>().0;
-        let is_at = |&(from, to): &Span, text: &[u8]| short::equal(&out[from..to], text);
-        if db != self.db
-            || self.id.next() != Some(id)
-            || pairs.len() != self.names.len()
-            || !is_at(&self.key, key)
-        {
-            return false;
-        }
-        for (span, [name, _]) in self.names.iter().zip(pairs) {
-            if !is_at(span, name) {
-                return false;
-            }
-        }
-        let mut draft = Draft::new(out);
-        draft.byte(tag::APPEND_NEXT);
-        for [_, value] in pairs {
-            draft.text(value);
-        }
-        draft.finish();
-        self.id = id;
-        true
-    }
+/// Appends all of an entry, and says where its key is.
+#[inline(never)]
+fn put_whole(out: &mut Vec<u8>, (db, key): (u32, &[u8]), id: StreamId, fields: &[&[u8]]) -> (usize, usize) {
+    let mut draft = Draft::new(out);
+    draft.byte(tag::APPEND);
+    draft.number(u64::from(db));
+    draft.text(key);
+    let key_end = draft.position();
+    draft.number(id.ms);
+    draft.number(id.seq);
+    draft.number(fields.len() as u64 / 2);
+    fields.iter().for_each(|text| draft.text(text));
+    draft.finish();
+    (key_end - key.len(), key_end)
 }
 
-/// Adds a text, and says where it is.
-#[inline(always)]
-fn put_text(draft: &mut Draft<'_>, text: &[u8]) -> Span {
-    draft.text(text);
-    let end = draft.position();
-    (end - text.len(), end)
+/// A value of `next`.
+pub(super) enum NextValue<'p> {
+    Text(&'p [u8]),
+    Number(IntegerText),
+}
+
+impl<'p> NextValue<'p> {
+    pub(super) fn read(reader: &mut Reader<'p>) -> Result<NextValue<'p>, CodecError> {
+        let head = reader.number()?;
+        if head & 1 == 1 {
+            let number = varint::unzigzag(head >> 1);
+            return match is_packed(number) {
+                true => Ok(NextValue::Number(IntegerText::new(number))),
+                false => Err(reader.error("a number that would be text")),
+            };
+        }
+        let text = reader.bytes(head >> 1)?;
+        match parse_integer(text) {
+            Some(number) if is_packed(number) => Err(reader.error("text that would be a number")),
+            _ => Ok(NextValue::Text(text)),
+        }
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            NextValue::Text(text) => text,
+            NextValue::Number(number) => number.as_bytes(),
+        }
+    }
 }

@@ -4,7 +4,7 @@
 //! payload := change…
 //! change  := tag:1  db:number  key:text  body          a change to one key; see `effect`
 //!          | tag:1  place  place | tag:1  db:number…   values change places, or databases do
-//!          | tag:1  text…                              another entry like that of the change before; see `entries`
+//!          | tag:1  length:number  value…              another entry like that of the change before; see `entries`
 //! ```
 //!
 //! A change has exactly one form (and another behind an entry that it is like): the same change gives the same bytes,

@@ -29,6 +29,8 @@ impl fmt::Display for CodecError {
 
 impl std::error::Error for CodecError {}
 
+const CUT_SHORT: &str = "more is announced than follows";
+
 /// Appends a number.
 #[inline]
 pub(crate) fn put_number(out: &mut Vec<u8>, value: u64) {
@@ -182,16 +184,24 @@ impl<'a> Reader<'a> {
         let count = self.number()?;
         match usize::try_from(count) {
             Ok(count) if count <= self.left() / bytes_each => Ok(count),
-            _ => Err(self.error("more is announced than follows")),
+            _ => Err(self.error(CUT_SHORT)),
         }
     }
 
     #[inline]
     pub(crate) fn text(&mut self) -> Result<&'a [u8], CodecError> {
-        let len = self.count(1)?;
-        let text = &self.bytes[self.at..self.at + len];
-        self.at += len;
-        Ok(text)
+        let len = self.number()?;
+        self.bytes(len)
+    }
+
+    /// So many bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self, len: u64) -> Result<&'a [u8], CodecError> {
+        let ahead = &self.bytes[self.at..];
+        let bytes = usize::try_from(len).ok().and_then(|len| ahead.get(..len));
+        let bytes = bytes.ok_or_else(|| self.error(CUT_SHORT))?;
+        self.at += bytes.len();
+        Ok(bytes)
     }
 
     pub(crate) fn id(&mut self) -> Result<StreamId, CodecError> {
@@ -201,7 +211,7 @@ impl<'a> Reader<'a> {
     /// What [`put_step`] wrote, taken from the same number.
     pub(crate) fn step(&mut self, from: u64) -> Result<u64, CodecError> {
         let step = self.number()?;
-        Ok(from.wrapping_add((step >> 1) ^ (step & 1).wrapping_neg()))
+        Ok(from.wrapping_add_signed(varint::unzigzag(step)))
     }
 
     pub(crate) fn optional(&mut self) -> Result<Option<u64>, CodecError> {

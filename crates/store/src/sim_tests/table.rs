@@ -99,6 +99,8 @@ fn of_store(bug: Bug) -> &'static str {
         Bug::TransactionInPieces => "each change of a transaction is a record of its own",
         Bug::ConsumerCreationNotLogged => "that a consumer joined is not logged",
         Bug::UnacknowledgedDeliveryNotLogged => "deliveries that need no acknowledgement are not logged",
+        Bug::OtherNamesOverlooked => "entries alike are taken for neighbours though another lies between",
+        Bug::DeliveryOutOfOrder => "a delivery is logged behind the entry that came after it",
         Bug::ToldBeforeSettled => "replies do not wait for the log",
     }
 }

@@ -195,9 +195,11 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let fields = if random.one_in(2) { &fields[..2] } else { &fields };
     let trim = random.one_in(3).then_some(short);
     let entry = Addition { id, trim, references: random.pick(&REFERENCES), ..Addition::new(fields) };
-    // Another like it is less of a record.
-    for _ in 0..=random.below(2) {
-        let _ = txn.xadd(key, &entry);
+    let _ = txn.xadd(key, &entry);
+    // Others like it are less of a record, unless one with other names comes between.
+    let other = Addition::new(&[b"other", b"name"]);
+    for _ in 0..random.below(2) * random.below(4) {
+        let _ = txn.xadd(key, if random.one_in(3) { &other } else { &entry });
     }
 }
 

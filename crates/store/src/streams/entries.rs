@@ -1,7 +1,7 @@
 //! Entries come and go.
 
 use millstream_engine::stream::{DeleteDecision, Deletion};
-use millstream_engine::{Addition, Effect, References, Refusal, Stream, StreamEffect, StreamId, Trim};
+use millstream_engine::{Addition, References, Refusal, Stream, StreamEffect, StreamId, Trim};
 
 use super::StreamCounters;
 use super::idempotence::Ticket;
@@ -28,7 +28,10 @@ impl Txn<'_> {
             None => Stream::new().decide_add(entry.id, fields, now_ms)?,
             Some(stream) => stream.decide_add(entry.id, fields, now_ms)?,
         };
-        self.apply_at(key, at, &Effect::Stream(StreamEffect::Append { id, fields }));
+        match at {
+            Some(at) => self.append_at(key, at, id, fields),
+            None => self.apply_stream(key, StreamEffect::Append { id, fields }),
+        }
         if let Some(ticket) = ticket {
             self.remember(key, ticket.producer, ticket.iid(), id)?;
         }

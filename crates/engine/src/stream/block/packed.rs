@@ -137,7 +137,9 @@ mod tests {
     fn block_of(entries: &[(u64, u64, &[&[u8]])]) -> Block {
         let (ms, seq, fields) = entries[0];
         let mut block = Block::new(StreamId::new(ms, seq), fields, Vec::new());
-        entries.iter().for_each(|&(ms, seq, fields)| block.push(StreamId::new(ms, seq), fields));
+        for &(ms, seq, fields) in entries {
+            block.push(StreamId::new(ms, seq), fields);
+        }
         block
     }
 

@@ -1,12 +1,13 @@
 //! Changes, generated: every variant, with every kind of number and text.
 
+use millstream_engine::bytes::varint;
 use millstream_engine::{
     ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
 };
 
-use super::rewritten;
+use super::{Entries, rewritten};
 use crate::codec::testing::Random;
-use crate::codec::{Change, put_change, put_entry, put_rearrangement, replay};
+use crate::codec::{Change, put_change, put_number, put_rearrangement, replay};
 
 /// How many different changes [`with_change`] makes.
 const VARIANTS: u64 = 38;
@@ -174,13 +175,12 @@ fn garbage_does_not_panic() {
 #[test]
 fn an_entry_like_the_one_before_needs_one_before_it() {
     let mut entries = Vec::new();
-    let mut last = None;
-    let fields: [&[u8]; 2] = [b"n", b"v"];
+    let mut stream = Entries::default();
     for seq in [u64::MAX - 1, u64::MAX] {
-        put_entry(&mut last, &mut entries, (0, b"k"), StreamId::new(u64::MAX, seq), &fields);
+        stream.put(&mut entries, (0, b"k"), (StreamId::new(u64::MAX, seq), &[b"n", b"v"]));
     }
-    let next = entries.split_off(entries.len() - 3);
-    assert_eq!(next, [55, 1, b'v']);
+    let next = entries.split_off(entries.len() - 4);
+    assert_eq!(next, [56, 2, 1 << 1, b'v']);
     let mut other = Vec::new();
     put_change(&mut other, 0, b"k", &Effect::Delete);
     let changes = |payload: &[&[u8]]| {
@@ -194,6 +194,37 @@ fn an_entry_like_the_one_before_needs_one_before_it() {
     assert_eq!(changes(&[&next]), (0, refused));
     assert_eq!(changes(&[&entries, &other, &next]), (2, refused));
     assert_eq!(changes(&[&entries, &next, &next]), (2, refused));
+}
+
+#[test]
+fn the_values_of_a_next_entry_have_one_form() {
+    let mut entry = Vec::new();
+    Entries::default().put(&mut entry, (0, b"k"), (StreamId::new(1, 1), &[b"n", b"v"]));
+    let next = |values: &[u8]| {
+        let mut seen = Vec::new();
+        let outcome = replay(&[&entry[..], &[56], values].concat(), &mut |change| {
+            if let Change::Key { effect: Effect::Stream(StreamEffect::Append { id, fields }), .. } = change {
+                seen.push((id.seq, fields[1].to_vec()));
+            }
+        });
+        outcome.map(|()| seen.pop().unwrap()).map_err(|error| error.what)
+    };
+    let number = |number: i64| {
+        let mut value = Vec::new();
+        put_number(&mut value, varint::zigzag(number) << 1 | 1);
+        [&[value.len() as u8][..], &value].concat()
+    };
+    assert_eq!(next(&[3, 2 << 1, b'v', b'w']), Ok((2, b"vw".to_vec())));
+    assert_eq!(next(&[1, 0]), Ok((2, b"".to_vec())));
+    assert_eq!(next(&number(-71)), Ok((2, b"-71".to_vec())));
+    let greatest = (1 << 61) - 1;
+    assert_eq!(next(&number(greatest)), Ok((2, greatest.to_string().into_bytes())));
+    assert_eq!(next(&number(greatest + 1)), Err("a number that would be text"));
+    assert_eq!(next(&[3, 2 << 1, b'7', b'1']), Err("text that would be a number"));
+    assert_eq!(next(&[2, 2 << 1, b'v', b'w']), Err("the values are not as long as announced"));
+    assert_eq!(next(&[3, 1 << 1, b'v', b'w']), Err("the values are not as long as announced"));
+    assert_eq!(next(&[2, 2 << 1, b'v']), Err("more is announced than follows"));
+    assert_eq!(next(&[0]), Err("the end comes too early"));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use millstream_engine::{
     StreamId, Value,
 };
 
-use super::{hashing, rewritten};
-use crate::codec::{put_change, put_entry, put_rearrangement, put_value, take_value};
+use super::{Entries, hashing, rewritten};
+use crate::codec::{put_change, put_rearrangement, put_value, take_value};
 
 const FIXTURES: &str = include_str!("fixtures.txt");
 
@@ -59,15 +59,10 @@ fn newer_changes() -> Vec<(&'static str, Vec<u8>)> {
 
 /// One entry, and another like it.
 fn two_entries() -> Vec<u8> {
-    let (mut last, mut out) = (None, Vec::new());
-    put_entry(&mut last, &mut out, (2, b"key"), ID, &[b"field", b"value", b"", b"12"]);
-    put_entry(
-        &mut last,
-        &mut out,
-        (2, b"key"),
-        StreamId::new(ID.ms, ID.seq + 1),
-        &[b"field", b"next", b"", b""],
-    );
+    let (mut entries, mut out) = (Entries::default(), Vec::new());
+    entries.put(&mut out, (2, b"key"), (ID, &[b"field", b"value", b"", b"12"]));
+    let next = StreamId::new(ID.ms, ID.seq + 1);
+    entries.put(&mut out, (2, b"key"), (next, &[b"field", b"next", b"", b"-71"]));
     out
 }
 

@@ -139,11 +139,12 @@ impl Episode {
 
     fn work(&mut self, disk: &SimDisk, log: &Log) -> Result<(), String> {
         for _ in 0..5 + self.random.below(40) {
-            let outcome = match self.random.below(12) {
+            let outcome = match self.random.below(13) {
                 0..=5 => self.append(log),
                 6..=8 => log.commit().map(drop),
                 9 => log.write().map(drop),
                 10 => self.release(log),
+                11 => log.rotate(),
                 _ => {
                     self.squeeze(disk);
                     Ok(())
