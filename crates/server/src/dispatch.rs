@@ -15,7 +15,7 @@ use millstream_protocol::commands::{Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, KeysFind};
-use millstream_store::Txn;
+use millstream_store::{Txn, monotonic_ns};
 
 use crate::exec::{self, Call, LongReply, Outcome, Reach, transactions};
 use crate::server::{NANOS_PER_MILLI, Server};
@@ -64,9 +64,10 @@ pub(crate) enum Step {
 
 impl Batch {
     pub(crate) fn begin(server: &Server) -> Batch {
-        let uptime_ns = server.uptime_ns();
+        let monotonic_ns = monotonic_ns();
+        let uptime_ns = server.uptime_at(monotonic_ns);
         Batch {
-            now_ms: server.store.now_ms(),
+            now_ms: server.store.at_ms(monotonic_ns),
             uptime_ms: uptime_ns / NANOS_PER_MILLI,
             last_ns: uptime_ns,
             unread: None,

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use millstream_engine::BlockLimits;
 use millstream_protocol::table::COMMANDS;
 use millstream_store::log::Policy;
-use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
+use millstream_store::{
+    FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions, monotonic_ns,
+};
 
 use crate::accept;
 use crate::housekeeping;
@@ -143,7 +145,13 @@ impl Server {
     /// Nanoseconds since the start, read for every command.
     #[inline]
     pub(crate) fn uptime_ns(&self) -> u64 {
-        monotonic_ns().saturating_sub(self.started_ns)
+        self.uptime_at(monotonic_ns())
+    }
+
+    /// The same for whoever has just read the monotonic clock.
+    #[inline]
+    pub(crate) fn uptime_at(&self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_sub(self.started_ns)
     }
 
     pub(crate) fn instant_at(&self, uptime_ms: u64) -> Instant {
@@ -283,13 +291,6 @@ fn random_hex(digits: usize) -> String {
     }
     text.truncate(digits);
     text
-}
-
-/// The monotonic clock. Not an [`Instant`]: whose every difference is checked, which costs more than the reading.
-#[inline]
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 #[cfg(test)]

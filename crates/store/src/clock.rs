@@ -6,23 +6,40 @@
 //! the wall clock at no more than 50 ms a second.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Tells the time in Unix milliseconds. Successive calls never return less.
 pub trait Clock: Send + Sync {
     /// Now, in Unix milliseconds.
-    fn now_ms(&self) -> u64;
+    fn now_ms(&self) -> u64 {
+        self.at_ms(monotonic_ns())
+    }
+
+    /// The same for whoever has just read the monotonic clock.
+    fn at_ms(&self, monotonic_ns: u64) -> u64;
 
     /// It is at least this time: what was stamped before a restart must not lie in the future after it.
     fn not_before(&self, at_ms: u64);
 }
 
+/// Nanoseconds of the machine's monotonic clock. Not an [`Instant`](std::time::Instant), whose every difference is checked,
+/// which costs more than the reading.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
 /// How far the clock is drawn towards the wall clock in each second, at most.
 const SLEW_MS_PER_SECOND: i64 = 50;
+const MILLIS_PER_SECOND: u64 = 1_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// The machine's clock, made safe against jumps.
 pub struct SystemClock {
-    started: Instant,
+    started_ns: u64,
     started_ms: u64,
     /// What slewing has added so far.
     slewed_ms: AtomicI64,
@@ -35,7 +52,7 @@ impl SystemClock {
     /// A clock that starts at the machine's time of day.
     pub fn new() -> SystemClock {
         SystemClock {
-            started: Instant::now(),
+            started_ns: monotonic_ns(),
             started_ms: wall_ms(),
             slewed_ms: AtomicI64::new(0),
             next_look_s: AtomicU64::new(1),
@@ -70,12 +87,13 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn now_ms(&self) -> u64 {
-        let elapsed = self.started.elapsed();
-        let carried = self.started_ms + elapsed.as_millis() as u64;
-        let now = carried.saturating_add_signed(self.slewed_ms.load(Ordering::Relaxed));
-        self.slew(elapsed.as_secs(), now);
-        self.last_ms.fetch_max(now, Ordering::Relaxed).max(now)
+    fn at_ms(&self, monotonic_ns: u64) -> u64 {
+        let elapsed_ms = monotonic_ns.saturating_sub(self.started_ns) / NANOS_PER_MILLI;
+        let now =
+            (self.started_ms + elapsed_ms).saturating_add_signed(self.slewed_ms.load(Ordering::Relaxed));
+        self.slew(elapsed_ms / MILLIS_PER_SECOND, now);
+        let last = self.last_ms.load(Ordering::Relaxed);
+        if now > last { self.last_ms.fetch_max(now, Ordering::Relaxed).max(now) } else { last }
     }
 
     fn not_before(&self, at_ms: u64) {
@@ -107,7 +125,7 @@ impl ManualClock {
 }
 
 impl Clock for ManualClock {
-    fn now_ms(&self) -> u64 {
+    fn at_ms(&self, _: u64) -> u64 {
         self.now_ms.load(Ordering::Relaxed)
     }
 

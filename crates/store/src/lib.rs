@@ -40,7 +40,7 @@ mod txn;
 mod wait;
 mod watch;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SystemClock, monotonic_ns};
 pub use embedded::Millstream;
 pub use journal::{DurabilityStats, Settle, Snapshot};
 pub use keys::ExpireIf;

@@ -154,6 +154,11 @@ impl Store {
         self.clock.now_ms()
     }
 
+    /// The same for whoever has just read the [monotonic clock](crate::monotonic_ns).
+    pub fn at_ms(&self, monotonic_ns: u64) -> u64 {
+        self.clock.at_ms(monotonic_ns)
+    }
+
     /// What may be changed while the store runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
