@@ -521,8 +521,8 @@ impl<'p> Scratch<'p> {
         visit: &mut impl FnMut(Change<'_>),
     ) -> Result<(), CodecError> {
         let names = self.texts.iter().step_by(2);
-        let left = reader.count(1)?;
-        let left = reader.left() - left;
+        let length = reader.count(1)?;
+        let left = reader.left() - length;
         self.values.clear();
         for _ in names.clone() {
             self.values.push(NextValue::read(reader)?);
