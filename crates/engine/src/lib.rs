@@ -2,7 +2,8 @@
 //!
 //! Pure: nothing here reads a clock, a file, a socket or a random source, and nothing fails for a
 //! reason outside its input. Requests are decided on `&self` and become [`Effect`]s; `apply` is the
-//! only function that changes state.
+//! only function that changes state, but for the three most common changes, which are decided while they are made:
+//! [`Stream::append`], [`Stream::deliver`] and [`Keyspace::acknowledge`] do what `apply` does with their effects.
 
 pub mod bytes;
 mod effect;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::{
-    Before, ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, NackOptions, Taken,
+    Before, ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, NackOptions,
+    Recipient, Taken,
 };
 use millstream_engine::{
     BlockLimits, ClaimedRow, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect,
@@ -242,21 +243,16 @@ impl Run {
         let Some((group, consumer)) = self.reader() else { return };
         let count = self.count().filter(|&count| count > 0);
         let pending = !self.random.one_in(6);
-        let mut shown = Vec::new();
-        let found = self.stream.group(group).unwrap();
-        let delivery = self.stream.visit_undelivered(found, count, &mut collect(&mut shown));
-        assert_eq!(shown, self.naive.deliver(group, consumer, count, pending, self.now_ms));
-        let Some(delivery) = delivery else { return assert!(shown.is_empty()) };
-        assert_eq!(delivery.last, shown.last().unwrap().0);
-        let effect = StreamEffect::Deliver {
-            group,
-            consumer,
-            last: delivery.last,
-            count: delivery.count,
-            at_ms: self.now_ms,
-            pending,
-        };
-        self.apply(effect);
+        let (mut shown, mut replayed, at_ms) = (Vec::new(), self.stream.clone(), self.now_ms);
+        let to = Recipient { consumer, at_ms, pending };
+        let delivery = self.stream.deliver(group, &to, count, &mut collect(&mut shown)).unwrap();
+        assert_eq!(shown, self.naive.deliver(group, consumer, count, pending, at_ms));
+        assert_eq!(delivery.map(|delivery| delivery.last), shown.last().map(|entry| entry.0));
+        if let Some(Delivery { last, count }) = delivery {
+            let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
+            replayed.apply(&effect, self.limits);
+        }
+        assert_eq!(format!("{:?}", self.stream), format!("{replayed:?}"));
     }
 
     fn read_history(&mut self) {

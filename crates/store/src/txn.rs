@@ -9,6 +9,7 @@
 //! before it tells what it was given, and so waits until that record is there.
 
 use millstream_engine::keyspace::SlotRef;
+use millstream_engine::stream::{Delivery, EntrySink, Recipient};
 use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -19,6 +20,7 @@ use crate::planted::{self, Bug};
 use crate::reclaim::Remains;
 use crate::record::Record;
 use crate::shard::{Settings, Shard, Store};
+use crate::streams::Reader;
 use crate::watch::WatchFlag;
 
 /// Locked shards and what has been made ready under them. Dropping it serves waiting readers and unlocks.
@@ -228,7 +230,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn append_at(&mut self, key: &[u8], at: SlotRef, id: StreamId, fields: &[&[u8]]) {
         let (db, limits) = (self.db, self.settings().block_limits());
         let shard = shard_mut(&mut self.locked, self.store, key);
-        let laid = shard.keys.append_at(at, id, fields, limits);
+        let laid = shard.keys.stream_at(at).and_then(|stream| stream.append(id, fields, limits));
         if self.store.journal().is_some() {
             self.record.get_or_insert_with(Record::begin).put_entry((db, key), (id, fields), laid);
         }
@@ -251,6 +253,30 @@ impl<'s> Txn<'s> {
             }
         }
         Ok(acknowledged)
+    }
+
+    /// Gives a consumer what is new to its group, of a stream that was found just now. Delivering is deciding: entries are walked
+    /// through once.
+    #[inline]
+    pub(crate) fn deliver_at(
+        &mut self,
+        at: SlotRef,
+        reader: Reader<'_>,
+        count: Option<u64>,
+        pending: bool,
+        sink: &mut impl EntrySink,
+    ) -> Result<Option<Delivery>, Refusal> {
+        let (Reader { key, group, consumer }, at_ms) = (reader, self.now_ms);
+        let stream = self.shard_mut(key).keys.stream_at(at).ok_or(Refusal::WrongType)?;
+        let delivered = stream.deliver(group, &Recipient { consumer, at_ms, pending }, count, sink)?;
+        if let Some(Delivery { last, count }) = delivered {
+            let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
+            self.log_change(key, &Effect::Stream(effect));
+            if planted::has(Bug::TransactionInPieces) {
+                self.log_changes();
+            }
+        }
+        Ok(delivered)
     }
 
     #[inline(always)]

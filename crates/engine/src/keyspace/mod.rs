@@ -14,9 +14,8 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
-use crate::stream::Laid;
 use crate::value::Hashing;
-use crate::{BlockLimits, Effect, Refusal, StreamId, Value};
+use crate::{BlockLimits, Effect, Refusal, Stream, StreamId, Value};
 
 use database::Database;
 use slab::Slot;
@@ -251,21 +250,14 @@ impl Keyspace {
         }
     }
 
-    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Append`](crate::StreamEffect::Append) to what is a stream, and
-    /// says how the entry lies in its block, if that is as its values alone.
+    /// The stream that was found here, for changes that are decided as they are made. `None`: it is something else.
     #[inline]
-    pub fn append_at(
-        &mut self,
-        at: SlotRef,
-        id: StreamId,
-        fields: &[&[u8]],
-        limits: BlockLimits,
-    ) -> Option<Laid<'_>> {
+    pub fn stream_at(&mut self, at: SlotRef) -> Option<&mut Stream> {
         let now_s = self.told_s();
         let slot = self.database_mut(at.db).slot_mut(at.slot);
         slot.used_at_s.set(now_s);
         match &mut slot.value {
-            Value::Stream(stream) => stream.append(id, fields, limits),
+            Value::Stream(stream) => Some(stream),
             _ => None,
         }
     }

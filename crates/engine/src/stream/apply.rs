@@ -1,4 +1,4 @@
-//! The only function that changes a stream.
+//! The function that changes a stream, and all that its effects do.
 
 use std::ops::ControlFlow;
 
@@ -6,9 +6,8 @@ use smallvec::SmallVec;
 
 use super::Stream;
 use super::block::Laid;
-use super::blocks::Cursor;
 use super::claim::DELIVERIES_MAX;
-use super::entries::Entries;
+use super::deliver::{Recipient, UpTo};
 use super::group::Group;
 use super::idempotence::IdempotenceLimits;
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
@@ -43,7 +42,8 @@ impl Stream {
             }
             StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } => {
                 if let Some(group) = self.groups.get_mut(group) {
-                    group.deliver(&self.entries, consumer, &Run { last, count, at_ms, pending });
+                    let to = Recipient { consumer, at_ms, pending };
+                    group.deliver(&self.entries, &to, count, &mut UpTo(last));
                 }
             }
             StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
@@ -111,77 +111,7 @@ impl Stream {
     }
 }
 
-/// So many entries of a run are dealt with at once…
-const RUN_IDS: usize = 64;
-/// … and so many of a short one, for which that would be more to prepare than to do.
-const FEW_IDS: u64 = 16;
-
-/// A run of entries on its way to a consumer.
-struct Run {
-    last: StreamId,
-    count: u64,
-    at_ms: u64,
-    pending: bool,
-}
-
 impl Group {
-    /// Gives the next entries to a consumer.
-    fn deliver(&mut self, entries: &Entries, consumer: &[u8], run: &Run) {
-        let handle = self.consumers.join(consumer, run.at_ms);
-        let reader = self.consumers.get_mut(handle);
-        reader.seen_at_ms = run.at_ms;
-        if run.pending {
-            reader.active_at_ms = Some(run.at_ms);
-        }
-        let (mut one, mut few, mut many);
-        let ids: &mut [StreamId] = match run.count {
-            0..=1 => {
-                one = [StreamId::MIN];
-                &mut one
-            }
-            2..=FEW_IDS => {
-                few = [StreamId::MIN; FEW_IDS as usize];
-                &mut few
-            }
-            _ => {
-                many = [StreamId::MIN; RUN_IDS];
-                &mut many
-            }
-        };
-        let Some(mut cursor) = entries.cursor_after(self) else { return };
-        let mut left = run.count;
-        while left > 0 {
-            let most = left.min(ids.len() as u64) as usize;
-            let taken = self.deliver_next(&mut ids[..most], &mut cursor, entries, handle, run);
-            let Some(taken) = taken else { break };
-            left -= taken as u64;
-        }
-        self.cursor = Some(cursor);
-    }
-
-    /// Gives the next entries to a consumer, as far as `ids` and their block reach. Says how many they were; `None` if no more
-    /// follow.
-    #[inline(never)]
-    fn deliver_next(
-        &mut self,
-        ids: &mut [StreamId],
-        cursor: &mut Cursor,
-        entries: &Entries,
-        handle: ConsumerHandle,
-        run: &Run,
-    ) -> Option<usize> {
-        let taken = entries.blocks.take_ids(cursor, run.last, ids)?;
-        let ids = &ids[..taken];
-        if let Some(&last) = ids.last() {
-            self.entries_read = entries.entries_read_after(self, ids);
-            self.last_id = last;
-            if run.pending {
-                self.set_pending_run(ids, handle, run.at_ms);
-            }
-        }
-        Some(taken)
-    }
-
     fn forget(&mut self, ids: &[StreamId]) {
         let (Some(first), Some(last)) = (self.pending.first(), self.pending.last_id()) else { return };
         for id in ids.iter().filter(|id| (first.id..=last).contains(id)) {

@@ -27,6 +27,14 @@ pub(super) struct Cursor {
     edition: u64,
 }
 
+impl Cursor {
+    /// The same at another place of its block.
+    #[inline]
+    pub(super) fn at(self, place: Place) -> Cursor {
+        Cursor { place, ..self }
+    }
+}
+
 /// All blocks of a stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocks {
@@ -173,57 +181,36 @@ impl Blocks {
     }
 
     /// The next live entry at or after the cursor.
-    pub(super) fn next(&self, cursor: Cursor) -> Option<EntryRef<'_>> {
+    pub(super) fn next(&self, mut cursor: Cursor) -> Option<EntryRef<'_>> {
         let mut found = None;
-        self.visit_from(cursor, |entry| {
+        self.visit_from(&mut cursor, |entry| {
             found = Some(*entry);
             ControlFlow::Break(())
         });
         found
     }
 
-    /// Visits live entries from the cursor on, until `visit` breaks.
+    /// Visits live entries from the cursor on, until `visit` breaks. The cursor moves along, and stands before the entry that it broke
+    /// at.
     #[inline(always)]
     pub(super) fn visit_from<'b>(
         &'b self,
-        cursor: Cursor,
+        cursor: &mut Cursor,
         mut visit: impl FnMut(&EntryRef<'b>) -> ControlFlow<()>,
     ) {
-        let Cursor { mut number, mut place, .. } = cursor;
-        while let Some(block) = self.view(number) {
+        let Cursor { mut number, mut place, .. } = *cursor;
+        'blocks: while let Some(block) = self.view(number) {
             while let Some(entry) = block.next_live(&mut place) {
                 if visit(&entry).is_break() {
-                    return;
+                    break 'blocks;
                 }
                 place = entry.end();
             }
-            let Some(next) = self.next_block(number) else { return };
+            let Some(next) = self.next_block(number) else { break };
             number = next;
             place = self.view(next).map_or(NOWHERE, |block| block.start());
         }
-    }
-
-    /// Writes the ids of live entries from the cursor on to `ids`, as far as they and the cursor's block reach and up to `last`,
-    /// and moves the cursor behind them, at the end of its block to the next. Says how many they were; `None` if no more follow.
-    #[inline(always)]
-    pub(super) fn take_ids(
-        &self,
-        cursor: &mut Cursor,
-        last: StreamId,
-        ids: &mut [StreamId],
-    ) -> Option<usize> {
-        let (taken, ended) = self.view(cursor.number)?.take_ids(&mut cursor.place, last, ids);
-        let goes_on = ended && self.turn_to_next_block(cursor);
-        (taken > 0 || goes_on).then_some(taken)
-    }
-
-    /// Moves the cursor to the next block, if there is one.
-    #[inline(never)]
-    fn turn_to_next_block(&self, cursor: &mut Cursor) -> bool {
-        let Some(next) = self.next_block(cursor.number) else { return false };
-        cursor.number = next;
-        cursor.place = self.view(next).map_or(NOWHERE, |block| block.start());
-        true
+        *cursor = Cursor { number, place, ..*cursor };
     }
 
     /// The live entry `id`. Reads on from `near` if that is in the right block and not beyond.

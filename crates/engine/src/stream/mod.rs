@@ -1,8 +1,8 @@
 //! A stream: entries in order, and the groups that read them.
 //!
 //! How to drive it: ask (`query_*`, `visit_*`), decide (`decide_*`: on `&self`, may refuse), then
-//! [`Stream::apply`] the effect. Nothing else changes a stream, so replaying its effects in order gives the same
-//! stream again. [`Stream::check`] verifies every invariant.
+//! [`Stream::apply`] the effect. Appending, delivering and acknowledging are decided while they are made, and say what
+//! their effect was. Nothing else changes a stream, so replaying its effects in order gives the same stream again. [`Stream::check`] verifies every invariant.
 //!
 //! ```text
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
@@ -18,6 +18,7 @@ mod claim;
 mod counts;
 mod decide;
 mod delete;
+mod deliver;
 mod entries;
 mod entry;
 mod extract;
@@ -44,6 +45,7 @@ pub use block::Laid;
 pub use claim::{AutoClaim, ClaimOptions, Claimed};
 pub use decide::TrimDecision;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
+pub use deliver::Recipient;
 pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
 pub use extract::Extract;
 pub use fingerprint::fingerprint;

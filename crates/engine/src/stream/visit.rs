@@ -45,7 +45,7 @@ impl Stream {
             return 0;
         }
         let mut shown = 0;
-        self.entries.blocks.visit_from(self.entries.blocks.seek(range.first), |entry| {
+        self.entries.blocks.visit_from(&mut self.entries.blocks.seek(range.first), |entry| {
             if entry.id() > range.last || !sink.wants(entry) {
                 return ControlFlow::Break(());
             }
@@ -85,7 +85,7 @@ impl Stream {
             return None;
         }
         let mut shown = Delivery { last: StreamId::MIN, count: 0 };
-        self.entries.blocks.visit_from(self.entries.cursor_after(group)?, |entry| {
+        self.entries.blocks.visit_from(&mut self.entries.cursor_after(group)?, |entry| {
             if !sink.wants(entry) {
                 return ControlFlow::Break(());
             }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink};
-use millstream_engine::{Effect, Refusal, StreamEffect, StreamId};
+use millstream_engine::{Refusal, StreamEffect, StreamId};
 
 use super::Reader;
 use crate::txn::Txn;
@@ -27,15 +27,11 @@ impl Txn<'_> {
         acknowledge: bool,
         sink: &mut impl EntrySink,
     ) -> Result<Option<Delivery>, Refusal> {
-        let (at, stream) = self.stream_with_place(reader.key)?.ok_or(Refusal::NoGroup)?;
-        let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
-        let delivered = stream.visit_undelivered(group, count, sink);
-        let Some(delivery) = delivered else {
+        let (at, _) = self.stream_with_place(reader.key)?.ok_or(Refusal::NoGroup)?;
+        let delivered = self.deliver_at(at, reader, count, acknowledge, sink)?;
+        if delivered.is_none() {
             self.see_consumer(reader)?;
-            return Ok(None);
-        };
-        let effect = reader.delivery(delivery, self.now_ms(), acknowledge);
-        self.apply_at(reader.key, Some(at), &Effect::Stream(effect));
+        }
         Ok(delivered)
     }
 

@@ -76,34 +76,6 @@ impl<'a> BlockView<'a> {
         Some(Frame { id, head, at, end: at.wrapping_add(length) })
     }
 
-    /// Writes the ids of live entries from `place` on to `ids`, up to `last`, until it is full. Moves `place` behind the
-    /// last of them. Says how many they were, and whether this block ended before `ids` and `last` did.
-    #[inline]
-    pub(in crate::stream) fn take_ids(
-        &self,
-        place: &mut Place,
-        last: StreamId,
-        ids: &mut [StreamId],
-    ) -> (usize, bool) {
-        let (mut count, mut at, mut ended) = (0, *place, false);
-        while let Some(slot) = ids.get_mut(count) {
-            let Some(frame) = self.frame_at(&at) else {
-                ended = true;
-                break;
-            };
-            if frame.head & DELETED == 0 {
-                if frame.id > last {
-                    break;
-                }
-                *slot = frame.id;
-                count += 1;
-            }
-            at = Place { offset: frame.end as u32, before: frame.id };
-        }
-        *place = at;
-        (count, ended)
-    }
-
     /// The next entry at or after `place` that is not deleted; `place` moves behind it once it is finished.
     #[inline(always)]
     pub(in crate::stream) fn next_live(&self, place: &mut Place) -> Option<EntryRef<'a>> {
