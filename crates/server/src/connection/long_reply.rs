@@ -1,13 +1,9 @@
 //! A reply that is too long to be written in one go: slice by slice, and others have their turn in between.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 
-use tokio::io::AsyncWrite;
-
-use super::Connection;
+use super::{Connection, Socket};
 use crate::exec::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
 
@@ -21,7 +17,7 @@ impl Connection {
         &mut self,
         mut reply: LongReply,
         bytes_max: usize,
-        stream: &mut (impl AsyncWrite + Unpin),
+        stream: &mut impl Socket,
     ) -> bool {
         let sent = self.send_slices(&mut reply, bytes_max, stream).await;
         if !sent {
@@ -35,28 +31,25 @@ impl Connection {
         &mut self,
         reply: &mut LongReply,
         bytes_max: usize,
-        stream: &mut (impl AsyncWrite + Unpin),
+        stream: &mut impl Socket,
     ) -> bool {
         let mut bytes_left = bytes_max;
         while !reply.is_done() {
             tokio::task::yield_now().await;
-            let sent = poll_fn(|cx| {
-                if self.session.client.is_killed() {
-                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-                }
-                with_buffers(self.session.resp3, |Buffers { output, .. }| {
-                    reply.write(output, SLICE_BYTES);
-                    match bytes_left.checked_sub(output.len()) {
-                        Some(left) => bytes_left = left,
-                        None => {
-                            self.server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
-                            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
-                        }
+            if self.session.client.is_killed() {
+                return false;
+            }
+            let sent = with_buffers(self.session.resp3, |Buffers { output, .. }| {
+                reply.write(output, SLICE_BYTES);
+                match bytes_left.checked_sub(output.len()) {
+                    Some(left) => bytes_left = left,
+                    None => {
+                        self.server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
+                        return Err(io::ErrorKind::OutOfMemory.into());
                     }
-                    Poll::Ready(self.poll_first_write(cx, stream, output))
-                })
-            })
-            .await;
+                }
+                self.write_first(stream, output)
+            });
             if sent.is_err() || !self.flush(stream).await {
                 return false;
             }

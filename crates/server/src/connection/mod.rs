@@ -26,6 +26,7 @@ use std::task::{Context, Poll, ready};
 
 use millstream_protocol::resp::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::dispatch::{Batch, Desk, Step};
 use crate::exec::LongReply;
@@ -46,6 +47,24 @@ const FLUSH_BYTES: usize = 1024 * 1024;
 const LONG_BYTES: usize = 4096;
 /// What a peer that has not given the password may send of one request.
 const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
+
+/// A client's socket. To write at once is cheaper than to ask the runtime first whether that would wait.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
+    /// Writes what the peer takes now; `WouldBlock` if that is nothing.
+    fn write_now(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Socket for TcpStream {
+    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+impl Socket for UnixStream {
+    fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
 
 /// A client's connection, without the socket.
 pub(crate) struct Connection {
@@ -114,7 +133,7 @@ impl Connection {
     }
 
     /// Serves the peer until one of the two has enough.
-    pub(crate) async fn serve(mut self, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    pub(crate) async fn serve(mut self, mut stream: impl Socket) {
         poll_fn(|cx| {
             self.session.client.wake_with(cx.waker());
             Poll::Ready(())
@@ -122,7 +141,10 @@ impl Connection {
         .await;
         loop {
             let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
-            if !self.settle().await || !self.flush(&mut stream).await {
+            if self.owed.is_some() && !self.settle().await {
+                return;
+            }
+            if !self.output.is_empty() && !self.flush(&mut stream).await {
                 return;
             }
             match next {
@@ -149,11 +171,7 @@ impl Connection {
     }
 
     /// Reads, runs what is complete, and writes as much as the peer takes at once.
-    fn poll_batch(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> Poll<Next> {
+    fn poll_batch(&mut self, cx: &mut Context<'_>, stream: &mut impl Socket) -> Poll<Next> {
         if self.session.client.is_killed() {
             return Poll::Ready(Next::Close);
         }
@@ -174,7 +192,7 @@ impl Connection {
             if self.owed.is_some() && !output.is_empty() {
                 self.output.keep(&mut output.buf, 0);
                 output.buf = spare_buffer();
-            } else if self.poll_first_write(cx, stream, output).is_err() {
+            } else if self.write_first(stream, output).is_err() {
                 return Poll::Ready(Next::Close);
             }
             Poll::Ready(match stop {
@@ -327,18 +345,13 @@ impl Connection {
     }
 
     /// Writes once; what the peer does not take now is kept for [`flush`](Self::flush).
-    fn poll_first_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut (impl AsyncWrite + Unpin),
-        out: &mut Writer,
-    ) -> io::Result<()> {
+    fn write_first(&mut self, stream: &impl Socket, out: &mut Writer) -> io::Result<()> {
         if out.is_empty() {
             return Ok(());
         }
-        let sent = match Pin::new(stream).poll_write(cx, &out.buf) {
-            Poll::Pending => 0,
-            Poll::Ready(sent) => self.count_write(sent?)?,
+        let sent = match stream.write_now(&out.buf) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            sent => self.count_write(sent?)?,
         };
         if sent < out.len() {
             self.output.keep(&mut out.buf, sent);
