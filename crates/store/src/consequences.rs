@@ -1,6 +1,4 @@
 //! What a change means for others: for the log, for watchers and readers of its key, for whoever frees memory.
-//!
-//! Where the kind of a change is known when it is made, these are answered by the compiler.
 
 use millstream_engine::{Effect, StreamEffect};
 
@@ -8,7 +6,6 @@ use crate::planted::{self, Bug};
 
 /// Whether a change must survive. When a consumer last asked in vain need not: a record for every empty poll
 /// would cost a sync each.
-#[inline(always)]
 pub(crate) fn is_logged(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Stream(StreamEffect::ConsumerSeen { .. }) => false,
@@ -24,7 +21,6 @@ pub(crate) fn is_logged(effect: &Effect<'_>) -> bool {
 
 /// Whether a transaction that watches the key must not run. Groups, what they track and XSETID are not
 /// watched, as in Redis: reading and acknowledging would break every transaction on a busy stream.
-#[inline(always)]
 pub(crate) fn touches_watchers(effect: &Effect<'_>) -> bool {
     use StreamEffect::{Append, Create, DeleteEntries, TrimEntries, TrimThrough};
     match effect {
@@ -37,7 +33,6 @@ pub(crate) fn touches_watchers(effect: &Effect<'_>) -> bool {
 }
 
 /// Whether the change may leave something behind that takes a while to free.
-#[inline(always)]
 pub(crate) fn may_remove_much(effect: &Effect<'_>) -> bool {
     use StreamEffect::{GroupDestroy, TrimThrough};
     matches!(
@@ -47,7 +42,6 @@ pub(crate) fn may_remove_much(effect: &Effect<'_>) -> bool {
 }
 
 /// Whether readers waiting for the key may have something to read, or nothing left to wait for.
-#[inline(always)]
 pub(crate) fn may_serve_readers(effect: &Effect<'_>) -> bool {
     match effect {
         Effect::Delete | Effect::StringSet { .. } | Effect::ListPush { .. } => true,

@@ -183,7 +183,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The same with where it is, for [`apply_at`](Txn::apply_at).
+    /// The same with where it is, for [`append_at`](Txn::append_at) and [`deliver_at`](Txn::deliver_at).
     #[inline]
     pub(crate) fn stream_with_place(&self, key: &[u8]) -> Result<Option<(SlotRef, &Stream)>, Refusal> {
         match self.shard(key).keys.get_with_place(self.db, key, self.now_ms) {
@@ -196,21 +196,10 @@ impl<'s> Txn<'s> {
     /// Changes what is under `key`: the only way state changes.
     #[inline(never)]
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
-        let at = self.shard(key).keys.find_even_expired(self.db, key);
-        self.apply_at(key, at, effect);
-    }
-
-    /// The same where `key` was found just now; `None`: it was not. For callers that know the kind of the effect: of what is asked
-    /// about it here, nothing is left but the answers.
-    #[inline(always)]
-    pub(crate) fn apply_at(&mut self, key: &[u8], at: Option<SlotRef>, effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());
         self.log_change(key, effect);
         let shard = self.shard_mut(key);
-        match at {
-            Some(at) => shard.keys.apply_at(at, effect, limits),
-            None => shard.keys.apply(db, key, effect, limits),
-        }
+        shard.keys.apply(db, key, effect, limits);
         if touches_watchers(effect) {
             shard.watched.touch(db, key);
         }
@@ -269,9 +258,8 @@ impl<'s> Txn<'s> {
         let (Reader { key, group, consumer }, at_ms) = (reader, self.now_ms);
         let stream = self.shard_mut(key).keys.stream_at(at).ok_or(Refusal::WrongType)?;
         let delivered = stream.deliver(group, &Recipient { consumer, at_ms, pending }, count, sink)?;
-        if let Some(Delivery { last, count }) = delivered {
-            let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending };
-            self.log_change(key, &Effect::Stream(effect));
+        if let Some(delivery) = delivered {
+            self.log_change(key, &Effect::Stream(reader.delivery(delivery, at_ms, pending)));
             if planted::has(Bug::TransactionInPieces) {
                 self.log_changes();
             }

@@ -221,9 +221,7 @@ impl Keyspace {
         }
     }
 
-    /// As [`apply`](Keyspace::apply), to a key that was found. Where the caller knows the kind of the effect, nothing is left
-    /// of the questions that are asked about it on the way.
-    #[inline(always)]
+    /// As [`apply`](Keyspace::apply), to a key that was found.
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
         let (hashing, now_s) = (self.hashing, self.told_s());
         let database = &mut self.databases[at.db as usize];
@@ -273,17 +271,12 @@ impl Keyspace {
         now_ms: u64,
     ) -> Result<u64, Refusal> {
         self.told_ms.set(now_ms);
-        let now_s = self.told_s();
         let Some(at) = self.find_even_expired(db, key) else { return Ok(0) };
-        let slot = self.database_mut(db).slot_mut(at.slot);
-        if slot.is_expired(now_ms) {
+        if self.database_mut(db).slot_mut(at.slot).is_expired(now_ms) {
             return Ok(0);
         }
-        slot.used_at_s.set(now_s);
-        match &mut slot.value {
-            Value::Stream(stream) => Ok(stream.acknowledge(group, ids)),
-            _ => Err(Refusal::WrongType),
-        }
+        let stream = self.stream_at(at).ok_or(Refusal::WrongType)?;
+        Ok(stream.acknowledge(group, ids))
     }
 
     #[inline(never)]

@@ -11,7 +11,7 @@ use crate::txn::Txn;
 impl<'a> Reader<'a> {
     /// The effect of delivering these entries.
     #[inline]
-    fn delivery(&self, delivery: Delivery, at_ms: u64, pending: bool) -> StreamEffect<'a> {
+    pub(crate) fn delivery(&self, delivery: Delivery, at_ms: u64, pending: bool) -> StreamEffect<'a> {
         let (Reader { group, consumer, .. }, Delivery { last, count }) = (*self, delivery);
         StreamEffect::Deliver { group, consumer, last, count, at_ms, pending }
     }
