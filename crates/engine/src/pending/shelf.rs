@@ -333,12 +333,14 @@ impl Shelf {
         self.merge_around(i);
     }
 
+    /// Whether this consumer may have a row here.
+    pub(super) fn may_have(&self, consumer: ConsumerHandle) -> bool {
+        self.mask & owner_bit(Some(consumer)) != 0
+    }
+
     /// Drops all rows of a consumer and says how many they were. The shelf may be empty afterwards.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
         let rows_before = self.rows;
-        if self.mask & owner_bit(Some(consumer)) == 0 {
-            return 0;
-        }
         for (chunk, mask) in self.chunks.iter_mut().zip(&self.masks) {
             if mask & owner_bit(Some(consumer)) != 0 {
                 self.rows -= chunk.remove_consumer(consumer) as u64;

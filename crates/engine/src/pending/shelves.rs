@@ -1,17 +1,23 @@
 //! All shelves of a list, in the order of ids: which shelf an id is on, and how shelves split and merge.
+//!
+//! A copy of the list shares them. Whichever of the two changes a shelf first copies that one.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use super::chunk::Chunk;
 use super::shelf::{Place, Shelf};
 use super::{ConsumerHandle, Filter, PendingEntry, allocation_bytes};
 use crate::StreamId;
 
+/// A shelf beside the numbers of those who share it.
+const SHARED_BYTES: usize = size_of::<Shelf>() + 2 * size_of::<usize>();
+
 /// See the module. Does not count its rows: the list does.
 #[derive(Clone, Default)]
 pub(super) struct Shelves {
     /// None is empty; neighbours that fit in one are one.
-    shelves: Vec<Shelf>,
+    shelves: Vec<Arc<Shelf>>,
     /// The shelf that was last searched for a change, or any number: changes are often near each other.
     recent: usize,
 }
@@ -22,35 +28,35 @@ impl Shelves {
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Shelf> {
-        self.shelves.iter()
+        self.shelves.iter().map(|shelf| &**shelf)
     }
 
     pub(super) fn get(&self, s: usize) -> Option<&Shelf> {
-        self.shelves.get(s)
+        self.shelves.get(s).map(|shelf| &**shelf)
     }
 
     /// The shelf that holds `id`, if any does.
     pub(super) fn holding(&self, id: StreamId) -> Option<&Shelf> {
-        self.shelves.get(self.shelf_of(id))
+        self.get(self.shelf_of(id))
     }
 
     pub(super) fn first(&self) -> Option<PendingEntry> {
-        self.shelves.first().map(Shelf::first)
+        self.shelves.first().map(|shelf| shelf.first())
     }
 
     pub(super) fn last(&self) -> Option<PendingEntry> {
-        self.shelves.last().map(Shelf::last)
+        self.shelves.last().map(|shelf| shelf.last())
     }
 
     pub(super) fn last_id(&self) -> Option<StreamId> {
-        self.shelves.last().map(Shelf::last_id)
+        self.shelves.last().map(|shelf| shelf.last_id())
     }
 
     /// Puts a full chunk after the last.
     pub(super) fn push(&mut self, chunk: Chunk) {
         match self.shelves.last_mut() {
-            Some(last) if !last.is_full() => last.push(chunk),
-            _ => self.shelves.push(Shelf::of(vec![chunk])),
+            Some(last) if !last.is_full() => Arc::make_mut(last).push(chunk),
+            _ => self.shelves.push(Arc::new(Shelf::of(vec![chunk]))),
         }
     }
 
@@ -58,10 +64,11 @@ impl Shelves {
     pub(super) fn store(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
         let s = self.shelf_of(entry.id);
         self.recent = s;
-        let replaced = self.shelves[s].set(entry);
-        if self.shelves[s].is_overfull() {
-            let upper = self.shelves[s].split();
-            self.shelves.insert(s + 1, upper);
+        let shelf = Arc::make_mut(&mut self.shelves[s]);
+        let replaced = shelf.set(entry);
+        if shelf.is_overfull() {
+            let upper = shelf.split();
+            self.shelves.insert(s + 1, Arc::new(upper));
             self.merge_around(s + 1);
         }
         if replaced.is_none() {
@@ -75,7 +82,7 @@ impl Shelves {
     pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let s = self.shelf_of(id);
         self.recent = s;
-        let shelf = self.shelves.get_mut(s)?;
+        let shelf = Arc::make_mut(self.shelves.get_mut(s)?);
         let chunks = shelf.chunk_count();
         let removed = shelf.remove(id)?;
         if shelf.chunk_count() != chunks {
@@ -95,7 +102,8 @@ impl Shelves {
 
     /// Takes all rows of a consumer out and says how many they were.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
-        let removed = self.shelves.iter_mut().map(|shelf| shelf.remove_consumer(consumer)).sum();
+        let concerned = self.shelves.iter_mut().filter(|shelf| shelf.may_have(consumer));
+        let removed = concerned.map(|shelf| Arc::make_mut(shelf).remove_consumer(consumer)).sum();
         if removed > 0 {
             self.shelves.retain(|shelf| !shelf.is_empty());
             (0..self.shelves.len()).rev().for_each(|s| self.merge_with_next(s));
@@ -137,7 +145,7 @@ impl Shelves {
             if whole && !shelf.may_match(filter) {
                 *attempts -= shelf.rows();
             } else if let ControlFlow::Break(next) = shelf.sweep(place, filter, attempts, visit) {
-                let next = shelf.id_from(next).or_else(|| self.shelves.get(i + 1).map(Shelf::first_id));
+                let next = shelf.id_from(next).or_else(|| self.get(i + 1).map(Shelf::first_id));
                 return ControlFlow::Break(next);
             }
             place = Place::START;
@@ -147,13 +155,15 @@ impl Shelves {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let shelves: usize = self.shelves.iter().map(|shelf| shelf.allocated_bytes(allocation_bytes)).sum();
-        shelves + allocation_bytes(self.shelves.capacity() * size_of::<Shelf>())
+        shelves
+            + self.shelves.len() * allocation_bytes(SHARED_BYTES)
+            + allocation_bytes(self.shelves.capacity() * size_of::<Arc<Shelf>>())
     }
 
     /// The number of the shelf that holds `id`, if any does.
     #[inline]
     fn shelf_of(&self, id: StreamId) -> usize {
-        let begins = |s: usize| self.shelves.get(s).map(Shelf::first_id);
+        let begins = |s: usize| self.get(s).map(Shelf::first_id);
         let starts_before = begins(self.recent).is_some_and(|first| first <= id);
         if starts_before && begins(self.recent + 1).is_none_or(|next| id < next) {
             return self.recent;
@@ -163,7 +173,7 @@ impl Shelves {
 
     fn seek(&self, id: StreamId) -> (usize, Place) {
         let s = self.shelf_of(id);
-        (s, self.shelves.get(s).map_or(Place::START, |shelf| shelf.seek(id)))
+        (s, self.get(s).map_or(Place::START, |shelf| shelf.seek(id)))
     }
 
     fn merge_around(&mut self, s: usize) {
@@ -178,11 +188,11 @@ impl Shelves {
             && shelf.can_absorb(next)
         {
             let next = self.drop_shelf(s + 1);
-            self.shelves[s].absorb(next);
+            Arc::make_mut(&mut self.shelves[s]).absorb(Arc::unwrap_or_clone(next));
         }
     }
 
-    fn drop_shelf(&mut self, s: usize) -> Shelf {
+    fn drop_shelf(&mut self, s: usize) -> Arc<Shelf> {
         let shelf = self.shelves.remove(s);
         if self.shelves.len() * 2 <= self.shelves.capacity() {
             self.shelves.shrink_to(self.shelves.len() + self.shelves.len() / 4);
@@ -192,7 +202,7 @@ impl Shelves {
 
     /// Verifies what the module and the fields promise.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.shelves.iter().try_for_each(Shelf::check)?;
+        self.iter().try_for_each(Shelf::check)?;
         for pair in self.shelves.windows(2) {
             if pair[0].last_id() >= pair[1].first_id() {
                 return Err(format!("a shelf ends at {}, after the next begins", pair[0].last_id()));

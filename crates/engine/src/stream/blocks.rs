@@ -143,8 +143,7 @@ impl Blocks {
     pub(super) fn id_of_rank(&self, rank: u64) -> Option<StreamId> {
         let (position, rank) = self.counts.position_of(rank);
         let block = self.view(self.first_number + position.saturating_sub(self.dropped) as u64)?;
-        let place = *block.live_places().get(rank.checked_sub(1)? as usize)?;
-        Some(block.entry_at(&place)?.0.id())
+        block.live_ids().nth(rank.checked_sub(1)? as usize)
     }
 
     /// The blocks that hold a range, shared: for reading only. They are not counted.
@@ -281,12 +280,7 @@ impl Blocks {
         if self.empty > 0 {
             self.empty -= cut.iter().filter(|sealed| sealed.is_empty()).count();
         }
-        if count > FEW_BLOCKS {
-            self.counts.cut_front(self.dropped + count);
-            self.dropped = 0;
-        } else {
-            self.drop_counts(count);
-        }
+        self.drop_counts(count);
         (gone, Blocks { sealed: cut, ..Blocks::default() })
     }
 
@@ -380,17 +374,10 @@ impl Blocks {
 
     /// The counts of the first `count` sealed blocks are no longer those of a block.
     fn drop_counts(&mut self, count: usize) {
-        for _ in 0..count {
-            let position = self.dropped;
-            let live = self.counts.before(position + 1) - self.counts.before(position);
-            if live > 0 {
-                self.counts.lower(position, live);
-            }
-            self.dropped += 1;
-        }
+        self.counts.clear(self.dropped..self.dropped + count);
+        self.dropped += count;
         if self.dropped > 64 && self.dropped > self.sealed.len() {
-            self.counts.cut_front(self.dropped);
-            self.dropped = 0;
+            self.dropped -= self.counts.cut_zeros(self.dropped);
         }
     }
 
@@ -483,9 +470,6 @@ impl Blocks {
         Ok(())
     }
 }
-
-/// Up to so many blocks that go from the front are taken out of the counts one by one.
-const FEW_BLOCKS: usize = 64;
 
 /// The place in a block that is not there.
 const NOWHERE: Place = Place { offset: 0, before: StreamId::MIN };

@@ -1,6 +1,8 @@
 //! Live entries per block, summed: "how many lie before this block" and "which block comes next that has
 //! any" in O(log n). A Fenwick tree over block positions that grows at its end.
 
+use std::ops::Range;
+
 /// Counts by position, with prefix sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
@@ -70,27 +72,33 @@ impl Counts {
         (n, left)
     }
 
-    /// The first `count` positions go, and the others move up.
-    pub(super) fn cut_front(&mut self, count: usize) {
-        // Back to plain counts, from the end: what a node sums up is still a sum when its turn comes.
-        for position in (0..self.tree.len()).rev() {
-            let n = position + 1;
-            let mut below = n - 1;
-            while below > n - lowbit(n) {
-                self.tree[position] -= self.tree[below - 1];
-                below -= lowbit(below);
-            }
+    /// The counts of these positions become zero, as those of all before them are.
+    pub(super) fn clear(&mut self, positions: Range<usize>) {
+        if positions.is_empty() {
+            return;
         }
-        self.tree.drain(..count.min(self.tree.len()));
+        let (end, sum) = (positions.end, self.before(positions.end));
+        // Whatever sums up positions on both sides of the end loses what it has of those before.
+        let mut n = end + lowbit(end);
+        while n <= self.tree.len() {
+            self.tree[n - 1] -= sum - self.before(n - lowbit(n));
+            n += lowbit(n);
+        }
+        self.tree[positions].fill(0);
+    }
+
+    /// The first positions go, whose counts are zero, and the others move up. Of `count` at most, the greatest power of two:
+    /// then the sums of all but a few stay as they are. Returns how many went.
+    pub(super) fn cut_zeros(&mut self, count: usize) -> usize {
+        let Some(log) = count.checked_ilog2() else { return 0 };
+        let cut = 1 << log;
+        // The length of what is summed up at a multiple of `cut` changes with its place. From the end: what lies before is still right.
+        for n in (2 * cut..self.tree.len() + 1).step_by(cut).rev() {
+            self.tree[n - 1] = self.before(n) - self.before(n - lowbit(n - cut));
+        }
+        self.tree.drain(..cut);
         self.tree.shrink_to(2 * self.tree.len());
-        // And up again: each adds itself to the next that sums it up.
-        for position in 0..self.tree.len() {
-            let n = position + 1;
-            let above = n + lowbit(n);
-            if above <= self.tree.len() {
-                self.tree[above - 1] += self.tree[position];
-            }
-        }
+        cut
     }
 
     /// The first position at or after `from` whose count is not zero.
@@ -116,11 +124,25 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_cut_tree_is_the_tree_of_what_is_left() {
-        let plain: Vec<u64> = (0..200).map(|i| (i * 13 % 7) as u64).collect();
-        for count in [0, 1, 2, 63, 64, 65, 100, 199, 200] {
-            let mut counts = Counts::from_counts(plain.iter().copied());
-            counts.cut_front(count);
-            assert_eq!(counts.tree, Counts::from_counts(plain[count..].iter().copied()).tree, "{count}");
+        for len in [1, 2, 63, 64, 65, 200] {
+            let mut plain: Vec<u64> = (0..len).map(|i| (i * 13 % 7) as u64).collect();
+            for count in [0, 1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 128, 199, 200] {
+                let cleared = count.min(plain.len());
+                let mut counts = Counts::from_counts(plain.iter().copied());
+                for part in [0..cleared / 3, cleared / 3..cleared] {
+                    plain[part.clone()].fill(0);
+                    counts.clear(part);
+                    assert_eq!(
+                        counts.tree,
+                        Counts::from_counts(plain.iter().copied()).tree,
+                        "{cleared} of {len}"
+                    );
+                }
+                let cut = counts.cut_zeros(cleared);
+                assert!(cut <= cleared && 2 * cut >= cleared);
+                plain.drain(..cut);
+                assert_eq!(counts.tree, Counts::from_counts(plain.iter().copied()).tree, "{cut} of {len}");
+            }
         }
     }
 

@@ -1,10 +1,8 @@
 //! Decisions about entries and ids: what a request would do, without doing it.
 
+use super::Stream;
 use super::block::text_bytes;
-use super::visit::IdRange;
-use super::{EntryRef, Stream};
 use crate::{BlockLimits, Exactness, GroupStart, IdSpec, Refusal, StreamId, Trim, TrimBy, TrimLimit};
-use std::ops::ControlFlow;
 
 /// The largest entry: names and values together.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
@@ -56,7 +54,8 @@ impl Stream {
         match (trim.exactness, trim.by) {
             (Exactness::Approximate, by) => self.decide_trim_blocks(by, trim_limit(trim.limit, limits)),
             (Exactness::Exact, TrimBy::MaxLen(keep)) => {
-                self.decide_trim_count(self.entries.length.checked_sub(keep)?)
+                let count = self.entries.length.checked_sub(keep)?;
+                self.entries.blocks.id_of_rank(count).map(|through| TrimDecision { through, count })
             }
             (Exactness::Exact, TrimBy::MinId(first)) => {
                 let through = first.prev()?;
@@ -83,32 +82,6 @@ impl Stream {
             decision = Some(TrimDecision { through: block.last_id(), count: gone + live });
         }
         decision
-    }
-
-    /// The first `count` entries.
-    fn decide_trim_count(&self, count: u64) -> Option<TrimDecision> {
-        let mut left = count;
-        let mut from = StreamId::MIN;
-        for block in self.entries.blocks.in_use() {
-            let live = block.live();
-            if left < live {
-                break;
-            }
-            left -= live;
-            from = block.last_id();
-        }
-        let mut through = from;
-        if left > 0 {
-            self.visit_range(
-                IdRange { first: from.next()?, last: StreamId::MAX },
-                Some(left),
-                &mut |entry: &EntryRef<'_>| {
-                    through = entry.id();
-                    ControlFlow::Continue(())
-                },
-            );
-        }
-        (count > 0).then_some(TrimDecision { through, count })
     }
 
     /// Which of these ids are entries, each once, in rising order.

@@ -202,10 +202,14 @@ impl Decoder {
         buffer: &'b [u8],
         args: &mut [&'b [u8]; PLAIN_ARGS_MAX],
     ) -> Option<(usize, usize)> {
-        let is_between =
-            matches!(self.state, State::Start | State::Complete { .. }) && self.limits.is_usual();
+        let is_between = match self.state {
+            State::Complete { .. } => true,
+            // What has looked for the end of its first line must go on with it, or the next request would.
+            State::Start => self.scanned == 0,
+            State::BulkLength | State::Bulk(_) => false,
+        };
         let (count, mut at) = short_header(b'*', buffer)?;
-        if !is_between || count == 0 {
+        if !is_between || !self.limits.is_usual() || count == 0 {
             return None;
         }
         for arg in args.get_mut(..count)? {

@@ -6,22 +6,24 @@ use crate::resp::seeded::Seeded;
 type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
 
 /// Feeds `input` in pieces that end at `cuts`, as a connection does: the buffer begins at the unfinished
-/// request. Returns the requests, the error, and the bytes used.
+/// request, and what is read quickly is not read again. Another decoder reads everything slowly and must agree. Returns the
+/// requests, the error, and the bytes used.
 fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
-    let mut decoder = Decoder::new(limits);
+    let (mut decoder, mut slow) = (Decoder::new(limits), Decoder::new(limits));
     let (mut requests, mut start) = (Vec::new(), 0);
     for &end in cuts.iter().chain([&input.len()]) {
         loop {
+            let buffer = &input[start..end];
             let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
-            let quick = decoder.next_plain(&input[start..end], &mut plain);
-            let next = decoder.next(&input[start..end]);
-            if let Some((count, size)) = quick {
-                assert_eq!(next, Ok(Some(size)), "read quickly is read rightly");
-                assert_eq!(decoder.args(&input[start..end])[..], plain[..count]);
-            }
-            match next {
+            let expected = slow.next(buffer);
+            let (found, args) = match decoder.next_plain(buffer, &mut plain) {
+                Some((count, size)) => (Ok(Some(size)), Args::from_slice(&plain[..count])),
+                None => (decoder.next(buffer), decoder.args(buffer)),
+            };
+            assert_eq!(found, expected, "cut at {cuts:?}");
+            match found {
                 Ok(Some(bytes)) => {
-                    let args = decoder.args(&input[start..end]);
+                    assert_eq!(args, slow.args(buffer));
                     requests.push(args.iter().map(|arg| arg.to_vec()).collect());
                     start += bytes;
                 }
@@ -56,6 +58,21 @@ fn arrays_and_inline_requests_follow_each_other() {
         [vec![b"ECHO".to_vec(), b"hi".to_vec()], vec![b"PING".to_vec(), b"a".to_vec()], vec![vec![]]]
     );
     assert_eq!((error, used), (None, 40));
+}
+
+/// What redis-cli sends at the end of a mass insertion, an empty line between arrays, among others.
+#[test]
+fn a_request_that_began_in_pieces_leaves_nothing_to_the_next() {
+    let ten = "$1\r\na\r\n".repeat(10);
+    let input =
+        format!("*10\r\n{ten}\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*10\r\n{ten}*1\r\n$4\r\nPING\r\nPING\r\n");
+    let whole = decode_whole(input.as_bytes());
+    assert_eq!((whole.0.len(), whole.1), (6, None));
+    for first in 1..input.len() {
+        for second in first..input.len() {
+            assert_eq!(decode(input.as_bytes(), &[first, second], Limits::default()), whole);
+        }
+    }
 }
 
 #[test]

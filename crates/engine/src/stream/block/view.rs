@@ -1,5 +1,7 @@
 //! Reading a block, whatever form it has.
 
+use std::iter;
+
 use smallvec::SmallVec;
 
 use super::{DELETED, MS_STEP_FOLLOWS, MS_STEP_SHIFT, Place, SAME_NAMES, id_after};
@@ -106,6 +108,17 @@ impl<'a> BlockView<'a> {
         (entry.id() == id && !deleted).then_some(entry)
     }
 
+    /// The ids of the live entries, in order.
+    pub(in crate::stream) fn live_ids(&self) -> impl Iterator<Item = StreamId> {
+        let mut place = self.start;
+        let frames = iter::from_fn(move || {
+            let frame = self.frame_at(&place)?;
+            place = Place { offset: frame.end as u32, before: frame.id };
+            Some(frame)
+        });
+        frames.filter(|frame| frame.head & DELETED == 0).map(|frame| frame.id)
+    }
+
     /// Where each live entry begins, in order: to read a block backwards.
     pub(in crate::stream) fn live_places(&self) -> SmallVec<[Place; 128]> {
         let mut places = SmallVec::new();
@@ -121,15 +134,6 @@ impl<'a> BlockView<'a> {
 
     /// How many live entries have an id of at most `id`.
     pub(in crate::stream) fn live_through(&self, id: StreamId) -> u64 {
-        let mut place = self.start;
-        let mut count = 0;
-        while let Some(entry) = self.next_live(&mut place) {
-            if entry.id() > id {
-                break;
-            }
-            count += 1;
-            place = entry.end();
-        }
-        count
+        self.live_ids().take_while(|live| *live <= id).count() as u64
     }
 }
