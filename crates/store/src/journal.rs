@@ -143,10 +143,18 @@ impl Journal {
         (self.sync_time() / 4).min(GATHERING_MAX)
     }
 
-    /// Whether whoever needs a sync may do it.
-    fn syncs_inline(&self, alone: bool) -> bool {
+    /// Does what a reply waits for on this thread, if that holds nobody up who waits for nothing, and says whether it did.
+    fn flush_here(&self, alone: bool) -> bool {
+        if self.closed.load(Ordering::Relaxed) {
+            return self.flush().is_ok();
+        }
         let slow = if alone { SLOW_SYNC_ALONE } else { SLOW_SYNC };
-        self.log.policy() != Policy::Always || self.sync_time() < slow || self.closed.load(Ordering::Relaxed)
+        match self.log.policy() {
+            Policy::Always => self.sync_time() < slow && self.flush().is_ok(),
+            Policy::EverySecond | Policy::Never => {
+                self.log.try_write().is_some_and(|written| written.is_ok())
+            }
+        }
     }
 
     /// Wakes those whose position is settled, or everybody if nothing ever will be.
@@ -261,12 +269,12 @@ impl Store {
         always.map_or(Duration::ZERO, Journal::gathering_time)
     }
 
-    /// Settles everything up to `position` if that takes no sync. False: [`Store::settle`] must see to it.
+    /// Settles everything up to `position` if that takes no sync and nobody else is writing. False: [`Store::settle`] must see to it.
     pub fn settle_now(&self, position: u64) -> bool {
         let Some(journal) = self.journal() else { return true };
         if journal.settled() < position && journal.log.policy() != Policy::Always {
-            // Kept by the log: this position never settles.
-            let _ = journal.log.write();
+            // A failure is kept by the log: this position never settles.
+            let _ = journal.log.try_write();
         }
         self.is_settled(position)
     }
@@ -374,7 +382,7 @@ impl Future for Settle<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
         let open = journal.settled() < self.position && journal.log.error().is_none();
-        if open && (!journal.syncs_inline(self.alone) || journal.flush().is_err()) {
+        if open && !journal.flush_here(self.alone) {
             journal.wait_for(self.position, cx.waker());
         }
         match journal.log.error() {

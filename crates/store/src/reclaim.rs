@@ -10,7 +10,7 @@ use millstream_engine::Value;
 use millstream_engine::keyspace::Cleared;
 use parking_lot::Mutex;
 
-use crate::priority;
+use crate::priority::{self, Turns};
 
 /// Blocks freed before others may have the processor.
 const BLOCKS_AT_ONCE: usize = 64;
@@ -63,12 +63,13 @@ impl Reclaimer {
 
     fn work(&self) {
         priority::lower();
+        let mut turns = Turns::begin();
         while let Some(remains) = self.next() {
             match remains {
-                Remains::Value(value) => free(value),
+                Remains::Value(value) => free(value, &mut turns),
                 Remains::Database(mut database) => {
                     while let Some(value) = database.take_value() {
-                        free(value);
+                        free(value, &mut turns);
                     }
                 }
             }
@@ -84,8 +85,8 @@ impl Reclaimer {
 }
 
 /// Piece by piece: an allocator's locks are shared with everybody else.
-fn free(mut value: Value) {
+fn free(mut value: Value, turns: &mut Turns) {
     while value.free_some(BLOCKS_AT_ONCE) {
-        thread::yield_now();
+        turns.pause();
     }
 }

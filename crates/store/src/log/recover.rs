@@ -185,6 +185,12 @@ impl Recovery {
         planted: Planted,
         report: &mut OpenReport,
     ) -> Result<Arc<dyn File>, OpenError> {
+        if let Some(name) = &scan.unfinished {
+            // Before the one before it is touched: what follows a segment says that nothing in it was under way.
+            self.disk.remove(name)?;
+            self.disk.sync_dir()?;
+            report.removed.push(name.clone());
+        }
         let last = scan.segments.last().expect("a log has a segment");
         let file = self.disk.open(&last.name, Access::Write)?;
         if file.bytes()? > last.bytes && !planted.has(Bug::TailNotCut) {
@@ -201,7 +207,7 @@ impl Recovery {
         file.sync()?;
         // The manifest may have its name in the cache only; nothing it does without goes before that is durable.
         self.disk.sync_dir()?;
-        for name in scan.unfinished.iter().chain(&scan.covered) {
+        for name in &scan.covered {
             self.disk.remove(name)?;
             report.removed.push(name.clone());
         }

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::frame::{self, Salt};
 use super::manifest::Manifest;
@@ -219,6 +219,8 @@ impl Log {
 
     /// Lets a new segment begin, so that everything before can be released. Without effect on an empty one.
     pub fn rotate(&self) -> Result<(), LogError> {
+        // What is synced now, others write meanwhile; what is left when the segment turns holds them up.
+        self.commit()?;
         self.tail.lock().turn();
         self.write().map(|_| ())
     }
@@ -236,7 +238,15 @@ impl Log {
 
     /// Hands everything appended so far to the file, without a sync. Gives the written position.
     pub fn write(&self) -> Result<u64, LogError> {
-        let mut writer = self.writer.lock();
+        self.write_as(self.writer.lock())
+    }
+
+    /// The same, unless somebody else is writing, who may be waiting for the disk: `None`.
+    pub fn try_write(&self) -> Option<Result<u64, LogError>> {
+        self.writer.try_lock().map(|writer| self.write_as(writer))
+    }
+
+    fn write_as(&self, mut writer: MutexGuard<'_, Writer>) -> Result<u64, LogError> {
         self.check_alive()?;
         // What an earlier call could not write for lack of space goes first.
         self.write_batch(&mut writer)?;

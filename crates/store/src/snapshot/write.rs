@@ -6,9 +6,10 @@ use millstream_engine::Value;
 
 use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, SnapshotInfo, VERSION, record_checksum};
 use crate::codec::{put_number, put_optional, put_text, put_value, put_value_in_parts};
+use crate::priority::Turns;
 
 /// Records are gathered up to this size before they are handed on.
-const BUFFER_BYTES: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Writes a snapshot: [`begin`](SnapshotWriter::begin), [`put`](SnapshotWriter::put) every key once,
 /// [`finish`](SnapshotWriter::finish). After an error the file is worthless. Does not sync.
@@ -19,6 +20,7 @@ pub(crate) struct SnapshotWriter<'w> {
     /// Over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
     info: SnapshotInfo,
+    turns: Turns,
 }
 
 impl<'w> SnapshotWriter<'w> {
@@ -34,7 +36,8 @@ impl<'w> SnapshotWriter<'w> {
         debug_assert_eq!(buffer.len(), HEADER_BYTES);
         let mut sums = crc32fast::Hasher::new();
         sums.update(&checksum);
-        SnapshotWriter { out, buffer, sums, info: SnapshotInfo { store_id, position, keys: 0, bytes: 0 } }
+        let info = SnapshotInfo { store_id, position, keys: 0, bytes: 0 };
+        SnapshotWriter { out, buffer, sums, info, turns: Turns::begin() }
     }
 
     /// Writes a key. `stamp` is the log position its value stands at.
@@ -66,7 +69,7 @@ impl<'w> SnapshotWriter<'w> {
     /// is never in memory.
     fn put_large(&mut self, begin: &[u8], value: &Value) -> io::Result<()> {
         let (mut length, mut payload_sum) = (0, crc32fast::Hasher::new());
-        in_parts(begin, value, &mut |part| {
+        in_parts(begin, value, &mut self.turns, &mut |part| {
             length += part.len() as u64;
             payload_sum.update(part);
             Ok(())
@@ -78,7 +81,7 @@ impl<'w> SnapshotWriter<'w> {
         self.put_head(length, sum.finalize());
         self.hand_on()?;
         self.info.bytes += length;
-        in_parts(begin, value, &mut |part| self.out.write_all(part))
+        in_parts(begin, value, &mut self.turns, &mut |part| self.out.write_all(part))
     }
 
     fn put_head(&mut self, length: u64, checksum: u32) {
@@ -107,12 +110,18 @@ impl<'w> SnapshotWriter<'w> {
         self.buffer.clear();
         // One great value must not keep its memory until the end.
         self.buffer.shrink_to(2 * BUFFER_BYTES);
+        self.turns.pause();
         Ok(())
     }
 }
 
 /// Hands a payload on in parts. After an error the rest goes nowhere.
-fn in_parts(begin: &[u8], value: &Value, hand_on: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+fn in_parts(
+    begin: &[u8],
+    value: &Value,
+    turns: &mut Turns,
+    hand_on: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut result = Ok(());
     let mut part = Vec::with_capacity(2 * BUFFER_BYTES);
     part.extend_from_slice(begin);
@@ -122,6 +131,7 @@ fn in_parts(begin: &[u8], value: &Value, hand_on: &mut dyn FnMut(&[u8]) -> io::R
                 result = hand_on(part);
             }
             part.clear();
+            turns.pause();
         }
     });
     result?;

@@ -242,6 +242,20 @@ fn policies_write_and_sync_when_they_say() {
 }
 
 #[test]
+fn who_must_not_wait_for_another_writer_is_told() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let log = opened.log;
+    log.append(b"one").unwrap();
+    let another = log.writer.lock();
+    assert!(log.try_write().is_none());
+    assert_eq!(log.written(), 0);
+    drop(another);
+    assert!(matches!(log.try_write(), Some(Ok(1))));
+    assert_eq!((log.written(), log.durable()), (1, 0));
+}
+
+#[test]
 fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();

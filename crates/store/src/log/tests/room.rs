@@ -6,7 +6,7 @@ use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
 use super::super::{Cut, Damage, Log, OpenError, Planted, Policy, What};
 use super::{Found, open, options};
-use crate::disk::{Access, Disk, SimDisk};
+use crate::disk::{Access, Disk, Fault, SimDisk};
 
 const SEGMENT_BYTES: u64 = 5_000;
 const FIRST: &str = "log-00000000000000000001";
@@ -189,4 +189,26 @@ fn whoever_reads_while_others_write_into_the_room_sees_no_damage() {
         assert!(matches!(walk.step().unwrap(), Step::Record { position, .. } if position == expected));
     }
     assert!(matches!(walk.step().unwrap(), Step::End));
+}
+
+/// A segment was to follow, the room before it could not be given back, and the power went; and goes again, at every step of the
+/// recovery: it still finds what was durable.
+#[test]
+fn giving_room_back_beside_an_unfinished_segment_may_be_cut_short_anywhere() {
+    let disk = SimDisk::new(1);
+    let log = log_on(&disk);
+    add(&log, 1);
+    add(&log, 2);
+    let mut contents = disk.contents();
+    contents.insert(SECOND.to_owned(), vec![7; 24]);
+    assert_eq!(reopened(&contents).unwrap(), (None, records(&[1, 2])));
+    for call in 1..12 {
+        for seed in 0..200 {
+            let image = SimDisk::with_contents(&contents, 1);
+            image.fail_at(call, Fault::Halt);
+            let _ = open(&image, options(SEGMENT_BYTES, 2, None));
+            let found = reopened(&image.crash(seed).contents()).map(|(_, found)| found);
+            assert_eq!(found.unwrap(), records(&[1, 2]), "call {call}, seed {seed}");
+        }
+    }
 }
