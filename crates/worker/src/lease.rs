@@ -30,7 +30,30 @@ pub(crate) struct Held {
 struct Rows {
     // Asked several times for every message.
     by_id: HashMap<StreamId, Row, foldhash::fast::RandomState>,
+    /// Let go of, and perhaps not yet given back to the store.
+    leaving: Vec<StreamId>,
     last_ticket: u64,
+}
+
+/// Messages that were let go of and are being given back.
+pub(crate) struct Leaving<'a> {
+    held: &'a Held,
+    pub(crate) rows: Vec<Release>,
+}
+
+impl Leaving<'_> {
+    /// What the store is to be told: not what we were handed again meanwhile, of that it has been told, though its answer was lost.
+    pub(crate) fn still_away(&self) -> Vec<Release> {
+        let held = self.held.rows();
+        self.rows.iter().filter(|row| !held.by_id.contains_key(&row.id)).copied().collect()
+    }
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let mut left: HashSet<StreamId> = self.rows.iter().map(|row| row.id).collect();
+        self.held.rows().leaving.retain(|id| !left.remove(id));
+    }
 }
 
 /// Tells this time of holding a message from another time of holding the same one.
@@ -109,13 +132,15 @@ impl Held {
     pub(crate) fn let_go_to_release(
         &self,
         messages: impl Iterator<Item = ((StreamId, Ticket), u64)>,
-    ) -> Vec<Release> {
-        let mut rows = self.rows();
-        messages
+    ) -> Leaving<'_> {
+        let mut held = self.rows();
+        let rows: Vec<Release> = messages
             .filter_map(|((id, ticket), deliveries)| {
-                Some(Release { id, delivery: rows.let_go(id, ticket)?.attempt, deliveries })
+                Some(Release { id, delivery: held.let_go(id, ticket)?.attempt, deliveries })
             })
-            .collect()
+            .collect();
+        held.leaving.extend(rows.iter().map(|row| row.id));
+        Leaving { held: self, rows }
     }
 
     /// Everything in hand.
@@ -127,13 +152,14 @@ impl Held {
             .collect()
     }
 
-    /// The smallest id in hand.
+    /// The smallest id in hand, or on its way back.
     pub(crate) fn smallest(&self) -> Option<StreamId> {
-        self.rows().by_id.keys().min().copied()
+        let rows = self.rows();
+        rows.by_id.keys().chain(&rows.leaving).min().copied()
     }
 
     /// The store was asked about rows at `asked` and says which are still ours. The others are let go of and cancelled,
-    /// except what is being settled. Gives how many were lost.
+    /// except what is being settled, and what has become ours again since. Gives how many were lost.
     pub(crate) fn renew(&self, asked: Instant, about: &[Kept], ours: &[StreamId]) -> usize {
         let ours: HashSet<StreamId> = ours.iter().copied().collect();
         let mut rows = self.rows();
@@ -144,7 +170,7 @@ impl Held {
             };
             if ours.contains(&kept.id) {
                 row.touched = row.touched.max(asked);
-            } else if !row.settling {
+            } else if !row.settling && row.touched <= asked {
                 row.cancelled.cancel();
                 rows.by_id.remove(&kept.id);
                 lost += 1;
@@ -226,6 +252,29 @@ mod tests {
         assert!(!tokens[0].is_cancelled());
         held.end_settling(tickets[..1].iter().copied());
         assert_eq!(held.renew(Instant::now(), &held.all(), &[TWO]), 1);
+    }
+
+    #[test]
+    fn an_old_answer_does_not_undo_a_later_delivery() {
+        let (held, _, tokens) = held();
+        let (asked, about) = (Instant::now(), held.all());
+        let later = asked + Duration::from_millis(1);
+        assert!(held.take(later, [(ONE, 2)].into_iter())[0].is_none());
+        assert_eq!(held.renew(asked, &about, &[TWO]), 0);
+        assert!(!tokens[0].is_cancelled());
+        assert_eq!(held.renew(later, &about, &[TWO]), 1);
+    }
+
+    #[test]
+    fn what_is_on_its_way_back_counts_until_the_store_has_answered() {
+        let (held, tickets, _) = held();
+        let leaving = held.let_go_to_release([(tickets[0], 1), (tickets[1], 3)].into_iter());
+        assert_eq!((leaving.rows.len(), held.all().len(), held.smallest()), (2, 0, Some(ONE)));
+        // We are handed one of them again: the store has been told of it.
+        assert!(held.take(Instant::now(), [(TWO, 4)].into_iter())[0].is_some());
+        assert_eq!(leaving.still_away(), [Release::counted(ONE, 1)]);
+        drop(leaving);
+        assert_eq!(held.smallest(), Some(TWO));
     }
 
     #[test]

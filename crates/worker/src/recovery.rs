@@ -4,6 +4,7 @@
 //! Where a read hands out idle messages by itself ([`Capabilities::read_claims`](crate::backend::Capabilities)) it does most of
 //! this. Elsewhere, and everywhere for messages whose entries are gone, [`recover`] walks the whole group now and then.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use crate::worker::admit::{admit, enqueue};
 use crate::worker::core::Core;
 use crate::worker::lane::{Job, Lane, Waiter};
 use crate::worker::outbox::Ended;
-use crate::worker::settle::extend;
+use crate::worker::settle::{bury_again, extend};
 use crate::worker::trouble::{Doing, Patience};
 use crate::worker::verdict::End;
 
@@ -62,7 +63,7 @@ pub(crate) async fn recover(core: &Core, lane: &Lane) {
 }
 
 /// Once through the whole group.
-async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
+pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
     let mut from = StreamId::MIN;
     while let Some(room) = core.queue.wait_for_room().await {
         let (claimed, next) = claim(core, lane, room.min(PAGE), from).await?;
@@ -88,9 +89,11 @@ async fn claim(core: &Core, lane: &Lane, count: usize, from: StreamId) -> Result
     Ok((count, claimed.next))
 }
 
-/// Begins with what the last process of this name has left: it is released, and then claimed by this or another worker, so
-/// that a message which ends the process at every start is counted and ends itself.
-pub(crate) async fn take_up_history(core: &Core, lane: &Lane) {
+/// Releases what the last process of this name has left. It is then claimed by this or another worker, so that a message
+/// which ends the process at every start is counted and ends itself.
+///
+/// Nothing may be claimed or read under this name meanwhile: it would be taken for what was left.
+pub(crate) async fn release_history(core: &Core, lane: &Lane) {
     let (mut after, mut count) = (StreamId::MIN, 0);
     loop {
         let call = || core.backend.own_pending(&lane.stream, &lane.group, &lane.consumer, after, PAGE);
@@ -104,14 +107,13 @@ pub(crate) async fn take_up_history(core: &Core, lane: &Lane) {
         (after, count) = (last, count + rows.len());
     }
     if count > 0 {
+        lane.has_history.store(true, Ordering::Relaxed);
         info!(
             stream = &*lane.stream,
             consumer = &*lane.consumer,
             count,
-            "taking up what was left before the restart"
+            "released what was left before the restart"
         );
-        // The first error is the business of whoever meets it next.
-        let _ = walk(core, lane).await;
     }
 }
 
@@ -125,15 +127,17 @@ pub(crate) async fn retry(core: &Core, lane: &Lane) {
             () = core.draining.cancelled() => break,
         }
         let due = lane.waiting().take_due(Instant::now(), PAGE);
-        let (mut retries, mut copies) = (Vec::new(), Vec::new());
+        let (mut retries, mut copies, mut burials) = (Vec::new(), Vec::new(), Vec::new());
         for waiter in due {
             match waiter {
                 Waiter::Retry(job) => retries.push(job),
                 Waiter::Copy(job) => copies.push(job),
+                Waiter::Burial(dying) => burials.push(dying),
             }
         }
         look_again(core, lane, copies).await;
         try_again(core, lane, retries).await;
+        bury_again(core, lane, burials).await;
     }
     give_up_waiting(core, lane);
 }
@@ -162,15 +166,14 @@ async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
         due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
     let Some(first) = due.iter().map(|job| job.id).min() else { return };
     // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
-    let rows = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));
-    let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
-    let released = core.insist(lane, Doing::Settling, call).await;
-    if released.is_none() {
+    let leaving = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));
+    let count = leaving.rows.len();
+    if core.release(lane, leaving).await.is_none() {
         core.tally.left_unsettled(due.len() as u64);
         return;
     }
     // Perhaps another worker has it already, or the store is away: then it is found as any other idle message.
-    if core.queue.is_open() && claim(core, lane, rows.len(), first).await.is_err() {
+    if core.queue.is_open() && claim(core, lane, count, first).await.is_err() {
         lane.claimable.notify_one();
     }
 }
@@ -181,7 +184,8 @@ pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
     let mut ended = waiting
         .into_iter()
         .map(|waiter| {
-            let end = if matches!(waiter, Waiter::Retry(_)) { End::Cancelled } else { End::NotStarted };
+            // What was tried counts.
+            let end = if matches!(waiter, Waiter::Copy(_)) { End::NotStarted } else { End::Cancelled };
             Ended::at_once(waiter.job(), end)
         })
         .collect();
@@ -196,16 +200,24 @@ pub(crate) async fn reap(core: &Core, lane: &Lane, gone_for: Duration) {
             () = core.draining.cancelled() => return,
         }
         // Nothing depends on it: a failure is the same as nothing to do, and the next round comes.
-        let consumers = core.backend.consumers(&lane.stream, &lane.group).await.unwrap_or_default();
-        for gone in consumers.iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for)) {
-            let removed =
-                core.backend.remove_consumer(&lane.stream, &lane.group, &gone.name, &lane.consumer).await;
-            if let Ok(moved) = removed {
-                lane.metrics.reaped_consumers.increment();
-                info!(stream = &*lane.stream, consumer = gone.name, moved, "removed a consumer that is gone");
-            }
+        while let Ok(Some((gone, moved))) = remove_one_gone(core, lane, gone_for).await {
+            lane.metrics.reaped_consumers.increment();
+            info!(stream = &*lane.stream, consumer = gone, moved, "removed a consumer that is gone");
         }
     }
+}
+
+/// Removes one consumer that is gone. They are looked at anew each time: one that was gone a while ago may have come back.
+async fn remove_one_gone(
+    core: &Core,
+    lane: &Lane,
+    gone_for: Duration,
+) -> Result<Option<(String, u64)>, Error> {
+    let consumers = core.backend.consumers(&lane.stream, &lane.group).await?;
+    let mut gone = consumers.into_iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for));
+    let Some(ConsumerInfo { name, .. }) = gone.next() else { return Ok(None) };
+    let moved = core.backend.remove_consumer(&lane.stream, &lane.group, &name, &lane.consumer).await?;
+    Ok(Some((name, moved)))
 }
 
 fn is_gone(consumer: &ConsumerInfo, own_name: &str, gone_for: Duration) -> bool {

@@ -26,9 +26,8 @@ const COPY_WAITS: Duration = Duration::from_millis(100);
 
 /// Lets deliveries in that came after `touched`.
 pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, touched: Instant) {
-    if deliveries.is_empty() {
-        return;
-    }
+    let Some(last) = deliveries.iter().map(|delivery| delivery.id).max() else { return };
+    lane.has_read(last);
     let names = deliveries.iter().map(|delivery| (delivery.id, delivery.deliveries));
     let taken = lane.held.take(touched, names);
     let mut jobs = Vec::with_capacity(deliveries.len());

@@ -18,6 +18,7 @@ use super::verdict::End;
 use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Answer, Backend, Error, ErrorKind, Start, StreamId};
 use crate::dedupe::{AtWork, Dedupe};
+use crate::lease::Leaving;
 use crate::retry::Backoff;
 
 /// How many steps of the autoscaler are kept.
@@ -126,6 +127,17 @@ impl Core {
         self.hand_in(&mut ended);
     }
 
+    /// Gives messages back that were let go of. `None` if that could not be told.
+    pub(crate) async fn release(&self, lane: &Lane, leaving: Leaving<'_>) -> Option<u64> {
+        let call = || {
+            let rows = leaving.still_away();
+            let (stream, group, consumer) = (&lane.stream, &lane.group, &lane.consumer);
+            Box::pin(async move { self.backend.release(stream, group, consumer, &rows).await })
+                as Answer<'_, u64>
+        };
+        self.insist(lane, Doing::Settling, call).await
+    }
+
     /// Calls until it works. `None` if it will not: the group is gone (and made again), the store is closed, or
     /// the worker ends.
     pub(crate) async fn insist<'a, T>(
@@ -134,13 +146,25 @@ impl Core {
         doing: Doing,
         call: impl Fn() -> Answer<'a, T>,
     ) -> Option<T> {
+        self.insist_unless(lane, doing, |_| false, call).await?.ok()
+    }
+
+    /// The same, unless it fails in a way that calling again will not mend.
+    pub(crate) async fn insist_unless<'a, T>(
+        &self,
+        lane: &Lane,
+        doing: Doing,
+        is_final: impl Fn(&Error) -> bool,
+        call: impl Fn() -> Answer<'a, T>,
+    ) -> Option<Result<T, Error>> {
         let mut patience = Patience::new();
         loop {
             match call().await {
                 Ok(answer) => {
                     self.works(lane, doing);
-                    return Some(answer);
+                    return Some(Ok(answer));
                 }
+                Err(error) if is_final(&error) => return Some(Err(error)),
                 Err(error) => self.cope(lane, doing, &error, &mut patience).await?,
             }
         }
@@ -194,9 +218,10 @@ impl Core {
     /// Makes the group again.
     async fn heal(&self, lane: &Lane, patience: &mut Patience) {
         let _one_at_a_time = lane.healing.lock().await;
-        let start = self.start_again(lane).await;
-        // If somebody was faster, or it fails, the next call will tell.
-        if let Ok(true) = self.backend.create_group(&lane.stream, &lane.group, start).await {
+        // If it fails, or somebody was faster, the next call will tell.
+        if let Ok(start) = self.start_again(lane).await
+            && let Ok(true) = self.backend.create_group(&lane.stream, &lane.group, start).await
+        {
             let (stream, group) = (&*lane.stream, &*lane.group);
             let from = match start {
                 Start::Beginning => "the beginning".to_owned(),
@@ -211,17 +236,18 @@ impl Core {
 
     /// Where a group that is made again begins: before the first message that is still in hand, so that nothing of ours is
     /// left out. If the stream is another one, at its beginning.
-    async fn start_again(&self, lane: &Lane) -> Start {
+    async fn start_again(&self, lane: &Lane) -> Result<Start, Error> {
         let last = lane.last_read();
         if last == StreamId::MIN {
-            return self.settings.start;
+            return Ok(self.settings.start);
         }
         match self.backend.stream(&lane.stream).await {
             Ok(Some(info)) if info.last_id >= last => {
                 let first = lane.held.smallest().and_then(StreamId::prev);
-                Start::After(first.map_or(last, |first| first.min(last)))
+                Ok(Start::After(first.map_or(last, |first| first.min(last))))
             }
-            _ => Start::Beginning,
+            Err(error) if error.is_passing() => Err(error),
+            _ => Ok(Start::Beginning),
         }
     }
 

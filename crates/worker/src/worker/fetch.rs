@@ -2,6 +2,8 @@
 //!
 //! A read is never dropped half-way: what the store has handed out would then be nobody's until its lease runs out.
 
+use std::sync::atomic::Ordering;
+
 use tokio::time::Instant;
 use tracing::{Instrument, debug_span};
 
@@ -14,8 +16,9 @@ use crate::recovery;
 
 /// Reads until the worker drains.
 pub(crate) async fn fetch(core: &Core, lane: &Lane) {
-    if core.settings.survives_restart {
-        recovery::take_up_history(core, lane).await;
+    if lane.has_history.load(Ordering::Relaxed) {
+        // An error is the business of whoever meets it next.
+        let _ = recovery::walk(core, lane).await;
     }
     let mut patience = Patience::new();
     while let Some(room) = core.queue.wait_for_room().await {
@@ -57,9 +60,6 @@ async fn read(core: &Core, lane: &Lane, room: usize) -> Result<(), Error> {
     let touched = Instant::now();
     let span = debug_span!("receive", messaging.system = "redis", messaging.destination.name = &*lane.stream);
     let deliveries = core.backend.read(&read).instrument(span).await?;
-    if let Some(last) = deliveries.iter().map(|delivery| delivery.id).max() {
-        lane.has_read(last);
-    }
     if settings.read_claims {
         let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
         core.tally.reclaimed(lane, claimed as u64);

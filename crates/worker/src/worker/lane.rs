@@ -1,5 +1,6 @@
 //! One stream that a worker reads, with everything that is in its hands of it; and a message on its way through.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -7,6 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::Outbox;
+use super::settle::Dying;
 use super::trouble::Trouble;
 use crate::backend::{Fields, Read, StreamId};
 use crate::lease::{Held, Ticket};
@@ -27,6 +29,8 @@ pub(crate) struct Lane {
     /// What is decided and not yet told to the store.
     pub(crate) outbox: Outbox,
     pub(crate) trouble: Trouble,
+    /// Dead letters that the store refuses, while all else may work.
+    pub(crate) burying: Trouble,
     pub(crate) metrics: WorkerMetrics,
     /// One task at a time makes a lost group again.
     pub(crate) healing: tokio::sync::Mutex<()>,
@@ -35,6 +39,8 @@ pub(crate) struct Lane {
     pub(crate) more_waiting: Notify,
     /// Something was released that could be claimed.
     pub(crate) claimable: Notify,
+    /// The last process of this name has left something, which comes before anything new.
+    pub(crate) has_history: AtomicBool,
     last_read: Mutex<StreamId>,
 }
 
@@ -45,12 +51,15 @@ pub(crate) enum Waiter {
     Retry(Job),
     /// To be looked at again: a copy of it was at work.
     Copy(Job),
+    /// To be buried, which the store has refused.
+    Burial(Dying),
 }
 
 impl Waiter {
     pub(crate) fn job(self) -> Job {
-        let (Waiter::Retry(job) | Waiter::Copy(job)) = self;
-        job
+        match self {
+            Waiter::Retry(job) | Waiter::Copy(job) | Waiter::Burial(Dying { job, .. }) => job,
+        }
     }
 }
 
@@ -72,11 +81,13 @@ impl Lane {
             held: Held::default(),
             outbox: Outbox::default(),
             trouble: Trouble::default(),
+            burying: Trouble::default(),
             metrics,
             healing: tokio::sync::Mutex::new(()),
             waiting: Mutex::new(Waiting::new()),
             more_waiting: Notify::new(),
             claimable: Notify::new(),
+            has_history: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
         }
     }

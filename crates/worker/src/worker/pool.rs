@@ -68,6 +68,11 @@ async fn run_taken(
     let mut began = first_began;
     let mut taken = jobs.drain(..);
     while let Some(job) = taken.next() {
+        if job.cancelled.is_cancelled() {
+            // Lost while it waited in the queue: somebody else has it.
+            ended.push(Ended::at_once(job, End::NotStarted));
+            continue;
+        }
         let lane = &core.lanes[job.lane];
         let mut call = pin!(in_span(process_span(&lane.stream, &job), service.call(lane.message(&job))));
         let at_once = poll_once(call.as_mut()).await;
@@ -102,8 +107,10 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
     let mut jobs = Vec::new();
     while core.queue.take(slot, size, &mut jobs).await {
         core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
-        if !core.queue.is_open() {
-            core.hand_in_unstarted(jobs.drain(..));
+        let is_open = core.queue.is_open();
+        // When the worker ends, all; otherwise what was lost while it waited: somebody else has it.
+        core.hand_in_unstarted(jobs.extract_if(.., |job| !is_open || job.cancelled.is_cancelled()));
+        if jobs.is_empty() {
             continue;
         }
         let busy = core.busy();

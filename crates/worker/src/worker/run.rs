@@ -71,7 +71,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Makes the groups. False if the worker was told to end before it could.
+/// Makes the groups, and gives back what the worker had there before a restart. False if it was told to end before it could.
 async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> Result<bool, Error> {
     for lane in &core.lanes {
         let mut patience = Patience::new();
@@ -90,6 +90,13 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
                     () = &mut shutdown => return Ok(false),
                     () = core.draining.cancelled() => return Ok(false),
                 },
+            }
+        }
+        if core.settings.survives_restart {
+            tokio::select! {
+                () = recovery::release_history(core, lane) => {}
+                () = &mut shutdown => return Ok(false),
+                () = core.draining.cancelled() => return Ok(false),
             }
         }
         info!(

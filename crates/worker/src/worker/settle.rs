@@ -6,7 +6,7 @@
 //!
 //! A message stays in hand, and its lease is kept, until the store has answered.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tracing::{Instrument, debug, debug_span};
@@ -16,7 +16,8 @@ use super::lane::{Job, Lane, Waiter};
 use super::outbox::Ended;
 use super::trouble::Doing;
 use super::verdict::{End, Verdict, judge};
-use crate::backend::{Answer, DeadLetter, Settlement, StreamId};
+use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
+use crate::backend::{Answer, DeadLetter, Error, Settlement, StreamId};
 use crate::dead_letter;
 use crate::lease::Kept;
 use crate::message::Message;
@@ -50,9 +51,13 @@ struct Sorted {
     retry: Vec<(Instant, Job)>,
 }
 
+/// How long a message stays in hand whose dead letter the store has refused, before that is tried again.
+const LETTER_WAITS: Duration = Duration::from_secs(1);
+
 /// A message on its way to the dead letters.
-struct Dying {
-    job: Job,
+#[derive(Debug)]
+pub(crate) struct Dying {
+    pub(crate) job: Job,
     failure: Failure,
     /// How often handlers may have seen it.
     deliveries: u64,
@@ -91,7 +96,11 @@ async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ende
         // Out of settling, so that what is not ours any more is found and counted.
         lane.held.end_settling(doubtful.iter().map(|ended| ended.job.name()));
         let about: Vec<Kept> = doubtful.iter().map(|ended| kept(&ended.job)).collect();
-        extend(core, lane, &about).await;
+        if !extend(core, lane, &about).await {
+            // Nobody knows whose they are, so nothing is said of them.
+            let let_go = lane.held.let_go(doubtful.iter().map(|ended| ended.job.name()));
+            core.tally.left_unsettled(let_go as u64);
+        }
         let held = lane.held.begin_settling(doubtful.iter().map(|ended| ended.job.name()));
         for (ended, held) in doubtful.into_iter().zip(held) {
             match held {
@@ -108,8 +117,8 @@ pub(crate) fn kept(job: &Job) -> Kept {
     Kept { id: job.id, ticket: job.ticket, attempt: job.attempt }
 }
 
-/// Extends the leases of these, and finds out which are lost.
-pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) {
+/// Extends the leases of these, and finds out which are lost. False if the store did not say: then they are in hand as before.
+pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) -> bool {
     let ids: Vec<StreamId> = about.iter().map(|kept| kept.id).collect();
     let asked = Instant::now();
     let span = debug_span!(
@@ -118,14 +127,15 @@ pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) {
         messaging.batch.message_count = ids.len()
     );
     let call = || core.backend.extend(&lane.stream, &lane.group, &lane.consumer, &ids);
-    // The group is gone, then so are all its rows: what is made again hands them out again.
-    let ours = core.insist(lane, Doing::Extending, call).instrument(span).await.unwrap_or_default();
+    // If the group is gone, it is made again before the first of what is in hand; then the next answer tells that it is not ours.
+    let Some(ours) = core.insist(lane, Doing::Extending, call).instrument(span).await else { return false };
     let lost = lane.held.renew(asked, about, &ours);
     core.tally.extended(lane, ours.len() as u64);
     core.tally.lost(lane, lost as u64);
     if lost > 0 {
         debug!(stream = &*lane.stream, lost, "leases lost: others have these messages now");
     }
+    true
 }
 
 async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
@@ -151,29 +161,16 @@ async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
     let_go(core, lane, ended.iter().map(|ended| &ended.job));
 }
 
+/// Moves messages to the dead letters. Where the store refuses that, they are put aside: it must not hold up the others.
 async fn bury(core: &Core, lane: &Lane, dying: Vec<Dying>) {
     if dying.is_empty() {
         return;
     }
-    let messages: Vec<Message> =
-        dying.iter().map(|dying| Message { attempt: dying.deliveries, ..lane.message(&dying.job) }).collect();
-    let messages: Vec<&Message> = messages.iter().collect();
-    let backend = &*core.backend;
-    let call = || Box::pin(redrives_of(backend, &messages)) as Answer<'_, Vec<u64>>;
-    let redrives = core.insist(lane, Doing::Settling, call).await.unwrap_or_else(|| vec![0; dying.len()]);
-    let now = SystemTime::now();
-    let letters: Vec<DeadLetter> = messages
-        .iter()
-        .zip(&dying)
-        .zip(redrives)
-        .map(|((message, dying), redrives)| {
-            dead_letter::compose(message, &lane.dead_letters, &dying.failure, redrives, now)
-        })
-        .collect();
-    let call = || backend.bury(&lane.stream, &lane.group, &lane.consumer, &letters);
-    let moved = core.insist(lane, Doing::Settling, call).await;
-    match moved {
-        Some(moved) => {
+    let call = || Box::pin(write_letters(core, lane, &dying)) as Answer<'_, Vec<StreamId>>;
+    let is_refusal = |error: &Error| !matches!(error.kind(), Unreachable | NoGroup | Closed);
+    match core.insist_unless(lane, Doing::Settling, is_refusal, call).await {
+        Some(Ok(moved)) => {
+            lane.burying.is_over(&core.backend.place(), &lane.stream, Doing::Burying);
             let mut lost = 0;
             for Dying { job, failure, .. } in &dying {
                 if moved.contains(&job.id) {
@@ -184,9 +181,52 @@ async fn bury(core: &Core, lane: &Lane, dying: Vec<Dying>) {
             }
             core.tally.lost(lane, lost);
         }
+        // Perhaps one of them is to blame.
+        Some(Err(error)) if error.kind() == Refused && dying.len() > 1 => {
+            for alone in dying {
+                Box::pin(bury(core, lane, vec![alone])).await;
+            }
+            return;
+        }
+        Some(Err(error)) => {
+            lane.metrics.ack_errors.increment();
+            lane.burying.begins(&core.backend.place(), &lane.stream, Doing::Burying, &error);
+            lane.held.end_settling(dying.iter().map(|dying| dying.job.name()));
+            let due = Instant::now() + LETTER_WAITS;
+            dying.into_iter().for_each(|dying| lane.wait(due, Waiter::Burial(dying)));
+            return;
+        }
         None => core.tally.left_unsettled(dying.len() as u64),
     }
     let_go(core, lane, dying.iter().map(|dying| &dying.job));
+}
+
+/// Tries again to bury what was put aside.
+pub(crate) async fn bury_again(core: &Core, lane: &Lane, dying: Vec<Dying>) {
+    let held = lane.held.begin_settling(dying.iter().map(|dying| dying.job.name()));
+    let (mut ours, mut lost) = (Vec::new(), Vec::new());
+    for (dying, held) in dying.into_iter().zip(held) {
+        if held.is_some() { ours.push(dying) } else { lost.push(dying.job) }
+    }
+    core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
+    bury(core, lane, ours).await;
+}
+
+async fn write_letters(core: &Core, lane: &Lane, dying: &[Dying]) -> Result<Vec<StreamId>, Error> {
+    let messages: Vec<Message> =
+        dying.iter().map(|dying| Message { attempt: dying.deliveries, ..lane.message(&dying.job) }).collect();
+    let messages: Vec<&Message> = messages.iter().collect();
+    let redrives = redrives_of(&*core.backend, &messages).await?;
+    let now = SystemTime::now();
+    let letters: Vec<DeadLetter> = messages
+        .iter()
+        .zip(dying)
+        .zip(redrives)
+        .map(|((message, dying), redrives)| {
+            dead_letter::compose(message, &lane.dead_letters, &dying.failure, redrives, now)
+        })
+        .collect();
+    core.backend.bury(&lane.stream, &lane.group, &lane.consumer, &letters).await
 }
 
 async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
@@ -194,17 +234,17 @@ async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
         return;
     }
     // First, as where something is tried again: our own reader may be the next to get it.
-    let rows = lane.held.let_go_to_release(given_back.iter().map(|(job, counts)| (job.name(), *counts)));
+    let leaving = lane.held.let_go_to_release(given_back.iter().map(|(job, counts)| (job.name(), *counts)));
     core.at_work.give_back(given_back.iter().filter_map(|(job, _)| job.key.as_ref()));
+    let count = leaving.rows.len() as u64;
     let span = debug_span!(
         "nack",
         messaging.destination.name = &*lane.stream,
-        messaging.batch.message_count = rows.len()
+        messaging.batch.message_count = count
     );
-    let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
-    match core.insist(lane, Doing::Settling, call).instrument(span).await {
+    match core.release(lane, leaving).instrument(span).await {
         Some(released) => core.tally.released(lane, released),
-        None => core.tally.left_unsettled(rows.len() as u64),
+        None => core.tally.left_unsettled(count),
     }
 }
 

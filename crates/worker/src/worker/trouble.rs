@@ -18,6 +18,7 @@ pub(crate) enum Doing {
     Claiming,
     Extending,
     Settling,
+    Burying,
 }
 
 impl Doing {
@@ -32,6 +33,7 @@ impl Doing {
             Doing::Claiming => "claim idle messages",
             Doing::Extending => "extend leases",
             Doing::Settling => "settle",
+            Doing::Burying => "write dead letters",
         }
     }
 }

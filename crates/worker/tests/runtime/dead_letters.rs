@@ -1,9 +1,11 @@
 //! Messages that end in the dead letters, and those that get another chance.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use millstream_worker::Message;
-use millstream_worker::backend::Start;
+use millstream_worker::backend::{Backend, Embedded, ErrorKind, Settlement, Start};
 use millstream_worker::handler::{Data, Raw};
 use millstream_worker::outcome::{HandlerError, Outcome, Reason};
 use millstream_worker::redrive::{Destination, Filter, Progress, Redrive, redrive};
@@ -45,6 +47,59 @@ async fn a_rejected_message_ends_at_once() {
     let report = running.end().await;
     assert_eq!((report.dead, report.acknowledged, report.retried), (1, 1, 0));
     assert_eq!(backend.stream("graveyard").await.unwrap().unwrap().length, 1);
+}
+
+/// Something else lies where dead letters should go.
+async fn take_the_place_of_letters(backend: &Arc<dyn Backend>) {
+    backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
+    let other = vec![(DEAD.to_owned(), Duration::from_secs(3600))];
+    let settlement = Settlement { acknowledge: Vec::new(), remember: other };
+    backend.settle(STREAM, GROUP, &settlement).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_is_refused_holds_up_nobody_and_is_written_later() {
+    let embedded = Embedded::in_memory();
+    let db = embedded.store().clone();
+    let backend: Arc<dyn Backend> = Arc::new(embedded);
+    add(&backend, 0..50).await;
+    take_the_place_of_letters(&backend).await;
+    let handler = async |message: Message| match number(&message) % 10 {
+        0 => Err(HandlerError::reject("never")),
+        _ => Ok(()),
+    };
+    let running = run(worker(&backend).handler(handler));
+    until("all but the rejected", async || pending(&backend).await.len() == 5).await;
+    add(&backend, 50..100).await;
+    until("all but the rejected of those after them", async || {
+        let group = &backend.groups(STREAM).await.unwrap()[0];
+        group.lag == Some(0) && group.pending == 10
+    })
+    .await;
+    assert_eq!(backend.stream(DEAD).await.unwrap_err().kind(), ErrorKind::WrongType);
+    db.remove(DEAD).await.unwrap();
+    until("buried", async || all_done(&backend).await).await;
+    let report = running.end().await;
+    assert_eq!((report.dead, report.acknowledged, report.lost_leases), (10, 90, 0));
+    assert_eq!(letters(&backend).await.len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_ends_gives_back_what_it_could_not_bury() {
+    let backend = store().await;
+    add(&backend, 0..1).await;
+    take_the_place_of_letters(&backend).await;
+    let gate = Arc::new(Gate::default());
+    let handler = async |_: Raw, gate: Data<Arc<Gate>>| {
+        gate.begun.fetch_add(1, Ordering::SeqCst);
+        Err::<(), _>(HandlerError::reject("never"))
+    };
+    let running = run(worker(&backend).handler(handler).state(gate.clone()));
+    until("rejected", async || gate.begun() == 1).await;
+    let report = running.end().await;
+    // Our own last read may have brought it once more.
+    assert!(report.dead == 0 && report.released >= 1, "{report}");
+    assert!(pending(&backend).await.iter().all(|row| row.consumer.is_none() && row.deliveries == 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

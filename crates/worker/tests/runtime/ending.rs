@@ -123,6 +123,27 @@ async fn a_deleted_group_is_made_again_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_given_back_to_a_deleted_group_comes_again() {
+    let (backend, handled) = (store().await, Handled::default());
+    add(&backend, 0..2).await;
+    let handler = async |message: Message, handled: Data<Handled>| {
+        let is_first = handled.count(number(&message)) == 1;
+        if is_first && number(&message) == 0 { Outcome::retry_after(ms(3_000)) } else { Outcome::Ack }
+    };
+    let running =
+        run(worker(&backend).lease(Duration::from_secs(3600)).state(handled.clone()).handler(handler));
+    until("one waits", async || handled.len() == 2 && pending(&backend).await.len() == 1).await;
+    // Nobody reads: that it is gone is found by the one who gives the message back.
+    running.handle.pause();
+    tokio::time::sleep(ms(1_500)).await;
+    assert!(backend.delete_group(STREAM, GROUP).await.unwrap());
+    until("made again", async || !backend.groups(STREAM).await.unwrap().is_empty()).await;
+    running.handle.resume();
+    until("all done", async || handled.times(0) == 2 && all_done(&backend).await).await;
+    running.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_stream_is_read_from_its_new_beginning() {
     let (backend, handled) = (store().await, Handled::default());
     let running = run(worker(&backend).lease(ms(600)).state(handled.clone()).handler(

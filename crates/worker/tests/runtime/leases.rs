@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use millstream_worker::backend::Release;
 use millstream_worker::handler::{Data, Raw};
 use millstream_worker::outcome::Outcome;
 use millstream_worker::{Message, WorkerName};
@@ -101,6 +102,24 @@ async fn what_a_dead_worker_left_is_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_lost_while_it_waited_is_not_begun() {
+    let backend = store().await;
+    add(&backend, 0..2).await;
+    let gate = Arc::new(Gate::default());
+    let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
+    let lease = Duration::from_secs(6);
+    let running = run(worker(&backend).concurrency(1).lease(lease).handler(handler).state(gate.clone()));
+    until("one begun, the other waits", async || gate.begun() == 1 && pending(&backend).await.len() == 2)
+        .await;
+    assert_eq!(steal(&backend, "thief").await, 2);
+    // The lease is looked after every third of it; then the handler that runs has half a second.
+    tokio::time::sleep(lease / 3 + ms(1_000)).await;
+    assert_eq!(gate.begun(), 1);
+    let report = running.end().await;
+    assert_eq!((report.lost_leases, report.released), (2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_worker_loses_nothing() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..300).await;
@@ -140,6 +159,29 @@ async fn a_stable_name_begins_with_what_it_left() {
     until("all done", async || all_done(&backend).await).await;
     running.end().await;
     assert_eq!(handled.len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_stable_name_claims_at_its_start_is_not_taken_for_what_it_left() {
+    let (backend, gate) = (store().await, Arc::new(Gate::default()));
+    add(&backend, 0..1100).await;
+    // Enough to be looked through in several calls, and behind it what is claimed as soon as somebody looks.
+    read_and_die(&backend, "name", 1000).await;
+    let taken = read_and_die(&backend, "other", 100).await;
+    let free: Vec<Release> = taken.into_iter().map(|id| Release::counted(id, 1)).collect();
+    assert_eq!(backend.release(STREAM, GROUP, "other", &free).await.unwrap(), 100);
+    let running = run(worker(&backend)
+        .lease(Duration::from_secs(3600))
+        .concurrency(1100)
+        .consumer_name("name")
+        .state(gate.clone())
+        .handler(async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await));
+    until("all begun", async || gate.begun() == 1100).await;
+    let rows = pending(&backend).await;
+    gate.open();
+    running.end().await;
+    assert_eq!(rows.len(), 1100);
+    assert!(rows.iter().all(|row| row.deliveries == 2), "one delivery before the start and one after it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
