@@ -133,7 +133,8 @@ impl Campaign {
     /// Holds what the running server shows against the ledger, without a restart, and goes on from there.
     pub(crate) fn judge_live(&mut self, ops: &[Op]) {
         let found = State::read(&mut self.running.client());
-        let findings = self.findings(ops, self.no_fault(), &found);
+        let fault = self.no_fault();
+        let findings = self.findings(ops, fault, &found);
         self.tally.add_findings(&findings);
         self.tally.acknowledged += ops.iter().filter(|op| op.is_acknowledged_write()).count() as u64;
         self.keep_evidence(ops, &findings);
@@ -143,13 +144,12 @@ impl Campaign {
 
     /// What cannot be explained in `found`.
     pub(crate) fn findings(&self, ops: &[Op], fault: Fault, found: &State) -> Vec<Finding> {
-        check(&Evidence { base: &self.base, first: &self.numbers, ops, fault, clock: self.clock, found })
+        check(&Evidence { base: &self.base, first: &self.numbers, ops, fault, found })
     }
 
     /// Nothing has happened until now.
-    pub(crate) fn no_fault(&self) -> Fault {
-        let now = self.clock.now();
-        Fault { at: now, dead_at: now }
+    pub(crate) fn no_fault(&mut self) -> Fault {
+        Fault { at: self.clock.now(), dead_ms: self.clock.latest_ms() }
     }
 
     /// Starts the server again; now and then it is struck down while it starts.
@@ -192,7 +192,6 @@ impl Campaign {
             first: &nothing,
             ops: &[],
             fault: self.no_fault(),
-            clock: self.clock,
             found: &again,
         });
         self.tally.add_findings(&findings);

@@ -7,7 +7,7 @@ use crate::random::Random;
 /// The id of a stream entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Id {
-    ms: u64,
+    pub ms: u64,
     sequence: u64,
 }
 

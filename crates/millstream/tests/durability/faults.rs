@@ -54,7 +54,7 @@ pub(crate) fn stop(campaign: &mut Campaign, mean: Duration) {
     work_for_a_while(campaign, mean);
     let at = campaign.clock.now();
     let ended = campaign.running.stop();
-    let fault = Fault { at, dead_at: campaign.clock.now() };
+    let fault = Fault { at, dead_ms: campaign.clock.latest_ms() };
     if ended.is_none() {
         campaign.tally.refuse("it ignored SIGTERM");
     }
@@ -90,9 +90,9 @@ pub(crate) fn failing_sync(campaign: &mut Campaign) -> Result<(), String> {
     let tracer = Tracer::attach(campaign.running.pid(), Trick::Fail { nth }, &campaign.note_file())?;
     let load = campaign.load();
     wait_until(Duration::from_secs(5), || tracer.failed_at().is_some() || load.is_over());
+    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch(seconds));
     // Long enough for a server that goes on regardless to say so.
     std::thread::sleep(Duration::from_millis(150));
-    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch(seconds));
     let Some(failed_at) = failed_at else {
         let fault = kill_now(campaign);
         campaign.judge(load.join(), fault);
@@ -203,11 +203,11 @@ fn power_off(campaign: &mut Campaign) -> Fault {
         at = campaign.clock.at_epoch(began).saturating_sub(CLOCKS_DIFFER_NANOS);
     }
     campaign.running.kill();
-    let dead_at = campaign.clock.now();
+    let dead_ms = campaign.clock.latest_ms();
     if campaign.has_disk() {
         campaign.disk().power_up();
     }
-    Fault { at, dead_at }
+    Fault { at, dead_ms }
 }
 
 /// A machine without power tells nothing; ours lives on for a moment, in which even a sync may seem to succeed.
@@ -221,7 +221,7 @@ fn tell_nothing_after(ops: &mut [Op], cut_at: Nanos) {
 fn kill_now(campaign: &mut Campaign) -> Fault {
     let at = campaign.clock.now();
     campaign.running.kill();
-    Fault { at, dead_at: campaign.clock.now() }
+    Fault { at, dead_ms: campaign.clock.latest_ms() }
 }
 
 /// After a failed sync nobody knows what is on the disk, so an error leaves a command open.

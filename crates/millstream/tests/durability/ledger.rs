@@ -30,18 +30,19 @@ pub(crate) fn pair_key(producer: u32) -> String {
 /// Nanoseconds since the campaign began, on a clock that never jumps.
 pub(crate) type Nanos = u64;
 
-/// Tells campaign time, and what it is on the calendar.
+/// Tells campaign time. The calendar, from which servers stamp, is set by others meanwhile, by milliseconds in a
+/// second on a machine that has just started: so the two are compared whenever both matter, never once for all.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     start: Instant,
+    /// The beginning by the calendar, as late as it has been seen.
     start_epoch: Duration,
 }
 
 impl Clock {
     /// Begins now.
     pub(crate) fn new() -> Clock {
-        let start_epoch = SystemTime::now().duration_since(UNIX_EPOCH).expect("a calendar after 1970");
-        Clock { start: Instant::now(), start_epoch }
+        Clock { start: Instant::now(), start_epoch: since_1970() }
     }
 
     /// Time since the beginning.
@@ -49,16 +50,24 @@ impl Clock {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// The same moment in milliseconds since 1970, as servers count.
-    pub(crate) fn epoch_ms(&self, at: Nanos) -> u64 {
-        (self.start_epoch + Duration::from_nanos(at)).as_millis() as u64
+    /// Now at the latest, in milliseconds since 1970 as servers count: a server may have started by the calendar
+    /// before that was set back.
+    pub(crate) fn latest_ms(&mut self) -> u64 {
+        let elapsed = self.start.elapsed();
+        self.start_epoch = self.start_epoch.max(since_1970().saturating_sub(elapsed));
+        (self.start_epoch + elapsed).as_millis() as u64
     }
 
-    /// The campaign time of a moment in seconds since 1970.
+    /// The campaign time of a moment just past, which is told in seconds since 1970.
     pub(crate) fn at_epoch(&self, seconds: f64) -> Nanos {
-        Duration::try_from_secs_f64(seconds).unwrap_or_default().saturating_sub(self.start_epoch).as_nanos()
-            as Nanos
+        let now = self.now();
+        let ago = since_1970().saturating_sub(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        now.saturating_sub(ago.as_nanos() as Nanos)
     }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a calendar after 1970")
 }
 
 /// One command of one client.

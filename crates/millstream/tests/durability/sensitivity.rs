@@ -19,7 +19,7 @@ struct Damage {
     work: fn(&mut Client, &State),
 }
 
-const DAMAGES: [Damage; 10] = [
+const DAMAGES: [Damage; 11] = [
     Damage {
         what: "an entry is gone",
         expected: Kind::Lost,
@@ -96,6 +96,14 @@ const DAMAGES: [Damage; 10] = [
         },
     },
     Damage {
+        what: "a delivery from before its entry was written",
+        expected: Kind::Count,
+        work: |client, state| {
+            let (id, owner) = pending(state);
+            client.call(&["XCLAIM", WORK[0], GROUP, &owner, "0", &id, "TIME", "1", "JUSTID"]);
+        },
+    },
+    Damage {
         what: "the group fell back",
         expected: Kind::WentBack,
         work: |client, _| {
@@ -131,12 +139,14 @@ fn damage_is_found(kind: process::Kind) {
         let ops = load_for(&mut campaign, Duration::from_millis(200));
         let mut client = campaign.running.client();
         let sound = State::read(&mut client);
-        let before = campaign.findings(&ops, campaign.no_fault(), &sound);
+        let fault = campaign.no_fault();
+        let before = campaign.findings(&ops, fault, &sound);
         assert_eq!(before, [], "{subject} before any damage");
         (damage.work)(&mut client, &sound);
         assert_eq!(reply::text(&client.call(&["PING"])), Some(&b"PONG"[..]));
         let found = State::read(&mut client);
-        let findings = campaign.findings(&ops, campaign.no_fault(), &found);
+        let fault = campaign.no_fault();
+        let findings = campaign.findings(&ops, fault, &found);
         assert!(
             findings.iter().any(|finding| finding.kind == damage.expected),
             "{subject}, {}: expected {:?}, found {findings:?}",

@@ -10,6 +10,8 @@ use crate::state::{Group, Pending};
 
 /// Calendar times are whole milliseconds, and two clocks round differently.
 const ROUNDING_MS: u64 = 2;
+/// How far the calendar may be set back while a campaign runs. Redis follows it at once.
+const SET_BACK_MS: u64 = 1_000;
 
 /// Checks the group of `key`.
 pub(super) fn check(evidence: &Evidence<'_>, key: &'static str, fates: &Fates, report: &mut Report) {
@@ -244,8 +246,8 @@ impl Row<'_> {
     }
 
     fn check_time(&self, row: &Pending, before: Option<&Pending>, report: &mut Report) {
-        let latest = self.evidence.clock.epoch_ms(self.evidence.fault.dead_at) + ROUNDING_MS;
-        let earliest = before.map_or(0, |before| before.delivered_ms);
+        let latest = self.evidence.fault.dead_ms + ROUNDING_MS;
+        let earliest = before.map_or(self.id.ms, |before| before.delivered_ms).saturating_sub(SET_BACK_MS);
         if !(earliest..=latest).contains(&row.delivered_ms) {
             let what = format!(
                 "{} {} was delivered at {}, expected {earliest} to {latest}",

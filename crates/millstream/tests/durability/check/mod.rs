@@ -10,7 +10,7 @@ mod pairs;
 
 use std::fmt;
 
-use crate::ledger::{Clock, Nanos, Op};
+use crate::ledger::{Nanos, Op};
 use crate::load::Numbers;
 use crate::state::State;
 
@@ -63,8 +63,8 @@ impl fmt::Display for Finding {
 pub(crate) struct Fault {
     /// From here on nothing counts as told.
     pub at: Nanos,
-    /// From here on the server did nothing.
-    pub dead_at: Nanos,
+    /// From here on the server did nothing, in milliseconds since 1970.
+    pub dead_ms: u64,
 }
 
 /// What there is to judge by.
@@ -77,8 +77,6 @@ pub(crate) struct Evidence<'a> {
     pub ops: &'a [Op],
     /// When the fault struck.
     pub fault: Fault,
-    /// Tells calendar time.
-    pub clock: Clock,
     /// What the server holds now.
     pub found: &'a State,
 }
