@@ -1,6 +1,6 @@
 //! Instructions per operation, as callgrind counts them: figures that do not depend on how busy a machine is.
 //!
-//! The server runs under callgrind and is driven over one connection, once with a number of operations and once with
+//! The server runs under callgrind and is driven over one connection, or by the load of waiting readers, once with a number of operations and once with
 //! twice as many; the difference, divided, is what an operation takes in the server, and what starting and ending take cancels
 //! out. The kernel's share is not in it. Counts change with the compiler, so they are compared only with counts of the
 //! same one.
@@ -16,6 +16,7 @@ use crate::data::{self, ADDED, FILLED, GROUP, id};
 use crate::options::Options;
 use crate::payload::Dice;
 use crate::server::{Persistence, Server};
+use crate::topics::speed;
 use crate::wire::encode;
 
 const FILE: &str = "bench/instructions.txt";
@@ -28,94 +29,51 @@ struct Operation {
     persistence: Persistence,
     /// In the first run; twice as many in the second.
     ops: u64,
-    pipeline: u64,
-    prepare: fn(&Server, u64) -> Result<(), Failure>,
-    /// Writes the n-th of `all`.
-    write: fn(n: u64, all: u64, out: &mut Vec<u8>),
+    load: Load,
+}
+
+enum Load {
+    /// In batches, over one connection, so that every batch is read as it was written.
+    Batches {
+        pipeline: u64,
+        prepare: fn(&Server, u64) -> Result<(), Failure>,
+        /// Writes the n-th of `all`.
+        write: fn(n: u64, all: u64, out: &mut Vec<u8>),
+    },
+    /// An entry is added and handed to one of so many waiting readers, which then waits again.
+    BlockedReaders(usize),
 }
 
 const OPERATIONS: &[Operation] = &[
-    Operation {
-        name: "xadd-p1",
-        persistence: Persistence::Off,
-        ops: 4_000,
-        pipeline: 1,
-        prepare: nothing,
-        write: add,
-    },
-    Operation {
-        name: "xadd-p16",
-        persistence: Persistence::Off,
-        ops: 8_000,
-        pipeline: 16,
-        prepare: nothing,
-        write: add,
-    },
-    Operation {
-        name: "xadd-p16-everysec",
-        persistence: Persistence::EverySec,
-        ops: 8_000,
-        pipeline: 16,
-        prepare: nothing,
-        write: add,
-    },
-    Operation {
-        name: "xreadgroup-1-p1",
-        persistence: Persistence::Off,
-        ops: 4_000,
-        pipeline: 1,
-        prepare: group,
-        write: read_1,
-    },
-    Operation {
-        name: "xreadgroup-1-p16",
-        persistence: Persistence::Off,
-        ops: 8_000,
-        pipeline: 16,
-        prepare: group,
-        write: read_1,
-    },
-    Operation {
-        name: "xreadgroup-10-p16",
-        persistence: Persistence::Off,
-        ops: 1_000,
-        pipeline: 16,
-        prepare: group,
-        write: read_10,
-    },
-    Operation {
-        name: "xreadgroup-100-p1",
-        persistence: Persistence::Off,
-        ops: 100,
-        pipeline: 1,
-        prepare: group,
-        write: read_100,
-    },
-    Operation {
-        name: "xack-order-p16",
-        persistence: Persistence::Off,
-        ops: 8_000,
-        pipeline: 16,
-        prepare: pending,
-        write: ack_order,
-    },
-    Operation {
-        name: "xack-random-p16",
-        persistence: Persistence::Off,
-        ops: 8_000,
-        pipeline: 16,
-        prepare: pending,
-        write: ack_random,
-    },
-    Operation {
-        name: "xrange-100-p1",
-        persistence: Persistence::Off,
-        ops: 200,
-        pipeline: 1,
-        prepare: group,
-        write: range,
-    },
+    batches("xadd-p1", Persistence::Off, 4_000, 1, nothing, add),
+    batches("xadd-p16", Persistence::Off, 8_000, 16, nothing, add),
+    batches("xadd-p16-everysec", Persistence::EverySec, 8_000, 16, nothing, add),
+    batches("xreadgroup-1-p1", Persistence::Off, 4_000, 1, group, read_1),
+    batches("xreadgroup-1-p16", Persistence::Off, 8_000, 16, group, read_1),
+    batches("xreadgroup-10-p16", Persistence::Off, 1_000, 16, group, read_10),
+    batches("xreadgroup-100-p1", Persistence::Off, 100, 1, group, read_100),
+    batches("xack-order-p16", Persistence::Off, 8_000, 16, pending, ack_order),
+    batches("xack-random-p16", Persistence::Off, 8_000, 16, pending, ack_random),
+    batches("xrange-100-p1", Persistence::Off, 200, 1, group, range),
+    blocked("xadd-blocked-10", 10),
+    blocked("xadd-blocked-5000", 5_000),
 ];
+
+const fn batches(
+    name: &'static str,
+    persistence: Persistence,
+    ops: u64,
+    pipeline: u64,
+    prepare: fn(&Server, u64) -> Result<(), Failure>,
+    write: fn(u64, u64, &mut Vec<u8>),
+) -> Operation {
+    Operation { name, persistence, ops, load: Load::Batches { pipeline, prepare, write } }
+}
+
+/// As many operations as the most readers: each of them is served once more in the second run.
+const fn blocked(name: &'static str, readers: usize) -> Operation {
+    Operation { name, persistence: Persistence::Off, ops: 5_000, load: Load::BlockedReaders(readers) }
+}
 
 /// Entries in the stream that is read, in both runs.
 const ENTRIES: u64 = 20_000;
@@ -246,7 +204,6 @@ fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Fail
     let out = options.out.join(format!("callgrind-{}-{ops}", operation.name));
     let before = vec!["--tool=callgrind".to_owned(), format!("--callgrind-out-file={}", out.display())];
     let server = Server::start_under("valgrind", before, operation.persistence, options)?;
-    (operation.prepare)(&server, 2 * operation.ops)?;
     drive(&server, operation, ops)?;
     server.stop()?;
     let text = fs::read_to_string(&out).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -254,14 +211,18 @@ fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Fail
     parse_total(&text).ok_or_else(|| format!("{} has no total", out.display()).into())
 }
 
-/// One connection, so that every batch is read as it was written.
 fn drive(server: &Server, operation: &Operation, ops: u64) -> Result<(), Failure> {
+    let (pipeline, prepare, write) = match operation.load {
+        Load::Batches { pipeline, prepare, write } => (pipeline, prepare, write),
+        Load::BlockedReaders(readers) => return speed::add_with_readers(server, ops, readers).map(|_| ()),
+    };
+    prepare(server, 2 * operation.ops)?;
     let mut connection = server.connect()?;
     let mut batch = Vec::new();
-    for first in (0..ops).step_by(operation.pipeline as usize) {
-        let end = ops.min(first + operation.pipeline);
+    for first in (0..ops).step_by(pipeline as usize) {
+        let end = ops.min(first + pipeline);
         batch.clear();
-        (first..end).for_each(|n| (operation.write)(n, 2 * operation.ops, &mut batch));
+        (first..end).for_each(|n| write(n, 2 * operation.ops, &mut batch));
         connection.send(&batch)?;
         connection.skip((end - first) as usize)?;
     }

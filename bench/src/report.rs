@@ -19,6 +19,7 @@ pub(crate) struct Report {
     about: Vec<(&'static str, String)>,
     rows: Vec<Row>,
     printed: Option<&'static Table>,
+    begun: ProcessorTime,
 }
 
 impl Report {
@@ -35,7 +36,7 @@ impl Report {
                 "\nA DEBUG BUILD is measured: this shows that the harness works, and nothing about speed."
             );
         }
-        Ok(Report { about, rows: Vec::new(), printed: None })
+        Ok(Report { about, rows: Vec::new(), printed: None, begun: ProcessorTime::now() })
     }
 
     pub(crate) fn add(&mut self, row: Row) {
@@ -63,7 +64,12 @@ impl Report {
         println!("({text})");
     }
 
-    pub(crate) fn save(&self, options: &Options) -> Result<(), Failure> {
+    pub(crate) fn save(mut self, options: &Options) -> Result<(), Failure> {
+        if let Some(percent) = ProcessorTime::now().taken_since(self.begun) {
+            let host = format!("took {percent:.1} % of the processors for others meanwhile");
+            println!("\n{:<10} {host}", "host");
+            self.about.push(("host", host));
+        }
         fs::create_dir_all(&options.out)?;
         fs::write(options.out.join("results.json"), self.json())?;
         fs::write(options.out.join("table.md"), self.markdown())?;
@@ -236,6 +242,33 @@ fn machine() -> String {
     )
 }
 
+/// What the processors of this machine have done since it was started, in ticks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ProcessorTime {
+    all: u64,
+    /// They had work, and the machine's host had other machines to run.
+    taken: u64,
+}
+
+impl ProcessorTime {
+    fn now() -> ProcessorTime {
+        ProcessorTime::read(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    /// The first line: user, nice, system, idle, waiting for the disk, interrupts, soft ones, taken; what follows is in these already.
+    fn read(stat: &str) -> ProcessorTime {
+        let line = stat.lines().next().unwrap_or_default();
+        let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
+        ProcessorTime { all: ticks.iter().sum(), taken: ticks.get(7).copied().unwrap_or(0) }
+    }
+
+    /// In parts of a hundred; `None` on a machine from which nobody ever took any.
+    fn taken_since(self, before: ProcessorTime) -> Option<f64> {
+        let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
+        (self.taken > 0).then(|| 100.0 * (self.taken - before.taken) as f64 / all as f64)
+    }
+}
+
 fn replace_in_file(file: &Path, mark: &str, table: &str) -> Result<(), Failure> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let replaced =
@@ -263,6 +296,17 @@ fn aligned(cells: &[String], table: &Table) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_took_is_a_part_of_all_time() {
+        let before = ProcessorTime::read("cpu  10 0 10 70 5 0 5 100 7 7\ncpu0 1 1 1 1 1 1 1 1\n");
+        let after = ProcessorTime::read("cpu  20 0 20 130 5 0 5 120 9 9\n");
+        assert_eq!(before, ProcessorTime { all: 200, taken: 100 });
+        assert_eq!(after.taken_since(before), Some(20.0));
+        assert_eq!(before.taken_since(before), None);
+        let own = ProcessorTime::read("cpu  10 0 10 70 5 0 5 0 0 0\n");
+        assert_eq!(own.taken_since(ProcessorTime::read("")), None);
+    }
 
     #[test]
     fn text_in_json_is_escaped() {

@@ -14,7 +14,8 @@ use crate::topics::{alternate, names_of, speed, start_all};
 pub(crate) static COST: Table = Table {
     topic: "durability",
     heading: "What the log costs",
-    intro: "Millstream with `appendfsync everysec` against itself without persistence, in turns. Less is better.",
+    intro: "Millstream with `appendfsync everysec` against itself without persistence, in turns; a difference of a few \
+            parts in a hundred asks for three times the repetitions. Less is better.",
     columns: &[
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Cost },
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::No },
@@ -35,7 +36,8 @@ pub(crate) static ALWAYS: Table = Table {
     heading: "Always",
     intro: "Both servers with `appendonly yes` and `appendfsync always`: a reply means that it is on the disk. 50 clients add entries, \
             unpipelined; a client of its own sends PING every millisecond meanwhile. In the second row every `fdatasync` of either \
-            server begins 2 ms late (by `strace`), as on a disk that takes so long.",
+            server begins 2 ms late (by `strace`), as on a disk that takes so long. In the third nothing is kept: what the load alone \
+            does to PING.",
     columns: &[
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },
@@ -45,10 +47,14 @@ pub(crate) static ALWAYS: Table = Table {
     ],
 };
 
-const ALWAYS_ROWS: [(&str, &str, Persistence); 2] = [
+const ALWAYS_ROWS: [(&str, &str, Persistence); 3] = [
     ("always-xadd", "XADD, 3 short fields", Persistence::Always),
     ("always-xadd-slowly", "XADD, 3 short fields, syncs 2 ms late", Persistence::AlwaysSlowly),
+    ("always-unkept", "XADD, 3 short fields, nothing kept", Persistence::Off),
 ];
+
+/// How much more often the cost of the log is measured than other rows are.
+const COST_TIMES: usize = 3;
 
 /// Workloads of the speed table that run with a log as well.
 const LOGGED: &[&str] = &["xadd-short-p16", "xadd-short-p64", "xreadgroup-1-p16", "xreadgroup-10-p16"];
@@ -73,7 +79,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
 }
 
 fn cost(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    logged(&COST, "cost", options, report, || {
+    let repetitions = COST_TIMES * options.repetitions;
+    logged(&COST, "cost", repetitions, options, report, || {
         let mut servers = Vec::new();
         for (name, persistence) in [("everysec", Persistence::EverySec), ("off", Persistence::Off)] {
             let mut server = Server::start(&options.subject, persistence, options)?;
@@ -85,7 +92,7 @@ fn cost(options: &Options, report: &mut Report) -> Result<(), Failure> {
 }
 
 fn every_sec(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    logged(&EVERY_SEC, "everysec", options, report, || {
+    logged(&EVERY_SEC, "everysec", options.repetitions, options, report, || {
         start_all(&options.startable(), Persistence::EverySec, options)
     })
 }
@@ -93,6 +100,7 @@ fn every_sec(options: &Options, report: &mut Report) -> Result<(), Failure> {
 fn logged(
     table: &'static Table,
     prefix: &str,
+    repetitions: usize,
     options: &Options,
     report: &mut Report,
     start: impl FnOnce() -> Result<Vec<Server>, Failure>,
@@ -110,7 +118,7 @@ fn logged(
     speed::prepare(&servers, &workloads, options)?;
     for ((name, _), workload) in wanted.into_iter().zip(workloads) {
         let mut row = Row::new(table, name, workload.title(), names_of(&servers));
-        alternate(&mut row, &servers, options.repetitions, |server| {
+        alternate(&mut row, &servers, repetitions, |server| {
             server.wait_until_at_rest()?;
             Ok(workload.run(server, options)?.sample())
         })?;

@@ -113,9 +113,9 @@ fn fill(server: &Server, options: &Options) -> Result<(), Failure> {
 
 fn probe(server: &Server, work: &Work, options: &Options) -> Result<Vec<Waits>, Failure> {
     let len = server.connect()?.call_int(&["XLEN", BIG])?;
-    let settled = options.sized(Duration::from_millis(300), Duration::from_millis(20));
+    let settled = options.sized(Duration::from_millis(50), Duration::from_millis(20));
     let (waits, ()) = Probe::ping_and_add().during(server, || {
-        // Some of the quiet around it, so that the probe is under way when the work begins.
+        // Some of the quiet around it, so that the probe is under way when the work begins; not so much that it is all that p99 sees.
         std::thread::sleep(settled);
         (work.run)(server, len, options)?;
         std::thread::sleep(settled);

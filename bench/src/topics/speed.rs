@@ -121,7 +121,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     ),
     workload("xadd-blocked-10", "XADD, 10 blocked readers", 20_000, 1_000, blocked(10)),
     headline("xadd-blocked-1000", "XADD, 1,000 blocked readers", 20_000, 1_000, blocked(1000)),
-    headline("xadd-blocked-5000", "XADD, 5,000 blocked readers", 1_500, 100, blocked(5000)),
+    headline("xadd-blocked-5000", "XADD, 5,000 blocked readers", 10_000, 100, blocked(5000)),
     workload("xadd-blocked-10000", "XADD, 10,000 blocked readers", 1_000, 50, blocked(10_000)),
 ];
 
@@ -380,7 +380,7 @@ fn cycle(server: &Server, ops: u64, batch: CycleBatch) -> Result<Speed, Failure>
     Ok(speed)
 }
 
-fn add_with_readers(server: &Server, ops: u64, readers: usize) -> Result<Speed, Failure> {
+pub(crate) fn add_with_readers(server: &Server, ops: u64, readers: usize) -> Result<Speed, Failure> {
     let mut connection = server.connect()?;
     connection.call(&["DEL", ADDED])?;
     connection.call(&["XGROUP", "CREATE", ADDED, GROUP, "0", "MKSTREAM"])?;
