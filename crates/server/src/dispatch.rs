@@ -112,7 +112,7 @@ impl<'d> Desk<'d> {
                 self.refuse(refused, argv, out);
                 Step::Done
             }
-            Ok(Admitted::Hold(until_ms)) => return Step::Hold(until_ms),
+            Ok(Admitted::Hold(until_ns)) => return Step::Hold(until_ns),
             Ok(Admitted::Queue(spec)) => {
                 self.session.queue(spec, argv, spec.flags.contains(Flags::WRITE));
                 out.simple("QUEUED");
@@ -138,9 +138,9 @@ impl<'d> Desk<'d> {
             return Err(refuse(errors::NO_AUTH));
         }
         if self.server.pause.may_hold()
-            && let Some(until_ms) = self.held_until_ms(spec)
+            && let Some(until_ns) = self.held_until_ns(spec)
         {
-            return Ok(Admitted::Hold(until_ms));
+            return Ok(Admitted::Hold(until_ns));
         }
         if self.session.transaction.is_none() || transactions::runs_inside_multi(spec) {
             return Ok(Admitted::Run(spec));
@@ -156,13 +156,13 @@ impl<'d> Desk<'d> {
     }
 
     /// CLIENT UNPAUSE is never held: somebody must be able to end what nobody meant.
-    fn held_until_ms(&self, spec: &CommandSpec) -> Option<u64> {
+    fn held_until_ns(&self, spec: &CommandSpec) -> Option<u64> {
         if spec.name == "client|unpause" {
             return None;
         }
         let queued_writes = self.session.transaction.as_ref().is_some_and(|queued| queued.writes);
         let writes = spec.flags.contains(Flags::WRITE) || (spec.name == "exec" && queued_writes);
-        self.server.pause.held_until_ms(writes, self.server.uptime_ms())
+        self.server.pause.held_until_ns(writes, self.server.uptime_ns())
     }
 
     /// A refused command spoils the transaction it was meant for; a refused EXEC ends it.

@@ -5,43 +5,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use millstream_protocol::commands::PauseMode;
 use tokio::sync::Notify;
 
-/// The pause in force, if any. Times are milliseconds of the server's uptime.
+/// The pause in force, if any. Times are nanoseconds of the server's uptime: counted in whole milliseconds, a
+/// pause could end almost one too early.
 #[derive(Default)]
 pub struct Pause {
     /// When writes go on; 0 if they are not held back.
-    writes_until_ms: AtomicU64,
+    writes_until_ns: AtomicU64,
     /// When everything goes on; 0 if it is not held back.
-    all_until_ms: AtomicU64,
+    all_until_ns: AtomicU64,
     ended: Notify,
 }
 
 impl Pause {
     /// Holds commands back until then. A pause already longer than this stays.
-    pub fn begin(&self, mode: PauseMode, until_ms: u64) {
+    pub fn begin(&self, mode: PauseMode, until_ns: u64) {
         let until = match mode {
-            PauseMode::Write => &self.writes_until_ms,
-            PauseMode::All => &self.all_until_ms,
+            PauseMode::Write => &self.writes_until_ns,
+            PauseMode::All => &self.all_until_ns,
         };
-        until.fetch_max(until_ms.max(1), Ordering::Relaxed);
+        until.fetch_max(until_ns.max(1), Ordering::Relaxed);
     }
 
     /// Lets every command go on.
     pub fn end(&self) {
-        self.writes_until_ms.store(0, Ordering::Relaxed);
-        self.all_until_ms.store(0, Ordering::Relaxed);
+        self.writes_until_ns.store(0, Ordering::Relaxed);
+        self.all_until_ns.store(0, Ordering::Relaxed);
         self.ended.notify_waiters();
     }
 
     /// Whether any pause was begun and not ended: asked for every command, so it does not look at the time.
     pub(crate) fn may_hold(&self) -> bool {
-        self.writes_until_ms.load(Ordering::Relaxed) | self.all_until_ms.load(Ordering::Relaxed) != 0
+        self.writes_until_ns.load(Ordering::Relaxed) | self.all_until_ns.load(Ordering::Relaxed) != 0
     }
 
     /// How long a command must still wait, if it must.
-    pub(crate) fn held_until_ms(&self, writes: bool, now_ms: u64) -> Option<u64> {
-        let all = self.all_until_ms.load(Ordering::Relaxed);
-        let until = if writes { all.max(self.writes_until_ms.load(Ordering::Relaxed)) } else { all };
-        (until > now_ms).then_some(until)
+    pub(crate) fn held_until_ns(&self, writes: bool, now_ns: u64) -> Option<u64> {
+        let all = self.all_until_ns.load(Ordering::Relaxed);
+        let until = if writes { all.max(self.writes_until_ns.load(Ordering::Relaxed)) } else { all };
+        (until > now_ns).then_some(until)
     }
 
     /// Resolves when a pause is ended by hand.
@@ -59,15 +60,15 @@ mod tests {
         let pause = Pause::default();
         assert!(!pause.may_hold());
         pause.begin(PauseMode::Write, 100);
-        assert_eq!(pause.held_until_ms(true, 50), Some(100));
-        assert_eq!(pause.held_until_ms(false, 50), None);
+        assert_eq!(pause.held_until_ns(true, 50), Some(100));
+        assert_eq!(pause.held_until_ns(false, 50), None);
         pause.begin(PauseMode::All, 80);
-        assert_eq!(pause.held_until_ms(true, 50), Some(100));
-        assert_eq!(pause.held_until_ms(false, 50), Some(80));
-        assert_eq!(pause.held_until_ms(false, 80), None);
+        assert_eq!(pause.held_until_ns(true, 50), Some(100));
+        assert_eq!(pause.held_until_ns(false, 50), Some(80));
+        assert_eq!(pause.held_until_ns(false, 80), None);
         pause.begin(PauseMode::All, 60);
-        assert_eq!(pause.held_until_ms(false, 70), Some(80));
+        assert_eq!(pause.held_until_ns(false, 70), Some(80));
         pause.end();
-        assert_eq!(pause.held_until_ms(true, 0), None);
+        assert_eq!(pause.held_until_ns(true, 0), None);
     }
 }

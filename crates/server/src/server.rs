@@ -154,8 +154,8 @@ impl Server {
         monotonic_ns.saturating_sub(self.started_ns)
     }
 
-    pub(crate) fn instant_at(&self, uptime_ms: u64) -> Instant {
-        self.started + Duration::from_millis(uptime_ms)
+    pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
+        self.started + Duration::from_nanos(uptime_ns)
     }
 
     /// Hands the store what it reads by itself. Call it when settings have changed.

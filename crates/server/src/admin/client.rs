@@ -11,7 +11,7 @@ use millstream_protocol::errors::{self, CommandError};
 
 use crate::exec::Call;
 use crate::registry::{Client, flags};
-use crate::server::Server;
+use crate::server::{NANOS_PER_MILLI, Server};
 use crate::session;
 
 pub(crate) fn client(command: &ClientCommand<'_>, call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
@@ -44,7 +44,8 @@ pub(crate) fn client(command: &ClientCommand<'_>, call: &mut Call<'_, '_, '_>) -
             out.int(found.is_some_and(|client| client.unblock(*how)).into());
         }
         ClientCommand::Pause { timeout_ms, mode } => {
-            server.pause.begin(*mode, server.uptime_ms().saturating_add(*timeout_ms));
+            let length_ns = timeout_ms.saturating_mul(NANOS_PER_MILLI);
+            server.pause.begin(*mode, server.uptime_ns().saturating_add(length_ns));
             out.ok();
         }
         ClientCommand::Unpause => {

@@ -160,8 +160,8 @@ impl Connection {
                         return;
                     }
                 }
-                Next::Hold(until_ms) => {
-                    if !self.hold(until_ms, &mut stream).await {
+                Next::Hold(until_ns) => {
+                    if !self.hold(until_ns, &mut stream).await {
                         return;
                     }
                 }
@@ -200,7 +200,7 @@ impl Connection {
                 Stop::Full => Next::Yield,
                 Stop::Wait(waiting) => Next::Wait(waiting),
                 Stop::Long(reply, bytes_max) => Next::Long(reply, bytes_max),
-                Stop::Hold(until_ms) => Next::Hold(until_ms),
+                Stop::Hold(until_ns) => Next::Hold(until_ns),
                 Stop::Close => Next::Close,
             })
         })
@@ -297,7 +297,7 @@ impl Connection {
                     let written = out.len() - mark;
                     return (used + size, Stop::Long(reply, reply_bytes_max.saturating_sub(written)));
                 }
-                Step::Hold(until_ms) => return (used, Stop::Hold(until_ms)),
+                Step::Hold(until_ns) => return (used, Stop::Hold(until_ns)),
             }
             if desk.session.authenticated != decoder.limits().authenticated {
                 decoder.set_limits(limits(server, desk.session.authenticated));

@@ -93,7 +93,7 @@ impl Connection {
     }
 
     /// Waits until a pause is over. False: the peer is gone.
-    pub(super) async fn hold(&mut self, until_ms: u64, stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    pub(super) async fn hold(&mut self, until_ns: u64, stream: &mut (impl AsyncRead + Unpin)) -> bool {
         let server = Arc::clone(&self.server);
         let ended = server.pause.ended();
         if !server.pause.may_hold() {
@@ -101,7 +101,7 @@ impl Connection {
         }
         tokio::select! {
             () = ended => true,
-            () = tokio::time::sleep_until(server.instant_at(until_ms).into()) => true,
+            () = tokio::time::sleep_until(server.instant_at(until_ns).into()) => true,
             () = poll_fn(|cx| self.poll_gone(cx, stream)) => false,
         }
     }

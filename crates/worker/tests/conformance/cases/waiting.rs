@@ -23,7 +23,8 @@ async fn in_vain(backend: &dyn Backend) {
         let read = Read { block: Some(block), ..reader(stream, "a", 1) };
         assert_eq!(backend.read(&read).await.unwrap(), []);
         assert_eq!(backend.follow(stream, StreamId::MIN, 5, block).await.unwrap(), []);
-        assert!(begin.elapsed() >= block * 2, "it waits");
+        // Not to the millisecond: redis-server counts whole ones, of a calendar that may be set meanwhile.
+        assert!(begin.elapsed() >= block * 2 * 9 / 10, "it waits");
     }
     assert!(backend.delete_stream(stream).await.unwrap());
 }
