@@ -23,18 +23,24 @@ const GROWTH_PLOT: &str = "benchmarks-growth.svg";
 pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     let file = folder.join(FILE);
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let tables = topics::TOPICS.iter().flat_map(|topic| topic.tables);
-    for mark in tables.map(|table| mark_of(table.heading)).chain([FLOOR.to_owned()]) {
+    let parts = topics::TOPICS.iter().flat_map(|topic| topic.parts);
+    for mark in parts.map(|part| mark_of(part.table.heading)).chain([FLOOR.to_owned()]) {
         replace_between_marks(&text, &mark, "").ok_or_else(|| lacks_marks(&file, &mark))?;
     }
     Ok(())
 }
 
-/// Writes the tables of these rows, and their plots, into the folder.
-pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<(), Failure> {
+/// Writes the tables of these rows, and their plots, into the folder. A table of which not all rows were measured stays as it
+/// is there; returns the headings of these.
+pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<Vec<&'static str>, Failure> {
     let file = folder.join(FILE);
     let mut text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let mut left = Vec::new();
     for rows in tables(rows) {
+        if !topics::is_whole(&rows) {
+            left.push(rows[0].table.heading);
+            continue;
+        }
         let (table, plot) = (rows[0].table, plot_of(&rows));
         let mut block = format!("{}\n\n", table.intro);
         if let Some((name, title, svg)) = plot {
@@ -49,7 +55,7 @@ pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<
         }
     }
     fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(())
+    Ok(left)
 }
 
 /// Only the speed table has what it takes.
@@ -134,17 +140,23 @@ pub(crate) fn replace_between_marks(text: &str, name: &str, block: &str) -> Opti
 mod tests {
     use super::*;
     use crate::table::{Column, Compare, Table};
+    use crate::topics::scans;
 
-    static SCANS: Table = Table {
-        topic: "scans",
-        heading: "Scans of pending entries",
+    static TABLE: Table = Table {
+        topic: "test",
+        heading: "A test",
         intro: "How to read it.",
         columns: &[Column { key: "cpu_us", heading: "CPU, µs/op", compare: Compare::Less }],
     };
 
     fn row(cost: f64) -> Row {
-        let mut row = Row::new(&SCANS, "x", "XPENDING", vec!["ours".into(), "theirs".into()]);
-        row.samples = vec![vec![vec![Some(cost)]], vec![vec![Some(10.0)]]];
+        row_of(&TABLE, cost)
+    }
+
+    fn row_of(table: &'static Table, cost: f64) -> Row {
+        let mut row = Row::new(table, "xpending-idle", "XPENDING", vec!["ours".into(), "theirs".into()]);
+        let sample = |cost| vec![vec![Some(cost); table.columns.len()]];
+        row.samples = vec![sample(cost), sample(10.0)];
         row
     }
 
@@ -170,14 +182,16 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("millstream-bench-doc-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join(FILE);
-        let [begin, end] = marks("scans-of-pending-entries");
+        let [begin, end] = marks("a-test");
         fs::write(
             &file,
             format!("By hand.\n{begin}\n{end}\n<!-- speed: begin -->\nold\n<!-- speed: end -->\n"),
         )
         .unwrap();
         write(&folder, &[row(5.0)], "machine: a").unwrap();
-        write(&folder, &[row(2.0)], "machine: b").unwrap();
+        // The scans have more rows than this one.
+        let left = write(&folder, &[row(2.0), row_of(&scans::TABLE, 2.0)], "machine: b").unwrap();
+        assert_eq!(left, [scans::TABLE.heading]);
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("| XPENDING | 2.00 | theirs | 10.0 | 5.00× |") && text.contains("machine: b"));
         assert!(!text.contains("5.00 | theirs") && !text.contains("machine: a"));

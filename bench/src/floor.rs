@@ -31,6 +31,7 @@ pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<Str
         "beyond it, µs".to_owned(),
         format!("{peer} beyond its PING, µs"),
         "instructions, without the kernel's".to_owned(),
+        "PING's instructions".to_owned(),
     ];
     (!lines.is_empty()).then(|| markdown(&heading, &lines))
 }
@@ -42,15 +43,19 @@ fn line(
 ) -> Option<Vec<String>> {
     let find = |name: &str| rows.iter().find(|row| row.name == name);
     let (row, ping) = (find(name)?, find(ping)?);
+    let count = |counted: &str| {
+        let found = instructions.iter().find(|(name, _)| name == counted);
+        found.map_or("–".into(), |(_, count)| thousands(*count))
+    };
     let beyond = |server| Some((row.median(server, 0)? - ping.median(server, 0)?).max(0.0));
-    let count = instructions.iter().find(|(name, _)| name == counted);
     Some(vec![
         row.title.clone(),
         significant(row.median(0, 0)?),
         significant(ping.median(0, 0)?),
         significant(beyond(0)?),
         significant(beyond(1)?),
-        count.map_or("–".into(), |(_, count)| thousands(*count)),
+        count(counted),
+        count(&ping.name),
     ])
 }
 
@@ -77,9 +82,9 @@ mod tests {
     #[test]
     fn what_ping_costs_is_taken_off() {
         let (ping, add) = (row("ping-p16", 0.5, 0.75), row("xadd-short-p16", 1.5, 3.0));
-        let counts = [("xadd-p16".to_owned(), 3683.0)];
+        let counts = [("xadd-p16".to_owned(), 3683.0), ("ping-p16".to_owned(), 900.0)];
         let text = table(&[&ping, &add], &counts).unwrap();
-        assert!(text.ends_with("| xadd-short-p16 | 1.50 | 0.50 | 1.00 | 2.25 | 3,683 |\n"), "{text}");
+        assert!(text.ends_with("| xadd-short-p16 | 1.50 | 0.50 | 1.00 | 2.25 | 3,683 | 900 |\n"), "{text}");
         assert_eq!(table(&[&add], &counts), None);
     }
 }

@@ -13,6 +13,7 @@ use std::thread;
 
 use crate::Failure;
 use crate::data::{self, ADDED, FILLED, GROUP, id};
+use crate::load;
 use crate::options::Options;
 use crate::payload::Dice;
 use crate::server::{Persistence, Server};
@@ -45,9 +46,13 @@ enum Load {
 }
 
 const OPERATIONS: &[Operation] = &[
+    batches("ping-p1", Persistence::Off, 4_000, 1, nothing, ping),
+    batches("ping-p16", Persistence::Off, 8_000, 16, nothing, ping),
     batches("xadd-p1", Persistence::Off, 4_000, 1, nothing, add),
     batches("xadd-p16", Persistence::Off, 8_000, 16, nothing, add),
     batches("xadd-p16-everysec", Persistence::EverySec, 8_000, 16, nothing, add),
+    batches("xadd-p16-10-streams", Persistence::Off, 8_000, 16, streams_10, add_to_10_streams),
+    batches("xadd-p16-10000-streams", Persistence::Off, 8_000, 16, streams_10000, add_to_10000_streams),
     batches("xreadgroup-1-p1", Persistence::Off, 4_000, 1, group, read_1),
     batches("xreadgroup-1-p16", Persistence::Off, 8_000, 16, group, read_1),
     batches("xreadgroup-10-p16", Persistence::Off, 1_000, 16, group, read_10),
@@ -55,7 +60,7 @@ const OPERATIONS: &[Operation] = &[
     batches("xack-order-p16", Persistence::Off, 8_000, 16, pending, ack_order),
     batches("xack-random-p16", Persistence::Off, 8_000, 16, pending, ack_random),
     batches("xrange-100-p1", Persistence::Off, 200, 1, group, range),
-    blocked("xadd-blocked-10", 10),
+    blocked("xadd-blocked-10", FEWEST_READERS),
     blocked("xadd-blocked-5000", 5_000),
 ];
 
@@ -69,6 +74,9 @@ const fn batches(
 ) -> Operation {
     Operation { name, persistence, ops, load: Load::Batches { pipeline, prepare, write } }
 }
+
+/// So many entries are added at once, whoever waits for them.
+const FEWEST_READERS: usize = 10;
 
 /// As many operations as the most readers: each of them is served once more in the second run.
 const fn blocked(name: &'static str, readers: usize) -> Operation {
@@ -185,7 +193,7 @@ fn count_all(options: &Options) -> Result<Vec<(String, f64)>, Failure> {
 
 fn counted(operation: &Operation, options: &Options) -> Result<f64, Failure> {
     let count = count(operation, options).map_err(|e| format!("counting {}: {e}", operation.name))?;
-    println!("{:<20} {count:>10.0} instructions", operation.name);
+    println!("{:<24} {count:>10.0} instructions", operation.name);
     Ok(count)
 }
 
@@ -214,7 +222,9 @@ fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Fail
 fn drive(server: &Server, operation: &Operation, ops: u64) -> Result<(), Failure> {
     let (pipeline, prepare, write) = match operation.load {
         Load::Batches { pipeline, prepare, write } => (pipeline, prepare, write),
-        Load::BlockedReaders(readers) => return speed::add_with_readers(server, ops, readers).map(|_| ()),
+        Load::BlockedReaders(readers) => {
+            return speed::add_with_readers(server, ops, FEWEST_READERS, readers).map(|_| ());
+        }
     };
     prepare(server, 2 * operation.ops)?;
     let mut connection = server.connect()?;
@@ -325,8 +335,41 @@ fn pending(server: &Server, all: u64) -> Result<(), Failure> {
     data::begin_group_and_deliver(server, FILLED, all).map(|_| ())
 }
 
+/// Streams of one entry.
+fn streams(server: &Server, count: u64) -> Result<(), Failure> {
+    load::send_in_order(server, count, 100, |n, out| add_to(&stream(n), out))
+}
+
+fn streams_10(server: &Server, _: u64) -> Result<(), Failure> {
+    streams(server, 10)
+}
+
+fn streams_10000(server: &Server, _: u64) -> Result<(), Failure> {
+    streams(server, 10_000)
+}
+
+fn stream(n: u64) -> String {
+    format!("bench:stream-{n:05}")
+}
+
+fn ping(_: u64, _: u64, out: &mut Vec<u8>) {
+    encode(out, &["PING"]);
+}
+
+fn add_to(key: &str, out: &mut Vec<u8>) {
+    encode(out, &["XADD", key, "*", "user", "u100", "action", "click", "amount", "42"]);
+}
+
 fn add(_: u64, _: u64, out: &mut Vec<u8>) {
-    encode(out, &["XADD", ADDED, "*", "user", "u100", "action", "click", "amount", "42"]);
+    add_to(ADDED, out);
+}
+
+fn add_to_10_streams(n: u64, _: u64, out: &mut Vec<u8>) {
+    add_to(&stream(n % 10), out);
+}
+
+fn add_to_10000_streams(n: u64, _: u64, out: &mut Vec<u8>) {
+    add_to(&stream(n % 10_000), out);
 }
 
 fn read(count: &str, out: &mut Vec<u8>) {

@@ -230,11 +230,12 @@ pub(crate) fn over_connections(
 
 /// One operation: a producer adds an entry, the reader that has waited longest gets it, and waits again.
 ///
-/// All producers add one, then as many readers are served, then these wait again. Readers are served first come, first
+/// So many producers as there are to be at once add one, then as many readers are served, then these wait again. Readers are served first come, first
 /// served, so the generator knows which of them.
 pub(crate) fn with_blocked_readers(
     server: &Server,
     ops: u64,
+    at_once: usize,
     readers: usize,
     add: &[&str],
     read: &[&str],
@@ -245,8 +246,9 @@ pub(crate) fn with_blocked_readers(
     // One after the other: the load relies on who waits first. When PING is answered the batch has run, so the reader waits.
     encode(&mut first_request, &["PING"]);
     encode(&mut first_request, read);
+    assert!(readers.is_multiple_of(at_once), "who is served together waits together again");
     let mut producers = connections(server)?;
-    producers.truncate(readers);
+    producers.truncate(at_once);
     let mut waiting = Vec::with_capacity(readers);
     for _ in 0..readers {
         let mut reader = Connection::small(&server.address)?;
@@ -255,8 +257,6 @@ pub(crate) fn with_blocked_readers(
         waiting.push(reader);
     }
     wait_until_blocked(&mut producers[0], readers)?;
-    let at_once = producers.len();
-    assert!(readers.is_multiple_of(at_once), "who is served together waits together again");
     let rounds = (ops as usize).div_ceil(at_once);
     let ops = (rounds * at_once) as u64;
     let speed = measured(server, ops, || {

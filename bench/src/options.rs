@@ -18,11 +18,12 @@ usage: scripts/bench [options]
   --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
   --out DIR             where results.json, table.md and the servers' data go (target/bench)
   --json FILE           also write the results here
-  --doc                 also write docs/benchmarks.md and its plots; what was not measured stays as it is there
-  --readme FILE         also replace the table between the bench marks of this file
+  --doc                 also write docs/benchmarks.md and its plots; a table of which any row was not measured stays as it is there
+  --readme FILE         also replace the table between the bench marks of this file, when all of its rows were measured
   --instructions        instead: count the instructions of the hottest operations, compare with bench/instructions.txt (--subject:
                         of this server, not of one built for it)
   --bless               with --instructions: keep these counts
+  --check               see whether the other options make sense and stop
   --list                print the names and stop
   --help                print this and stop
 ";
@@ -73,7 +74,7 @@ impl Options {
     /// `None`: the question is answered (`--help`, `--list`) and there is nothing to run.
     pub(crate) fn from_args(args: impl Iterator<Item = String>) -> Result<Option<Options>, Failure> {
         let mut args = args;
-        let (mut instructions, mut bless) = (false, false);
+        let (mut instructions, mut bless, mut check) = (false, false, false);
         let (mut repetitions, mut subject) = (None, None);
         let mut options = Options {
             task: Task::Measure,
@@ -104,6 +105,7 @@ impl Options {
                 "--doc" => options.doc = true,
                 "--instructions" => instructions = true,
                 "--bless" => bless = true,
+                "--check" => check = true,
                 "--list" => return print_and_stop(&list()),
                 "--help" | "-h" => return print_and_stop(HELP),
                 _ => return Err(format!("unknown option {flag}; --help lists them").into()),
@@ -128,8 +130,14 @@ impl Options {
                     .into(),
             );
         }
+        if options.quick && (options.doc || options.readme.is_some()) {
+            return Err(
+                "--quick measures small sizes, which is nothing to publish: leave out --doc and --readme"
+                    .into(),
+            );
+        }
         options.repetitions = repetitions.unwrap_or(if options.quick { 2 } else { 5 });
-        Ok(Some(options))
+        Ok((!check).then_some(options))
     }
 
     /// Whether this row was asked for; without `--only` all are.
@@ -144,7 +152,7 @@ impl Options {
 
     /// Whether any row of the topic was asked for.
     pub(crate) fn wants_any_of(&self, topic: &Topic) -> bool {
-        (topic.rows)().iter().any(|(name, _)| self.wants(topic.name, name))
+        topic.rows().iter().any(|(name, _)| self.wants(topic.name, name))
     }
 
     /// Whether the subject was built without optimisation: cargo's folder says so.
@@ -192,9 +200,9 @@ fn full_name(topic: &str, name: &str) -> String {
 }
 
 fn names() -> impl Iterator<Item = (String, String)> {
-    topics::TOPICS.iter().flat_map(|topic| {
-        (topic.rows)().into_iter().map(|(name, title)| (full_name(topic.name, &name), title))
-    })
+    topics::TOPICS
+        .iter()
+        .flat_map(|topic| topic.rows().into_iter().map(|(name, title)| (full_name(topic.name, &name), title)))
 }
 
 fn list() -> String {
@@ -303,6 +311,11 @@ mod tests {
     }
 
     #[test]
+    fn options_can_be_checked_before_anything_is_built() {
+        assert_eq!(parse("--check --only speed/").unwrap(), None);
+    }
+
+    #[test]
     fn no_two_rows_share_a_name() {
         let mut all: Vec<_> = names().map(|(name, _)| name).collect();
         let count = all.len();
@@ -320,6 +333,8 @@ mod tests {
             ("--subject", "needs a value"),
             ("--bless", "--instructions"),
             ("--fast", "--fast"),
+            ("--check --repetitions none", "above 0"),
+            ("--quick --doc", "publish"),
         ] {
             let text = parse(line).unwrap_err().to_string();
             assert!(text.contains(part), "{line}: {text}");

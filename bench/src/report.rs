@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::Failure;
 use crate::doc;
@@ -10,9 +11,12 @@ use crate::options::Options;
 use crate::server;
 use crate::table::{self, Row, Table};
 use crate::targets;
+use crate::topics::{self, memory, scans, speed};
 
 /// As seen from the root of the repository, where `scripts/bench` starts this program.
 const DOCS: &str = "docs";
+/// Around the short table.
+const README_MARK: &str = "bench";
 
 /// What was measured, and under which circumstances.
 pub(crate) struct Report {
@@ -27,7 +31,10 @@ impl Report {
         if options.doc {
             doc::check(Path::new(DOCS))?;
         }
-        let about = about(options);
+        if let Some(readme) = &options.readme {
+            replaced_in_file(readme, README_MARK, "")?;
+        }
+        let about = about(options)?;
         for (what, value) in &about {
             println!("{what:<10} {value}");
         }
@@ -84,15 +91,18 @@ impl Report {
         if let Some(readme) = &options.readme {
             match self.short_table() {
                 Some(table) => {
-                    replace_in_file(readme, "bench", &table)?;
+                    fs::write(readme, replaced_in_file(readme, README_MARK, &table)?)?;
                     println!("Replaced the table of {}", readme.display());
                 }
-                None => println!("Left {} alone: none of its rows was measured", readme.display()),
+                None => println!("Left {} alone: not all of its rows were measured", readme.display()),
             }
         }
         if options.doc {
-            doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
+            let left = doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
             println!("Wrote docs/benchmarks.md");
+            left.iter().for_each(|heading| {
+                println!("Left its table \"{heading}\" alone: not all of its rows were measured")
+            });
         }
         Ok(())
     }
@@ -112,8 +122,12 @@ impl Report {
         out
     }
 
-    /// The rows that a newcomer asks for: what one operation costs here and there. `None` if none of them was measured.
+    /// The rows that a newcomer asks for: what one operation costs here and there. `None` if not all of them were measured.
     fn short_table(&self) -> Option<String> {
+        let headlines = [&speed::TABLE, &scans::TABLE, &memory::TABLE];
+        if !headlines.iter().all(|table| topics::is_whole(&self.rows_of(table))) {
+            return None;
+        }
         let peer = self.rows.iter().find_map(|row| row.servers.get(1)).map_or("peer", String::as_str);
         let heading = ["workload", "millstream", peer, "times less"].map(str::to_owned);
         let lines: Vec<_> = self
@@ -136,7 +150,7 @@ impl Report {
             .collect();
         let table = table::markdown(&heading, &lines);
         let rest = "All that is measured: [docs/benchmarks.md](docs/benchmarks.md).";
-        (!lines.is_empty()).then(|| format!("{table}\n{} {rest}\n", self.circumstances()))
+        Some(format!("{table}\n{} {rest}\n", self.circumstances()))
     }
 
     fn json(&self) -> String {
@@ -165,22 +179,29 @@ fn json_row(row: &Row) -> String {
         quoted(row.table.topic),
         quoted(&row.name),
         quoted(&row.title),
-        json_target(row),
+        json_targets(row),
         servers.join(", ")
     )
 }
 
-/// How many times less was asked and found, with the comma before it; nothing where nothing was asked.
-fn json_target(row: &Row) -> String {
-    let judged = (1..row.servers.len()).find_map(|peer| targets::judge(row, peer));
-    judged.map_or(String::new(), |judged| {
-        format!(
-            ", \"asked_times\": {:.4}, \"found_times\": {:.4}, \"met\": {}",
-            judged.asked,
-            judged.found,
-            judged.is_met()
-        )
-    })
+/// What was asked of its figures and found, with the comma before it; nothing where nothing was asked.
+fn json_targets(row: &Row) -> String {
+    let judged = (1..row.servers.len()).flat_map(|peer| targets::judge(row, peer));
+    let targets: Vec<_> = judged
+        .map(|one| {
+            format!(
+                "{{\"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
+                quoted(one.column),
+                one.asked(),
+                one.found,
+                one.is_met()
+            )
+        })
+        .collect();
+    match targets.is_empty() {
+        true => String::new(),
+        false => format!(", \"targets\": [{}]", targets.join(", ")),
+    }
 }
 
 fn json_sample(table: &Table, sample: &[Option<f64>]) -> String {
@@ -206,12 +227,15 @@ fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn about(options: &Options) -> Vec<(&'static str, String)> {
-    let versions: Vec<_> =
-        options.servers().iter().map(|p| format!("{} = {}", p.name, server::version(p))).collect();
+fn about(options: &Options) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut versions = Vec::new();
+    for program in options.servers() {
+        versions.push(format!("{} = {}", program.name, server::version(&program)?));
+    }
     let size = if options.quick { "--quick, " } else { "" };
     let build = if options.is_debug_build() { "debug, without optimisation" } else { "optimised" };
-    vec![
+    Ok(vec![
+        ("measured", moment()),
         ("servers", versions.join(", ")),
         ("build", build.to_owned()),
         ("machine", machine()),
@@ -224,7 +248,19 @@ fn about(options: &Options) -> Vec<(&'static str, String)> {
                 options.heavy_repetitions()
             ),
         ),
-    ]
+    ])
+}
+
+/// The day, and the state of the repository, where the system can tell them.
+fn moment() -> String {
+    let told = |program: &str, arguments: &[&str]| {
+        let output =
+            Command::new(program).args(arguments).output().ok().filter(|out| out.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let day = told("date", &["-u", "+%Y-%m-%d"]).unwrap_or_else(|| "some day".into());
+    let commit = told("git", &["describe", "--always", "--dirty"]);
+    commit.map_or(day.clone(), |commit| format!("{day} at {commit}"))
 }
 
 fn machine() -> String {
@@ -269,12 +305,10 @@ impl ProcessorTime {
     }
 }
 
-fn replace_in_file(file: &Path, mark: &str, table: &str) -> Result<(), Failure> {
+/// Its text with another table between the marks.
+fn replaced_in_file(file: &Path, mark: &str, table: &str) -> Result<String, Failure> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let replaced =
-        doc::replace_between_marks(&text, mark, table).ok_or_else(|| doc::lacks_marks(file, mark))?;
-    fs::write(file, replaced)?;
-    Ok(())
+    Ok(doc::replace_between_marks(&text, mark, table).ok_or_else(|| doc::lacks_marks(file, mark))?)
 }
 
 /// A line for the terminal.

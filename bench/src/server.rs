@@ -36,6 +36,8 @@ pub(crate) struct Server {
     pub(crate) name: String,
     /// `host:port`.
     pub(crate) address: String,
+    /// How long after it was started it answered PING; nothing where it ran before.
+    pub(crate) answered_after: Duration,
     /// `None`: it was running before and is only talked to.
     process: Option<Process>,
 }
@@ -96,11 +98,14 @@ impl Server {
         folder: PathBuf,
         port: u16,
     ) -> Result<Server, Failure> {
+        let begun = Instant::now();
         let child = spawn(program, &arguments, &folder)?;
         let process = Process { child, program: program.into(), arguments, folder };
         let address = format!("127.0.0.1:{port}");
-        let mut server = Server { name: name.into(), address, process: Some(process) };
+        let mut server =
+            Server { name: name.into(), address, answered_after: Duration::ZERO, process: Some(process) };
         server.wait_until_it_answers(Duration::from_millis(2))?;
+        server.answered_after = begun.elapsed();
         Ok(server)
     }
 
@@ -113,7 +118,8 @@ impl Server {
     }
 
     fn attach(name: &str, address: &str) -> Result<Server, Failure> {
-        let server = Server { name: name.into(), address: address.into(), process: None };
+        let (name, address) = (name.to_owned(), address.to_owned());
+        let server = Server { name, address, answered_after: Duration::ZERO, process: None };
         server.connect()?.call(&["PING"])?;
         Ok(server)
     }
@@ -132,6 +138,16 @@ impl Server {
         process.child = spawn(&process.program, &process.arguments, &process.folder)?;
         self.wait_until_it_answers(Duration::from_millis(2))?;
         Ok(begun.elapsed())
+    }
+
+    /// Lets a redis-server rewrite its log when it has doubled, as it does by default, until it is started again. Others keep their ways.
+    pub(crate) fn rewrite_by_its_own_rules(&self) -> Result<(), Failure> {
+        let mut connection = self.connect()?;
+        if connection.call_text(&["INFO", "server"])?.contains("millstream_version") {
+            return Ok(());
+        }
+        connection.call(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "100"])?;
+        Ok(())
     }
 
     /// Bytes of the files that it reads when it starts.
@@ -277,11 +293,16 @@ fn is_millstream(program: &Path) -> bool {
     printed_version(program).is_some_and(|v| v.starts_with("millstream"))
 }
 
-/// What a server says of its version, without the details of its build.
-pub(crate) fn version(program: &Program) -> String {
+/// What a server says of its version, without the details of its build. An error where there is none to be asked.
+pub(crate) fn version(program: &Program) -> Result<String, Failure> {
+    let name = &program.name;
     match &program.place {
-        Place::Path(path) => printed_version(path).unwrap_or_else(|| path.display().to_string()),
-        Place::Address(address) => told_version(address).unwrap_or_else(|| address.clone()),
+        Place::Path(path) => printed_version(path).ok_or_else(|| {
+            format!("{name}: {} is no server that can be started and tells its version", path.display())
+                .into()
+        }),
+        Place::Address(address) => told_version(address)
+            .ok_or_else(|| format!("{name}: no server that tells its version by INFO at {address}").into()),
     }
 }
 

@@ -12,6 +12,13 @@ pub(crate) struct Column {
     pub(crate) compare: Compare,
 }
 
+impl Column {
+    /// Its name for people without the unit.
+    pub(crate) fn quantity(&self) -> &'static str {
+        self.heading.rsplit_once(", ").map_or(self.heading, |(quantity, _)| quantity)
+    }
+}
+
 /// How the figures of two servers are set against each other.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compare {
@@ -86,7 +93,7 @@ impl Row {
         let ours = table.columns.iter().map(|c| c.heading.to_owned());
         let theirs = table.columns.iter().map(|c| c.heading.to_owned());
         let compared = table.columns.iter().filter_map(compared_heading);
-        let asked = targets::has_any(table.topic).then(|| "asked".to_owned());
+        let asked = targets::has_any(table).then(|| "asked".to_owned());
         std::iter::once("workload".to_owned())
             .chain(ours)
             .chain(std::iter::once("peer".to_owned()))
@@ -108,13 +115,13 @@ impl Row {
         peers
             .map(|peer| {
                 let compared = columns.clone().filter_map(|c| self.compared_text(peer, c));
-                let judged = || targets::judge(self, peer).map_or("–".into(), |judged| judged.text());
+                let judged = || targets::text(&targets::judge(self, peer));
                 std::iter::once(self.title.clone())
                     .chain(medians(0))
                     .chain(std::iter::once(self.servers[peer].clone()))
                     .chain(medians(peer))
                     .chain(compared)
-                    .chain(targets::has_any(self.table.topic).then(judged))
+                    .chain(targets::has_any(self.table).then(judged))
                     .collect()
             })
             .collect()
@@ -140,7 +147,7 @@ impl Row {
 }
 
 fn compared_heading(column: &Column) -> Option<String> {
-    let (quantity, _) = column.heading.rsplit_once(", ").unwrap_or((column.heading, ""));
+    let quantity = column.quantity();
     match column.compare {
         Compare::No => None,
         Compare::Less => Some(format!("times less {quantity}")),

@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::{significant, thousands};
 use crate::table::{self, Column, Compare, Row, Table};
-use crate::topics::{names_of, start_all};
+use crate::topics::{names_of, start_all, turns};
 use crate::wire::encode;
 
 /// What grows is in the row, what is measured is the cost of one operation.
@@ -19,9 +19,9 @@ pub(crate) static TABLE: Table = Table {
     topic: "growth",
     heading: "Growth",
     intro: "Server CPU per operation while one thing grows by decades and everything else stays, persistence off: ten clients at pipeline 16, or as \
-            many clients as there are connections, unpipelined. \"Grows by\" is the cost at the largest size divided by the cost at the \
+            many clients as there are connections, unpipelined. \"Smallest\" and \"largest\" are the costs at those sizes; \"grows by\" is the cost at the largest size divided by the cost at the \
             smallest: 1 is constant. \"Last step\" is the same for the two largest sizes, tenfold in a full run: 10 would be in proportion to the size, and \
-            a logarithm adds as much with every step, so that the last one weighs least.",
+            a logarithm adds as much with every step, so that the last one weighs least. On a single connection the server sleeps before every request, and being woken costs more than serving.",
     columns: &[Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less }],
 };
 
@@ -152,8 +152,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
         .filter(|(sweep, size)| wanted.iter().any(|(s, _, n)| s.name == sweep.name && n == size))
         .collect();
     for (sweep, size) in heights {
-        for _ in 0..options.heavy_repetitions() {
-            for (at, server) in servers.iter().enumerate() {
+        for repetition in 0..options.heavy_repetitions() {
+            for at in turns(repetition, servers.len()) {
+                let server = &servers[at];
                 measure(server, sweep, size, |op, cost| {
                     let name = row_name(sweep, op, size);
                     if let Some(row) = rows.iter_mut().find(|row| row.name == name) {
@@ -320,7 +321,8 @@ pub(crate) fn summary(rows: &[&Row]) -> String {
             ]);
         }
     }
-    let heading = ["workload", "size", "server", "least, µs/op", "most, µs/op", "grows by", "last step"];
+    let heading =
+        ["workload", "size", "server", "smallest, µs/op", "largest, µs/op", "grows by", "last step"];
     table::markdown(&heading.map(str::to_owned), &lines)
 }
 

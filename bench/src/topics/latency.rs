@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::stats::Waits;
 use crate::table::{Column, Compare, Row, Sample, Table};
-use crate::topics::{expect_at_least, names_of, start_all};
+use crate::topics::{expect_at_least, names_of, start_all, turns};
 use crate::wire::encode;
 
 /// Columns of every table of waits.
@@ -25,7 +25,7 @@ pub(crate) static TABLE: Table = Table {
     topic: "latency",
     heading: "Latency under mixed load",
     intro: "One client sends PING and one XADD, unpipelined, every millisecond, while another does what the row says: reads 100,000 entries \
-            at a time, one after the other; trims a million entries at once; deletes a stream of ten million (`--quick`: a fraction of that). \
+            at a time, one after the other; trims a million entries at once, five times; deletes a stream of ten million (`--quick`: a fraction of that). \
             Persistence is off. A stall also counts for the requests that would have been sent meanwhile, each with what was left of \
             it, so that one long stall shows in p99. What a snapshot does is in a table of its own above.",
     columns: COLUMNS,
@@ -78,8 +78,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             PROBED.map(|c| Row::new(&TABLE, row_name(work.name, c), title(c, work.title), names_of(&servers)))
         })
         .collect();
-    for _ in 0..options.heavy_repetitions() {
-        for (at, server) in servers.iter().enumerate() {
+    for repetition in 0..options.heavy_repetitions() {
+        for at in turns(repetition, servers.len()) {
+            let server = &servers[at];
             fill(server, options)?;
             for (work, rows) in works.iter().zip(&mut rows) {
                 let waits = probe(server, work, options)
@@ -100,15 +101,21 @@ pub(crate) fn sample(waits: &Waits) -> Sample {
     vec![Some(waits.p50), Some(waits.p99), Some(waits.worst / 1e3)]
 }
 
-/// Entries that are trimmed.
+/// How often entries are trimmed: one trim is over before a probe has asked often enough for a p99.
+const TRIMS: u64 = 5;
+
+/// So that each is seen to begin and to end.
+const BETWEEN_TRIMS: Duration = Duration::from_millis(20);
+
+/// Entries that are trimmed at once.
 fn trimmed(options: &Options) -> u64 {
-    options.sized(1_000_000, 100_000)
+    options.sized(1_000_000, 20_000)
 }
 
-/// Ten million are left to delete when a million were trimmed.
+/// Ten million are left to delete after all trims.
 fn fill(server: &Server, options: &Options) -> Result<(), Failure> {
     server.connect()?.call(&["DEL", BIG])?;
-    data::fill(server, BIG, 0, options.sized(10_000_000, 200_000) + trimmed(options))
+    data::fill(server, BIG, 0, options.sized(10_000_000, 200_000) + TRIMS * trimmed(options))
 }
 
 fn probe(server: &Server, work: &Work, options: &Options) -> Result<Vec<Waits>, Failure> {
@@ -145,9 +152,14 @@ fn read(server: &Server, len: u64, options: &Options) -> Result<(), Failure> {
 }
 
 fn trim(server: &Server, len: u64, options: &Options) -> Result<(), Failure> {
-    let left = (len - trimmed(options)).to_string();
-    let gone = server.connect()?.call_int(&["XTRIM", BIG, "MAXLEN", "=", &left])?;
-    expect_at_least("trimmed entries", gone, trimmed(options))
+    let mut connection = server.connect()?;
+    for trim in 1..=TRIMS {
+        let left = (len - trim * trimmed(options)).to_string();
+        let gone = connection.call_int(&["XTRIM", BIG, "MAXLEN", "=", &left])?;
+        expect_at_least("trimmed entries", gone, trimmed(options))?;
+        std::thread::sleep(BETWEEN_TRIMS);
+    }
+    Ok(())
 }
 
 fn delete(server: &Server, _: u64, _: &Options) -> Result<(), Failure> {

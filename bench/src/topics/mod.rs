@@ -21,35 +21,62 @@ use crate::table::{Row, Sample, Table};
 pub(crate) struct Topic {
     /// The first half of a row's name in `--only`.
     pub(crate) name: &'static str,
-    /// The tables its rows are in.
-    pub(crate) tables: &'static [&'static Table],
-    /// Name and title of every row.
-    pub(crate) rows: fn() -> Vec<(String, String)>,
+    pub(crate) parts: &'static [Part],
     /// Measures what the options want of it.
     pub(crate) run: fn(&Options, &mut Report) -> Result<(), Failure>,
 }
 
+/// What a topic has of one table.
+pub(crate) struct Part {
+    pub(crate) table: &'static Table,
+    /// Name and title of every row.
+    rows: fn() -> Vec<(String, String)>,
+}
+
+impl Topic {
+    /// Name and title of every row.
+    pub(crate) fn rows(&self) -> Vec<(String, String)> {
+        self.parts.iter().flat_map(|part| (part.rows)()).collect()
+    }
+}
+
 /// In the order of the report.
 pub(crate) const TOPICS: &[Topic] = &[
-    Topic { name: "speed", tables: &[&speed::TABLE], rows: speed::rows, run: speed::run },
-    Topic { name: "scans", tables: &[&scans::TABLE], rows: scans::rows, run: scans::run },
-    Topic { name: "memory", tables: &[&memory::TABLE], rows: memory::rows, run: memory::run },
-    Topic { name: "start", tables: &[&start::TABLE], rows: start::rows, run: start::run },
+    Topic { name: "speed", parts: &[part(&speed::TABLE, speed::rows)], run: speed::run },
+    Topic { name: "scans", parts: &[part(&scans::TABLE, scans::rows)], run: scans::run },
+    Topic { name: "memory", parts: &[part(&memory::TABLE, memory::rows)], run: memory::run },
+    Topic { name: "start", parts: &[part(&start::TABLE, start::rows)], run: start::run },
     Topic {
         name: "durability",
-        tables: &[&durability::COST, &durability::EVERY_SEC, &durability::ALWAYS],
-        rows: durability::rows,
+        parts: &[
+            part(&durability::COST, durability::cost_rows),
+            part(&durability::EVERY_SEC, durability::every_sec_rows),
+            part(&durability::ALWAYS, durability::always_rows),
+        ],
         run: durability::run,
     },
     Topic {
         name: "recovery",
-        tables: &[&recovery::TABLE, &recovery::SNAPSHOT],
-        rows: recovery::rows,
+        parts: &[
+            part(&recovery::TABLE, recovery::recovery_rows),
+            part(&recovery::SNAPSHOT, recovery::wait_rows),
+        ],
         run: recovery::run,
     },
-    Topic { name: "latency", tables: &[&latency::TABLE], rows: latency::rows, run: latency::run },
-    Topic { name: "growth", tables: &[&growth::TABLE], rows: growth::rows, run: growth::run },
+    Topic { name: "latency", parts: &[part(&latency::TABLE, latency::rows)], run: latency::run },
+    Topic { name: "growth", parts: &[part(&growth::TABLE, growth::rows)], run: growth::run },
 ];
+
+const fn part(table: &'static Table, rows: fn() -> Vec<(String, String)>) -> Part {
+    Part { table, rows }
+}
+
+/// Whether these are all rows that their table is to have.
+pub(crate) fn is_whole(rows: &[&Row]) -> bool {
+    let Some(heading) = rows.first().map(|row| row.table.heading) else { return false };
+    let part = TOPICS.iter().flat_map(|topic| topic.parts).find(|part| part.table.heading == heading);
+    part.is_none_or(|part| (part.rows)().iter().all(|(name, _)| rows.iter().any(|row| row.name == *name)))
+}
 
 /// One of each, in this order, with the same policy.
 fn start_all(
@@ -73,14 +100,18 @@ fn alternate<S: Borrow<Server>>(
     run: impl Fn(&Server) -> Result<Sample, Failure>,
 ) -> Result<(), Failure> {
     for repetition in 0..repetitions {
-        for turn in 0..servers.len() {
-            let at = (turn + repetition) % servers.len();
+        for at in turns(repetition, servers.len()) {
             let server = servers[at].borrow();
             let sample = run(server).map_err(|e| format!("{} on {}: {e}", row.name, server.name))?;
             row.samples[at].push(sample);
         }
     }
     Ok(())
+}
+
+/// The places of so many servers in the order of this repetition: another one is first each time.
+fn turns(repetition: usize, servers: usize) -> impl Iterator<Item = usize> {
+    (0..servers).map(move |turn| (turn + repetition) % servers)
 }
 
 /// A load that did not do its work must not enter a table.

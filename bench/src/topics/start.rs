@@ -1,12 +1,11 @@
 //! Starting with nothing: how long it takes, how much memory and disk the program needs.
 
-use std::time::Instant;
-
 use crate::Failure;
 use crate::options::Options;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
 use crate::table::{Column, Compare, Row, Table};
+use crate::topics::turns;
 
 pub(crate) static TABLE: Table = Table {
     topic: "start",
@@ -33,13 +32,12 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     let programs = options.startable();
     let names = programs.iter().map(|program| program.name.clone()).collect();
     let mut row = Row::new(&TABLE, "empty", "an empty server", names);
-    for _ in 0..options.repetitions {
-        for (program, samples) in programs.iter().zip(&mut row.samples) {
-            let begun = Instant::now();
-            let server = Server::start(program, Persistence::Off, options)?;
-            let took = begun.elapsed().as_secs_f64() * 1e3;
+    for repetition in 0..options.repetitions {
+        for at in turns(repetition, programs.len()) {
+            let server = Server::start(&programs[at], Persistence::Off, options)?;
+            let took = server.answered_after.as_secs_f64() * 1e3;
             let (resident, size) = (server.resident_bytes()? as f64, server.program_bytes()? as f64);
-            samples.push(vec![Some(took), Some(resident / MIB), Some(size / MIB)]);
+            row.samples[at].push(vec![Some(took), Some(resident / MIB), Some(size / MIB)]);
         }
     }
     report.add(row);
