@@ -92,6 +92,11 @@ impl Batch {
     }
 }
 
+/// About what a command takes in the log.
+pub(crate) fn bytes_of(argv: &[&[u8]]) -> u64 {
+    argv.iter().map(|arg| arg.len() as u64).sum()
+}
+
 /// Where commands run: the server, the thread that counts, the connection and its batch.
 pub(crate) struct Desk<'a> {
     pub(crate) server: &'a Arc<Server>,
@@ -250,7 +255,11 @@ impl<'d> Desk<'d> {
             Err(error) => return Err(error.clone()),
         };
         if spec.flags.contains(Flags::WRITE) {
-            self.server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
+            let bytes = if self.is_short { 0 } else { bytes_of(argv) };
+            self.server
+                .store
+                .check_writable(bytes)
+                .map_err(|error| errors::not_writable(&error.to_string()))?;
         }
         let goes_on = self.lock(spec, argv, command, open);
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };

@@ -46,15 +46,17 @@ pub(crate) fn note_free() {
 
 /// Waits until everything up to `position` may be told. False: it never will be.
 pub(crate) async fn until_settled(server: &Server, position: u64) -> bool {
-    let mut is_noted = false;
+    let mut was_noted = false;
     poll_fn(|context| {
         if let Some(may_be_told) = server.store.outcome(position) {
             return Poll::Ready(may_be_told);
         }
-        if !is_noted {
-            is_noted = true;
-            HELD.with_borrow_mut(|held| held.note(position, context.waker()));
-        }
+        HELD.with_borrow_mut(|held| match was_noted {
+            false => held.note(position, context.waker()),
+            // Released, and not settled any more: the policy has become stricter. Or it was woken by something else.
+            true => held.note_again(position, context.waker()),
+        });
+        was_noted = true;
         Poll::Pending
     })
     .await
@@ -104,6 +106,20 @@ async fn gather(released: usize, at_most: Duration) {
 impl Held {
     fn note(&mut self, position: u64, waker: &Waker) {
         self.waiting.push_back((position, waker.clone()));
+        self.wake_settler();
+    }
+
+    /// Unless it stands there still.
+    fn note_again(&mut self, position: u64, waker: &Waker) {
+        let at = self.waiting.partition_point(|(other, _)| *other < position);
+        let mut same = self.waiting.range(at..).take_while(|(other, _)| *other == position);
+        if same.all(|(_, other)| !other.will_wake(waker)) {
+            self.waiting.insert(at, (position, waker.clone()));
+            self.wake_settler();
+        }
+    }
+
+    fn wake_settler(&mut self) {
         if let Some(settler) = self.settler.take() {
             settler.wake();
         }
@@ -191,6 +207,53 @@ mod tests {
     #[test]
     fn those_who_are_ready_together_share_a_sync() {
         assert_eq!(one_round("sync", "always"), (1, 1));
+    }
+
+    #[test]
+    fn who_was_released_and_must_wait_again_is_not_forgotten() {
+        let (running, dir) = server("stricter", "no");
+        let server = Arc::clone(running.server());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let told = runtime.block_on(async {
+            let effect = Effect::StringSet { value: b"told", expires_at_ms: None };
+            server.store.lock(0, [&b"k"[..]], server.store.now_ms()).apply(b"k", &effect);
+            let position = server.store.seen();
+            let waiting = {
+                let server = Arc::clone(&server);
+                tokio::spawn(async move { until_settled(&server, position).await })
+            };
+            // It is written and released, and before its task runs the policy asks for more.
+            while HELD.with_borrow(|held| held.waiting.is_empty()) {
+                tokio::task::yield_now().await;
+            }
+            assert!(server.store.settle_now(position));
+            HELD.with_borrow_mut(|held| assert_eq!(held.release(&server), 1));
+            server.change_settings(&[("appendfsync", "always")]).unwrap();
+            tokio::spawn(settle_for_all(Arc::clone(&server)));
+            tokio::time::timeout(Duration::from_secs(30), waiting).await
+        });
+        assert!(told.expect("it is told").unwrap());
+        server.shutdown.begin();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn places_are_kept_in_the_order_of_their_positions() {
+        let mut held = Held::default();
+        let wakers: Vec<Waker> = (0..3).map(|_| Waker::from(Arc::new(Nobody))).collect();
+        held.note(1, &wakers[0]);
+        held.note(7, &wakers[1]);
+        held.note_again(4, &wakers[2]);
+        held.note_again(4, &wakers[2]);
+        held.note_again(7, &wakers[1]);
+        let positions: Vec<u64> = held.waiting.iter().map(|(position, _)| *position).collect();
+        assert_eq!(positions, [1, 4, 7]);
+    }
+
+    struct Nobody;
+
+    impl std::task::Wake for Nobody {
+        fn wake(self: Arc<Nobody>) {}
     }
 
     #[test]

@@ -67,7 +67,7 @@ fn expire(server: &Server) {
 
 /// Takes a snapshot when it is due. A log that has failed ends the server: nothing more can be promised.
 fn look_after_log(server: &Arc<Server>) {
-    if let Err(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = server.store.check_writable() {
+    if let Err(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = server.store.check_writable(0) {
         eprintln!("millstream: {error}");
         server.shutdown.begin();
     } else if server.store.snapshot_is_due()

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_engine::BlockLimits;
+use millstream_protocol::errors::CommandError;
 use millstream_protocol::table::COMMANDS;
 use millstream_store::log::Policy;
 use millstream_store::{
     FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions, monotonic_ns,
 };
+use parking_lot::Mutex;
 
 use crate::accept;
 use crate::housekeeping;
@@ -52,6 +54,8 @@ pub struct Server {
     pub addresses: Vec<SocketAddr>,
     /// Forty hexadecimal digits, new at each start.
     pub run_id: String,
+    /// Held by whoever changes settings.
+    changing: Mutex<()>,
     started: Instant,
     started_ns: u64,
 }
@@ -131,6 +135,7 @@ impl Server {
             shutdown: Shutdown::default(),
             addresses,
             run_id: random_hex(40),
+            changing: Mutex::new(()),
             started: Instant::now(),
             started_ns: monotonic_ns(),
             settings,
@@ -158,8 +163,17 @@ impl Server {
         self.started + Duration::from_nanos(uptime_ns)
     }
 
-    /// Hands the store what it reads by itself. Call it when settings have changed.
-    pub fn apply_store_settings(&self) {
+    /// Changes all of these settings or none, and says which.
+    pub(crate) fn change_settings(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
+        // One at a time: of two changes, the later one is what the store must get last.
+        let _turn = self.changing.lock();
+        let changed = self.settings.change(pairs)?;
+        self.apply_store_settings();
+        Ok(changed)
+    }
+
+    /// Hands the store what it reads by itself.
+    fn apply_store_settings(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let number = |id| u64::try_from(self.settings.number(id)).unwrap_or(0);
         let store = self.store.settings();

@@ -24,6 +24,7 @@ use crate::log::{Log, LogError, LogStats, Policy};
 use crate::planted::{self, Bug};
 use crate::shard::Store;
 use crate::snapshots::SnapshotTaken;
+use crate::window::LossWindow;
 
 /// A sync that takes longer is left to the thread made for it,
 const SLOW_SYNC: Duration = Duration::from_micros(50);
@@ -50,6 +51,8 @@ pub(crate) struct Journal {
     /// Held by whoever takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
     last_snapshot: Mutex<Option<Snapshot>>,
+    /// How long `everysec` may go on telling what is not durable.
+    window: LossWindow,
     /// When something last became durable, in Unix milliseconds; 0 before the first time.
     synced_at_ms: AtomicU64,
     closed: AtomicBool,
@@ -84,6 +87,7 @@ impl Journal {
         Arc::new(Journal {
             log,
             disk,
+            window: LossWindow::new(clock.now_ms()),
             clock,
             waiting: Mutex::default(),
             wanted: Condvar::new(),
@@ -102,6 +106,7 @@ impl Journal {
         match self.log.policy() {
             _ if planted::has(Bug::ToldBeforeSettled) => self.log.appended(),
             Policy::Always => self.log.durable(),
+            Policy::EverySecond if self.window.is_closed(|| self.clock.now_ms()) => self.log.durable(),
             Policy::EverySecond | Policy::Never => self.log.written(),
         }
     }
@@ -119,11 +124,15 @@ impl Journal {
 
     fn timed(&self, now_ms: u64, work: impl FnOnce(&Log) -> Result<(), LogError>) -> Result<(), LogError> {
         let (before, started) = (self.log.durable(), Instant::now());
+        self.window.begin();
         let done = work(&self.log);
-        if self.log.durable() > before {
+        let has_synced = self.log.durable() > before;
+        if has_synced {
             self.note_sync(started.elapsed());
             self.synced_at_ms.store(now_ms, Ordering::Relaxed);
         }
+        let is_behind = self.log.durable() < self.log.written();
+        self.window.end(has_synced.then_some(now_ms), is_behind, || self.clock.now_ms());
         self.wake_settled();
         done
     }
@@ -192,6 +201,10 @@ impl Journal {
         }
         waiting.sync_wanted = false;
         drop(waiting);
+        let now_ms = self.clock.now_ms();
+        if self.log.durable() == self.log.appended() {
+            self.window.all_is_durable(now_ms);
+        }
         if self.log.written() < self.log.appended()
             || self.settled() < self.log.appended()
             || self.is_behind()
@@ -299,11 +312,12 @@ impl Store {
         self.journal().map_or(Ok(()), Journal::commit)
     }
 
-    /// Refuses what would change something when the disk is nearly full, or has failed.
-    pub fn check_writable(&self) -> Result<(), LogError> {
+    /// Refuses what would change something when the disk is nearly full, or has failed. `bytes`: what it takes in the log, where that
+    /// may be more than the reserve that is kept free.
+    pub fn check_writable(&self, bytes: u64) -> Result<(), LogError> {
         let Some(journal) = self.journal() else { return Ok(()) };
         journal.log.check_alive()?;
-        journal.log.check_space()
+        journal.log.check_space(bytes)
     }
 }
 
@@ -329,6 +343,8 @@ pub struct DurabilityStats {
     pub snapshot: Option<Snapshot>,
     /// Whether a snapshot is being taken.
     pub snapshotting: bool,
+    /// Syncs that took longer than two seconds: under `everysec` replies then waited for them.
+    pub delays: u64,
     /// Why nothing is acknowledged any more.
     pub error: Option<String>,
 }
@@ -342,6 +358,7 @@ impl Store {
             synced_at_ms: Some(journal.synced_at_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0),
             snapshot: *journal.last_snapshot.lock(),
             snapshotting: journal.snapshotting.is_locked(),
+            delays: journal.window.delays(),
             error: journal.log.error().map(ToString::to_string),
         })
     }
@@ -381,14 +398,20 @@ impl Future for Settle<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
-        let open = journal.settled() < self.position && journal.log.error().is_none();
-        if open && !journal.flush_here(self.alone) {
-            journal.wait_for(self.position, cx.waker());
+        let told = || match journal.log.error() {
+            Some(error) => Some(Err(error.clone())),
+            None => (journal.settled() >= self.position).then_some(Ok(())),
+        };
+        if let Some(told) = told() {
+            return Poll::Ready(told);
         }
-        match journal.log.error() {
-            Some(error) => Poll::Ready(Err(error.clone())),
-            None if journal.settled() >= self.position => Poll::Ready(Ok(())),
-            None => Poll::Pending,
+        if journal.flush_here(self.alone)
+            && let Some(told) = told()
+        {
+            return Poll::Ready(told);
         }
+        // Also when it was flushed: the policy may have become stricter meanwhile.
+        journal.wait_for(self.position, cx.waker());
+        told().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -39,6 +39,7 @@ mod strings;
 mod txn;
 mod wait;
 mod watch;
+mod window;
 
 pub use clock::{Clock, ManualClock, SystemClock, monotonic_ns};
 pub use embedded::Millstream;

@@ -249,7 +249,7 @@ fn write_file(
         if !planted::has(Bug::SnapshotNotSynced) {
             file.sync().map_err(io::Error::other)?;
         }
-        disk.sync_dir().map_err(io::Error::other)?;
+        journal.log.sync_folder().map_err(io::Error::other)?;
         Ok(SnapshotTaken { position, keys: info.keys, bytes: info.bytes })
     })();
     if written.is_err() {

@@ -38,8 +38,7 @@ fn set(pairs: &[&[u8]], call: &mut Call<'_, '_, '_>) -> Result<(), CommandError>
     let server = call.desk.server;
     let texts: Vec<String> = pairs.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let pairs: Vec<(&str, &str)> = texts.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
-    let changed = server.settings.change(&pairs)?;
-    server.apply_store_settings();
+    let changed = server.change_settings(&pairs)?;
     if changed.contains(&Id::RequirePass) {
         // Who sets the password knows it.
         call.desk.session.authenticated = true;

@@ -55,7 +55,7 @@ fn write_sizes(page: &mut Page<'_, '_>, durability: &DurabilityStats) {
     page.line("aof_pending_rewrite", 0);
     page.line("aof_buffer_length", log.pending_bytes);
     page.line("aof_pending_bio_fsync", i32::from(log.durable < log.written));
-    page.line("aof_delayed_fsync", 0);
+    page.line("aof_delayed_fsync", durability.delays);
 }
 
 fn write_log(page: &mut Page<'_, '_>, durability: &DurabilityStats) {

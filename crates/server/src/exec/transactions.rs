@@ -9,6 +9,7 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::table::CommandSpec;
 
 use super::Call;
+use crate::dispatch::bytes_of;
 use crate::server::Server;
 use crate::session::{Session, Transaction, Watch};
 
@@ -61,7 +62,8 @@ fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
     }
     let server = desk.server;
     if transaction.writes {
-        server.store.check_writable().map_err(|error| errors::not_writable(&error.to_string()))?;
+        let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
+        server.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))?;
     }
     desk.batch.saw_data = true;
     let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);

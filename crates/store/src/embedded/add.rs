@@ -143,6 +143,10 @@ impl Command for Add {
         iter::once(&*self.key)
     }
 
+    fn bytes(&self) -> u64 {
+        self.fields.iter().map(|text| text.len() as u64).sum()
+    }
+
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamId, Error> {
         if self.fields.is_empty() {
             return Err(Error::NoFields);

@@ -32,6 +32,11 @@ pub trait Command: Clone + Send + 'static {
     /// Every key that `run` uses; their shards are locked meanwhile.
     fn keys(&self) -> impl Iterator<Item = &[u8]>;
 
+    /// How much it adds to what is kept, where that may be a lot: it is refused when the disk has no room for that.
+    fn bytes(&self) -> u64 {
+        0
+    }
+
     /// Does it. Must leave everything as it was when it fails, and must not use the database but through `txn`.
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Error>;
 
@@ -102,7 +107,7 @@ impl<C: Command> Call<C> {
             return State::Settling { position: 0, answer: Err(Error::Closed) };
         }
         if C::CHANGES
-            && let Err(error) = inner.store.check_writable()
+            && let Err(error) = inner.store.check_writable(self.command.bytes())
         {
             return State::Settling { position: 0, answer: Err(error.into()) };
         }

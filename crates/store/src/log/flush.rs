@@ -202,6 +202,13 @@ impl Log {
         Ok(())
     }
 
+    /// Makes names in the folder durable. A failure may be that of a segment's name, so it ends the log as well.
+    pub(crate) fn sync_folder(&self) -> Result<(), LogError> {
+        let _guard = self.syncing.lock();
+        self.check_alive()?;
+        self.disk.sync_dir().map_err(|error| self.fail(error))
+    }
+
     /// Makes `target`, which is written, durable, and whatever else is written by then.
     pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
         self.sync_current(Some(target))

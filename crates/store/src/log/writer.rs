@@ -40,7 +40,10 @@ pub struct Log {
     pub(super) tail: Mutex<TailState>,
     /// The file being written and the last position in it.
     pub(super) current: Mutex<(Arc<dyn File>, u64)>,
+    /// Held while it is replaced, which takes several waits for the disk.
     pub(super) manifest: Mutex<Manifest>,
+    /// Its first position, for those who only look.
+    first: AtomicU64,
     /// The last position given out; changed under `tail`. `durable <= written <= appended`.
     pub(super) appended: AtomicU64,
     pub(super) written: AtomicU64,
@@ -181,6 +184,7 @@ impl Log {
             syncing: Mutex::new(()),
             tail: Mutex::new(tail),
             current: Mutex::new((file, scan.last)),
+            first: AtomicU64::new(manifest.first),
             manifest: Mutex::new(manifest),
             appended: AtomicU64::new(scan.last),
             written: AtomicU64::new(scan.last),
@@ -311,23 +315,28 @@ impl Log {
         self.ended.get()
     }
 
-    /// Refuses when the disk is nearly full. To be asked before a change is applied.
+    /// Refuses when the disk is nearly full, or will be with so many bytes more. To be asked before a change is applied.
     #[inline]
-    pub fn check_space(&self) -> Result<(), LogError> {
+    pub fn check_space(&self, bytes: u64) -> Result<(), LogError> {
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
-        if appended_bytes < self.room_until_bytes.load(Ordering::Relaxed) {
+        if appended_bytes.saturating_add(bytes) < self.room_until_bytes.load(Ordering::Relaxed)
+            && bytes < MEASURE_EVERY_BYTES
+        {
             return Ok(());
         }
-        self.check_space_anew()
+        self.check_space_anew(bytes)
     }
 
     #[cold]
-    fn check_space_anew(&self) -> Result<(), LogError> {
-        let room = self.measure_room();
-        if room >= self.reserve_bytes {
+    fn check_space_anew(&self, bytes: u64) -> Result<(), LogError> {
+        let (room, reserve) = (self.measure_room(), self.reserve_bytes);
+        if room >= reserve.saturating_add(bytes) {
             return Ok(());
         }
-        Err(LogError::Full(format!("{room} bytes are free, {} are kept in reserve", self.reserve_bytes)))
+        Err(LogError::Full(match bytes {
+            0 => format!("{room} bytes are free, {reserve} are kept in reserve"),
+            _ => format!("{room} bytes are free, {reserve} are kept in reserve, and this takes {bytes}"),
+        }))
     }
 
     /// Brings a snapshot into force (or none), from which on only records from `first` on are needed, and removes the segments
@@ -344,6 +353,7 @@ impl Log {
         self.replace_manifest(&next)?;
         *manifest = next;
         let first = manifest.first;
+        self.first.store(first, Ordering::Relaxed);
         drop(manifest);
         Ok(self.remove_covered(first))
     }
@@ -388,7 +398,7 @@ impl Log {
             durable: self.durable(),
             written: self.written(),
             appended: self.appended(),
-            first: self.manifest.lock().first,
+            first: count(&self.first),
             segments: count(&self.counters.segments),
             bytes: count(&self.counters.bytes),
             appended_bytes: count(&self.counters.appended_bytes),

@@ -246,7 +246,7 @@ impl Episode {
     }
 
     fn transaction(&mut self, store: &Store) -> Outcome {
-        match store.check_writable() {
+        match store.check_writable(0) {
             Ok(()) => {}
             Err(LogError::Full(_)) => {
                 self.counts.refused += 1;
@@ -320,7 +320,7 @@ impl Episode {
     /// A snapshot, while others go on; sometimes a transaction is under way when it begins.
     fn snapshot(&mut self, store: &Store) -> Outcome {
         let mut held = None;
-        if self.random.one_in(2) && store.check_writable().is_ok() {
+        if self.random.one_in(2) && store.check_writable(0).is_ok() {
             held = Some(match self.random.below(2) {
                 0 => work::replacement(store, &mut self.random),
                 _ => work::transaction(store, &mut self.random, &self.seen),
@@ -363,7 +363,7 @@ impl Episode {
         let position = store.seen();
         let settled = (0..2).any(|_| poll(store, position) == Poll::Ready(Ok(())));
         let failed = store.durability().is_some_and(|stats| stats.error.is_some());
-        if !failed && (!settled || store.check_writable().is_err()) {
+        if !failed && (!settled || store.check_writable(0).is_err()) {
             return Err("there is room again, and yet nothing goes on".to_owned());
         }
         self.failed |= failed;

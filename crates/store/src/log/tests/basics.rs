@@ -208,16 +208,21 @@ fn space_is_refused_before_it_runs_out_and_given_again() {
     with_reserve.reserve_bytes = 1000;
     let (opened, _) = open(&disk, with_reserve).unwrap();
     disk.set_capacity(Some(3000));
-    assert_eq!(opened.log.check_space(), Ok(()));
+    assert_eq!(opened.log.check_space(0), Ok(()));
+    // What is larger than what is left beside the reserve is refused before anything is.
+    assert_eq!(opened.log.check_space(500), Ok(()));
+    let refused = opened.log.check_space(1 << 20).unwrap_err().to_string();
+    assert!(refused.contains("and this takes 1048576"), "{refused}");
+    assert_eq!(opened.log.check_space(0), Ok(()));
     let mut taken = 0;
-    while opened.log.check_space().is_ok() {
+    while opened.log.check_space(0).is_ok() {
         opened.log.append(&[1; 100]).unwrap();
         taken += 1;
     }
     assert!((17..=20).contains(&taken), "{taken}");
     opened.log.commit().unwrap();
     disk.set_capacity(Some(10_000));
-    assert_eq!(opened.log.check_space(), Ok(()));
+    assert_eq!(opened.log.check_space(0), Ok(()));
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl Episode {
         let count = self.random.below(most);
         let payload = self.random.bytes(count);
         // As commands do; whoever knows of space makes room.
-        let _ = log.check_space();
+        let _ = log.check_space(0);
         let position = log.append(&payload)?;
         self.model.payloads.push(payload);
         assert_eq!(position, self.model.payloads.len() as u64);

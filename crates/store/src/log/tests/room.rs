@@ -17,7 +17,7 @@ const ONE_RECORD: u64 = 64 + RECORD_BYTES;
 
 /// Appends a record and makes it durable, as commands do: after asking for space.
 fn add(log: &Log, byte: u8) {
-    log.check_space().unwrap();
+    log.check_space(0).unwrap();
     log.append(&[byte]).unwrap();
     log.flush(0).unwrap();
 }
@@ -81,7 +81,7 @@ fn room_that_is_used_up_is_made_again_but_not_beyond_the_segment_and_not_behind_
 
     let disk = SimDisk::new(1);
     let log = log_on(&disk);
-    log.check_space().unwrap();
+    log.check_space(0).unwrap();
     log.append(&[1; 100]).unwrap();
     log.flush(0).unwrap();
     assert_eq!(length(&disk), log.stats().bytes);
@@ -162,7 +162,7 @@ fn no_room_is_made_of_the_last_of_a_disk() {
     let disk = SimDisk::new(1);
     disk.set_capacity(Some(3_000));
     let log = log_on(&disk);
-    log.check_space().unwrap();
+    log.check_space(0).unwrap();
     let used: usize = disk.contents().values().map(Vec::len).sum();
     disk.set_capacity(Some(used as u64 + 100));
     log.append(&[7]).unwrap();
