@@ -49,6 +49,12 @@ pub(super) fn render(asked: &[&[u8]], server: &Arc<Server>, txn: &mut Txn<'_>) -
     page.text
 }
 
+/// Whether a section is asked for that counts keys. The others need no lock and wait for nothing, so that they tell what is wrong
+/// when nothing else goes on.
+pub(crate) fn counts_keys(asked: &[&[u8]]) -> bool {
+    ["Clients", "Keyspace"].iter().any(|title| is_asked(asked, title, true))
+}
+
 fn is_asked(asked: &[&[u8]], title: &str, usual: bool) -> bool {
     let names = |word: &&[u8]| word.eq_ignore_ascii_case(title.as_bytes());
     let all = |word: &&[u8]| word.eq_ignore_ascii_case(b"all") || word.eq_ignore_ascii_case(b"everything");
@@ -255,6 +261,8 @@ mod tests {
         assert!(is_asked(&[b"everything"], "Commandstats", false));
         assert!(!is_asked(&[b"default"], "Commandstats", false));
         assert!(!is_asked(&[b"server", b"nonsense"], "Clients", true));
+        assert!(counts_keys(&[]) && counts_keys(&[b"persistence", b"keyspace"]) && counts_keys(&[b"all"]));
+        assert!(!counts_keys(&[b"persistence", b"server"]));
     }
 
     #[test]

@@ -13,5 +13,6 @@ mod scripting;
 pub(crate) use client::client;
 pub(crate) use config::config;
 pub(crate) use control::server;
+pub(crate) use info::counts_keys;
 pub(crate) use introspection::{acl, command};
 pub(crate) use scripting::scripting;

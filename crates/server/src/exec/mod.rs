@@ -80,8 +80,9 @@ pub(crate) fn reach(spec: &CommandSpec, command: &Command<'_>) -> Reach {
         Command::Key(Keys(_) | Scan(_) | RandomKey | DbSize | FlushDb(_) | FlushAll(_) | SwapDb(..)) => {
             Reach::Everything
         }
-        // INFO and MEMORY STATS count keys; DEBUG SLEEP holds everybody up.
-        Command::Server(ServerCommand::Info(_) | ServerCommand::DebugSleep(_)) => Reach::Everything,
+        Command::Server(ServerCommand::Info(sections)) if admin::counts_keys(sections) => Reach::Everything,
+        // It holds everybody up.
+        Command::Server(ServerCommand::DebugSleep(_)) => Reach::Everything,
         Command::Object(ObjectCommand::MemoryStats) => Reach::Everything,
         _ => Reach::Nothing,
     }
