@@ -15,6 +15,7 @@
 //! >> "PING\r\n"              bytes as they are
 //! c2 closes                  the client hangs up
 //! @sleep 20                  milliseconds
+//! @until DBSIZE | 1          asks the main client's command again and again until its reply is this
 //! @each i 1..50              the next command fifty times, {i} counting
 //! // remark
 //! ```
@@ -73,6 +74,8 @@ pub(crate) enum Action {
     Close { client: String },
     /// Waits this many milliseconds.
     Sleep(u64),
+    /// Sends a command of the main client again and again until this is the reply.
+    Until { command: String, reply: String },
 }
 
 /// The reply expected, with its variants.
@@ -192,6 +195,11 @@ impl Reader {
         match word {
             "sleep" => {
                 return self.step(number, Action::Sleep(rest.parse().map_err(|_| "milliseconds expected")?));
+            }
+            "until" => {
+                let (command, reply) = rest.split_once(" | ").ok_or("@until command | reply")?;
+                let action = Action::Until { command: command.to_string(), reply: reply.to_string() };
+                return self.step(number, action);
             }
             "each" => {
                 let (name, range) = rest.split_once(' ').ok_or("@each name first..last")?;

@@ -79,6 +79,13 @@ impl Stage {
             Outcome::Reply(_) => {}
             other => return Err(format!("the server is gone before the case: {other:?}")),
         }
+        // Whoever still waited has hung up with the case before; the server may be a moment in noticing.
+        let deadline = Instant::now() + PATIENCE;
+        while self.blocked_clients() != Some(0) {
+            if Instant::now() >= deadline {
+                return Err("clients of the case before are still blocked".to_string());
+            }
+        }
         let ours = self.server.kind == Kind::Millstream;
         let settings: &[(String, String)] = if ours { &case.settings } else { &[] };
         let changed = case
@@ -168,6 +175,7 @@ impl Play<'_> {
                 }
             }
             Action::Await { client, expect } => self.hear(client, expect)?,
+            Action::Until { command, reply } => self.until(command, reply).map_err(at)?,
         }
         Ok(())
     }
@@ -198,6 +206,22 @@ impl Play<'_> {
             }
         }
         Err("INFO does not count the client as blocked".to_string())
+    }
+
+    /// Asks until the answer is the one expected.
+    fn until(&mut self, command: &str, reply: &str) -> Result<(), String> {
+        let argv = arguments(&substitute(command, &self.bindings))?;
+        let expected = substitute(reply, &self.bindings);
+        let pattern = pattern::parse(&expected)?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.client("").call(&argv);
+            let matched = pattern.matches(&answer, self.stage.protocol, &mut self.bindings);
+            if matched || Instant::now() >= deadline {
+                return differ(matched, &expected, &pattern::render(&answer));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     fn hear(&mut self, client: &str, expect: &Expectation) -> Result<(), Failure> {
