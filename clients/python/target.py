@@ -15,6 +15,8 @@ import redis
 
 HOST = os.environ.get("MILLSTREAM_TEST_HOST", "127.0.0.1")
 PROTOCOLS = (2, 3)
+# How many seconds anything may take on a busy machine.
+PATIENCE = 60
 
 
 def port():
@@ -53,7 +55,7 @@ def version():
     return tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", text).groups())
 
 
-def eventually(condition, what, seconds=60):
+def eventually(condition, what, seconds=PATIENCE):
     """Waits until `condition()` is true; the value it returned is handed back."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -82,7 +84,7 @@ class Background:
         except Exception as error:  # handed over to the thread that asks
             self._outcome = ("error", error)
 
-    def result(self, seconds=60):
+    def result(self, seconds=PATIENCE):
         self._thread.join(seconds)
         if self._outcome is None:
             raise AssertionError(f"the call has not returned within {seconds} s")

@@ -38,7 +38,7 @@ async function prepare(redis) {
   await redis.xGroupCreate(orders, 'audit', '$');
   const [{ messages }] = await redis.xReadGroup('billing', 'anna', { key: orders, id: '>' }, { COUNT: 4 });
   await redis.xAck(orders, 'billing', messages[1].id);
-  await redis.xClaimJustId(orders, 'billing', 'anna', 0, messages[0].id, { IDLE: 90_000 });
+  await redis.xClaimJustId(orders, 'billing', 'anna', 0, messages[0].id, { IDLE: 90_500 });
 }
 
 async function main() {

@@ -48,7 +48,7 @@ def main():
     redis.xreadgroup(GROUP, "anna", {STREAM: ">"}, count=50)
     (jobs,) = redis.xreadgroup(GROUP, "ben", {STREAM: ">"}, count=250).values()
     ids = [id for id, _ in jobs]
-    redis.xclaim(STREAM, GROUP, "ben", 0, ids, idle=600_000, retrycount=3, justid=True)
+    redis.xclaim(STREAM, GROUP, "ben", 0, ids, idle=600_500, retrycount=3, justid=True)
 
     report(redis, STREAM, GROUP, idle_ms=60_000)
 

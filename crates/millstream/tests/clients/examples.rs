@@ -24,7 +24,7 @@ const PYTHON: &[Example] = &[
         ],
     ),
     ("consumer_pool.py", &["180 jobs in all", "left behind: 0 consumers, 0 pending, lag 0"]),
-    ("pending_monitor.py", &["example:monitor / crew: 300 pending", "ben          250    600 s          3"]),
+    ("pending_monitor.py", &["example:monitor / crew: 300 pending", "ben 250 600 s 3"]),
     (
         "recovery.py",
         &["gone from the stream: 1", "recovered and finished: 24", "still at work: alive with 15"],
@@ -52,7 +52,7 @@ const NODE: &[Example] = &[
             "in the dead letters: 1, still pending: 0",
         ],
     ),
-    ("monitor.mjs", &["'audit'   │ 0         │ 0   │ 0", "'billing' │ 1         │ 6   │ 3       │ 90"]),
+    ("monitor.mjs", &["'audit' │ 0 │ 0 │ 0", "'billing' │ 1 │ 6 │ 3 │ 90"]),
 ];
 
 const RUST: &[Example] = &[
@@ -69,7 +69,7 @@ const RUST: &[Example] = &[
 
 const REDIS_CLI: &[Example] = &[(
     "walkthrough.sh",
-    &["2) 1) 1) \"4-0\"\n         2) 1) \"item\"", "> XINFO GROUPS example:walkthrough", "12) (integer) 1"],
+    &["2) 1) 1) \"4-0\" 2) 1) \"item\"", "> XINFO GROUPS example:walkthrough", "12) (integer) 1"],
 )];
 
 pub(crate) fn python(server: &Server) {
@@ -144,9 +144,17 @@ fn run_all(folder: &str, examples: &[Example], command: impl Fn(&str) -> Command
     for (file, lines) in examples {
         let printed = program::run(&mut command(file));
         for line in *lines {
-            assert!(printed.contains(line), "examples/{folder}/{file} did not print {line:?}:\n{printed}");
+            assert!(
+                squeezed(&printed).contains(&squeezed(line)),
+                "examples/{folder}/{file} did not print {line:?}:\n{printed}"
+            );
         }
     }
+}
+
+/// How wide the columns of a table are is not ours to say: every version of Node aligns them otherwise.
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn is_program(name: &str) -> bool {
