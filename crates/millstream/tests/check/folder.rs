@@ -42,7 +42,10 @@ impl Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("millstream-check-cli-{}-{number}", std::process::id());
-        Folder(std::env::temp_dir().join(name))
+        let path = std::env::temp_dir().join(name);
+        // A run that was killed may have left one behind.
+        let _ = fs::remove_dir_all(&path);
+        Folder(path)
     }
 
     /// A folder with these files.

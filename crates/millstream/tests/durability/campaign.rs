@@ -265,6 +265,8 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("millstream-durability-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
+        // A run that was killed may have left one behind.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("create a scratch folder");
         Scratch(folder)
     }

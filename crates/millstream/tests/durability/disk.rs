@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::ledger::Nanos;
+
 /// Big enough for any campaign, and sparse.
 const IMAGE_BYTES: u64 = 256 << 20;
 
-/// Waits for flags and calls EXT4_IOC_SHUTDOWN with each, telling when it began. In Python, so that no crate of ours
+/// Waits for flags and calls EXT4_IOC_SHUTDOWN with each, telling when it began by the clock that never jumps. In Python, so that no crate of ours
 /// needs unsafe code; started beforehand, so that the cut comes when it is asked for.
 const SWITCH: &str = r"
 import fcntl, os, struct, sys, time
 for line in sys.stdin:
     folder = os.open(sys.argv[1], os.O_RDONLY)
-    began = time.time()
+    began = time.monotonic_ns()
     fcntl.ioctl(folder, 0x8004587D, struct.pack('I', int(line)))
     os.close(folder)
-    print(f'{began:.6f}', flush=True)
+    print(began, flush=True)
 ";
 
 /// What a power cut leaves of what was not synced.
@@ -76,8 +78,10 @@ impl Disk {
         self.folder.join("mount")
     }
 
-    /// The power goes. What still runs sees errors from now on. Gives the moment just before, in seconds since 1970.
-    pub(crate) fn cut(&mut self, cut: Cut) -> f64 {
+    /// The power goes. What still runs sees errors from now on. Gives the moment just before, as [`monotonic`] tells it.
+    ///
+    /// [`monotonic`]: crate::ledger::monotonic
+    pub(crate) fn cut(&mut self, cut: Cut) -> Nanos {
         let flag = match cut {
             Cut::Nothing => 2,
             Cut::Journal => 1,
@@ -98,10 +102,18 @@ impl Disk {
 
     /// Takes all space but this much.
     pub(crate) fn fill(&self, bytes_left: u64) {
-        let free = self.bytes_free();
-        let ballast = free.saturating_sub(bytes_left).to_string();
-        run(Command::new("fallocate").args(["-l", &ballast]).arg(self.ballast()))
-            .unwrap_or_else(|error| panic!("fill the disk: {error}"));
+        let mut problem = String::new();
+        // A server that writes meanwhile may have taken what was just measured.
+        for _ in 0..20 {
+            let ballast = self.bytes_free().saturating_sub(bytes_left).to_string();
+            match run(Command::new("fallocate").args(["-l", &ballast]).arg(self.ballast())) {
+                Ok(()) => return,
+                Err(error) => problem = error,
+            }
+            // Some of it may have been allocated.
+            let _ = fs::remove_file(self.ballast());
+        }
+        panic!("fill the disk: {problem}");
     }
 
     /// Gives the space back.

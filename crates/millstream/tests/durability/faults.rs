@@ -23,8 +23,6 @@ const SPACE_PATIENCE: Duration = Duration::from_secs(20);
 const READ_PATIENCE: Duration = Duration::from_secs(5);
 /// How much later syncs begin when they are slowed.
 const SYNC_DELAY_MS: u64 = 50;
-/// The clock that tells of a cut and the ledger's are read one after the other.
-const CLOCKS_DIFFER_NANOS: Nanos = 100_000;
 
 /// A disk whose block size and mount options follow from the seed, or the reason why there is none.
 pub(crate) fn disk(seed: u64) -> Result<Place, String> {
@@ -87,10 +85,11 @@ pub(crate) fn cut_after_observation(campaign: &mut Campaign) -> Result<(), Strin
 /// One sync fails. No success may be told after it; then the power goes.
 pub(crate) fn failing_sync(campaign: &mut Campaign) -> Result<(), String> {
     let nth = campaign.random.between(1, 12) as u32;
+    let beginning = campaign.clock.beginning();
     let tracer = Tracer::attach(campaign.running.pid(), Trick::Fail { nth }, &campaign.note_file())?;
     let load = campaign.load();
     wait_until(Duration::from_secs(5), || tracer.failed_at().is_some() || load.is_over());
-    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch(seconds));
+    let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch_at_latest(seconds, beginning));
     // Long enough for a server that goes on regardless to say so.
     std::thread::sleep(Duration::from_millis(150));
     let Some(failed_at) = failed_at else {
@@ -158,7 +157,7 @@ pub(crate) fn disk_taken_by_others(campaign: &mut Campaign) {
     std::thread::sleep(Duration::from_secs(1));
     campaign.disk().make_room();
     let room_at = campaign.clock.now();
-    std::thread::sleep(Duration::from_secs(1));
+    wait_until(SPACE_PATIENCE, || load.last_added() > room_at || load.is_over());
     load.stop();
     let ops = load.join();
     let resumed = ops.iter().any(|op| op.is_acknowledged_write() && op.invoked > room_at);
@@ -200,7 +199,7 @@ fn power_off(campaign: &mut Campaign) -> Fault {
     if campaign.has_disk() {
         let cut = if campaign.random.percent(80) { Cut::Nothing } else { Cut::Journal };
         let began = campaign.disk().cut(cut);
-        at = campaign.clock.at_epoch(began).saturating_sub(CLOCKS_DIFFER_NANOS);
+        at = campaign.clock.at(began);
     }
     campaign.running.kill();
     let dead_ms = campaign.clock.latest_ms();

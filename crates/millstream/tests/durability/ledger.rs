@@ -5,7 +5,9 @@
 //! that was refused with an error must not have happened.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::entry::{Id, Mark};
 
@@ -34,7 +36,7 @@ pub(crate) type Nanos = u64;
 /// second on a machine that has just started: so the two are compared whenever both matter, never once for all.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
-    start: Instant,
+    start: Nanos,
     /// The beginning by the calendar, as late as it has been seen.
     start_epoch: Duration,
 }
@@ -42,28 +44,44 @@ pub(crate) struct Clock {
 impl Clock {
     /// Begins now.
     pub(crate) fn new() -> Clock {
-        Clock { start: Instant::now(), start_epoch: since_1970() }
+        Clock { start: monotonic(), start_epoch: since_1970() }
     }
 
     /// Time since the beginning.
     pub(crate) fn now(&self) -> Nanos {
-        self.start.elapsed().as_nanos() as Nanos
+        monotonic() - self.start
     }
 
     /// Now at the latest, in milliseconds since 1970 as servers count: a server may have started by the calendar
     /// before that was set back.
     pub(crate) fn latest_ms(&mut self) -> u64 {
-        let elapsed = self.start.elapsed();
+        let elapsed = Duration::from_nanos(self.now());
         self.start_epoch = self.start_epoch.max(since_1970().saturating_sub(elapsed));
         (self.start_epoch + elapsed).as_millis() as u64
     }
 
-    /// The campaign time of a moment just past, which is told in seconds since 1970.
-    pub(crate) fn at_epoch(&self, seconds: f64) -> Nanos {
-        let now = self.now();
-        let ago = since_1970().saturating_sub(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        now.saturating_sub(ago.as_nanos() as Nanos)
+    /// The campaign time of a moment that [`monotonic`] told, here or in another process.
+    pub(crate) fn at(&self, moment: Nanos) -> Nanos {
+        moment.saturating_sub(self.start)
     }
+
+    /// The beginning by the calendar as it is set now.
+    pub(crate) fn beginning(&self) -> Duration {
+        since_1970().saturating_sub(Duration::from_nanos(self.now()))
+    }
+
+    /// The campaign time, at the latest, of a moment that is told in seconds since 1970: between now and when the
+    /// calendar had the beginning at `earlier`.
+    pub(crate) fn at_epoch_at_latest(&self, seconds: f64, earlier: Duration) -> Nanos {
+        let moment = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        moment.saturating_sub(earlier.min(self.beginning())).as_nanos() as Nanos
+    }
+}
+
+/// The clock that never jumps and is the same in every process, since the machine started.
+pub(crate) fn monotonic() -> Nanos {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as Nanos * 1_000_000_000 + time.tv_nsec as Nanos
 }
 
 fn since_1970() -> Duration {

@@ -219,6 +219,8 @@ impl TempDir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("millstream-serve-{}-{number}", std::process::id()));
+        // A run that was killed may have left one behind.
+        let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a temporary folder");
         TempDir { path }
     }

@@ -1,10 +1,10 @@
 //! Starting, stopping, and being started wrongly.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use crate::process::{Server, TempDir, millstream};
+use crate::process::{Server, TempDir, eventually, millstream};
 
 fn run(args: &[&str]) -> (String, Output) {
     let dir = TempDir::new();
@@ -77,12 +77,16 @@ fn sigterm_and_sigint_stop_it_cleanly_whatever_clients_do() {
 
 #[test]
 fn a_second_signal_does_not_wait_for_what_runs() {
-    let server = Server::start(&[]);
+    // Two threads take connections in turn, so the second can look on while the first is asleep.
+    let server = Server::start(&["--io-threads", "2"]);
     let mut sleeper = server.connect();
+    let mut watcher = server.connect();
+    watcher.call("PING", "+PONG\r\n");
     sleeper.send("DEBUG SLEEP 60\r\n");
-    std::thread::sleep(Duration::from_millis(200));
+    eventually("it sleeps", || watcher.ask(&["CLIENT LIST"]).contains("cmd=debug"));
     server.signal("-TERM");
-    std::thread::sleep(Duration::from_millis(200));
+    let address = SocketAddr::from(([127, 0, 0, 1], server.port));
+    eventually("it lets nobody in", || TcpStream::connect(address).is_err());
     let begun = Instant::now();
     server.signal("-TERM");
     let (words, status) = server.wait();

@@ -13,6 +13,9 @@ use super::wire::{Client, Outcome};
 /// Setting `MILLSTREAM_REFERENCE=none` says that this machine has no `redis-server` and never mind.
 const REFERENCE_SWITCH: &str = "MILLSTREAM_REFERENCE";
 
+/// What a server prints, in its folder.
+const OUTPUT: &str = "output.txt";
+
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -97,7 +100,7 @@ impl Server {
     fn try_start(kind: Kind, arguments: &[&str]) -> Result<Server, String> {
         let port = free_port();
         let folder = new_folder();
-        let output = folder.join("output.txt");
+        let output = folder.join(OUTPUT);
         let log = File::create(&output).expect("create the server's output file");
         let child = command(kind, port, &folder)
             .args(arguments)
@@ -122,7 +125,10 @@ impl Server {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
-            if let Ok(mut client) = Client::connect(self.port) {
+            // Only its own words tell that it is this one who listens there, and not another who was quicker.
+            if self.says_it_listens()
+                && let Ok(mut client) = Client::connect(self.port)
+            {
                 client.send(&["PING"]);
                 if matches!(client.next(Duration::from_secs(1)), Outcome::Reply(_)) {
                     return true;
@@ -131,6 +137,14 @@ impl Server {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    fn says_it_listens(&self) -> bool {
+        let words = match self.kind {
+            Kind::Redis => "Ready to accept connections",
+            Kind::Millstream => "listening",
+        };
+        fs::read_to_string(self.folder.join(OUTPUT)).is_ok_and(|output| output.contains(words))
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) fn new_folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("millstream-test-{}-{number}", std::process::id()));
+    // A run that was killed may have left one behind.
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("create a folder");
     folder
 }

@@ -91,11 +91,14 @@ impl Terminal {
         self.wait(words, |screen| screen.contains(words))
     }
 
+    /// Waits until the screen shows all of this.
+    pub(crate) fn shows_all(&self, words: &[&str]) -> String {
+        self.wait(&words.join(", "), |screen| words.iter().all(|words| screen.contains(words)))
+    }
+
     /// Waits until the binary has ended with this code, and checks that the terminal is as it was.
     pub(crate) fn ended(&self, code: i32) {
-        let screen = self.shows("terminal is");
-        assert!(screen.contains(&format!("ended with {code}")), "{screen}");
-        assert!(screen.contains("terminal is as it was"), "{screen}");
+        let screen = self.shows_all(&[&format!("ended with {code}"), "terminal is as it was"]);
         assert!(!screen.contains("millstream top"), "the view is still there:\n{screen}");
         let flags = self.told(&["display-message", "-p", "-t", "main", "#{alternate_on} #{cursor_flag}"]);
         assert_eq!(flags.trim(), "0 1", "the other screen is off, the cursor is on");

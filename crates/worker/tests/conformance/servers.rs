@@ -1,7 +1,7 @@
 //! Real servers for the tests: on free ports of loopback, in folders of their own, gone when dropped.
 
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with further arguments.
     pub(crate) fn start(program: Program, arguments: &[&str]) -> Server {
-        Server::start_at(program, free_port(), arguments, false)
+        Server::start_at(program, free_port, arguments, false)
     }
 
     /// Starts a `redis-server`; `None` where there is none, which is an error on a CI machine.
@@ -42,16 +42,27 @@ impl Server {
 
     /// The same, listening for TLS only.
     pub(crate) fn redis_tls(arguments: &[&str]) -> Option<Server> {
-        redis_is_there().then(|| Server::start_at(Program::Redis, free_port(), arguments, true))
+        redis_is_there().then(|| Server::start_at(Program::Redis, free_port, arguments, true))
     }
 
-    fn start_at(program: Program, port: u16, arguments: &[&str], is_tls: bool) -> Server {
-        let folder = new_folder();
+    fn start_at(program: Program, port: fn() -> u16, arguments: &[&str], is_tls: bool) -> Server {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let child = spawn(program, port, folder.path(), &arguments, is_tls);
-        let mut server = Server { program, arguments, folder, child, is_tls, port };
-        server.wait_until_it_listens();
-        server
+        let mut problem = String::new();
+        // Another process may take the free port between our look and the server's bind.
+        for _ in 0..5 {
+            let (port, folder) = (port(), new_folder());
+            let child = spawn(program, port, folder.path(), &arguments, is_tls);
+            let arguments = arguments.clone();
+            let mut server = Server { program, arguments, folder, child, is_tls, port };
+            match server.wait_until_it_listens() {
+                Ok(()) => return server,
+                Err(why) => problem = why,
+            }
+            if !problem.to_lowercase().contains("address already in use") {
+                break;
+            }
+        }
+        panic!("{problem}");
     }
 
     pub(crate) fn url(&self) -> String {
@@ -67,7 +78,7 @@ impl Server {
     /// Starts it again, in the same place with the same data.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.program, self.port, self.folder.path(), &self.arguments, self.is_tls);
-        self.wait_until_it_listens();
+        self.wait_until_it_listens().unwrap_or_else(|problem| panic!("{problem}"));
     }
 
     /// Sends it a signal.
@@ -85,13 +96,25 @@ impl Server {
         assert_eq!(self.cli(&["CONFIG", "SET", name, value]), "OK");
     }
 
-    fn wait_until_it_listens(&mut self) {
+    /// By its own words: whoever answers at the port may be another, who was quicker.
+    fn wait_until_it_listens(&mut self) -> Result<(), String> {
+        let words = match self.program {
+            Program::Redis => "Ready to accept connections",
+            Program::Millstream => "listening",
+        };
         let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        loop {
             let ended = self.child.try_wait().expect("look at the server");
-            let output = || fs::read_to_string(self.folder.path().join("output.txt")).unwrap_or_default();
-            assert!(ended.is_none(), "{:?} ended: {}", self.program, output());
-            assert!(Instant::now() < deadline, "{:?} does not listen: {}", self.program, output());
+            let output = fs::read_to_string(self.folder.path().join("output.txt")).unwrap_or_default();
+            if ended.is_some() {
+                return Err(format!("{:?} ended: {output}", self.program));
+            }
+            if output.contains(words) {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("{:?} does not listen: {output}", self.program));
+            }
             thread::sleep(Duration::from_millis(10));
         }
     }
@@ -194,7 +217,7 @@ impl Cluster {
     }
 
     fn node() -> Server {
-        Server::start_at(Program::Redis, free_cluster_port(), CLUSTER_ARGUMENTS, false)
+        Server::start_at(Program::Redis, free_cluster_port, CLUSTER_ARGUMENTS, false)
     }
 
     /// Adds a replica of the first server.
@@ -315,6 +338,8 @@ pub(crate) fn new_folder() -> Folder {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("millstream-worker-{}-{number}", std::process::id()));
+    // A run that was killed may have left one behind.
+    let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("create a folder");
     Folder(folder)
 }

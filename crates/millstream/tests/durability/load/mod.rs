@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::entry::{Id, Mark};
-use crate::ledger::{Act, Clock, Op};
+use crate::ledger::{Act, Clock, Nanos, Op};
 use crate::random::Random;
 use crate::support::resp::{self, Value};
 use crate::support::wire::{Client, Outcome};
@@ -58,6 +58,8 @@ struct Shared {
     stop: AtomicBool,
     refusals: AtomicU64,
     observations: AtomicU64,
+    /// When the last entry was sent of those that are acknowledged.
+    last_added: AtomicU64,
     /// Entries that were acknowledged and may still be there.
     added: Mutex<Vec<(&'static str, Id)>>,
     /// Entries that were delivered and may still be pending.
@@ -78,6 +80,7 @@ impl Load {
             stop: AtomicBool::new(false),
             refusals: AtomicU64::new(0),
             observations: AtomicU64::new(0),
+            last_added: AtomicU64::new(0),
             added: Mutex::default(),
             delivered: Mutex::default(),
         });
@@ -114,6 +117,11 @@ impl Load {
     /// Times a waiting reader was shown something so far.
     pub(crate) fn observations(&self) -> u64 {
         self.shared.observations.load(Ordering::Relaxed)
+    }
+
+    /// When the last entry was sent of those that are acknowledged so far.
+    pub(crate) fn last_added(&self) -> Nanos {
+        self.shared.last_added.load(Ordering::Relaxed)
     }
 
     /// Whether every client has ended.
@@ -182,6 +190,8 @@ impl Actor {
             self.shared.refusals.fetch_add(1, Ordering::Relaxed);
             // Whoever is refused does not insist.
             std::thread::sleep(Duration::from_millis(5));
+        } else if matches!(op.act, Act::Add { .. }) {
+            self.shared.last_added.fetch_max(op.invoked, Ordering::Relaxed);
         }
     }
 
