@@ -4,13 +4,16 @@
 //! already. Keys that are not in the snapshot take every record.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use millstream_engine::value::Hashing;
-use millstream_engine::{BlockLimits, Effect, KeyPlace, Rearrangement, StreamEffect};
+use millstream_engine::{
+    BlockLimits, Effect, KeyPlace, Rearrangement, Stream, StreamEffect, StreamId, Value,
+};
 
 use crate::check::check_fits;
 use crate::clock::Clock;
@@ -205,7 +208,7 @@ pub(crate) struct Rebuild<'s> {
     /// Up to this record, a change may be to something that was gone when the snapshot came to it.
     pub(crate) captured: u64,
     pub(crate) hashing: Hashing,
-    /// The latest time any record speaks of: the clock must not begin before it.
+    /// The latest time the snapshot or any record speaks of: the clock must not begin before it.
     newest_ms: u64,
     /// The greatest database that was spoken of and is not there.
     missing_db: Option<u32>,
@@ -235,6 +238,9 @@ impl<'s> Rebuild<'s> {
                 return;
             }
             self.stamps.insert(DbKeyRef { db: found.db, key: found.key }.into(), found.stamp);
+            if let Value::Stream(stream) = &found.entry.value {
+                self.newest_ms = self.newest_ms.max(newest_time_in(stream));
+            }
             self.txn.restore(KeyPlace { db: found.db, key: found.key }, found.entry);
             keys += 1;
             if keys % PROGRESS_EVERY == 0 {
@@ -361,9 +367,24 @@ fn time_of(effect: &Effect<'_>) -> u64 {
     }
 }
 
+/// The latest time that a stream has from the clock. Ids are none: clients choose them as they like.
+fn newest_time_in(stream: &Stream) -> u64 {
+    let mut newest_ms = stream.remembered().map(|kept| kept.since_ms).max().unwrap_or(0);
+    for (_, group) in stream.groups() {
+        for (_, _, consumer) in group.consumers() {
+            newest_ms = newest_ms.max(consumer.seen_at_ms).max(consumer.active_at_ms.unwrap_or(0));
+        }
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            newest_ms = newest_ms.max(row.delivered_at_ms);
+            ControlFlow::Continue(())
+        });
+    }
+    newest_ms
+}
+
 #[cfg(test)]
 mod tests {
-    use millstream_engine::{StreamId, Value};
+    use millstream_engine::ClaimedRow;
 
     use super::*;
     use crate::clock::ManualClock;
@@ -446,6 +467,46 @@ mod tests {
         assert_eq!((block_count(&store), recovered.replayed), (4, 10));
         store.close().unwrap();
         assert_eq!(block_count(&open(&disk, BlockLimits::default()).unwrap().0), 1);
+    }
+
+    #[test]
+    fn the_clock_begins_no_earlier_than_what_the_snapshot_tells() {
+        let id = StreamId::new(1, 0);
+        let row = ClaimedRow { id, delivered_at_ms: 7_000, deliveries: 1 };
+        let join = StreamEffect::ConsumerCreate { group: b"g", consumer: b"c", at_ms: 5_000 };
+        let last_told: [(StreamEffect<'_>, u64); 5] = [
+            (join, 5_000),
+            (StreamEffect::ConsumerSeen { group: b"g", consumer: b"c", at_ms: 6_000 }, 6_000),
+            (StreamEffect::Claim { group: b"g", consumer: b"c", rows: &[row], at_ms: 7_000 }, 7_000),
+            (StreamEffect::Redeliver { group: b"g", consumer: b"c", ids: &[id], at_ms: 8_000 }, 8_000),
+            (
+                StreamEffect::Remember {
+                    producer: b"p",
+                    iid: b"i",
+                    id: StreamId::new(9_000, 0),
+                    at_ms: 9_000,
+                },
+                9_000,
+            ),
+        ];
+        for told in 1..=last_told.len() {
+            let disk = SimDisk::new(1);
+            let (store, _) = open(&disk, BlockLimits::default()).unwrap();
+            add(&store, 1..2);
+            let group = StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: None };
+            let limits = StreamEffect::IdempotenceConfigure { duration_s: 100, max_size: 100 };
+            let effects =
+                [group, limits].into_iter().chain(last_told[..told].iter().map(|(effect, _)| *effect));
+            for effect in effects {
+                store.lock_all(0, 1_000).apply(b"s", &Effect::Stream(effect));
+            }
+            store.take_snapshot().unwrap().unwrap();
+            store.close().unwrap();
+            drop(store);
+            let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
+            assert_eq!(recovered.replayed, 0);
+            assert_eq!(store.now_ms(), last_told[told - 1].1, "{:?}", last_told[told - 1].0);
+        }
     }
 
     #[test]
