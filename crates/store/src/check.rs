@@ -1,7 +1,7 @@
 //! Looking at a folder without opening it: is everything in it what was once written, and what can be saved if not.
 //!
-//! [`check_folder`] reads everything, applies it in memory and verifies every invariant; it writes nothing and takes
-//! no lock. [`salvage`] reads the same way and writes what it could read to a new folder.
+//! [`check_folder`] reads everything, applies it in memory and verifies every invariant; it writes nothing and does not
+//! keep a server out: the lock is touched for a moment, to see who has it. [`salvage`] reads the same way and writes what it could read to a new folder.
 //!
 //! Both hold the whole data set in memory, as a server would. Neither prints: they return what they found.
 
@@ -12,14 +12,10 @@ mod survey;
 mod tests;
 
 use std::fmt;
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
-
-use crate::disk::{Disk, DiskError, LOCK_FILE, Listed, RealDisk};
+use crate::disk::{Disk, DiskError, Listed, RealDisk};
 use crate::log::Manifest;
 
 pub use salvage::{DamagedKey, LostKeys, LostPositions, SalvageReport, salvage};
@@ -176,13 +172,14 @@ impl From<DiskError> for CheckError {
 
 /// Verifies a folder: files, checksums, chain, positions, contents, invariants. Changes nothing.
 pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::existing(dir));
+    let folder = Arc::new(RealDisk::existing(dir));
+    let disk: Arc<dyn Disk> = folder.clone();
     let mut tries = TRIES;
     loop {
         tries -= 1;
-        let before = holder(dir);
+        let before = folder.holder();
         let report = check_once(&disk, dir);
-        let in_use = holder(dir).or(before);
+        let in_use = folder.holder().or(before);
         let is_disturbed = in_use.is_some() && !report.as_ref().is_ok_and(Report::is_sound);
         if tries == 0 || !is_disturbed {
             return report.map(|report| Report { in_use, ..report });
@@ -210,22 +207,4 @@ fn report(disk: &Arc<dyn Disk>, dir: &Path, survey: &Survey) -> Result<Report, D
         leftovers: survey.leftovers(),
         damage: survey.findings(),
     })
-}
-
-/// Who has the folder open. The lock is asked for as a reader, and given back at once.
-fn holder(dir: &Path) -> Option<String> {
-    let mut lock = fs::File::open(dir.join(LOCK_FILE)).ok()?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared) {
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            // The pid is a courtesy; without it the folder is in use all the same.
-            let _ = lock.read_to_string(&mut pid);
-            Some(if pid.trim().is_empty() {
-                "another process".to_owned()
-            } else {
-                format!("pid {}", pid.trim())
-            })
-        }
-        _ => None,
-    }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::survey::{Candidates, Place, Survey};
-use super::{CheckError, Report, check_folder, holder, report};
+use super::{CheckError, Report, check_folder, report};
 use crate::clock::ManualClock;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
@@ -87,8 +87,9 @@ pub struct DamagedKey {
 /// Saves what can be saved of the folder `dir` to the folder `out`, which must be empty or not there.
 pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     check_out(dir, out)?;
-    let disk: Arc<dyn Disk> = Arc::new(RealDisk::existing(dir));
-    let in_use = holder(dir);
+    let folder = RealDisk::existing(dir);
+    let in_use = folder.holder();
+    let disk: Arc<dyn Disk> = Arc::new(folder);
     let mut survey = best_survey(&disk)?;
     let found = Report { in_use, ..report(&disk, dir, &survey)? };
     survey.remove_unsound();

@@ -5,11 +5,19 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use super::{Access, Disk, DiskError, File, LOCK_FILE, Listed};
+
+/// How often a lock is tried for before the folder counts as in use. Whoever only looks at a folder has it for a moment.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A folder of the machine's file system.
 pub struct RealDisk {
@@ -73,14 +81,18 @@ impl RealDisk {
         Arc::new(RealFile { file, path: self.path_of(name) })
     }
 
-    /// The error of a folder that another process holds, naming that process.
-    fn in_use(&self, mut lock: &fs::File) -> DiskError {
-        let mut text = String::new();
-        let holder = match lock.read_to_string(&mut text) {
-            Ok(_) if !text.trim().is_empty() => format!("in use by pid {}", text.trim()),
-            _ => "in use by another process".to_owned(),
-        };
-        let message = format!("{holder}; a data folder belongs to one process at a time");
+    /// Who has the folder open, if anybody has. To find out, the lock is taken as a reader and given back at once, which
+    /// [`Disk::lock`] waits for.
+    pub(crate) fn holder(&self) -> Option<String> {
+        let lock = fs::File::open(self.dir.join(LOCK_FILE)).ok()?;
+        let taken = flock(&lock, FlockOperation::NonBlockingLockShared);
+        (taken == Err(Errno::WOULDBLOCK)).then(|| noted_in(&lock))
+    }
+
+    /// The error of a folder that another process holds.
+    fn in_use(&self, lock: &fs::File) -> DiskError {
+        let holder = noted_in(lock);
+        let message = format!("in use by {holder}; a data folder belongs to one process at a time");
         let path = self.dir.display().to_string();
         DiskError { operation: "lock", path, kind: io::ErrorKind::ResourceBusy, message }
     }
@@ -97,9 +109,9 @@ impl Disk for RealDisk {
         let options = &mut fs::OpenOptions::new();
         let mut lock =
             self.open_with("lock", LOCK_FILE, options.read(true).write(true).create(true).truncate(false))?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match lock_exclusively(&lock) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(self.in_use(&lock)),
+            Err(Errno::WOULDBLOCK) => return Err(self.in_use(&lock)),
             Err(errno) => return Err(self.error("lock", LOCK_FILE, &errno.into())),
         }
         let noted = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
@@ -162,6 +174,28 @@ impl Disk for RealDisk {
 
     fn path_of(&self, name: &str) -> String {
         self.dir.join(name).display().to_string()
+    }
+}
+
+fn lock_exclusively(lock: &fs::File) -> Result<(), Errno> {
+    for _ in 1..LOCK_TRIES {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => thread::sleep(LOCK_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    flock(lock, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// The process that a lock says it belongs to. One that has ended left its number there; then it is another.
+fn noted_in(mut lock: &fs::File) -> String {
+    let mut text = String::new();
+    // The number is a courtesy; without it the folder is in use all the same.
+    let _ = lock.read_to_string(&mut text);
+    match text.trim().parse().ok().and_then(Pid::from_raw) {
+        // A process of somebody else may not be signalled, and lives.
+        Some(pid) if test_kill_process(pid) != Err(Errno::SRCH) => format!("pid {}", pid.as_raw_pid()),
+        _ => "another process".to_owned(),
     }
 }
 
@@ -249,6 +283,37 @@ mod tests {
         assert!(error.to_string().contains(&format!("in use by pid {}", std::process::id())), "{error}");
         disk.unlock();
         RealDisk::existing(&dir).lock().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+        let dir = scratch("moment");
+        let disk = RealDisk::create(&dir).unwrap();
+        let look = fs::File::create(dir.join(LOCK_FILE)).unwrap();
+        flock(&look, FlockOperation::LockShared).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(Duration::from_millis(10));
+                drop(look);
+            });
+            disk.lock().unwrap();
+        });
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_named_as_the_holder() {
+        let dir = scratch("ended");
+        let disk = RealDisk::create(&dir).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        fs::write(dir.join(LOCK_FILE), format!("{}\n", ended.id())).unwrap();
+        let other = fs::File::open(dir.join(LOCK_FILE)).unwrap();
+        flock(&other, FlockOperation::LockExclusive).unwrap();
+        let error = disk.lock().unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        assert_eq!(disk.holder().as_deref(), Some("another process"));
         fs::remove_dir_all(&dir).unwrap();
     }
 
