@@ -1,6 +1,6 @@
 //! `millstream check`: looks at a data folder that no server needs to have open, and saves what can be saved of a damaged one.
 //!
-//! Exit codes: 0 sound (or nothing lost), 5 damaged (or something lost), 1 it could not be done.
+//! Exit codes: 0 sound (or nothing lost), 5 damaged (or something lost), 4 there is no store, 1 it could not be done.
 
 mod json;
 mod text;
@@ -13,6 +13,8 @@ use millstream_store::check::{CheckError, check_folder, salvage};
 
 /// Something is damaged or lost.
 const DAMAGED: u8 = 5;
+/// There is no store in the folder.
+const NOT_THERE: u8 = 4;
 
 /// What is to be looked at, and how to tell.
 pub(crate) struct CheckTask {
@@ -47,4 +49,12 @@ pub(crate) fn run(task: &CheckTask) -> Result<ExitCode, CheckError> {
         _ => {}
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+}
+
+/// How the program ends when it could not be done.
+pub(crate) fn exit_code_of(error: &CheckError) -> ExitCode {
+    match error {
+        CheckError::NoStore { .. } => ExitCode::from(NOT_THERE),
+        _ => ExitCode::FAILURE,
+    }
 }

@@ -117,7 +117,7 @@ fn check_command() -> Command {
         .arg(path("salvage", "OUT").long("salvage").help("Write what can be saved to this new folder"))
         .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Tell it as JSON"))
         .after_help(
-            "Exit codes: 0 sound, or nothing lost; 5 damaged, or something lost; 1 it could not be done.\n\
+            "Exit codes: 0 sound, or nothing lost; 5 damaged, or something lost; 4 there is no store; 1 it could not be done.\n\
              A torn tail is sound: it is what a crash leaves of records nobody was told about.",
         )
 }

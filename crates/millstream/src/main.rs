@@ -28,7 +28,9 @@ fn main() -> ExitCode {
         },
         Task::Compat => print_compat(),
         Task::Ops(ops) => ops::run(ops),
-        Task::Check(task) => check::run(&task).unwrap_or_else(|error| fail(&error, ExitCode::FAILURE)),
+        Task::Check(task) => {
+            check::run(&task).unwrap_or_else(|error| fail(&error, check::exit_code_of(&error)))
+        }
     }
 }
 

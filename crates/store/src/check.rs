@@ -12,6 +12,8 @@ mod survey;
 mod tests;
 
 use std::fmt;
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,8 +35,6 @@ pub struct Report {
     pub folder: String,
     /// The process that has it open, if one has.
     pub in_use: Option<String>,
-    /// Nothing was ever written to it.
-    pub is_new: bool,
     /// Every file.
     pub files: Vec<Listed>,
     /// The manifest, if it is sound.
@@ -136,6 +136,13 @@ pub struct Finding {
 pub enum CheckError {
     /// The disk would not.
     Disk(DiskError),
+    /// There is no store.
+    NoStore {
+        /// The path of the folder.
+        path: String,
+        /// What there is instead.
+        what: &'static str,
+    },
     /// The folder to be written to is not one that may be.
     Out {
         /// Its path.
@@ -156,6 +163,7 @@ impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CheckError::Disk(error) => error.fmt(f),
+            CheckError::NoStore { path, what } => write!(f, "there is no store in {path}: {what}"),
             CheckError::Out { path, what } => write!(f, "cannot salvage to {path}: {what}"),
             CheckError::Write { path, what } => write!(f, "cannot write the salvaged data to {path}: {what}"),
         }
@@ -172,6 +180,7 @@ impl From<DiskError> for CheckError {
 
 /// Verifies a folder: files, checksums, chain, positions, contents, invariants. Changes nothing.
 pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
+    check_is_folder(dir)?;
     let folder = Arc::new(RealDisk::existing(dir));
     let disk: Arc<dyn Disk> = folder.clone();
     let mut tries = TRIES;
@@ -189,8 +198,30 @@ pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
 
 fn check_once(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Report, CheckError> {
     let candidates = Candidates::find(disk)?;
+    check_is_store(dir, &candidates)?;
     let survey = Survey::read(disk, &candidates.manifest, &candidates.bases[0])?;
     Ok(report(disk, dir, &survey)?)
+}
+
+/// Whether there is a folder at all. What else speaks against reading it shows when it is read.
+fn check_is_folder(dir: &Path) -> Result<(), CheckError> {
+    match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => no_store(dir, "there is no such folder"),
+        Ok(found) if !found.is_dir() => no_store(dir, "it is not a folder"),
+        _ => Ok(()),
+    }
+}
+
+/// Whether anything was ever written. A wrong path must not pass for a sound store.
+fn check_is_store(dir: &Path, candidates: &Candidates) -> Result<(), CheckError> {
+    match candidates.manifest {
+        Ok(None) => no_store(dir, "nothing was ever written to it; is it the right folder?"),
+        _ => Ok(()),
+    }
+}
+
+fn no_store(dir: &Path, what: &'static str) -> Result<(), CheckError> {
+    Err(CheckError::NoStore { path: dir.display().to_string(), what })
 }
 
 /// What a survey says, for people.
@@ -198,7 +229,6 @@ fn report(disk: &Arc<dyn Disk>, dir: &Path, survey: &Survey) -> Result<Report, D
     Ok(Report {
         folder: dir.display().to_string(),
         in_use: None,
-        is_new: survey.is_new,
         files: disk.list()?,
         manifest: survey.manifest.clone(),
         snapshot: survey.snapshot.clone(),

@@ -42,7 +42,6 @@ fn report_value(report: &Report) -> Json {
     object([
         ("folder", text(&report.folder)),
         ("sound", bool(report.is_sound())),
-        ("new", bool(report.is_new)),
         ("in_use", report.in_use.as_deref().map_or_else(null, text)),
         (
             "files",

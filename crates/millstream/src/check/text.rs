@@ -42,7 +42,7 @@ pub(super) fn of_salvage(report: &SalvageReport) -> String {
     put_contents(&mut out, &report.saved);
     if report.lost_nothing() {
         line(&mut out, "verdict", "nothing was lost");
-        if report.found.manifest.is_none() && !report.found.is_new {
+        if report.found.manifest.is_none() {
             out.push_str(
                 "            though without the manifest nobody can tell whether the log was cut short\n",
             );
@@ -78,10 +78,6 @@ fn put_report(out: &mut String, report: &Report) {
     }
     let bytes = report.files.iter().map(|file| file.bytes).sum();
     line(out, "files", format_args!("{}, {}", report.files.len(), size(bytes)));
-    if report.is_new {
-        line(out, "contents", "none: nothing was ever written here (is this the right folder?)");
-        return;
-    }
     match &report.manifest {
         Some(manifest) => {
             let snapshot =

@@ -54,8 +54,16 @@ fn a_sound_folder() {
 }
 
 #[test]
-fn a_new_folder() {
-    check(&Folder::of(&Files::new()), 0).has("nothing was ever written");
+fn a_folder_without_a_store() {
+    let out = Folder::new();
+    let foreign = Files::from([("passwd".to_owned(), b"root".to_vec())]);
+    for folder in [Folder::of(&Files::new()), Folder::of(&foreign)] {
+        check(&folder, 4).has("there is no store in").has("nothing was ever written").lacks("sound");
+        folder.run(&["--salvage", out.path()], 4).has("there is no store in");
+    }
+    Folder::new().run(&[], 4).has("there is no such folder");
+    Folder::new().run(&["--salvage", out.path()], 4).has("there is no such folder");
+    assert!(!std::path::Path::new(out.path()).exists(), "nothing was saved, and yet there is a folder");
 }
 
 #[test]
@@ -174,5 +182,4 @@ fn what_cannot_be_done_is_refused() {
     folder.run(&["--salvage", folder.path()], 1).has("it is not empty");
     folder.run(&["--salvage", &format!("{}/out", folder.path())], 1).has("name one elsewhere");
     folder.run(&["--no-such-flag"], 2);
-    Folder::new().run(&[], 1).has("No such file");
 }

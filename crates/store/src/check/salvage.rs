@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::survey::{Candidates, Place, Survey};
-use super::{CheckError, Report, check_folder, report};
+use super::{CheckError, Report, check_folder, check_is_folder, check_is_store, report};
 use crate::clock::ManualClock;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
@@ -86,11 +86,14 @@ pub struct DamagedKey {
 
 /// Saves what can be saved of the folder `dir` to the folder `out`, which must be empty or not there.
 pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
+    check_is_folder(dir)?;
     check_out(dir, out)?;
     let folder = RealDisk::existing(dir);
     let in_use = folder.holder();
     let disk: Arc<dyn Disk> = Arc::new(folder);
-    let mut survey = best_survey(&disk)?;
+    let candidates = Candidates::find(&disk)?;
+    check_is_store(dir, &candidates)?;
+    let mut survey = best_survey(&disk, candidates)?;
     let found = Report { in_use, ..report(&disk, dir, &survey)? };
     survey.remove_unsound();
     write_out(&mut survey, out)?;
@@ -135,8 +138,8 @@ fn nearest_existing(path: &Path) -> PathBuf {
 }
 
 /// The survey from a base that still gives everything, or else from the first.
-fn best_survey(disk: &Arc<dyn Disk>) -> Result<Survey, CheckError> {
-    let Candidates { manifest, bases } = Candidates::find(disk)?;
+fn best_survey(disk: &Arc<dyn Disk>, candidates: Candidates) -> Result<Survey, CheckError> {
+    let Candidates { manifest, bases } = candidates;
     let first = Survey::read(disk, &manifest, &bases[0])?;
     if first.has_everything() {
         return Ok(first);

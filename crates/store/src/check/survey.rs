@@ -118,7 +118,6 @@ pub(super) type Place = (u32, Box<[u8]>);
 /// What reading a folder from one base came to.
 pub(super) struct Survey {
     pub(super) folder: String,
-    pub(super) is_new: bool,
     pub(super) manifest: Option<Manifest>,
     pub(super) snapshot: Option<FoundSnapshot>,
     pub(super) first: u64,
@@ -147,7 +146,6 @@ impl Survey {
             Store::new(StoreOptions { databases: DATABASES, shards: 1, clock, ..StoreOptions::default() });
         let mut survey = Survey {
             folder: disk.path_of(""),
-            is_new: matches!(manifest, Ok(None)),
             manifest: manifest.as_ref().ok().cloned().flatten(),
             snapshot: None,
             first: base.wanted.first,
@@ -160,10 +158,8 @@ impl Survey {
             index_finding: None,
             store,
         };
-        if !survey.is_new {
-            survey.read_all(disk, base)?;
-            survey.check_values();
-        }
+        survey.read_all(disk, base)?;
+        survey.check_values();
         Ok(survey)
     }
 
