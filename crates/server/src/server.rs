@@ -91,8 +91,11 @@ impl fmt::Display for StartError {
             StartError::Folder { path, source } => {
                 let dir = path.display();
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
-                // Where there is no folder there is nothing to look into.
+                // Where there is no folder there is nothing to look into, nor is there where the folder is sound.
                 match path.is_dir() {
+                    true if matches!(source, FolderError::TooFewDatabases { .. }) => {
+                        f.write_str("Nothing in it was changed, and nothing is damaged")
+                    }
                     true => write!(
                         f,
                         "Nothing in it was changed. Choose another with --dir, \

@@ -106,6 +106,13 @@ pub enum FolderError {
         /// What is wrong with it, and where.
         what: String,
     },
+    /// The data is of more databases than there are to be.
+    TooFewDatabases {
+        /// The greatest that was written to.
+        greatest: u32,
+        /// How many there are to be.
+        databases: u32,
+    },
 }
 
 impl fmt::Display for FolderError {
@@ -113,6 +120,11 @@ impl fmt::Display for FolderError {
         match self {
             FolderError::Log(error) => error.fmt(f),
             FolderError::Snapshot { file, what } => write!(f, "{file}: {what}"),
+            FolderError::TooFewDatabases { greatest, databases } => write!(
+                f,
+                "it was written with a database {greatest}, and databases is set to {databases}; set it to {} or more",
+                greatest.saturating_add(1)
+            ),
         }
     }
 }
@@ -251,10 +263,7 @@ impl<'s> Rebuild<'s> {
             file: disk.path_of(&snapshots::name(position)),
             what: error.to_string(),
         })?;
-        match self.too_few_databases() {
-            Some(what) => Err(FolderError::Snapshot { file: disk.path_of(&snapshots::name(position)), what }),
-            None => Ok(keys),
-        }
+        Ok(keys)
     }
 
     /// Whether there is such a database. If not, that is remembered.
@@ -266,12 +275,13 @@ impl<'s> Rebuild<'s> {
         there
     }
 
-    fn too_few_databases(&self) -> Option<String> {
-        let missing = self.missing_db?;
-        Some(format!(
-            "there is data in database {missing}; open it with databases set to {} or more",
-            missing + 1
-        ))
+    /// Whether every database that was spoken of is there. Asked when everything was read, so that the greatest is known.
+    pub(crate) fn check_databases(&self) -> Result<(), FolderError> {
+        let databases = self.txn.store().databases();
+        match self.missing_db {
+            Some(greatest) => Err(FolderError::TooFewDatabases { greatest, databases }),
+            None => Ok(()),
+        }
     }
 
     fn replay_log(
@@ -281,7 +291,7 @@ impl<'s> Rebuild<'s> {
         progress: &mut dyn FnMut(RecoveryProgress),
     ) -> Result<(Opened, u64), FolderError> {
         let mut records = 0;
-        let opened = recovery.open(options, |position, payload| {
+        let scan = recovery.read(options.planted, &mut |position, payload| {
             self.replay(position, payload)?;
             records += 1;
             if records % PROGRESS_EVERY == 0 {
@@ -289,7 +299,8 @@ impl<'s> Rebuild<'s> {
             }
             Ok(())
         })?;
-        Ok((opened, records))
+        self.check_databases()?;
+        Ok((recovery.open_scanned(scan, options)?, records))
     }
 
     /// Applies a record. An intact one whose changes do not fit what is there was not written by this store, or another
@@ -297,7 +308,8 @@ impl<'s> Rebuild<'s> {
     pub(crate) fn replay(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         let mut fits = Ok(());
         let read = replay(payload, &mut |change| {
-            if fits.is_ok() && self.concerns(position, &change) {
+            // Where a database is missing, nothing need fit any more: what was read is only looked through for others.
+            if fits.is_ok() && self.concerns(position, &change) && self.missing_db.is_none() {
                 match check_fits(&mut self.txn, &change) {
                     Ok(()) => self.apply(change),
                     Err(_) if position <= self.captured => {}
@@ -306,10 +318,7 @@ impl<'s> Rebuild<'s> {
             }
         });
         read.map_err(|error| error.to_string())?;
-        match self.too_few_databases() {
-            Some(what) => Err(what),
-            None => fits.map_err(|why| format!("a change does not fit what is there: {why}")),
-        }
+        fits.map_err(|why| format!("a change does not fit what is there: {why}"))
     }
 
     /// Whether a change is to be made: in a database that is there, to a key that has not seen it.
@@ -384,7 +393,7 @@ fn newest_time_in(stream: &Stream) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use millstream_engine::ClaimedRow;
+    use millstream_engine::{ClaimedRow, ListEnd};
 
     use super::*;
     use crate::clock::ManualClock;
@@ -434,10 +443,7 @@ mod tests {
         let cases: [(Effect<'_>, &str); 4] = [
             (Effect::Stream(ack), "group \"g\", which is not there"),
             (Effect::Stream(append(5)), "behind 5-0"),
-            (
-                Effect::ListPush { end: millstream_engine::ListEnd::Head, values: &[b"x"] },
-                "there is a Stream",
-            ),
+            (Effect::ListPush { end: ListEnd::Head, values: &[b"x"] }, "there is a Stream"),
             (Effect::SetRemove { members: &[b"x"] }, "there is a Stream"),
         ];
         for (effect, expected) in cases {
@@ -452,6 +458,49 @@ mod tests {
             assert!(matches!(what, What::Payload(why) if why.contains(expected)), "{error}");
             assert!(error.to_string().contains("--salvage"), "{error}");
             assert_eq!(disk.contents(), before);
+        }
+    }
+
+    #[test]
+    fn too_few_databases_are_told_as_such_and_nothing_is_changed() {
+        let databases = |databases| {
+            let clock = Arc::new(ManualClock::new(1_000));
+            StoreOptions { databases, clock, ..StoreOptions::default() }
+        };
+        let opened = |disk: &SimDisk, count| {
+            Store::open_on(Arc::new(disk.clone()), databases(count), FolderOptions::default())
+        };
+        for with_snapshot in [false, true] {
+            let disk = SimDisk::new(1);
+            let (store, _) = opened(&disk, 16).unwrap();
+            let push = |db| {
+                let effect = Effect::ListPush { end: ListEnd::Tail, values: &[b"a", b"b"] };
+                store.lock_all(db, 1_000).apply(b"k", &effect);
+            };
+            (3..6).for_each(push);
+            if with_snapshot {
+                store.take_snapshot().unwrap().unwrap();
+            }
+            // What comes out of a database that is missing fits nothing that is there.
+            let (from, to) = (KeyPlace { db: 5, key: b"k" }, KeyPlace { db: 0, key: b"moved" });
+            store.lock_all(0, 1_000).rearrange(&Rearrangement::Move(from, to));
+            let pop = Effect::ListPop { end: ListEnd::Head, count: 1 };
+            store.lock_all(0, 1_000).apply(b"moved", &pop);
+            push(7);
+            store.close().unwrap();
+            drop(store);
+
+            let before = disk.contents();
+            for count in [1, 4, 7] {
+                let error = opened(&disk, count).err().expect("a refusal");
+                let FolderError::TooFewDatabases { greatest: 7, databases } = error else {
+                    panic!("{error}")
+                };
+                assert_eq!(databases, count);
+                assert!(error.to_string().contains("set it to 8 or more"), "{error}");
+                assert_eq!(disk.contents(), before);
+            }
+            assert_eq!(opened(&disk, 8).unwrap().0.databases(), 8);
         }
     }
 

@@ -61,7 +61,7 @@ impl Store {
             let mut rebuild = Rebuild::of(self);
             rebuild.load_snapshot(&recovery, &*journal.disk, &mut |_| {})?;
             recovery.read(Planted::default(), &mut |position, payload| rebuild.replay(position, payload))?;
-            Ok(())
+            rebuild.check_databases()
         };
         read().map_err(ReloadFailed::Folder)
     }

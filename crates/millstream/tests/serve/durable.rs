@@ -408,6 +408,21 @@ fn a_folder_belongs_to_one_process() {
 }
 
 #[test]
+fn too_few_databases_are_no_damage() {
+    let dir = TempDir::new();
+    let before = work(&Server::start_in(&dir, &[]));
+    for (command, reply) in [("PING", "+PONG"), ("SAVE", "+OK")] {
+        let server = Server::start_in(&dir, &[]);
+        server.connect().call(command, reply);
+        end(server, "-TERM");
+        let words = refused(&dir, &["--databases", "2"]);
+        assert!(words.contains("database 3") && words.contains("set it to 4 or more"), "{words}");
+        assert!(!words.contains("salvage") && !words.contains("millstream check"), "{words}");
+        assert_eq!(state(&Server::start_in(&dir, &["--databases", "4"])), before);
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();

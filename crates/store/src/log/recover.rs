@@ -120,12 +120,21 @@ impl Recovery {
 
     /// Walks through the log as [`Recovery::read`] does, then repairs it and opens it for appending.
     pub fn open(
-        mut self,
-        mut options: LogOptions,
+        self,
+        options: LogOptions,
         mut visit: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> Result<Opened, OpenError> {
-        let lock = self.lock.take().expect("only a locked folder is opened");
         let scan = self.read(options.planted, &mut visit)?;
+        self.open_scanned(scan, options)
+    }
+
+    /// The rest of [`Recovery::open`], for whoever has read the log and found that it can be used.
+    pub(crate) fn open_scanned(
+        mut self,
+        scan: Option<Scan>,
+        mut options: LogOptions,
+    ) -> Result<Opened, OpenError> {
+        let lock = self.lock.take().expect("only a locked folder is opened");
         let mut report = OpenReport::default();
         let (manifest, scan) = match (self.manifest.take(), scan) {
             (Some(manifest), Some(scan)) => (manifest, scan),
