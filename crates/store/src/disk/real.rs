@@ -27,16 +27,13 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// The folder `dir`, made (mode 0700, with its parents) when it is not there.
+    /// The folder `dir`, made (mode 0700, with its parents) when it is not there. Afterwards its name is durable.
     pub fn create(dir: impl Into<PathBuf>) -> Result<RealDisk, DiskError> {
         let disk = RealDisk::existing(dir);
-        if !disk.dir.is_dir() {
-            let made = match disk.dir.exists() {
-                true => Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name")),
-                false => fs::DirBuilder::new().recursive(true).mode(0o700).create(&disk.dir),
-            };
-            made.map_err(|error| DiskError::new("make the folder", disk.dir.display().to_string(), &error))?;
-            disk.sync_parent()?;
+        for folder in unproven(&disk.dir) {
+            make_folder(folder)
+                .map_err(|error| DiskError::new("make the folder", folder.display().to_string(), &error))?;
+            sync_name(folder)?;
         }
         Ok(disk)
     }
@@ -49,16 +46,6 @@ impl RealDisk {
     /// The folder.
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// A folder that a power cut forgets takes everything in it along.
-    fn sync_parent(&self) -> Result<(), DiskError> {
-        let parent = match self.dir.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let synced = fs::File::open(parent).and_then(|opened| opened.sync_all());
-        synced.map_err(|error| DiskError::new("sync the folder", parent.display().to_string(), &error))
     }
 
     fn error(&self, operation: &'static str, name: &str, error: &io::Error) -> DiskError {
@@ -177,6 +164,40 @@ impl Disk for RealDisk {
     }
 }
 
+/// The folders whose names a power cut might forget, with everything in them, from the top down: those that are not there, and
+/// the nearest that is. An earlier process may have ended after making that one and before it synced the name.
+fn unproven(dir: &Path) -> Vec<&Path> {
+    let named = || dir.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
+    let missing = named().take_while(|folder| !folder.exists()).count();
+    let mut folders: Vec<&Path> = named().take(missing + 1).collect();
+    folders.reverse();
+    folders
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if folder.exists() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name"));
+    }
+    // Another process may have made it by now, which does as well.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Makes the name of a folder durable: it stands in the folder above, where a link leads to.
+fn sync_name(folder: &Path) -> Result<(), DiskError> {
+    let failed = |path: &Path, error| DiskError::new("sync the folder", path.display().to_string(), &error);
+    let real = folder.canonicalize().map_err(|error| failed(folder, error))?;
+    let Some(parent) = real.parent() else { return Ok(()) };
+    match fs::File::open(parent) {
+        // Who may not read it cannot sync it. That is how the machine was set up, and no reason to refuse: whoever made the
+        // folder may have synced it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        opened => opened.and_then(|opened| opened.sync_all()).map_err(|error| failed(parent, error)),
+    }
+}
+
 fn lock_exclusively(lock: &fs::File) -> Result<(), Errno> {
     for _ in 1..LOCK_TRIES {
         match flock(lock, FlockOperation::NonBlockingLockExclusive) {
@@ -283,6 +304,25 @@ mod tests {
         assert!(error.to_string().contains(&format!("in use by pid {}", std::process::id())), "{error}");
         disk.unlock();
         RealDisk::existing(&dir).lock().unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn every_name_on_the_way_is_synced_before_the_next_is_made() {
+        let dir = scratch("way");
+        let (inner, data) = (dir.join("a"), dir.join("a/b"));
+        fs::create_dir(&dir).unwrap();
+        assert_eq!(unproven(&data), [&dir, &inner, &data]);
+        // As a process leaves it that ended in between.
+        fs::create_dir(&inner).unwrap();
+        assert_eq!(unproven(&data), [&inner, &data]);
+        RealDisk::create(&data).unwrap();
+        assert_eq!(unproven(&data), [&data]);
+        assert_eq!(
+            unproven(Path::new("not-there/data")),
+            [Path::new("not-there"), Path::new("not-there/data")]
+        );
+        assert_eq!(unproven(Path::new("/")), [Path::new("/")]);
         fs::remove_dir_all(&dir).unwrap();
     }
 
