@@ -56,7 +56,6 @@ pub struct Server {
     pub run_id: String,
     /// Held by whoever changes settings.
     changing: Mutex<()>,
-    started: Instant,
     started_ns: u64,
 }
 
@@ -139,7 +138,6 @@ impl Server {
             addresses,
             run_id: random_hex(40),
             changing: Mutex::new(()),
-            started: Instant::now(),
             started_ns: monotonic_ns(),
             settings,
         }
@@ -162,8 +160,11 @@ impl Server {
         monotonic_ns.saturating_sub(self.started_ns)
     }
 
+    /// The moment when the uptime will be this. Counted from now: an [`Instant`] stands still while the machine sleeps, and the
+    /// uptime does not.
     pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
-        self.started + Duration::from_nanos(uptime_ns)
+        let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
+        Instant::now() + Duration::from_nanos(left_ns)
     }
 
     /// Changes all of these settings or none, and says which.

@@ -24,13 +24,19 @@ pub trait Clock: Send + Sync {
     fn not_before(&self, at_ms: u64);
 }
 
-/// Nanoseconds of the machine's monotonic clock. Not an [`Instant`](std::time::Instant), whose every difference is checked,
-/// which costs more than the reading.
+/// Nanoseconds of the machine's monotonic clock; on Linux of the one that goes on while the machine sleeps, as leases and
+/// expiries should. Not an [`Instant`](std::time::Instant): that one stands still then, and its every difference is checked, which
+/// costs more than the reading.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    let now = clock_gettime(MONOTONIC);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
+
+#[cfg(target_os = "linux")]
+const MONOTONIC: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const MONOTONIC: ClockId = ClockId::Monotonic;
 
 /// How far the clock is drawn towards the wall clock in each second, at most.
 const SLEW_MS_PER_SECOND: i64 = 50;
