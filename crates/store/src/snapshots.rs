@@ -92,11 +92,13 @@ impl Store {
         if journal.log.manifest().snapshot == Some(journal.log.appended()) {
             return Ok(None);
         }
+        // Whatever is appended later waits for the new segment. Without a descriptor, which listing takes too, none is begun.
+        journal.disk.list().map_err(|error| SnapshotFailed::File(io::Error::other(error)))?;
         let rotated = journal.log.rotate();
         journal.wake_settled();
         match rotated {
             // Without room for another segment, this one stays until the next snapshot.
-            Ok(()) | Err(LogError::Full(_)) => {}
+            Ok(()) | Err(LogError::Full(_) | LogError::Exhausted(_)) => {}
             Err(_) if planted::has(Bug::SnapshotAfterFailure) => {}
             Err(error) => return Err(SnapshotFailed::Log(error)),
         }
@@ -107,8 +109,8 @@ impl Store {
         let released = journal.log.release_before(first_needed(journal, taken), Some(taken.position));
         journal.wake_settled();
         if let Err(error) = released {
-            if let LogError::Full(_) = error {
-                // The one before is in force for certain, and this one only takes the room that is missing.
+            if let LogError::Full(_) | LogError::Exhausted(_) = error {
+                // The one before is in force for certain, and this one only takes room.
                 let _ = journal.disk.remove(&name(taken.position));
             }
             return Err(SnapshotFailed::Log(error));

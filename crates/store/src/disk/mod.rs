@@ -12,6 +12,8 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 pub use real::RealDisk;
 #[cfg(any(test, feature = "sim"))]
 pub use sim::{Fault, SimDisk};
@@ -87,6 +89,8 @@ pub struct DiskError {
     pub path: String,
     /// The kind of error.
     pub kind: io::ErrorKind,
+    /// The system's number for it, if it has one.
+    pub number: Option<i32>,
     /// The system's words.
     pub message: String,
 }
@@ -94,7 +98,13 @@ pub struct DiskError {
 impl DiskError {
     /// Adds to the system's error what was tried on which file.
     pub fn new(operation: &'static str, path: impl Into<String>, error: &io::Error) -> DiskError {
-        DiskError { operation, path: path.into(), kind: error.kind(), message: error.to_string() }
+        let (kind, number) = (error.kind(), error.raw_os_error());
+        DiskError { operation, path: path.into(), kind, number, message: error.to_string() }
+    }
+
+    /// Whether the process or the system had nothing left to open a file with. Nothing has happened, and it may work later.
+    pub fn is_exhausted(&self) -> bool {
+        [Errno::MFILE, Errno::NFILE].iter().any(|errno| self.number == Some(errno.raw_os_error()))
     }
 
     /// Whether the medium (or the quota on it) has no room left.

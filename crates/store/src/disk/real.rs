@@ -22,8 +22,15 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// A folder of the machine's file system.
 pub struct RealDisk {
     dir: PathBuf,
-    /// The open LOCK file; closing it gives the lock back.
-    held: Mutex<Option<fs::File>>,
+    held: Mutex<Option<Held>>,
+}
+
+/// What is open while the folder belongs to this process.
+struct Held {
+    /// The LOCK file; closing it gives the lock back.
+    _lock: fs::File,
+    /// The folder itself: syncing it must not fail for lack of a descriptor.
+    folder: Arc<fs::File>,
 }
 
 impl RealDisk {
@@ -80,8 +87,11 @@ impl RealDisk {
     fn in_use(&self, lock: &fs::File) -> DiskError {
         let holder = noted_in(lock);
         let message = format!("in use by {holder}; a data folder belongs to one process at a time");
-        let path = self.dir.display().to_string();
-        DiskError { operation: "lock", path, kind: io::ErrorKind::ResourceBusy, message }
+        self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message))
+    }
+
+    fn folder_error(&self, operation: &'static str, error: &io::Error) -> DiskError {
+        DiskError::new(operation, self.dir.display().to_string(), error)
     }
 }
 
@@ -90,8 +100,7 @@ impl Disk for RealDisk {
         let mut held = self.held.lock();
         if held.is_some() {
             let message = "already in use by this process".to_owned();
-            let path = self.dir.display().to_string();
-            return Err(DiskError { operation: "lock", path, kind: io::ErrorKind::ResourceBusy, message });
+            return Err(self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message)));
         }
         let options = &mut fs::OpenOptions::new();
         let mut lock =
@@ -103,7 +112,8 @@ impl Disk for RealDisk {
         }
         let noted = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         noted.map_err(|error| self.error("write", LOCK_FILE, &error))?;
-        *held = Some(lock);
+        let folder = fs::File::open(&self.dir).map_err(|error| self.folder_error("open", &error))?;
+        *held = Some(Held { _lock: lock, folder: Arc::new(folder) });
         Ok(())
     }
 
@@ -112,7 +122,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self) -> Result<Vec<Listed>, DiskError> {
-        let failed = |error: io::Error| DiskError::new("list", self.dir.display().to_string(), &error);
+        let failed = |error: io::Error| self.folder_error("list", &error);
         let mut listed = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -148,14 +158,15 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
-        let synced = fs::File::open(&self.dir).and_then(|opened| opened.sync_all());
-        synced.map_err(|error| DiskError::new("sync the folder", self.dir.display().to_string(), &error))
+        let kept = self.held.lock().as_ref().map(|held| Arc::clone(&held.folder));
+        let opened = kept.map_or_else(|| fs::File::open(&self.dir).map(Arc::new), Ok);
+        let synced = opened.and_then(|folder| folder.sync_all());
+        synced.map_err(|error| self.folder_error("sync the folder", &error))
     }
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
-        let stat = rustix::fs::statvfs(&self.dir).map_err(|errno| {
-            DiskError::new("ask for the free space of", self.dir.display().to_string(), &errno.into())
-        })?;
+        let stat = rustix::fs::statvfs(&self.dir)
+            .map_err(|errno| self.folder_error("ask for the free space of", &errno.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -355,6 +366,19 @@ mod tests {
         assert!(error.contains("in use by another process"), "{error}");
         assert_eq!(disk.holder().as_deref(), Some("another process"));
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_held_is_synced_without_being_opened_again() {
+        let dir = scratch("held");
+        let disk = RealDisk::create(&dir).unwrap();
+        disk.lock().unwrap();
+        let moved = scratch("moved");
+        fs::rename(&dir, &moved).unwrap();
+        disk.sync_dir().unwrap();
+        disk.unlock();
+        assert_eq!(disk.sync_dir().unwrap_err().kind, io::ErrorKind::NotFound);
+        fs::remove_dir_all(&moved).unwrap();
     }
 
     #[test]

@@ -83,6 +83,11 @@ impl SimDisk {
         std::mem::take(&mut self.state.lock().cuts)
     }
 
+    /// While this is set nothing can be opened: creating, opening and listing fail, and change nothing.
+    pub fn set_exhausted(&self, exhausted: bool) {
+        self.state.lock().exhausted = exhausted;
+    }
+
     /// Limits the bytes of all files together; `None` lifts it.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity = bytes;
@@ -93,6 +98,7 @@ impl SimDisk {
         let mut state = self.state.lock();
         state.locked = false;
         state.halted = false;
+        state.exhausted = false;
         state.faults.clear();
     }
 
@@ -118,6 +124,7 @@ impl Disk for SimDisk {
 
     fn list(&self) -> Result<Vec<Listed>, DiskError> {
         let state = self.state.lock();
+        state.open_something("list", ".")?;
         let listed = |(name, &inode): (&String, &usize)| Listed {
             name: name.clone(),
             bytes: state.files[inode].live.len() as u64,
@@ -128,6 +135,7 @@ impl Disk for SimDisk {
     fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
         let mut state = self.state.lock();
         let fault = state.begin("create", name)?;
+        state.open_something("create", name)?;
         if state.live.contains_key(name) {
             return Err(failure("create", name, io::ErrorKind::AlreadyExists));
         }
@@ -139,7 +147,10 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str, _: Access) -> Result<Arc<dyn File>, DiskError> {
-        let inode = self.state.lock().inode("open", name)?;
+        let state = self.state.lock();
+        state.open_something("open", name)?;
+        let inode = state.inode("open", name)?;
+        drop(state);
         Ok(self.handle(name, inode))
     }
 
@@ -195,6 +206,7 @@ struct State {
     calls: u64,
     faults: BTreeMap<u64, Fault>,
     capacity: Option<u64>,
+    exhausted: bool,
     random: Random,
     /// 0: never.
     watched_one_in: u64,
@@ -216,6 +228,11 @@ impl State {
         let fault = self.faults.get(&self.calls).copied();
         self.halted = fault == Some(Fault::Halt);
         Ok(fault)
+    }
+
+    fn open_something(&self, operation: &'static str, name: &str) -> Result<(), DiskError> {
+        let error = io::Error::from(rustix::io::Errno::MFILE);
+        if self.exhausted { Err(DiskError::new(operation, name, &error)) } else { Ok(()) }
     }
 
     fn crash(&self, seed: u64) -> SimDisk {
@@ -476,7 +493,7 @@ fn fault_kind(fault: Option<Fault>) -> Option<io::ErrorKind> {
 }
 
 fn failure(operation: &'static str, name: &str, kind: io::ErrorKind) -> DiskError {
-    DiskError { operation, path: name.to_owned(), kind, message: format!("simulated: {kind}") }
+    DiskError::new(operation, name, &io::Error::new(kind, format!("simulated: {kind}")))
 }
 
 /// A small generator (splitmix64): the same seed gives the same disk on every machine.

@@ -49,7 +49,11 @@ impl Log {
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
     }
 
+    /// To be tried again: nothing has happened yet.
     fn put_off(&self, error: &DiskError) -> LogError {
+        if error.is_exhausted() {
+            return LogError::Exhausted(error.to_string());
+        }
         self.counters.full.fetch_add(1, Ordering::Relaxed);
         self.room_until_bytes.store(0, Ordering::Relaxed);
         LogError::Full(error.to_string())
@@ -175,7 +179,7 @@ impl Log {
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
             Ok(file) => file,
-            Err(error) if error.is_full() => return Err(self.put_off(&error)),
+            Err(error) if error.is_full() || error.is_exhausted() => return Err(self.put_off(&error)),
             Err(error) => return Err(self.fail(error)),
         };
         if let Err(error) = write_full(&*file, 0, &header.encode()) {
@@ -269,8 +273,13 @@ impl Log {
 
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
         next.replace(&*self.disk, self.planted).map_err(|error| {
-            // Making and writing the new one come before the rename: without space for it the old one is in force.
-            if error.is_full() && matches!(error.operation, "create" | "write") {
+            // Listing, making and writing come before the rename: without descriptors or space for them the old one is in force.
+            let was_refused = match error.operation {
+                "list" | "create" => error.is_full() || error.is_exhausted(),
+                "write" => error.is_full(),
+                _ => false,
+            };
+            if was_refused {
                 // What is left of it goes with the next try, too.
                 let _ = self.disk.remove(manifest::NEW_NAME);
                 return self.put_off(&error);

@@ -89,6 +89,8 @@ pub enum LogError {
     Failed(DiskError),
     /// There is no room. Nothing is lost; it may work later.
     Full(String),
+    /// No file could be opened, for want of descriptors. Nothing is lost; it may work later.
+    Exhausted(String),
     /// The payload is longer than a record can be.
     TooLarge(usize),
     /// [`Log::close`] was called.
@@ -103,6 +105,7 @@ impl fmt::Display for LogError {
                 "{error}; what is on the disk is no longer known, so nothing is acknowledged until a restart"
             ),
             LogError::Full(what) => write!(f, "no space left: {what}; free some and writes will go on"),
+            LogError::Exhausted(what) => write!(f, "{what}; it is tried again"),
             LogError::TooLarge(bytes) => write!(f, "a change of {bytes} bytes is too large for one record"),
             LogError::Closed => write!(f, "the log is closed"),
         }

@@ -202,6 +202,55 @@ fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
 }
 
 #[test]
+fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    let log = opened.log;
+    log.append(&[1; 150]).unwrap();
+    log.commit().unwrap();
+    let before = disk.contents();
+    disk.set_exhausted(true);
+    // The first fills its segment, and the second has none to go to.
+    for position in 2..=3 {
+        assert_eq!(log.append(&[2; 50]), Ok(position));
+        let error = log.commit().unwrap_err();
+        assert!(
+            matches!(&error, LogError::Exhausted(what) if what.contains("cannot create log-")),
+            "{error}"
+        );
+        assert_eq!((log.durable(), log.error()), (1, None));
+    }
+    assert!(matches!(log.rotate(), Err(LogError::Exhausted(_))));
+    disk.set_exhausted(false);
+    assert_eq!(log.commit(), Ok(3));
+    disk.set_exhausted(true);
+    let error = log.release_before(3, Some(2)).unwrap_err();
+    assert!(matches!(&error, LogError::Exhausted(what) if what.contains("cannot list")), "{error}");
+    assert_eq!((disk.contents()["manifest"].clone(), log.error()), (before["manifest"].clone(), None));
+    disk.set_exhausted(false);
+    log.release_before(3, Some(2)).unwrap();
+    log.close().unwrap();
+    let (_, records) = open(&disk, options(200, 2, None)).unwrap();
+    assert_eq!(records, [(3, vec![2; 50])]);
+}
+
+/// Of other failures nobody knows what they left behind.
+#[test]
+fn a_segment_that_cannot_be_made_for_another_reason_ends_the_log() {
+    let disk = SimDisk::new(1);
+    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    opened.log.append(&[1; 150]).unwrap();
+    opened.log.commit().unwrap();
+    opened.log.append(&[2; 50]).unwrap();
+    // After the sync of the segment before.
+    disk.fail_at(disk.calls() + 2, Fault::Io);
+    let error = opened.log.commit().unwrap_err();
+    assert!(matches!(&error, LogError::Failed(cause) if cause.operation == "create"), "{error}");
+    disk.set_exhausted(true);
+    assert_eq!(opened.log.commit(), Err(error));
+}
+
+#[test]
 fn space_is_refused_before_it_runs_out_and_given_again() {
     let disk = SimDisk::new(1);
     let mut with_reserve = options(1 << 20, 1, None);

@@ -159,6 +159,7 @@ impl Episode {
             }
         }
         disk.set_capacity(None);
+        disk.set_exhausted(false);
         if self.random.below(8) == 0 && log.close().is_ok() {
             self.model.told = self.model.payloads.len() as u64;
         }
@@ -184,11 +185,12 @@ impl Episode {
         log.release_before(first, Some(first - 1)).map(drop)
     }
 
-    /// Sometimes little room is left, sometimes all there is.
+    /// Sometimes little room is left, sometimes all there is; sometimes no file can be opened.
     fn squeeze(&mut self, disk: &SimDisk) {
         let used: usize = disk.contents().values().map(Vec::len).sum();
         let room = self.random.below(400);
         disk.set_capacity((room < 300).then_some(used as u64 + room));
+        disk.set_exhausted(room >= 360);
     }
 
     /// After a failure nothing is acknowledged any more.
