@@ -18,6 +18,7 @@ mod accept;
 mod admin;
 mod args;
 mod connection;
+mod descriptors;
 mod dispatch;
 mod exec;
 mod held;

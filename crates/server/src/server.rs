@@ -17,6 +17,7 @@ use millstream_store::{
 use parking_lot::Mutex;
 
 use crate::accept;
+use crate::descriptors;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners};
@@ -28,8 +29,6 @@ use crate::shutdown::Shutdown;
 use crate::slowlog::Slowlog;
 use crate::stats::Stats;
 
-/// File descriptors kept for what is not a client: listeners, the runtimes, standard streams.
-const DESCRIPTORS_RESERVED: u64 = 32;
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What all threads share.
@@ -114,7 +113,7 @@ impl Server {
     /// Opens sockets and starts threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
-        allow_descriptors(&settings);
+        descriptors::allow_clients(&settings);
         let (store, recovered) = open_store(&settings)?;
         let server = Arc::new(Server::new(settings, listeners.addresses(), store));
         server.apply_store_settings();
@@ -275,28 +274,6 @@ fn show_progress(progress: RecoveryProgress) {
     match progress {
         RecoveryProgress::Snapshot { keys } => eprintln!("millstream: read {keys} keys of the snapshot"),
         RecoveryProgress::Log { records } => eprintln!("millstream: replayed {records} records of the log"),
-    }
-}
-
-/// Asks the system for as many descriptors as there may be clients, and if it gives fewer, accepts fewer.
-fn allow_descriptors(settings: &Settings) {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let wanted = settings.number(Id::MaxClients) as u64 + DESCRIPTORS_RESERVED;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    let allowed = match setrlimit(Resource::Nofile, limit) {
-        Ok(()) => limit.current,
-        Err(_) => getrlimit(Resource::Nofile).current,
-    };
-    if let Some(allowed) = allowed.filter(|allowed| *allowed < wanted) {
-        let clients = allowed.saturating_sub(DESCRIPTORS_RESERVED).max(1);
-        eprintln!(
-            "millstream: the system allows {allowed} open files, so at most {clients} clients; ulimit -n raises it"
-        );
-        settings.set(Id::MaxClients, &clients.to_string()).expect("fewer clients than were asked for");
     }
 }
 

@@ -249,18 +249,59 @@ fn thousands_of_waiting_readers_cost_little_and_are_served_in_order() {
 
 #[test]
 fn running_out_of_descriptors_is_no_end() {
-    let server = Server::start_with_descriptors(64, &["--maxclients", "1000"]);
-    assert!(server.greeting.contains("the system allows 64 open files"), "{}", server.greeting);
+    let server = Server::start(&["--maxclients", "1000"]);
     let mut first = server.connect();
+    first.call("SET a 1", "+OK\r\n");
     // More than there are descriptors: accepting fails until some of these have left.
-    first.call("CONFIG SET maxclients 1000", "+OK\r\n");
+    server.limit_descriptors(64);
     let others: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     first.call("PING", "+PONG\r\n");
+    eventually("no descriptor is left", || server.descriptors() >= 64);
+    first.send("SAVE\r\n");
+    let answer = first.line();
+    assert!(answer.starts_with("-ERR") && answer.contains("Too many open files"), "{answer}");
+    first.call("INCR a", ":2\r\n");
     let mut last = server.connect();
     last.send("PING\r\n");
     drop(others);
     last.expect("+PONG\r\n");
-    first.call("PING", "+PONG\r\n");
+    first.call("INCR a", ":3\r\n");
+    first.call("SAVE", "+OK\r\n");
+}
+
+#[test]
+fn no_more_clients_are_promised_than_the_system_has_descriptors_for() {
+    // 32 for the server and 4 for each thread.
+    let server = Server::start_with_descriptors(64, &["--maxclients", "1000", "--io-threads", "2"]);
+    assert!(
+        server.greeting.contains("the system allows 64 open files, so at most 24"),
+        "{}",
+        server.greeting
+    );
+    let mut client = server.connect();
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able \
+                   to handle the specified number of clients, try with 24\r\n";
+    client.call("CONFIG SET timeout 7 maxclients 25", refused);
+    let shown = client.ask(&["CONFIG GET maxclients", "CONFIG GET timeout"]);
+    assert_eq!(shown, "*2\r\n$10\r\nmaxclients\r\n$2\r\n24\r\n*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n");
+    client.call("CONFIG SET maxclients 10", "+OK\r\n");
+    client.call("CONFIG SET maxclients 10000", refused);
+    client.call("CONFIG SET maxclients 24", "+OK\r\n");
+    // As many clients as are let in leave it what it needs.
+    let mut all: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    all.iter_mut().take(23).for_each(|client| client.call("PING", "+PONG\r\n"));
+    client.call("SET a 1", "+OK\r\n");
+    client.call("SAVE", "+OK\r\n");
+}
+
+/// Where the limit may be raised, it is.
+#[test]
+fn the_limit_of_descriptors_is_raised_for_more_clients() {
+    let server = Server::start(&["--maxclients", "20", "--io-threads", "1"]);
+    server.limit_descriptors_softly(60);
+    let mut client = server.connect();
+    client.call("CONFIG SET maxclients 100", "+OK\r\n");
+    assert_eq!(server.descriptors_allowed(), 136);
 }
 
 #[test]

@@ -91,6 +91,34 @@ impl Server {
         (words, self.child.wait().expect("it is our child"))
     }
 
+    /// From now on it may have so many file descriptors open, and no more than those.
+    pub(crate) fn limit_descriptors(&self, count: u64) {
+        self.set_descriptor_limit(&format!("{count}:{count}"));
+    }
+
+    /// The same, but it may raise the limit itself.
+    pub(crate) fn limit_descriptors_softly(&self, count: u64) {
+        self.set_descriptor_limit(&format!("{count}:"));
+    }
+
+    fn set_descriptor_limit(&self, limit: &str) {
+        let pid = self.child.id().to_string();
+        let set = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={limit}")]).status();
+        assert!(set.expect("prlimit runs").success());
+    }
+
+    /// How many file descriptors it may have open.
+    pub(crate) fn descriptors_allowed(&self) -> u64 {
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("it runs");
+        let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a Linux kernel");
+        line.split_ascii_whitespace().nth(3).expect("a number").parse().expect("a number")
+    }
+
+    /// How many it has.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use millstream_protocol::errors::{self, CommandError};
 use parking_lot::RwLock;
 
+use crate::descriptors;
+
 pub use table::{Change, Fallback, Id, SETTINGS, Setting};
 pub use value::{Kind, Refused, Value};
 
@@ -87,6 +89,8 @@ impl Settings {
             if parsed.iter().any(|(other, _)| *other == id) {
                 return Err(ChangeError::Refused { name: (*name).to_owned(), why: Refused::Repeated });
             }
+            self.check_clients(id, &value)
+                .map_err(|why| ChangeError::Refused { name: (*name).to_owned(), why })?;
             parsed.push((id, value));
         }
         Ok(parsed
@@ -109,6 +113,16 @@ impl Settings {
             Change::Never => value == self.value(setting.id),
         };
         if may_change { Ok((setting.id, value)) } else { Err(refused(Refused::Immutable)) }
+    }
+
+    /// What clients take must not be what the server needs for itself.
+    fn check_clients(&self, id: Id, value: &Value) -> Result<(), Refused> {
+        let Value::Number(wanted) = value else { return Ok(()) };
+        if id != Id::MaxClients {
+            return Ok(());
+        }
+        let possible = descriptors::clients_possible(wanted.unsigned_abs(), self);
+        if possible < wanted.unsigned_abs() { Err(Refused::TooManyClients { possible }) } else { Ok(()) }
     }
 
     fn store(&self, id: Id, value: Value) {

@@ -65,6 +65,11 @@ pub enum Refused {
     Repeated,
     /// It may not change while the server runs.
     Immutable,
+    /// The system has descriptors for fewer clients.
+    TooManyClients {
+        /// For so many.
+        possible: u64,
+    },
     /// It can be nothing else.
     Fixed {
         /// What it is.
@@ -87,6 +92,10 @@ impl fmt::Display for Refused {
             Refused::NotClasses => f.write_str("Wrong number of arguments in buffer limit configuration."),
             Refused::Repeated => f.write_str("duplicate parameter"),
             Refused::Immutable => f.write_str("can't set immutable config"),
+            Refused::TooManyClients { possible } => write!(
+                f,
+                "The operating system is not able to handle the specified number of clients, try with {possible}"
+            ),
             Refused::Fixed { stands_at } => write!(f, "in this version it is always '{stands_at}'"),
         }
     }
