@@ -1,4 +1,4 @@
-//! What is done by the clock rather than by a client: expiry, idle clients, samples for rates.
+//! What is done by the clock rather than by a client: expiry, idle clients, samples for rates, a look at the clock itself.
 //!
 //! On a thread of its own: it waits for locks, and the thread that accepts clients and hears signals must not.
 
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use millstream_store::log::LogError;
 use tokio::time::MissedTickBehavior;
 
+use crate::drift::Drift;
 use crate::persistence::Purpose;
 use crate::registry::flags;
 use crate::server::Server;
@@ -18,7 +19,7 @@ use crate::settings::Id;
 
 /// Ten times a second.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Ticks between looks at idle clients and at the log.
+/// Ticks between looks at idle clients, at the log and at the wall clock.
 const IDLE_LOOK_TICKS: u64 = 10;
 /// Keys removed under one lock.
 const EXPIRY_SLICE: usize = 256;
@@ -42,6 +43,7 @@ pub(crate) fn start(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
 async fn run(server: &Arc<Server>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut drift = Drift::default();
     for tick in 0u64.. {
         ticks.tick().await;
         expire(server);
@@ -49,6 +51,9 @@ async fn run(server: &Arc<Server>) {
         if tick.is_multiple_of(IDLE_LOOK_TICKS) {
             close_idle(server);
             look_after_log(server);
+            if let Some(told) = drift.look(server.store.clock_behind_wall_ms()) {
+                eprintln!("millstream: {told}");
+            }
         }
     }
 }

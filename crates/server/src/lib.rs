@@ -20,6 +20,7 @@ mod args;
 mod connection;
 mod descriptors;
 mod dispatch;
+mod drift;
 mod exec;
 mod held;
 mod housekeeping;

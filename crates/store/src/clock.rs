@@ -3,7 +3,8 @@
 //! Ids, idle times and expiries are all stamped from here. A wall clock that is set back an hour would
 //! stop every claim for an hour, one set forward would release every pending entry at once; so the
 //! time of day is read when the clock is made, carried on by the monotonic clock, and drawn towards
-//! the wall clock at no more than 50 ms a second.
+//! the wall clock at no more than 50 ms a second. How far apart the two are can be asked for: after a large
+//! correction that lasts, and ids and expiries show it.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,6 +23,11 @@ pub trait Clock: Send + Sync {
 
     /// It is at least this time: what was stamped before a restart must not lie in the future after it.
     fn not_before(&self, at_ms: u64);
+
+    /// How far the wall clock is ahead of this one; negative if it is behind. Always 0 where there is no wall clock.
+    fn behind_wall_ms(&self) -> i64 {
+        0
+    }
 }
 
 /// Nanoseconds of the machine's monotonic clock; on Linux of the one that goes on while the machine sleeps, as leases and
@@ -39,7 +45,7 @@ const MONOTONIC: ClockId = ClockId::Boottime;
 const MONOTONIC: ClockId = ClockId::Monotonic;
 
 /// How far the clock is drawn towards the wall clock in each second, at most.
-const SLEW_MS_PER_SECOND: i64 = 50;
+pub const SLEW_MS_PER_SECOND: i64 = 50;
 const MILLIS_PER_SECOND: u64 = 1_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
@@ -106,6 +112,10 @@ impl Clock for SystemClock {
         let behind_ms = at_ms.saturating_sub(self.now_ms());
         self.slewed_ms.fetch_add(i64::try_from(behind_ms).unwrap_or(0), Ordering::Relaxed);
     }
+
+    fn behind_wall_ms(&self) -> i64 {
+        wall_ms().wrapping_sub(self.now_ms()).cast_signed()
+    }
 }
 
 fn wall_ms() -> u64 {
@@ -149,6 +159,16 @@ mod tests {
         assert_eq!(slew_step(1_000_000, 1_000_000 + 3_600_000), SLEW_MS_PER_SECOND);
         assert_eq!(slew_step(10_000_000, 10_000_000 - 3_600_000), -SLEW_MS_PER_SECOND);
         assert_eq!(slew_step(1_000, 1_007), 7);
+    }
+
+    #[test]
+    fn the_gap_to_the_wall_clock_is_told_both_ways() {
+        for gap_ms in [-3_600_000, 0, 3_600_000] {
+            let clock = SystemClock::new();
+            clock.slewed_ms.store(-gap_ms, Ordering::Relaxed);
+            let told_ms = clock.behind_wall_ms();
+            assert!(told_ms.abs_diff(gap_ms) < 1_000, "{told_ms} for {gap_ms}");
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ mod wait;
 mod watch;
 mod window;
 
-pub use clock::{Clock, ManualClock, SystemClock, monotonic_ns};
+pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
 pub use embedded::Millstream;
 pub use journal::{DurabilityStats, Settle, Snapshot};
 pub use keys::ExpireIf;

@@ -159,6 +159,11 @@ impl Store {
         self.clock.at_ms(monotonic_ns)
     }
 
+    /// How far the wall clock is ahead of the store's; negative if it is behind.
+    pub fn clock_behind_wall_ms(&self) -> i64 {
+        self.clock.behind_wall_ms()
+    }
+
     /// What may be changed while the store runs.
     pub fn settings(&self) -> &Settings {
         &self.settings

@@ -2,6 +2,7 @@
 //! what it remembers.
 
 mod access;
+mod clock;
 mod durable;
 mod hostile;
 mod process;

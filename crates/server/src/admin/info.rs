@@ -103,6 +103,7 @@ impl Page<'_, '_> {
         self.line("run_id", self.server.run_id.clone());
         self.line("tcp_port", port);
         self.line("server_time_usec", now_ms * 1000);
+        self.line("clock_behind_wall_ms", self.server.store.clock_behind_wall_ms());
         self.line("uptime_in_seconds", uptime_s);
         self.line("uptime_in_days", uptime_s / 86_400);
         self.line("hz", 10);
