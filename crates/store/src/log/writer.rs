@@ -32,7 +32,7 @@ const FRAME_BYTES: usize = 4 << 10;
 pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
-    pub(super) reserve_bytes: u64,
+    pub(crate) reserve_bytes: u64,
     pub(super) planted: Planted,
     pub(super) policy: AtomicU8,
     pub(super) writer: Mutex<Writer>,

@@ -167,6 +167,10 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
             for _ in 0..=random.below(2) {
                 let _ = txn.xreadgroup_new(reader, count, acknowledge, &mut ignore);
             }
+            // And what is added after it must not come before it.
+            if random.one_in(3) {
+                add(txn, key, random);
+            }
         }
         72..77 => {
             let after = id(txn, key, random);
