@@ -44,13 +44,14 @@ async fn run(server: &Arc<Server>) {
     let mut ticks = tokio::time::interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut drift = Drift::default();
+    let mut is_refusing = false;
     for tick in 0u64.. {
         ticks.tick().await;
         expire(server);
         server.stats.sample(Instant::now());
         if tick.is_multiple_of(IDLE_LOOK_TICKS) {
             close_idle(server);
-            look_after_log(server);
+            look_after_log(server, &mut is_refusing);
             if let Some(told) = drift.look(server.store.clock_behind_wall_ms()) {
                 eprintln!("millstream: {told}");
             }
@@ -70,12 +71,27 @@ fn expire(server: &Server) {
     }
 }
 
-/// Takes a snapshot when it is due. A log that has failed ends the server: nothing more can be promised.
-fn look_after_log(server: &Arc<Server>) {
-    if let Err(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = server.store.check_writable(0) {
+/// Takes a snapshot when it is due, and tells once that writes are refused, and once that they no longer are. A log that has failed
+/// ends the server: nothing more can be promised.
+fn look_after_log(server: &Arc<Server>, is_refusing: &mut bool) {
+    let refused = server.store.check_writable(0).err();
+    if let Some(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = refused {
         eprintln!("millstream: {error}");
         server.shutdown.begin();
-    } else if server.store.snapshot_is_due()
+        return;
+    }
+    match &refused {
+        Some(error @ LogError::Full(_)) if !*is_refusing => {
+            *is_refusing = true;
+            eprintln!("millstream: writes to {} are refused, {error}", server.settings.show(Id::Dir));
+        }
+        None if *is_refusing => {
+            *is_refusing = false;
+            eprintln!("millstream: there is room again, and writes go on");
+        }
+        _ => {}
+    }
+    if server.store.snapshot_is_due()
         && let Err(error) = server.save_in_background(Purpose::Rewrite, false)
     {
         eprintln!("millstream: cannot start a thread for the snapshot: {error}");

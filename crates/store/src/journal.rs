@@ -361,6 +361,8 @@ pub struct DurabilityStats {
     pub snapshotting: bool,
     /// Syncs that took longer than two seconds: under `everysec` replies then waited for them.
     pub delays: u64,
+    /// Whether writes are refused for lack of space.
+    pub is_full: bool,
     /// Why nothing is acknowledged any more.
     pub error: Option<String>,
 }
@@ -375,6 +377,7 @@ impl Store {
             snapshot: *journal.last_snapshot.lock(),
             snapshotting: journal.snapshotting.is_locked(),
             delays: journal.window.delays(),
+            is_full: journal.log.check_space(0).is_err(),
             error: journal.log.error().map(ToString::to_string),
         })
     }

@@ -138,7 +138,14 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     assert!(reads_work(campaign), "{}: no answer to reads on a full disk", campaign.subject);
     // What was refused must not have happened, in memory either.
     campaign.judge_live(&ops);
+    // Whoever looks after the machine can see it.
+    let tells = |campaign: &Campaign, words| {
+        campaign.subject.kind == Kind::Redis
+            || wait_until(SPACE_PATIENCE, || campaign.running.has_printed(words))
+    };
+    assert!(tells(campaign, "are refused, no space left"));
     campaign.disk().make_room();
+    assert!(tells(campaign, "there is room again"));
     let mut client = campaign.running.client();
     let resumed = wait_until(SPACE_PATIENCE, || {
         client.send(&["XTRIM", WORK[0], "MINID", "=", "0"]);

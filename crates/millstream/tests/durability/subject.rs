@@ -133,6 +133,11 @@ impl Running {
         Client::connect(self.port).unwrap_or_else(|error| panic!("connect: {error}\n{}", tail(&self.output)))
     }
 
+    /// Whether it has printed this.
+    pub(crate) fn has_printed(&self, words: &str) -> bool {
+        std::fs::read_to_string(&self.output).is_ok_and(|text| text.contains(words))
+    }
+
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -43,7 +43,7 @@ fn write_rewrites(page: &mut Page<'_, '_>, state: &SnapshotState, durability: Op
     page.line("aof_last_bgrewrite_status", status(!failed));
     page.line(
         "aof_last_write_status",
-        status(durability.is_none_or(|durability| durability.error.is_none())),
+        status(durability.is_none_or(|durability| durability.error.is_none() && !durability.is_full)),
     );
 }
 
