@@ -243,7 +243,7 @@ fn about(options: &Options) -> Result<Vec<(&'static str, String)>, Failure> {
             "settings",
             format!(
                 "{size}{} repetitions, {} of what is long to prepare; defaults but for persistence as each table says, \
-                 maxclients, and redis-server rewriting its log only when asked",
+                 maxclients, and redis-server rewriting its log only when asked, save for recovery",
                 options.repetitions,
                 options.heavy_repetitions()
             ),

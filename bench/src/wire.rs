@@ -87,7 +87,14 @@ impl Connection {
     }
 
     fn receive(&mut self) -> Result<(), Failure> {
-        (self.used, self.filled) = (0, self.socket.read(&mut self.inbox)?);
+        let received = loop {
+            match self.socket.read(&mut self.inbox) {
+                // A machine that was stopped for a moment interrupts whoever waits with a time limit.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        (self.used, self.filled) = (0, received);
         match self.filled {
             0 => Err("the server closed the connection".into()),
             _ => Ok(()),
