@@ -1,7 +1,7 @@
 //! How far an operation is from what no server can go below: the system calls of its batch.
 //!
 //! PING does nothing but to be read, understood and answered, so what it costs at the same pipeline is taken as the floor. What an
-//! operation costs beyond it is what its own work costs.
+//! operation costs beyond it is what its own work costs; and were that nothing, we would be as far ahead of the peer as anybody can be.
 
 use crate::stats::{significant, thousands};
 use crate::table::{Row, markdown};
@@ -15,6 +15,8 @@ const ROWS: &[(&str, &str, &str)] = &[
     ("xreadgroup-1-p16", "ping-p16", "xreadgroup-1-p16"),
     ("xreadgroup-10-p16", "ping-p16", "xreadgroup-10-p16"),
     ("xreadgroup-100-p1", "ping-p1", "xreadgroup-100-p1"),
+    ("xack-order-p16", "ping-p16", "xack-order-p16"),
+    ("xack-order-p64", "ping-p64", ""),
     ("xack-random-p16", "ping-p16", "xack-random-p16"),
     ("xack-random-p64", "ping-p64", ""),
     ("xrange-100", "ping-p1", "xrange-100-p1"),
@@ -30,6 +32,8 @@ pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<Str
         "PING's, µs".to_owned(),
         "beyond it, µs".to_owned(),
         format!("{peer} beyond its PING, µs"),
+        "times less".to_owned(),
+        "were it free".to_owned(),
         "instructions, without the kernel's".to_owned(),
         "PING's instructions".to_owned(),
     ];
@@ -54,6 +58,8 @@ fn line(
         significant(ping.median(0, 0)?),
         significant(beyond(0)?),
         significant(beyond(1)?),
+        format!("{}×", significant(row.compared(1, 0)?.median)),
+        format!("{}×", significant(row.median(1, 0)? / ping.median(0, 0)?)),
         count(counted),
         count(&ping.name),
     ])
@@ -84,7 +90,10 @@ mod tests {
         let (ping, add) = (row("ping-p16", 0.5, 0.75), row("xadd-short-p16", 1.5, 3.0));
         let counts = [("xadd-p16".to_owned(), 3683.0), ("ping-p16".to_owned(), 900.0)];
         let text = table(&[&ping, &add], &counts).unwrap();
-        assert!(text.ends_with("| xadd-short-p16 | 1.50 | 0.50 | 1.00 | 2.25 | 3,683 | 900 |\n"), "{text}");
+        assert!(
+            text.ends_with("| xadd-short-p16 | 1.50 | 0.50 | 1.00 | 2.25 | 2.00× | 6.00× | 3,683 | 900 |\n"),
+            "{text}"
+        );
         assert_eq!(table(&[&add], &counts), None);
     }
 }
