@@ -53,8 +53,22 @@ const OPERATIONS: &[Operation] = &[
     batches("xadd-p1", Persistence::Off, 4_000, 1, nothing, add),
     batches("xadd-p16", Persistence::Off, 8_000, 16, nothing, add),
     batches("xadd-p16-everysec", Persistence::EverySec, 8_000, 16, nothing, add),
-    batches("xadd-p16-10-streams", Persistence::Off, 8_000, 16, streams_10, add_to_10_streams),
-    batches("xadd-p16-10000-streams", Persistence::Off, 8_000, 16, streams_10000, add_to_10000_streams),
+    batches(
+        "xadd-p16-10-streams",
+        Persistence::Off,
+        8_000,
+        16,
+        |server, _| streams(server, 10),
+        |n, _, out| add_to(&stream(n % 10), out),
+    ),
+    batches(
+        "xadd-p16-10000-streams",
+        Persistence::Off,
+        8_000,
+        16,
+        |server, _| streams(server, 10_000),
+        |n, _, out| add_to(&stream(n % 10_000), out),
+    ),
     batches("xreadgroup-1-p1", Persistence::Off, 4_000, 1, group, read_1),
     batches("xreadgroup-1-p16", Persistence::Off, 8_000, 16, group, read_1),
     batches("xreadgroup-10-p16", Persistence::Off, 4_000, 16, groups, read_10),
@@ -386,14 +400,6 @@ fn streams(server: &Server, count: u64) -> Result<(), Failure> {
     load::send_in_order(server, count, 100, |n, out| add_to(&stream(n), out))
 }
 
-fn streams_10(server: &Server, _: u64) -> Result<(), Failure> {
-    streams(server, 10)
-}
-
-fn streams_10000(server: &Server, _: u64) -> Result<(), Failure> {
-    streams(server, 10_000)
-}
-
 fn stream(n: u64) -> String {
     format!("bench:stream-{n:05}")
 }
@@ -408,14 +414,6 @@ fn add_to(key: &str, out: &mut Vec<u8>) {
 
 fn add(_: u64, _: u64, out: &mut Vec<u8>) {
     add_to(ADDED, out);
-}
-
-fn add_to_10_streams(n: u64, _: u64, out: &mut Vec<u8>) {
-    add_to(&stream(n % 10), out);
-}
-
-fn add_to_10000_streams(n: u64, _: u64, out: &mut Vec<u8>) {
-    add_to(&stream(n % 10_000), out);
 }
 
 fn read(group: &str, count: u64, out: &mut Vec<u8>) {

@@ -256,10 +256,7 @@ impl<'d> Desk<'d> {
         };
         if spec.flags.contains(Flags::WRITE) {
             let bytes = if self.is_short { 0 } else { bytes_of(argv) };
-            self.server
-                .store
-                .check_writable(bytes)
-                .map_err(|error| errors::not_writable(&error.to_string()))?;
+            self.server.check_writable(bytes)?;
         }
         let goes_on = self.lock(spec, argv, command, open);
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };

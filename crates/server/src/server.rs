@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_engine::BlockLimits;
-use millstream_protocol::errors::CommandError;
+use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::table::COMMANDS;
 use millstream_store::log::Policy;
 use millstream_store::{
@@ -164,6 +164,11 @@ impl Server {
     pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
         let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
         Instant::now() + Duration::from_nanos(left_ns)
+    }
+
+    /// Refuses a command that would change something and takes about so many bytes in the log, if that cannot be kept.
+    pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
+        self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))
     }
 
     /// Changes all of these settings or none, and says which.

@@ -63,7 +63,7 @@ fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
     let server = desk.server;
     if transaction.writes {
         let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
-        server.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))?;
+        server.check_writable(bytes)?;
     }
     desk.batch.saw_data = true;
     let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);

@@ -102,6 +102,11 @@ impl DiskError {
         DiskError { operation, path: path.into(), kind, number, message: error.to_string() }
     }
 
+    /// Whether there was no room or no descriptor: nothing has happened, and it may work later.
+    pub fn may_pass(&self) -> bool {
+        self.is_full() || self.is_exhausted()
+    }
+
     /// Whether the process or the system had nothing left to open a file with. Nothing has happened, and it may work later.
     pub fn is_exhausted(&self) -> bool {
         [Errno::MFILE, Errno::NFILE].iter().any(|errno| self.number == Some(errno.raw_os_error()))

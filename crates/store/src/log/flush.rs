@@ -179,7 +179,7 @@ impl Log {
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
             Ok(file) => file,
-            Err(error) if error.is_full() || error.is_exhausted() => return Err(self.put_off(&error)),
+            Err(error) if error.may_pass() => return Err(self.put_off(&error)),
             Err(error) => return Err(self.fail(error)),
         };
         if let Err(error) = write_full(&*file, 0, &header.encode()) {
@@ -274,12 +274,7 @@ impl Log {
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
         next.replace(&*self.disk, self.planted).map_err(|error| {
             // Listing, making and writing come before the rename: without descriptors or space for them the old one is in force.
-            let was_refused = match error.operation {
-                "list" | "create" => error.is_full() || error.is_exhausted(),
-                "write" => error.is_full(),
-                _ => false,
-            };
-            if was_refused {
+            if error.may_pass() && matches!(error.operation, "list" | "create" | "write") {
                 // What is left of it goes with the next try, too.
                 let _ = self.disk.remove(manifest::NEW_NAME);
                 return self.put_off(&error);
