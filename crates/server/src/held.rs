@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::server::Server;
 
 /// So many send at a time. In between the thread looks after those who wait for nothing.
-const RELEASED_AT_ONCE: usize = 8;
+const RELEASED_AT_ONCE: usize = 32;
 /// For so long after a batch that waited for nothing, others like it are expected.
 const EXPECTED_FOR: Duration = Duration::from_secs(1);
 

@@ -152,9 +152,10 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
-    /// How long those who were released are waited for before the next sync.
+    /// How long those who were released are waited for before the next sync: no longer than one takes, which is what whoever comes
+    /// later would wait instead.
     fn gathering_time(&self) -> Duration {
-        (self.sync_time() / 4).min(GATHERING_MAX)
+        self.sync_time().min(GATHERING_MAX)
     }
 
     /// Does what a reply waits for on this thread, if that holds nobody up who waits for nothing, and says whether it did.
