@@ -32,6 +32,8 @@ const LOCK_KEPT_NS: u64 = 100 * NANOS_PER_MICRO;
 const UNREAD_MAX: u32 = 16;
 /// … unless the slow log asks about less than this.
 const UNREAD_MICROS: i64 = 1_000;
+/// Who has more to say is not brief.
+const BRIEF_REPLY_BYTES: usize = 4 << 10;
 
 /// What the commands of one batch have in common: above all, one moment.
 pub(crate) struct Batch {
@@ -248,6 +250,7 @@ impl<'d> Desk<'d> {
             table::render::help(out, spec);
             return Ok(Ran::Until(Step::Done));
         };
+        let mark = out.len();
         // Looked at where it was made: it is large.
         let parsed = parse(argv);
         let command = match &parsed {
@@ -262,7 +265,8 @@ impl<'d> Desk<'d> {
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
         let step = match exec::run(command, &mut Call { desk: self, txn, out })? {
             Outcome::Done if txn.end() => {
-                let briefly = goes_on && self.is_short && exec::is_brief(command);
+                let says_little = out.len() - mark <= BRIEF_REPLY_BYTES;
+                let briefly = goes_on && self.is_short && says_little && exec::is_brief(command);
                 return Ok(if briefly { Ran::Briefly } else { Ran::Until(Step::Done) });
             }
             Outcome::Done => Step::Done,

@@ -92,9 +92,12 @@ fn counted(client: &mut Client, command: &str) -> (u64, u64) {
 fn every_command_of_a_batch_is_counted_and_its_time_too() {
     let mut client = Client::connect(support::start());
     answers(&mut client, &["XGROUP CREATE s g $ MKSTREAM", "CONFIG RESETSTAT"]);
-    let requests = [vec!["XADD s * f v"; 500], vec!["XACK s g 1-1"; 500], vec!["XADD s * f v"]].concat();
+    let read = "XREADGROUP GROUP g c COUNT 1 STREAMS s >";
+    let requests =
+        [vec!["XADD s * f v"; 500], vec![read; 400], vec!["XACK s g 1-1"; 500], vec!["XADD s * f v"]]
+            .concat();
     answers(&mut client, &requests);
-    for (command, calls) in [("xadd", 501), ("xack", 500)] {
+    for (command, calls) in [("xadd", 501), ("xreadgroup", 400), ("xack", 500)] {
         let (counted, micros) = counted(&mut client, command);
         assert_eq!(counted, calls, "{command}");
         assert!((1..10_000_000).contains(&micros), "{command}: {micros} µs");

@@ -21,7 +21,9 @@ mod strings;
 pub(crate) mod transactions;
 
 use millstream_protocol::Command;
-use millstream_protocol::commands::{ConnectionCommand, KeyCommand, ObjectCommand, ServerCommand, Xadd};
+use millstream_protocol::commands::{
+    ConnectionCommand, KeyCommand, ObjectCommand, ServerCommand, Xadd, Xreadgroup,
+};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_protocol::table::CommandSpec;
@@ -61,6 +63,9 @@ pub(crate) struct Call<'a, 'd, 't> {
     pub(crate) out: &'a mut Writer,
 }
 
+/// To read no more than so many is brief.
+const FEW_ENTRIES: u64 = 16;
+
 /// What a command must have locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -88,12 +93,17 @@ pub(crate) fn reach(spec: &CommandSpec, command: &Command<'_>) -> Reach {
     }
 }
 
-/// Whether a command with few arguments, none of them long, has little to do under a lock that is already held.
-#[inline]
+/// Whether a command with few arguments, none of them long, has little to do under a lock that is already held, if it has little to
+/// say as well.
+#[inline(always)]
 pub(crate) fn is_brief(command: &Command<'_>) -> bool {
     match command {
         Command::Xack(_) | Command::Connection(ConnectionCommand::Ping(_)) => true,
         Command::Xadd(Xadd { entry, .. }) => entry.trim.is_none() && entry.idempotence.is_none(),
+        // What is not new would have to be searched for.
+        Command::Xreadgroup(Xreadgroup { bounds, claim_idle_ms_min: None, streams, .. }) => {
+            bounds.count.is_some_and(|count| count <= FEW_ENTRIES) && matches!(streams.ids, [b">"])
+        }
         _ => false,
     }
 }
