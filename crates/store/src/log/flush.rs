@@ -1,7 +1,7 @@
 //! The one place that writes: batches into segments, syncs, the turn to a new segment, and what a failure means.
 //!
-//! All syncs of the log happen under `syncing`: the kernel tells a failure to one caller only, and that one must have ended the
-//! log before another believes its own success.
+//! All syncs of segments and of the folder happen under `syncing`: the kernel tells a failure to one caller only, and that one must
+//! have ended the log before another believes its own success.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -191,10 +191,8 @@ impl Log {
         let guard = self.syncing.lock();
         self.check_alive()?;
         file.sync().map_err(|error| self.fail(error))?;
-        if !self.planted.has(Bug::FolderNotSynced) {
-            self.disk.sync_dir().map_err(|error| self.fail(error))?;
-        }
         drop(guard);
+        self.sync_folder()?;
         writer.segments.last_mut().expect("there was one").bytes = writer.file_bytes;
         let bytes = segment::HEADER_BYTES as u64;
         writer.segments.push(Segment { name, header, bytes });
@@ -210,6 +208,9 @@ impl Log {
     pub(crate) fn sync_folder(&self) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
+        if self.planted.has(Bug::FolderNotSynced) {
+            return Ok(());
+        }
         self.disk.sync_dir().map_err(|error| self.fail(error))
     }
 
@@ -272,7 +273,7 @@ impl Log {
     }
 
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
-        next.replace(&*self.disk, self.planted).map_err(|error| {
+        next.put(&*self.disk).map_err(|error| {
             // Listing, making and writing come before the rename: without descriptors or space for them the old one is in force.
             if error.may_pass() && matches!(error.operation, "list" | "create" | "write") {
                 // What is left of it goes with the next try, too.
@@ -280,7 +281,8 @@ impl Log {
                 return self.put_off(&error);
             }
             self.fail(error)
-        })
+        })?;
+        self.sync_folder()
     }
 
     /// Removes the segments whose successor begins at or before `first`.

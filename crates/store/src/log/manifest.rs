@@ -5,7 +5,6 @@
 //! | magic | version| flags| store id | snapshot| first| durable| span| crc |
 //! ```
 
-use super::planted::{Bug, Planted};
 use super::{StoreId, What};
 use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
@@ -100,17 +99,16 @@ impl Manifest {
         Ok(Manifest::decode(&bytes[..count]))
     }
 
-    /// Makes this the folder's manifest, durably. After an error before the rename the old one is in force; later,
-    /// either may be.
-    pub(crate) fn replace(&self, disk: &dyn Disk, planted: Planted) -> Result<(), DiskError> {
+    /// Makes this the folder's manifest, durably once the folder is synced; until then either may be in force. After an error the
+    /// old one is, unless it is the rename's.
+    pub(crate) fn put(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         if disk.list()?.iter().any(|listed| listed.name == NEW_NAME) {
             disk.remove(NEW_NAME)?;
         }
         let file = disk.create(NEW_NAME)?;
         write_full(&*file, 0, &self.encode())?;
         file.sync()?;
-        disk.rename(NEW_NAME, NAME)?;
-        if planted.has(Bug::FolderNotSynced) { Ok(()) } else { disk.sync_dir() }
+        disk.rename(NEW_NAME, NAME)
     }
 }
 

@@ -168,11 +168,14 @@ impl Recovery {
         let file = self.disk.create(&name)?;
         write_full(&*file, 0, &header.encode())?;
         file.sync()?;
-        if !options.planted.has(Bug::FolderNotSynced) {
-            self.disk.sync_dir()?;
-        }
+        let sync_folder = || match options.planted.has(Bug::FolderNotSynced) {
+            true => Ok(()),
+            false => self.disk.sync_dir(),
+        };
+        sync_folder()?;
         let manifest = Manifest::new(store_id, None, 1, 0);
-        manifest.replace(&*self.disk, options.planted)?;
+        manifest.put(&*self.disk)?;
+        sync_folder()?;
         let bytes = segment::HEADER_BYTES as u64;
         let scan = Scan {
             segments: vec![ScannedSegment { name, first: 1, bytes, salt: header.salt, previous: 0 }],
