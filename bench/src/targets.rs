@@ -84,6 +84,7 @@ const TARGETS: &[Target] = &[
     log_cost("cost-xadd-short-p64"),
     log_cost("cost-xreadgroup-1-p16"),
     log_cost("cost-xreadgroup-10-p16"),
+    always("always-xadd-alone", "ops_per_second", 1.2),
     always("always-xadd", "ops_per_second", 1.2),
     always("always-xadd", "ping_p99_us", 10.0),
     always("always-xadd-slowly", "ops_per_second", 1.2),
