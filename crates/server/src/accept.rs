@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
@@ -22,6 +22,8 @@ use crate::settings::Id;
 
 /// How long to wait when the system cannot give us a connection: no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// It is tried again until it succeeds, but not told more often than this.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Accepts until the server is asked to stop.
 pub(crate) async fn run(server: &Arc<Server>, listeners: Listeners, threads: &[Entrance]) -> io::Result<()> {
@@ -46,10 +48,11 @@ struct Doors {
 }
 
 async fn accept_tcp(listener: TcpListener, doors: Doors) {
+    let mut told_at = None;
     loop {
         match listener.accept().await {
             Ok((stream, addr)) => doors.enter_tcp(stream, addr),
-            Err(error) => after_failure(&error).await,
+            Err(error) => after_failure(&error, &mut told_at).await,
         }
     }
 }
@@ -59,10 +62,11 @@ fn accept_unix(socket: UnixSocket, doors: Doors) -> io::Result<impl Future<Outpu
     let listener = UnixListener::from_std(socket.listener.try_clone()?)?;
     Ok(async move {
         let path = socket.path().display().to_string();
+        let mut told_at = None;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => doors.enter_unix(stream, &path),
-                Err(error) => after_failure(&error).await,
+                Err(error) => after_failure(&error, &mut told_at).await,
             }
         }
     })
@@ -70,11 +74,14 @@ fn accept_unix(socket: UnixSocket, doors: Doors) -> io::Result<impl Future<Outpu
 
 /// A connection that died in the queue is nobody's loss. Without descriptors or memory there is nothing to
 /// do but wait; clients that leave make room.
-async fn after_failure(error: &io::Error) {
+async fn after_failure(error: &io::Error, told_at: &mut Option<Instant>) {
     if error.kind() == io::ErrorKind::ConnectionAborted {
         return;
     }
-    eprintln!("millstream: cannot accept a connection: {error}");
+    if told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+        eprintln!("millstream: cannot accept a connection, trying again: {error}");
+        *told_at = Some(Instant::now());
+    }
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
