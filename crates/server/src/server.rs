@@ -126,10 +126,11 @@ impl Server {
 
     fn new(settings: Settings, addresses: Vec<SocketAddr>, store: Store) -> Server {
         let persistence = Persistence::new(store.now_ms() / 1000);
+        let stats = Stats::new(settings.size(Id::IoThreads), COMMANDS.len(), store.expired_keys());
         Server {
             store,
             clients: Registry::default(),
-            stats: Stats::new(settings.size(Id::IoThreads), COMMANDS.len()),
+            stats,
             slowlog: Slowlog::default(),
             pause: Pause::default(),
             persistence,

@@ -111,7 +111,8 @@ pub(crate) struct Rare {
     pub(crate) connections: AtomicU64,
     pub(crate) rejected_connections: AtomicU64,
     pub(crate) errors: AtomicU64,
-    pub(crate) expired_keys: AtomicU64,
+    /// The store's.
+    pub(crate) expired_keys: Arc<AtomicU64>,
     pub(crate) query_limit_closes: AtomicU64,
     pub(crate) output_limit_closes: AtomicU64,
     pub(crate) auth_failures: AtomicU64,
@@ -127,10 +128,10 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn new(threads: usize, command_count: usize) -> Stats {
+    pub(crate) fn new(threads: usize, command_count: usize, expired_keys: Arc<AtomicU64>) -> Stats {
         Stats {
             threads: (0..threads).map(|_| Arc::new(ThreadStats::new(command_count))).collect(),
-            rare: Rare::default(),
+            rare: Rare { expired_keys, ..Rare::default() },
             error_kinds: Mutex::default(),
             baseline: Mutex::default(),
             rates: Mutex::default(),
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn threads_are_added_up_and_reset_begins_anew() {
-        let stats = Stats::new(2, 3);
+        let stats = Stats::new(2, 3, Arc::default());
         stats.of_thread(0).commands[1].calls.add(5);
         stats.of_thread(1).commands[1].calls.add(2);
         stats.of_thread(1).input_bytes.add(100);
@@ -281,7 +282,7 @@ mod tests {
 
     #[test]
     fn errors_count_by_their_first_word_and_kinds_are_bounded() {
-        let stats = Stats::new(1, 0);
+        let stats = Stats::new(1, 0, Arc::default());
         stats.note_error(b"ERR");
         stats.note_error(b"ERR");
         stats.note_error(b"NOGROUP");

@@ -103,6 +103,8 @@ pub struct Store {
     journal: Option<Arc<Journal>>,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) wait_numbers: AtomicU64,
+    /// How many keys went because their time had come.
+    pub(crate) expired: Arc<AtomicU64>,
 }
 
 impl Store {
@@ -127,6 +129,7 @@ impl Store {
             journal: None,
             reclaimer: Reclaimer::default(),
             wait_numbers: AtomicU64::new(0),
+            expired: Arc::default(),
         }
     }
 
@@ -183,6 +186,11 @@ impl Store {
     pub fn reclaim(&self, values: impl IntoIterator<Item = Value>) {
         let large = values.into_iter().filter(Value::is_large);
         self.reclaimer.take(large.map(Remains::Value));
+    }
+
+    /// How many keys went because their time had come; goes on counting.
+    pub fn expired_keys(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.expired)
     }
 
     /// How many values and databases were removed and are not freed yet.

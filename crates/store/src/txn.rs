@@ -354,8 +354,13 @@ impl<'s> Txn<'s> {
     #[inline]
     pub(crate) fn expire(&mut self, key: &[u8]) {
         if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
-            self.apply(key, &Effect::Delete);
+            self.remove_expired(key);
         }
+    }
+
+    fn remove_expired(&mut self, key: &[u8]) {
+        self.apply(key, &Effect::Delete);
+        self.store.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Removes keys whose time has come from every locked shard, at most `budget`. Returns how many went.
@@ -368,7 +373,7 @@ impl<'s> Txn<'s> {
                 break;
             };
             self.db = db;
-            self.apply(&key, &Effect::Delete);
+            self.remove_expired(&key);
             gone += 1;
         }
         self.db = selected;
