@@ -6,25 +6,44 @@
 use crate::stats::{significant, thousands};
 use crate::table::{Row, markdown};
 
-/// A row of the speed table, PING at the same pipeline, and the operation whose instructions are counted.
-const ROWS: &[(&str, &str, &str)] = &[
-    ("xadd-short-p1", "ping-p1", "xadd-p1"),
-    ("xadd-short-p16", "ping-p16", "xadd-p16"),
-    ("xadd-short-p64", "ping-p64", ""),
-    ("xreadgroup-1-p1", "ping-p1", "xreadgroup-1-p1"),
-    ("xreadgroup-1-p16", "ping-p16", "xreadgroup-1-p16"),
-    ("xreadgroup-10-p16", "ping-p16", "xreadgroup-10-p16"),
-    ("xreadgroup-100-p1", "ping-p1", "xreadgroup-100-p1"),
-    ("xack-order-p16", "ping-p16", "xack-order-p16"),
-    ("xack-order-p64", "ping-p64", ""),
-    ("xack-random-p16", "ping-p16", "xack-random-p16"),
-    ("xack-random-p64", "ping-p64", ""),
-    ("xrange-100", "ping-p1", "xrange-100-p1"),
+/// A row of the speed table, and what its floor is.
+struct Floor {
+    row: &'static str,
+    /// PING in the same batches, from the same generator.
+    ping: &'static str,
+    /// The operations of both whose instructions are counted, if they are.
+    counted: [&'static str; 2],
+}
+
+const fn floor(row: &'static str, ping: &'static str) -> Floor {
+    counted(row, ping, ["", ""])
+}
+
+const fn counted(row: &'static str, ping: &'static str, counted: [&'static str; 2]) -> Floor {
+    Floor { row, ping, counted }
+}
+
+const ROWS: &[Floor] = &[
+    counted("xadd-short-p1", "ping-p1", ["xadd-p1", "ping-p1"]),
+    counted("xadd-short-p16", "ping-p16", ["xadd-p16", "ping-p16"]),
+    floor("xadd-short-p64", "ping-p64"),
+    counted("xreadgroup-1-p1", "ping-p1", ["xreadgroup-1-p1", "ping-p1"]),
+    counted("xreadgroup-1-p16", "ping-p16", ["xreadgroup-1-p16", "ping-p16"]),
+    counted("xreadgroup-10-p16", "ping-p16", ["xreadgroup-10-p16", "ping-p16"]),
+    counted("xreadgroup-100-p1", "ping-p1", ["xreadgroup-100-p1", "ping-p1"]),
+    counted("xack-order-p16", "ping-order-p16", ["xack-order-p16", "ping-p16"]),
+    floor("xack-order-p64", "ping-order-p64"),
+    counted("xack-random-p16", "ping-p16", ["xack-random-p16", "ping-p16"]),
+    floor("xack-random-p64", "ping-p64"),
+    counted("xrange-100", "ping-p1", ["xrange-100-p1", "ping-p1"]),
+    floor("cycle", "ping-cycle"),
+    floor("cycle-one", "ping-cycle-one"),
+    floor("cycle-steps", "ping-cycle-steps"),
 ];
 
 /// `None`: no row was measured together with its PING.
 pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<String> {
-    let lines: Vec<_> = ROWS.iter().filter_map(|names| line(rows, names, instructions)).collect();
+    let lines: Vec<_> = ROWS.iter().filter_map(|floor| line(rows, floor, instructions)).collect();
     let peer = rows.first()?.servers.get(1)?;
     let heading = [
         "workload".to_owned(),
@@ -40,17 +59,13 @@ pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<Str
     (!lines.is_empty()).then(|| markdown(&heading, &lines))
 }
 
-fn line(
-    rows: &[&Row],
-    (name, ping, counted): &(&str, &str, &str),
-    instructions: &[(String, f64)],
-) -> Option<Vec<String>> {
+fn line(rows: &[&Row], floor: &Floor, instructions: &[(String, f64)]) -> Option<Vec<String>> {
     let find = |name: &str| rows.iter().find(|row| row.name == name);
-    let (row, ping) = (find(name)?, find(ping)?);
-    let count = |counted: &str| {
+    let (row, ping) = (find(floor.row)?, find(floor.ping)?);
+    let [of_row, of_ping] = floor.counted.map(|counted| {
         let found = instructions.iter().find(|(name, _)| name == counted);
         found.map_or("–".into(), |(_, count)| thousands(*count))
-    };
+    });
     let beyond = |server| Some((row.median(server, 0)? - ping.median(server, 0)?).max(0.0));
     Some(vec![
         row.title.clone(),
@@ -60,8 +75,8 @@ fn line(
         significant(beyond(1)?),
         format!("{}×", significant(row.compared(1, 0)?.median)),
         format!("{}×", significant(row.median(1, 0)? / ping.median(0, 0)?)),
-        count(counted),
-        count(&ping.name),
+        of_row,
+        of_ping,
     ])
 }
 
@@ -80,8 +95,8 @@ mod tests {
     #[test]
     fn every_row_is_one_of_the_speed_table() {
         let known: Vec<_> = speed::rows().into_iter().map(|(name, _)| name).collect();
-        for (name, ping, _) in ROWS {
-            assert!(known.iter().any(|row| row == name) && known.iter().any(|row| row == ping), "{name}");
+        for name in ROWS.iter().flat_map(|floor| [floor.row, floor.ping]) {
+            assert!(known.iter().any(|row| row == name), "{name}");
         }
     }
 

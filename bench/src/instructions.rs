@@ -71,11 +71,35 @@ const OPERATIONS: &[Operation] = &[
     ),
     batches("xreadgroup-1-p1", Persistence::Off, 4_000, 1, group, read_1),
     batches("xreadgroup-1-p16", Persistence::Off, 8_000, 16, group, read_1),
-    batches("xreadgroup-10-p16", Persistence::Off, 4_000, 16, groups, read_10),
-    batches("xreadgroup-100-p1", Persistence::Off, 1_000, 1, groups, read_100),
+    batches(
+        "xreadgroup-1-p16-1000-groups",
+        Persistence::Off,
+        8_000,
+        16,
+        |server, _| groups(server, 1_000),
+        |n, _, out| read(&nth_group(n % 1_000), 1, out),
+    ),
+    batches("xreadgroup-10-p16", Persistence::Off, 4_000, 16, ten_groups, read_10),
+    batches("xreadgroup-100-p1", Persistence::Off, 1_000, 1, ten_groups, read_100),
     batches("xack-order-p16", Persistence::Off, 8_000, 16, pending, ack_order),
     batches("xack-random-p16", Persistence::Off, 8_000, 16, pending, ack_random),
     batches("xrange-100-p1", Persistence::Off, 1_000, 1, group, range),
+    batches(
+        "xrange-10-p16-10000-entries",
+        Persistence::Off,
+        4_000,
+        16,
+        |server, _| data::fill(server, FILLED, 0, 10_000),
+        |n, _, out| range_anywhere(n, 10_000, out),
+    ),
+    batches(
+        "xrange-10-p16-200000-entries",
+        Persistence::Off,
+        4_000,
+        16,
+        |server, _| data::fill(server, FILLED, 0, 200_000),
+        |n, _, out| range_anywhere(n, 200_000, out),
+    ),
     blocked("xadd-blocked-10", FEWEST_READERS),
     blocked("xadd-blocked-5000", 5_000),
 ];
@@ -209,7 +233,7 @@ fn count_all(options: &Options) -> Result<Vec<(String, f64)>, Failure> {
 
 fn counted(operation: &Operation, options: &Options) -> Result<f64, Failure> {
     let count = count(operation, options).map_err(|e| format!("counting {}: {e}", operation.name))?;
-    println!("{:<24} {count:>10.0} instructions", operation.name);
+    println!("{:<28} {count:>10.0} instructions", operation.name);
     Ok(count)
 }
 
@@ -377,13 +401,15 @@ fn group(server: &Server, _: u64) -> Result<(), Failure> {
 /// operations that would show.
 const GROUPS: u64 = 10;
 
-fn groups(server: &Server, _: u64) -> Result<(), Failure> {
+fn ten_groups(server: &Server, _: u64) -> Result<(), Failure> {
+    groups(server, GROUPS)
+}
+
+fn groups(server: &Server, count: u64) -> Result<(), Failure> {
     data::fill(server, FILLED, 0, ENTRIES)?;
-    let mut connection = server.connect()?;
-    for number in 0..GROUPS {
-        connection.call(&["XGROUP", "CREATE", FILLED, &nth_group(number), "0"])?;
-    }
-    Ok(())
+    load::send_in_order(server, count, 100, |n, out| {
+        encode(out, &["XGROUP", "CREATE", FILLED, &nth_group(n), "0"]);
+    })
 }
 
 fn nth_group(number: u64) -> String {
@@ -402,6 +428,12 @@ fn streams(server: &Server, count: u64) -> Result<(), Failure> {
 
 fn stream(n: u64) -> String {
     format!("bench:stream-{n:05}")
+}
+
+/// Ten of so many entries, from a place far from the last one.
+fn range_anywhere(n: u64, entries: u64, out: &mut Vec<u8>) {
+    const FAR: u64 = 7_919;
+    encode(out, &["XRANGE", FILLED, &id(n * FAR % entries), "+", "COUNT", "10"]);
 }
 
 fn ping(_: u64, _: u64, out: &mut Vec<u8>) {

@@ -74,6 +74,9 @@ fn run(options: &Options) -> Result<(), Failure> {
             report.note(&format!("{}: {} s", topic.name, begun.elapsed().as_secs()));
         }
     }
+    if report.row_count() == 0 && failed.is_empty() {
+        return Err("nothing was measured: --quick leaves the largest sizes out".into());
+    }
     report.save(options)?;
     match failed.is_empty() {
         true => Ok(()),

@@ -14,7 +14,7 @@ usage: scripts/bench [options]
   --only PATTERN        only what has this in its name, * for anything (may be repeated; --list names all)
   --repetitions N       how often each workload runs on each server (5; with --quick 2)
   --subject PATH        the server to judge (the release build of this repository); a debug build shows only that all of this works
-  --peer NAME=PATH      a server to compare with (redis=redis-server; may be repeated)
+  --peer NAME=PATH      a server to compare with, beside redis=redis-server (may be repeated; redis=PATH is another redis-server)
   --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
   --out DIR             where results.json, table.md and the servers' data go (target/bench)
   --json FILE           also write the results here
@@ -111,11 +111,17 @@ impl Options {
                 _ => return Err(format!("unknown option {flag}; --help lists them").into()),
             }
         }
-        if options.peers.is_empty() {
-            options.peers.push(Program { name: "redis".into(), place: Place::Path("redis-server".into()) });
+        if !options.peers.iter().any(|peer| peer.name == "redis") {
+            let redis = Program { name: "redis".into(), place: Place::Path("redis-server".into()) };
+            options.peers.insert(0, redis);
         }
+        check_names(&options.servers())?;
+        check_folder(options.json.as_deref())?;
         if bless && !instructions {
             return Err("--bless goes with --instructions".into());
+        }
+        if instructions && !options.only.is_empty() {
+            return Err("--only chooses what is measured; --instructions counts all operations".into());
         }
         if instructions {
             options.task = Task::CountInstructions { bless, build: subject.is_none() };
@@ -238,9 +244,36 @@ fn parse_repetitions(text: &str) -> Result<usize, Failure> {
 fn parse_peer(text: &str) -> Result<Program, Failure> {
     match text.split_once('=') {
         Some((name, place)) if !name.is_empty() && !place.is_empty() => {
-            Ok(Program { name: name.into(), place: parse_place(place) })
+            let place = parse_place(place);
+            // A name without a folder is looked for when it is started.
+            if let Place::Path(path) = &place
+                && path.iter().count() > 1
+                && !path.is_file()
+            {
+                return Err(format!("--peer {text}: there is no such program").into());
+            }
+            Ok(Program { name: name.into(), place })
         }
         _ => Err(format!("--peer {text}: write it as NAME=PATH or NAME=HOST:PORT").into()),
+    }
+}
+
+/// The tables tell servers apart by their names.
+fn check_names(servers: &[Program]) -> Result<(), Failure> {
+    for (at, server) in servers.iter().enumerate() {
+        if servers[..at].iter().any(|other| other.name == server.name) {
+            return Err(format!("--peer {}=…: there is another server of this name", server.name).into());
+        }
+    }
+    Ok(())
+}
+
+/// Before anything is measured: afterwards it would be too late to say so.
+fn check_folder(file: Option<&Path>) -> Result<(), Failure> {
+    let Some(folder) = file.and_then(Path::parent) else { return Ok(()) };
+    match folder.as_os_str().is_empty() || folder.is_dir() {
+        true => Ok(()),
+        false => Err(format!("--json: there is no folder {}", folder.display()).into()),
     }
 }
 
@@ -263,19 +296,22 @@ mod tests {
     }
 
     #[test]
-    fn redis_is_the_peer_unless_others_are_named() {
+    fn redis_is_a_peer_and_others_join_it() {
         let plain = parsed("");
         assert_eq!(
             plain.peers,
             [Program { name: "redis".into(), place: Place::Path("redis-server".into()) }]
         );
         assert_eq!(plain.repetitions, 5);
-        let named = parsed("--quick --peer valkey=/opt/valkey-server --peer far=db.example:6390");
-        assert_eq!(named.peers[0].place, Place::Path("/opt/valkey-server".into()));
-        assert_eq!(named.peers[1].place, Place::Address("db.example:6390".into()));
+        let named = parsed("--quick --peer valkey=valkey-server --peer far=db.example:6390");
+        assert_eq!(named.peers[0], plain.peers[0]);
+        assert_eq!(named.peers[1].place, Place::Path("valkey-server".into()));
+        assert_eq!(named.peers[2].place, Place::Address("db.example:6390".into()));
         assert_eq!(named.repetitions, 2);
-        assert_eq!(named.servers().len(), 3);
-        assert_eq!(named.startable().len(), 2);
+        assert_eq!(named.servers().len(), 4);
+        assert_eq!(named.startable().len(), 3);
+        let other = parsed("--peer redis=/bin/sh");
+        assert_eq!(other.peers, [Program { name: "redis".into(), place: Place::Path("/bin/sh".into()) }]);
     }
 
     #[test]
@@ -335,6 +371,11 @@ mod tests {
             ("--fast", "--fast"),
             ("--check --repetitions none", "above 0"),
             ("--quick --doc", "publish"),
+            ("--peer a=/no/such/server", "no such program"),
+            ("--peer a=b --peer a=c", "another server of this name"),
+            ("--peer millstream=b", "another server of this name"),
+            ("--json /no/such/folder/x.json", "no folder /no/such/folder"),
+            ("--instructions --only speed/", "counts all"),
         ] {
             let text = parse(line).unwrap_err().to_string();
             assert!(text.contains(part), "{line}: {text}");

@@ -18,7 +18,7 @@ use crate::wire::encode;
 pub(crate) static TABLE: Table = Table {
     topic: "growth",
     heading: "Growth",
-    intro: "Server CPU per operation while one thing grows by decades and everything else stays, persistence off: ten clients at pipeline 16, or as \
+    intro: "Server CPU per operation while one thing grows by decades and everything else stays, persistence off: ten clients at pipeline 16 (fifty that acknowledge in order), or as \
             many clients as there are connections, unpipelined. \"Smallest\" and \"largest\" are the costs at those sizes; \"grows by\" is the cost at the largest size divided by the cost at the \
             smallest: 1 is constant. \"Last step\" is the same for the two largest sizes, tenfold in a full run: 10 would be in proportion to the size, and \
             a logarithm adds as much with every step, so that the last one weighs least. On a single connection the server sleeps before every request, and being woken costs more than serving.",
@@ -27,6 +27,8 @@ pub(crate) static TABLE: Table = Table {
 
 /// Few, because accepting them is counted too.
 const FEW_CLIENTS: u64 = 10;
+/// Entries to read and acknowledge of a stream that grows, the same number at every size, from a tenth of it on.
+const READS: u64 = 8_000;
 /// Keys of the sweep over streams; `redis-benchmark` draws them.
 const STREAM: &str = "bench:stream-__rand_int__";
 
@@ -56,8 +58,8 @@ const SWEEPS: &[Sweep] = &[
         prepare: |server, size| data::fill(server, FILLED, 0, size),
         operations: &[
             Operation { name: "xrange", title: "XRANGE COUNT 10", cost: range },
-            Operation { name: "xreadgroup", title: "XREADGROUP COUNT 1", cost: read_from_the_middle },
-            Operation { name: "xack", title: "XACK", cost: ack_in_the_middle },
+            Operation { name: "xreadgroup", title: "XREADGROUP COUNT 1", cost: read_from_a_tenth },
+            Operation { name: "xack", title: "XACK", cost: ack_from_a_tenth },
             Operation { name: "xadd", title: "XADD", cost: add },
         ],
     },
@@ -197,20 +199,16 @@ fn range(server: &Server, entries: u64) -> Result<f64, Failure> {
     repeated(server, &["XRANGE", FILLED, RANDOM_ID, "+", "COUNT", "10"], 20_000, entries)
 }
 
-fn read_from_the_middle(server: &Server, entries: u64) -> Result<f64, Failure> {
-    server.connect()?.call(&["XGROUP", "CREATE", FILLED, GROUP, &id(entries / 2)])?;
-    repeated(
-        server,
-        &["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "1", "STREAMS", FILLED, ">"],
-        entries.min(40_000) / 2,
-        1,
-    )
+fn read_from_a_tenth(server: &Server, entries: u64) -> Result<f64, Failure> {
+    server.connect()?.call(&["XGROUP", "CREATE", FILLED, GROUP, &id(entries / 10)])?;
+    let command = ["XREADGROUP", "GROUP", GROUP, "c", "COUNT", "1", "STREAMS", FILLED, ">"];
+    repeated(server, &command, READS, 1)
 }
 
-/// Of what was just delivered from the middle.
-fn ack_in_the_middle(server: &Server, entries: u64) -> Result<f64, Failure> {
-    let (first, count) = (entries / 2 + 1, entries.min(40_000) / 2 - 200);
-    let speed = load::in_order(server, count, 16, |n, out| {
+/// Of what was just delivered.
+fn ack_from_a_tenth(server: &Server, entries: u64) -> Result<f64, Failure> {
+    let first = entries / 10 + 1;
+    let speed = load::in_order(server, READS, 16, |n, out| {
         encode(out, &["XACK", FILLED, GROUP, &id(first + n)]);
     })?;
     Ok(speed.cpu_us_per_op)

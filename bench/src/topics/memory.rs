@@ -19,8 +19,8 @@ pub(crate) static TABLE: Table = Table {
     heading: "Memory",
     intro: "Growth of resident memory, as the system counts it, divided by what caused it. Each figure is taken on a server that \
             has done nothing else, with persistence off, once: it hardly differs between runs. Pending entries belong to ten consumers and were delivered a thousand at a time. \"After random acks\": half of them, drawn \
-            at random, were acknowledged, and as many new ones delivered. \"With claims\": every fourth, in random order, was claimed by another \
-            consumer since.",
+            at random, were acknowledged, and as many new ones delivered. \"With claims\": every fourth, in random order, was claimed by one of them \
+            since.",
     columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
 };
 
