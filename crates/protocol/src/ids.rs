@@ -110,6 +110,9 @@ fn unusual(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
 }
 
 fn id_or_extreme(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    if let Some(id) = plain(text, missing_seq) {
+        return Ok(id);
+    }
     readable(text)
         .and_then(|text| match text {
             b"-" => Some(StreamId::MIN),
