@@ -32,12 +32,17 @@ const SLOW_SYNC: Duration = Duration::from_micros(50);
 const SLOW_SYNC_ALONE: Duration = Duration::from_millis(1);
 /// Those who were released are waited for no longer than this.
 const GATHERING_MAX: Duration = Duration::from_micros(500);
-/// A log smaller than this, or than the last snapshot, is not worth one.
+/// A log smaller than this, or than the last snapshot, is not worth one,
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
+/// unless there is little room on the disk: what it releases may be the way out.
+const SNAPSHOT_LOG_BYTES_MIN_SCARCE: u64 = 1 << 20;
 /// After a snapshot that failed, how long until the next is due: each writes everything.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often it looks whether the folder is still where it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The log as the store uses it.
 pub(crate) struct Journal {
@@ -248,6 +253,11 @@ impl Journal {
         *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: None });
     }
 
+    /// Whether not much more is free than is kept in reserve.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.disk.free_bytes().is_ok_and(|free_bytes| free_bytes < 2 * self.log.reserve_bytes)
+    }
+
     /// Whether a snapshot under way is to give up.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
@@ -265,11 +275,17 @@ impl Journal {
 }
 
 fn sync_for_others(journal: &Weak<Journal>) {
+    let mut looked_at = Instant::now();
     while let Some(journal) = journal.upgrade() {
         if journal.closed.load(Ordering::Relaxed) {
             return;
         }
         journal.sync_round();
+        if looked_at.elapsed() >= LOOK_EVERY {
+            looked_at = Instant::now();
+            journal.log.check_place();
+            journal.wake_settled();
+        }
     }
 }
 
@@ -383,14 +399,21 @@ impl Store {
         })
     }
 
-    /// Whether the log has grown so much that a snapshot would pay, none is being taken, and none has failed just now.
+    /// Whether the log has grown so much that a snapshot would pay, or takes the room that writes need, none is being taken, and
+    /// none has failed just now.
     pub fn snapshot_is_due(&self) -> bool {
         if self.journal().is_some_and(Journal::snapshot_is_put_off) {
             return false;
         }
         self.durability().is_some_and(|now| {
             let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
-            now.log.bytes > last_bytes.max(SNAPSHOT_LOG_BYTES_MIN) && !now.snapshotting && now.error.is_none()
+            let is_scarce = self.journal().is_some_and(Journal::is_scarce);
+            let worth_it = match is_scarce {
+                _ if now.is_full => SNAPSHOT_LOG_BYTES_MIN_SCARCE,
+                true => (last_bytes / 4).max(SNAPSHOT_LOG_BYTES_MIN_SCARCE),
+                false => last_bytes.max(SNAPSHOT_LOG_BYTES_MIN),
+            };
+            now.log.bytes > worth_it && !now.snapshotting && now.error.is_none()
         })
     }
 

@@ -275,14 +275,11 @@ const BEGIN_EVERY_BYTES: u64 = 1 << 20;
 /// After so much it is waited for, so that what is not on the disk stays bounded.
 const SYNC_EVERY_BYTES: u64 = 64 << 20;
 
-/// What a snapshot leaves free, so that writes go on beside it. Where they are refused already, the log that it releases may be the
-/// way out: then half of it.
+/// What a snapshot leaves free, so that writes go on beside it. Where they are refused already or soon will be, the log that it
+/// releases may be the way out: then half of it.
 fn kept_free(journal: &Journal) -> u64 {
     let reserve_bytes = journal.log.reserve_bytes;
-    match journal.disk.free_bytes() {
-        Ok(free_bytes) if free_bytes < reserve_bytes => reserve_bytes / 2,
-        _ => reserve_bytes,
-    }
+    if journal.is_scarce() { reserve_bytes / 2 } else { reserve_bytes }
 }
 
 /// A file of the folder, written from its start on.
@@ -432,6 +429,18 @@ mod tests {
     }
 
     #[test]
+    fn one_is_due_sooner_where_there_is_little_room() {
+        let world = World::new();
+        // More than a mebibyte, and less than is worth one otherwise.
+        world.set(0..1_100);
+        assert!(!world.store.snapshot_is_due());
+        for (free_bytes, is_due) in [(2 * RESERVE_BYTES, false), (2 * RESERVE_BYTES - 1, true), (0, true)] {
+            world.leave_free(free_bytes);
+            assert_eq!(world.store.snapshot_is_due(), is_due, "{free_bytes} bytes are free");
+        }
+    }
+
+    #[test]
     fn where_writes_are_refused_already_one_may_be_the_way_out() {
         let world = World::new();
         world.set(0..50);
@@ -441,6 +450,9 @@ mod tests {
         assert!(world.store.check_writable(0).is_err());
         world.store.take_snapshot().unwrap().unwrap();
         assert!(world.store.check_writable(0).is_ok());
+        // Also when only larger writes are refused.
+        world.leave_free(RESERVE_BYTES + 1);
+        world.store.take_snapshot().unwrap();
         // But not with the last of the disk.
         world.set(0..3);
         world.leave_free(RESERVE_BYTES / 2 - 1);

@@ -218,3 +218,19 @@ fn transactions_under_one_lock_share_a_record_until_it_is_long() {
     let (reopened, _) = folder.open();
     assert_eq!(reopened.lock_key(0, b"s", 0).stream(b"s").unwrap().unwrap().len(), 9);
 }
+
+#[test]
+fn nothing_is_told_any_more_once_the_folder_has_gone() {
+    let (folder, moved) = (Folder::new("gone"), Folder::new("gone-moved"));
+    let (store, _) = folder.open();
+    work(&store, 0);
+    store.make_durable().unwrap();
+    std::fs::rename(&folder.0, &moved.0).unwrap();
+    let begun = std::time::Instant::now();
+    while store.durability().unwrap().error.is_none() {
+        assert!(begun.elapsed().as_secs() < 60, "nobody has noticed");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let told = store.make_durable().unwrap_err().to_string();
+    assert!(told.contains("was moved or removed"), "{told}");
+}

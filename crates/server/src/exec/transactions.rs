@@ -63,7 +63,10 @@ fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
     let server = desk.server;
     if transaction.writes {
         let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
-        server.check_writable(bytes)?;
+        if let Err(refused) = server.check_writable(bytes) {
+            desk.session.unwatch(server);
+            return Err(refused);
+        }
     }
     desk.batch.saw_data = true;
     let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);

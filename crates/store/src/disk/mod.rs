@@ -39,6 +39,10 @@ pub trait Disk: Send + Sync {
     fn remove(&self, name: &str) -> Result<(), DiskError>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> Result<(), DiskError>;
+    /// Whether a folder that was taken is still where it was. If not, another process may have one there: nothing is done to it.
+    fn check_place(&self) -> Result<(), DiskError> {
+        Ok(())
+    }
     /// What can still be written.
     fn free_bytes(&self) -> Result<u64, DiskError>;
     /// How a person finds the file: its path.

@@ -1,8 +1,8 @@
 //! A folder of the machine. Private to its owner, never followed through a symbolic link, one process at a time.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -25,11 +25,11 @@ pub struct RealDisk {
     held: Mutex<Option<Held>>,
 }
 
-/// What is open while the folder belongs to this process.
+/// What is open while the folder belongs to this process. Closing it gives both locks back.
 struct Held {
-    /// The LOCK file; closing it gives the lock back.
+    /// The LOCK file, which says who that is.
     _lock: fs::File,
-    /// The folder itself: syncing it must not fail for lack of a descriptor.
+    /// The folder itself, locked as well: somebody may remove the file. Syncing it must not fail for lack of a descriptor.
     folder: Arc<fs::File>,
 }
 
@@ -59,6 +59,11 @@ impl RealDisk {
         DiskError::new(operation, self.path_of(name), error)
     }
 
+    /// The folder, if it belongs to this process.
+    fn held_folder(&self) -> Option<Arc<fs::File>> {
+        self.held.lock().as_ref().map(|held| Arc::clone(&held.folder))
+    }
+
     /// Opens with mode 0600 and without following a link at `name`.
     fn open_with(
         &self,
@@ -66,6 +71,7 @@ impl RealDisk {
         name: &str,
         options: &mut fs::OpenOptions,
     ) -> Result<fs::File, DiskError> {
+        self.check_place()?;
         let no_follow = OFlags::NOFOLLOW.bits() as i32;
         let opened = options.mode(0o600).custom_flags(no_follow).open(self.dir.join(name));
         opened.map_err(|error| self.error(operation, name, &error))
@@ -78,14 +84,16 @@ impl RealDisk {
     /// Who has the folder open, if anybody has. To find out, the lock is taken as a reader and given back at once, which
     /// [`Disk::lock`] waits for.
     pub(crate) fn holder(&self) -> Option<String> {
-        let lock = fs::File::open(self.dir.join(LOCK_FILE)).ok()?;
-        let taken = flock(&lock, FlockOperation::NonBlockingLockShared);
-        (taken == Err(Errno::WOULDBLOCK)).then(|| noted_in(&lock))
+        let lock = fs::File::open(self.dir.join(LOCK_FILE)).ok();
+        let folder = fs::File::open(&self.dir).ok();
+        let is_held =
+            |file: &fs::File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        lock.iter().chain(&folder).any(is_held).then(|| noted_in(lock.as_ref()))
     }
 
     /// The error of a folder that another process holds.
-    fn in_use(&self, lock: &fs::File) -> DiskError {
-        let holder = noted_in(lock);
+    fn in_use(&self) -> DiskError {
+        let holder = noted_in(fs::File::open(self.dir.join(LOCK_FILE)).ok().as_ref());
         let message = format!("in use by {holder}; a data folder belongs to one process at a time");
         self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message))
     }
@@ -102,17 +110,31 @@ impl Disk for RealDisk {
             let message = "already in use by this process".to_owned();
             return Err(self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message)));
         }
+        let folder = fs::File::open(&self.dir).map_err(|error| self.folder_error("open", &error))?;
+        // Where a folder cannot be locked, as on some network file systems, the file alone must do.
+        if lock_exclusively(&folder) == Err(Errno::WOULDBLOCK) {
+            return Err(self.in_use());
+        }
+        let no_follow = OFlags::NOFOLLOW.bits() as i32;
         let options = &mut fs::OpenOptions::new();
-        let mut lock =
-            self.open_with("lock", LOCK_FILE, options.read(true).write(true).create(true).truncate(false))?;
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let opened = options.mode(0o600).custom_flags(no_follow).open(self.dir.join(LOCK_FILE));
+        let lock = opened.map_err(|error| self.error("lock", LOCK_FILE, &error))?;
         match lock_exclusively(&lock) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(self.in_use(&lock)),
+            Err(Errno::WOULDBLOCK) => return Err(self.in_use()),
             Err(errno) => return Err(self.error("lock", LOCK_FILE, &errno.into())),
         }
-        let noted = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+        if !is_lock_file(&lock) {
+            let message = "there is a file of this name that is none of ours";
+            return Err(self.error(
+                "lock",
+                LOCK_FILE,
+                &io::Error::new(io::ErrorKind::AlreadyExists, message),
+            ));
+        }
+        let noted = lock.set_len(0).and_then(|()| lock.write_all_at(note().as_bytes(), 0));
         noted.map_err(|error| self.error("write", LOCK_FILE, &error))?;
-        let folder = fs::File::open(&self.dir).map_err(|error| self.folder_error("open", &error))?;
         *held = Some(Held { _lock: lock, folder: Arc::new(folder) });
         Ok(())
     }
@@ -122,12 +144,17 @@ impl Disk for RealDisk {
     }
 
     fn list(&self) -> Result<Vec<Listed>, DiskError> {
+        self.check_place()?;
         let failed = |error: io::Error| self.folder_error("list", &error);
         let mut listed = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             // Of the entry itself: a link is not a regular file, whatever it points to.
-            let metadata = entry.metadata().map_err(failed)?;
+            let metadata = match entry.metadata() {
+                // Somebody else's file that is gone by now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                metadata => metadata.map_err(failed)?,
+            };
             if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
                 listed.push(Listed { name, bytes: metadata.len() });
             }
@@ -149,19 +176,35 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.check_place()?;
         let renamed = fs::rename(self.dir.join(from), self.dir.join(to));
         renamed.map_err(|error| self.error("rename", from, &error))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.check_place()?;
         fs::remove_file(self.dir.join(name)).map_err(|error| self.error("remove", name, &error))
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
-        let kept = self.held.lock().as_ref().map(|held| Arc::clone(&held.folder));
-        let opened = kept.map_or_else(|| fs::File::open(&self.dir).map(Arc::new), Ok);
+        let opened = self.held_folder().map_or_else(|| fs::File::open(&self.dir).map(Arc::new), Ok);
         let synced = opened.and_then(|folder| folder.sync_all());
         synced.map_err(|error| self.folder_error("sync the folder", &error))
+    }
+
+    fn check_place(&self) -> Result<(), DiskError> {
+        let Some(folder) = self.held_folder() else { return Ok(()) };
+        let identity = |found: fs::Metadata| (found.dev(), found.ino());
+        let is_same = fs::metadata(&self.dir)
+            .and_then(|at_path| folder.metadata().map(|held| identity(held) == identity(at_path)));
+        match is_same {
+            Ok(true) => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error("find", &error)),
+            _ => {
+                let message = "it was moved or removed while this process used it";
+                Err(self.folder_error("find", &io::Error::new(io::ErrorKind::NotFound, message)))
+            }
+        }
     }
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
@@ -219,11 +262,23 @@ fn lock_exclusively(lock: &fs::File) -> Result<(), Errno> {
     flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
+/// What is written in a lock that this process holds.
+fn note() -> String {
+    format!("{}\n", std::process::id())
+}
+
+/// Whether it is empty or has the number of a process in it, as nobody else's file would.
+fn is_lock_file(lock: &fs::File) -> bool {
+    let mut text = String::new();
+    let read = lock.take(64).read_to_string(&mut text);
+    read.is_ok() && (text.is_empty() || text.strip_suffix('\n').is_some_and(|pid| pid.parse::<u32>().is_ok()))
+}
+
 /// The process that a lock says it belongs to. One that has ended left its number there; then it is another.
-fn noted_in(mut lock: &fs::File) -> String {
+fn noted_in(lock: Option<&fs::File>) -> String {
     let mut text = String::new();
     // The number is a courtesy; without it the folder is in use all the same.
-    let _ = lock.read_to_string(&mut text);
+    let _ = lock.map(|mut lock| lock.read_to_string(&mut text));
     match text.trim().parse().ok().and_then(Pid::from_raw) {
         // A process of somebody else may not be signalled, and lives.
         Some(pid) if test_kill_process(pid) != Err(Errno::SRCH) => format!("pid {}", pid.as_raw_pid()),
@@ -379,6 +434,54 @@ mod tests {
         disk.unlock();
         assert_eq!(disk.sync_dir().unwrap_err().kind, io::ErrorKind::NotFound);
         fs::remove_dir_all(&moved).unwrap();
+    }
+
+    #[test]
+    fn a_folder_belongs_to_one_process_even_without_its_lock_file() {
+        let dir = scratch("unlocked");
+        let disk = RealDisk::create(&dir).unwrap();
+        disk.lock().unwrap();
+        fs::remove_file(dir.join(LOCK_FILE)).unwrap();
+        let error = RealDisk::existing(&dir).lock().unwrap_err().to_string();
+        assert!(error.contains("in use by another process"), "{error}");
+        assert_eq!(disk.holder().as_deref(), Some("another process"));
+        disk.unlock();
+        assert_eq!(disk.holder(), None);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_was_moved_or_replaced_is_left_alone() {
+        let dir = scratch("left");
+        let disk = RealDisk::create(&dir).unwrap();
+        disk.lock().unwrap();
+        disk.create("log").unwrap();
+        disk.check_place().unwrap();
+        let moved = scratch("left-moved");
+        fs::rename(&dir, &moved).unwrap();
+        for _ in 0..2 {
+            let error = disk.check_place().unwrap_err().to_string();
+            assert!(error.contains("moved or removed"), "{error}");
+            assert!(disk.create("other").is_err() && disk.list().is_err() && disk.remove("log").is_err());
+            assert!(disk.rename("log", "other").is_err() && disk.open("log", Access::Read).is_err());
+            // Another process may have made one of this name.
+            fs::create_dir_all(&dir).unwrap();
+            fs::write(dir.join("log"), "another's").unwrap();
+        }
+        assert!(dir.join("log").exists());
+        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir_all(&moved).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_is_not_taken_for_a_lock() {
+        let dir = scratch("foreign-lock");
+        let disk = RealDisk::create(&dir).unwrap();
+        fs::write(dir.join(LOCK_FILE), "precious\n").unwrap();
+        let error = disk.lock().unwrap_err().to_string();
+        assert!(error.contains("none of ours"), "{error}");
+        assert_eq!(fs::read_to_string(dir.join(LOCK_FILE)).unwrap(), "precious\n");
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

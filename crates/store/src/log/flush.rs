@@ -49,6 +49,22 @@ impl Log {
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
     }
 
+    /// Ends the log if its folder is not where it was: what is written now would be found by nobody.
+    pub(crate) fn check_place(&self) {
+        if let Err(error) = self.disk.check_place() {
+            self.fail(error);
+        }
+    }
+
+    /// A batch that could not be written for lack of space waits. Until it is written no more is taken, whatever the system says is
+    /// free: it may know nothing of a quota.
+    fn put_off_batch(&self, writer: &Writer, error: &DiskError) -> LogError {
+        // A turn to a new segment without records behind it is nothing that anybody would write again.
+        let has_records = writer.done < writer.batch.bytes.len();
+        self.batch_waits.store(has_records && error.is_full(), Ordering::Relaxed);
+        self.put_off(error)
+    }
+
     /// To be tried again: nothing has happened yet.
     fn put_off(&self, error: &DiskError) -> LogError {
         if error.is_exhausted() {
@@ -113,6 +129,7 @@ impl Log {
         if writer.file_bytes > writer.zeros_until && self.policy() == Policy::Always {
             self.make_room(writer)?;
         }
+        self.batch_waits.store(false, Ordering::Relaxed);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
         self.publish_written(writer.batch.last);
         Ok(())
@@ -127,7 +144,7 @@ impl Log {
             // Without space, and with the file as it was, nothing has happened yet.
             if error.is_full() && writer.file.truncate(writer.file_bytes).is_ok() {
                 writer.zeros_until = writer.file_bytes;
-                return Err(self.put_off(&error));
+                return Err(self.put_off_batch(writer, &error));
             }
             return Err(self.fail(error));
         }
@@ -179,12 +196,12 @@ impl Log {
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
             Ok(file) => file,
-            Err(error) if error.may_pass() => return Err(self.put_off(&error)),
+            Err(error) if error.may_pass() => return Err(self.put_off_batch(writer, &error)),
             Err(error) => return Err(self.fail(error)),
         };
         if let Err(error) = write_full(&*file, 0, &header.encode()) {
             if error.is_full() && self.disk.remove(&name).is_ok() {
-                return Err(self.put_off(&error));
+                return Err(self.put_off_batch(writer, &error));
             }
             return Err(self.fail(error));
         }
@@ -260,7 +277,8 @@ impl Log {
         // With no more than the reserve left it is asked for every time.
         let beyond =
             if room < self.reserve_bytes { 0 } else { (room - self.reserve_bytes).saturating_add(1) };
-        let until = if beyond == 0 { 0 } else { appended_bytes.saturating_add(beyond) };
+        let is_refusing = beyond == 0 || self.batch_waits.load(Ordering::Relaxed);
+        let until = if is_refusing { 0 } else { appended_bytes.saturating_add(beyond) };
         self.room_until_bytes.store(until, Ordering::Relaxed);
         self.unmeasured_bytes.store(0, Ordering::Relaxed);
         room

@@ -4,7 +4,7 @@
 //! takes `tail` alone, so nobody who appends waits for the disk. Records gather in frames that the writer seals: whoever
 //! appends pays for a copy, not for a checksum. How batches reach the disk is in `flush`.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -53,6 +53,8 @@ pub struct Log {
     /// Up to so many appended bytes there was room at the last measurement, the reserve left free.
     pub(super) room_until_bytes: AtomicU64,
     pub(super) unmeasured_bytes: AtomicU64,
+    /// Whether there was no space for the batch that is to be written next.
+    pub(super) batch_waits: AtomicBool,
     pub(super) last_sync_ms: AtomicU64,
     pub(super) counters: Counters,
     pub(super) lock: Mutex<Option<FolderLock>>,
@@ -192,6 +194,7 @@ impl Log {
             ended: OnceLock::new(),
             room_until_bytes: AtomicU64::new(0),
             unmeasured_bytes: AtomicU64::new(0),
+            batch_waits: AtomicBool::new(false),
             last_sync_ms: AtomicU64::new(0),
             counters,
             lock: Mutex::new(Some(lock)),
@@ -330,6 +333,11 @@ impl Log {
     #[cold]
     fn check_space_anew(&self, bytes: u64) -> Result<(), LogError> {
         let (room, reserve) = (self.measure_room(), self.reserve_bytes);
+        if self.batch_waits.load(Ordering::Relaxed) {
+            return Err(LogError::Full(format!(
+                "there was no space for what is to be written next, though {room} bytes are said to be free"
+            )));
+        }
         if room >= reserve.saturating_add(bytes) {
             return Ok(());
         }

@@ -177,6 +177,22 @@ fn a_full_disk_puts_off_and_goes_on() {
 }
 
 #[test]
+fn while_a_batch_waits_for_space_no_more_is_taken_whatever_is_said_to_be_free() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, options(1 << 20, 1, None)).unwrap().0.log;
+    log.check_space(0).unwrap();
+    log.append(b"one").unwrap();
+    // As beyond a quota, of which the free space tells nothing.
+    disk.fail_at(disk.calls() + 1, Fault::Full);
+    assert!(matches!(log.commit(), Err(LogError::Full(_))));
+    for _ in 0..3 {
+        assert!(matches!(log.check_space(0), Err(LogError::Full(_))));
+    }
+    assert_eq!(log.commit(), Ok(1));
+    assert_eq!(log.check_space(0), Ok(()));
+}
+
+#[test]
 fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
     let mut refused = Vec::new();
     for call in 1..=4 {
