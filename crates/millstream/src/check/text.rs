@@ -89,7 +89,7 @@ fn put_report(out: &mut String, report: &Report) {
                 format_args!("{snapshot}, log from {first}, durable to {durable} at least"),
             );
         }
-        None => line(out, "manifest", "not readable"),
+        None => line(out, "manifest", "none that can be used"),
     }
     if let Some(snapshot) = &report.snapshot {
         let of = snapshot.keys_written.map_or("an unknown number".to_owned(), |keys| keys.to_string());

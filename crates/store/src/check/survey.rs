@@ -37,7 +37,7 @@ pub(super) struct Base {
 
 /// The states a folder could begin from.
 pub(super) struct Candidates {
-    /// `Ok(None)` in a new folder.
+    /// `Ok(None)` in a new folder; an error, too, if it is of another store than everything else.
     pub(super) manifest: Result<Option<Manifest>, Damage>,
     /// The best first; never empty.
     pub(super) bases: Vec<Base>,
@@ -45,19 +45,26 @@ pub(super) struct Candidates {
 
 impl Candidates {
     pub(super) fn find(disk: &Arc<dyn Disk>) -> Result<Candidates, DiskError> {
-        let manifest = match Recovery::inspect(Arc::clone(disk)) {
+        let mut manifest = match Recovery::inspect(Arc::clone(disk)) {
             Ok(recovery) => Ok(recovery.manifest().cloned()),
             Err(OpenError::Damage(damage)) => Err(damage),
             Err(OpenError::Disk(error)) => return Err(error),
         };
-        let sound = manifest.as_ref().ok().and_then(Option::as_ref);
         let owners = log::segment_owners(&**disk)?;
         let taken = snapshots_of(&disk.list()?);
+        let mut ids: Vec<StoreId> = owners.iter().filter_map(|(_, owner)| *owner).collect();
+        ids.extend(owners_of(&**disk, &taken));
+        // A manifest copied from elsewhere says nothing of what is here. Where nothing tells its store, it is believed.
+        if let Ok(Some(Manifest { store_id, .. })) = &manifest
+            && !ids.is_empty()
+            && !ids.contains(store_id)
+        {
+            manifest = Err(Damage::of_manifest(&**disk, What::ManifestForeign));
+        }
+        let sound = manifest.as_ref().ok().and_then(Option::as_ref);
         let store_id = match sound {
             Some(manifest) => Some(manifest.store_id),
-            None => most_frequent(
-                owners.iter().filter_map(|(_, owner)| *owner).chain(owners_of(&**disk, &taken)?),
-            ),
+            None => most_frequent(&ids),
         };
         let durable = sound.map_or(0, |manifest| manifest.durable);
         let base = |snapshot: Option<u64>| {
@@ -88,18 +95,15 @@ fn snapshots_of(listed: &[Listed]) -> Vec<u64> {
     digits.filter(|digits| digits.len() == 20).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-fn owners_of(disk: &dyn Disk, taken: &[u64]) -> Result<Vec<StoreId>, DiskError> {
-    let mut owners = Vec::new();
-    for position in taken {
-        let file = disk.open(&snapshots::name(*position), Access::Read)?;
-        owners.extend(snapshot_store_id(file).map(StoreId));
-    }
-    Ok(owners)
+/// The stores that snapshots say they are of. One that cannot be opened says nothing.
+fn owners_of(disk: &dyn Disk, taken: &[u64]) -> Vec<StoreId> {
+    let files = taken.iter().filter_map(|position| disk.open(&snapshots::name(*position), Access::Read).ok());
+    files.filter_map(snapshot_store_id).map(StoreId).collect()
 }
 
-fn most_frequent(ids: impl Iterator<Item = StoreId>) -> Option<StoreId> {
+fn most_frequent(ids: &[StoreId]) -> Option<StoreId> {
     let mut counts: BTreeMap<[u8; 16], usize> = BTreeMap::new();
-    ids.for_each(|id| *counts.entry(id.0).or_default() += 1);
+    ids.iter().for_each(|id| *counts.entry(id.0).or_default() += 1);
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| StoreId(id))
 }
 

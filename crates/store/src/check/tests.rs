@@ -204,6 +204,21 @@ fn a_lost_record_is_named_and_everything_around_it_is_saved() {
 }
 
 #[test]
+fn a_manifest_of_another_store_keeps_nothing_from_being_saved() {
+    let mut files = worked(true);
+    let (name, other) = ("manifest".to_owned(), worked(true));
+    files.insert(name.clone(), other[&name].clone());
+    let folder = Folder::of(&files);
+    let found = folder.check();
+    assert!(found.damage[0].what.contains("another store"), "{:?}", found.damage);
+    assert_eq!((found.damage.len(), found.manifest.as_ref()), (1, None));
+    let (report, _out) = folder.salvage();
+    assert!(report.lost_nothing(), "{:?}", report.lost_positions);
+    assert_eq!(report.saved.contents.entries, 70);
+    assert!(folder.open().is_none(), "opening must not guess what is in force");
+}
+
+#[test]
 fn a_damaged_snapshot_loses_the_damaged_key_only() {
     let mut files = worked(true);
     // Without the segment that still has the first positions, the log cannot give what the snapshot lost.

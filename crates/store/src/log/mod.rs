@@ -26,7 +26,7 @@ mod writer;
 
 use std::fmt;
 
-use crate::disk::DiskError;
+use crate::disk::{Disk, DiskError};
 
 pub use manifest::Manifest;
 pub use planted::{Bug, Planted};
@@ -159,6 +159,13 @@ pub struct Damage {
     pub what: What,
 }
 
+impl Damage {
+    /// Of the manifest as a whole.
+    pub(crate) fn of_manifest(disk: &dyn Disk, what: What) -> Damage {
+        Damage { file: disk.path_of(manifest::NAME), offset: 0, position: 0, what }
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Damage { file, offset, position, what } = self;
@@ -177,6 +184,8 @@ pub enum What {
     ManifestMissing,
     /// Wrong size, magic, checksum or contents.
     ManifestDamaged,
+    /// The manifest is of another store than all segments and snapshots.
+    ManifestForeign,
     /// Written by a program that knows more than this one.
     UnknownVersion(u32),
     /// No segment has the first position that is needed.
@@ -219,6 +228,9 @@ impl fmt::Display for What {
         match self {
             What::ManifestMissing => write!(f, "the manifest is missing beside other files of a store"),
             What::ManifestDamaged => write!(f, "the manifest's checksum or contents are wrong"),
+            What::ManifestForeign => {
+                write!(f, "the manifest belongs to another store than the segments and snapshots beside it")
+            }
             What::UnknownVersion(version) => {
                 write!(f, "format version {version} is not known here; use the program that wrote it")
             }

@@ -95,7 +95,7 @@ impl Recovery {
         let listed = disk.list()?;
         let manifest = if listed.iter().any(|file| file.name == manifest::NAME) {
             let read = Manifest::read(&*disk)?;
-            Some(read.map_err(|what| damage(&*disk, manifest::NAME, 0, 0, what))?)
+            Some(read.map_err(|what| Damage::of_manifest(&*disk, what))?)
         } else if is_new(&listed) {
             None
         } else {
