@@ -29,6 +29,13 @@ impl Told {
     }
 
     /// # Panics
+    /// When it says this never or more than once.
+    pub(crate) fn has_once(&self, what: &str) -> &Told {
+        assert_eq!(self.0.matches(what).count(), 1, "{what:?} in:\n{}", self.0);
+        self
+    }
+
+    /// # Panics
     /// When it does say this.
     pub(crate) fn lacks(&self, what: &str) -> &Told {
         assert!(!self.0.contains(what), "{what:?} in:\n{}", self.0);
@@ -88,12 +95,23 @@ impl Folder {
     /// Runs `millstream check` on it, which must end with this code.
     pub(crate) fn run(&self, arguments: &[&str], code: i32) -> Told {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-        let output = command.arg("check").arg(&self.0).args(arguments).output().unwrap();
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8(told).unwrap();
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        Told(told)
+        told(command.arg("check").arg(&self.0).args(arguments), code)
     }
+
+    /// Begins to serve it, which must be refused.
+    pub(crate) fn refuse(&self) -> Told {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        told(command.args(["serve", "--port", "0", "--dir"]).arg(&self.0), 1)
+    }
+}
+
+/// What a command says, which must end with this code.
+fn told(command: &mut Command, code: i32) -> Told {
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8(told).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{told}");
+    Told(told)
 }
 
 impl Drop for Folder {

@@ -133,12 +133,20 @@ fn a_missing_segment() {
     let first = |name: &str| name.rsplit('-').next().unwrap().parse::<u64>().unwrap();
     files.remove(missing);
     let folder = Folder::of(&files);
+    let positions = format!("positions {} to {}", first(missing), first(after) - 1);
     check(&folder, 5)
-        .has(&format!("{after}, offset 0, position {}", first(missing)))
-        .has("gap")
-        .lacks(before);
+        .has(&format!("{}/, position {}", folder.path(), first(missing)))
+        .has(&format!("{positions} of the log are missing, between {before} and {after}"))
+        .has("damaged in 1 place")
+        .lacks("offset");
+    folder
+        .refuse()
+        .has(&format!(": {positions} of the log are missing, between {before} and {after}."))
+        .has(&format!("`millstream check {} --salvage OUT`", folder.path()))
+        .has_once("was changed")
+        .lacks("is damaged");
     let (told, out) = salvage(&folder, 5);
-    told.has(&format!("lost: positions {} to {} (", first(missing), first(after) - 1));
+    told.has(&format!("lost: {positions} ({}/: {positions}", folder.path()));
     assert_eq!(out.entries(), 70 - (first(after) - first(missing)));
 }
 

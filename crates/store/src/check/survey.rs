@@ -376,14 +376,15 @@ fn snapshot_finding(path: &str, offset: u64, what: String) -> Finding {
 fn log_finding(loss: &Loss) -> Finding {
     let way_out = match loss.what {
         What::UnknownVersion(_) => "use the program that wrote it",
-        What::SegmentMissing | What::SegmentMisplaced { .. } | What::SegmentForeign => {
+        What::SegmentMissing(_) | What::SegmentMisplaced { .. } | What::SegmentForeign => {
             "put the right segment back from a copy, or save what can be saved with --salvage OUT"
         }
         _ => SALVAGE,
     };
     Finding {
         file: loss.file.clone(),
-        offset: Some(loss.offset),
+        // Where something is missing there is no place in a file to look at.
+        offset: (!matches!(loss.what, What::SegmentMissing(_))).then_some(loss.offset),
         position: Some(loss.first),
         key: None,
         what: loss.what.to_string(),

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use millstream_engine::Refusal;
 
-use crate::log::LogError;
+use crate::log::{LogError, OpenError};
 use crate::recovery::FolderError;
 use crate::snapshots::SnapshotFailed;
 
@@ -57,6 +57,9 @@ impl fmt::Display for Error {
             }
             Error::NoFields => f.write_str("an entry needs at least one field; give it one"),
             Error::Log(error) => error.fmt(f),
+            Error::Folder(error @ FolderError::Log(OpenError::Damage(_))) => {
+                write!(f, "{error}. Nothing was changed")
+            }
             Error::Folder(error) => error.fmt(f),
             Error::Snapshot(error) => error.fmt(f),
             Error::Thread(error) => {

@@ -13,6 +13,7 @@
 
 mod flush;
 mod frame;
+mod gap;
 mod manifest;
 mod planted;
 mod recover;
@@ -25,9 +26,11 @@ pub(crate) mod tests;
 mod writer;
 
 use std::fmt;
+use std::path::Path;
 
 use crate::disk::{Disk, DiskError};
 
+pub use gap::Gap;
 pub use manifest::Manifest;
 pub use planted::{Bug, Planted};
 pub use recover::{Cut, OpenReport, Opened, Recovery};
@@ -149,7 +152,7 @@ impl std::error::Error for OpenError {}
 /// Where something is not what was written, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The path of the file.
+    /// The path of the file; of that behind them if records are missing.
     pub file: String,
     /// Where in the file.
     pub offset: u64,
@@ -169,11 +172,14 @@ impl Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Damage { file, offset, position, what } = self;
-        write!(
-            f,
-            "{file} is damaged at offset {offset} (position {position}): {what}. Nothing was changed. \
-             `millstream check DIR` tells more; `millstream check DIR --salvage OUT` saves what can be saved"
-        )
+        match what {
+            // What is there is not to blame for what is not.
+            What::SegmentMissing(_) => write!(f, "{what}")?,
+            _ => write!(f, "{file} is damaged at offset {offset} (position {position}): {what}")?,
+        }
+        let folder = Path::new(file).parent().filter(|folder| *folder != Path::new(""));
+        let folder = folder.unwrap_or(Path::new(".")).display();
+        write!(f, ". `millstream check {folder} --salvage OUT` saves what can be saved")
     }
 }
 
@@ -188,13 +194,13 @@ pub enum What {
     ManifestForeign,
     /// Written by a program that knows more than this one.
     UnknownVersion(u32),
-    /// No segment has the first position that is needed.
-    SegmentMissing,
+    /// No segment has some positions that are needed.
+    SegmentMissing(Gap),
     /// Wrong magic or checksum.
     SegmentHeaderDamaged,
     /// The segment is of another store.
     SegmentForeign,
-    /// The segment does not begin where its name or the one before says.
+    /// The segment begins before the one before ends, or not where its name says.
     SegmentMisplaced {
         /// Where it begins.
         found: u64,
@@ -234,11 +240,11 @@ impl fmt::Display for What {
             What::UnknownVersion(version) => {
                 write!(f, "format version {version} is not known here; use the program that wrote it")
             }
-            What::SegmentMissing => write!(f, "a segment of the log is missing"),
+            What::SegmentMissing(gap) => gap.fmt(f),
             What::SegmentHeaderDamaged => write!(f, "the segment's header is damaged"),
             What::SegmentForeign => write!(f, "the segment belongs to another store"),
             What::SegmentMisplaced { found } => {
-                write!(f, "the segment begins at position {found}, which leaves a gap or an overlap")
+                write!(f, "the segment begins at position {found}, which is not where it belongs")
             }
             What::SegmentNotContinuing => write!(f, "the segment continues a different log than this one"),
             What::RecordCutShort => write!(f, "the file ends within a record that was durable"),

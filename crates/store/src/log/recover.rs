@@ -13,7 +13,7 @@ use super::scan::{
 };
 use super::segment::{self, Records, SegmentHeader, Step};
 use super::writer::{Log, Start};
-use super::{Damage, LogOptions, OpenError, StoreId, Visit, What};
+use super::{Damage, Gap, LogOptions, OpenError, StoreId, Visit, What};
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
 
 /// The prefix of snapshots' names; they are other modules' business, but a folder that has one is not new.
@@ -299,8 +299,7 @@ impl<'a> Walk<'a> {
     fn first_needed(&self, found: &[(u64, &Listed)]) -> Result<usize, OpenError> {
         let first = self.manifest.first;
         let Some(index) = found.iter().rposition(|&(begins, _)| begins <= first) else {
-            let name = found.first().map_or(segment::name(first), |(_, file)| file.name.clone());
-            return Err(damage(self.disk, &name, 0, first, What::SegmentMissing).into());
+            return Err(self.gap(Gap::at_begin(first, found.first().copied())));
         };
         // A last segment that may turn out unfinished leaves the one before as the last.
         let short = found[index].1.bytes <= segment::HEADER_BYTES as u64;
@@ -308,6 +307,10 @@ impl<'a> Walk<'a> {
             return Ok(index - 1);
         }
         Ok(index)
+    }
+
+    fn gap(&self, gap: Gap) -> OpenError {
+        damage(self.disk, &gap.shown_by(), 0, gap.first, What::SegmentMissing(gap)).into()
     }
 
     fn header(&self, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {
@@ -333,6 +336,9 @@ impl<'a> Walk<'a> {
         };
         let position = facts.before.map_or(named, |(last, _)| last + 1);
         match (decide_header(&facts, self.planted), header) {
+            (HeaderVerdict::Gap, _) => {
+                Err(self.gap(Gap::between(position, found[index - 1].1, found[index])))
+            }
             (HeaderVerdict::Refuse(what), _) => {
                 Err(damage(self.disk, &listed.name, 0, position, what).into())
             }

@@ -6,7 +6,7 @@
 use super::planted::Planted;
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
 use super::segment::{self, Records, SegmentHeader, Step};
-use super::{StoreId, Visit, What};
+use super::{Gap, StoreId, Visit, What};
 use crate::disk::{Access, Disk, DiskError, Listed};
 
 /// Which log is looked for.
@@ -50,7 +50,7 @@ pub struct Salvage {
 /// A stretch that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The path of the file.
+    /// The path of the file, or of the folder when a segment is missing.
     pub file: String,
     /// Where it begins in the file.
     pub offset: u64,
@@ -106,9 +106,7 @@ impl Walk<'_> {
     fn first_needed(&mut self, segments: &[(u64, &Listed)]) -> Result<usize, DiskError> {
         let first = self.wanted.first;
         let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else {
-            let next = segments.first().map(|&(begins, _)| begins);
-            let name = segments.first().map_or(segment::name(first), |(_, file)| file.name.clone());
-            self.lose(&name, (0, 0), (first, next), What::SegmentMissing);
+            self.lose_gap(Gap::at_begin(first, segments.first().copied()));
             return Ok(0);
         };
         // A last segment that may turn out unfinished leaves the one before as the last.
@@ -131,7 +129,7 @@ impl Walk<'_> {
         let later = segments.get(index + 1).map(|&(begins, _)| begins);
         let file = self.disk.open(&listed.name, Access::Read)?;
         let header = SegmentHeader::read(&*file)?;
-        let facts = HeaderFacts {
+        let mut facts = HeaderFacts {
             header: header.as_ref(),
             named,
             file_bytes: listed.bytes,
@@ -142,7 +140,13 @@ impl Walk<'_> {
                 .is_ok_and(|header| self.wanted.store_id.is_none_or(|wanted| header.store_id == wanted)),
         };
         let is_ours = facts.is_of_this_store;
-        let verdict = decide_header(&facts, Planted::default());
+        let mut verdict = decide_header(&facts, Planted::default());
+        if verdict == HeaderVerdict::Gap {
+            self.lose_gap(Gap::between(self.found.last + 1, segments[index - 1].1, segments[index]));
+            // What follows a gap continues nothing that is known.
+            (self.before, facts.before) = (None, None);
+            verdict = decide_header(&facts, Planted::default());
+        }
         if verdict == HeaderVerdict::Unfinished {
             self.found.unfinished = Some(listed.name.clone());
             return Ok(());
@@ -162,8 +166,7 @@ impl Walk<'_> {
                 )
             }
             (HeaderVerdict::Refuse(what), _) => {
-                let first = self.expected(named);
-                self.lose(&listed.name, (0, listed.bytes), (first, later), what);
+                self.lose(&listed.name, (0, listed.bytes), (self.expected(named).max(named), later), what);
                 self.before = None;
                 Ok(())
             }
@@ -257,6 +260,11 @@ impl Walk<'_> {
         let first = self.found.last + 1;
         let what = What::RolledBack { durable };
         self.lose(&listed.name, (listed.bytes, listed.bytes), (first, Some(durable + 1)), what);
+    }
+
+    fn lose_gap(&mut self, gap: Gap) {
+        // The name of the folder: no file is to blame.
+        self.lose("", (0, 0), (gap.first, gap.next), What::SegmentMissing(gap));
     }
 
     fn lose(&mut self, name: &str, (offset, end): (u64, u64), (first, next): (u64, Option<u64>), what: What) {

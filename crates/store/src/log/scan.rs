@@ -74,15 +74,18 @@ pub(crate) enum HeaderVerdict {
     Read,
     /// Its making was cut short: it counts as not there.
     Unfinished,
+    /// Nothing is known against it, but records between the segment before and this one are missing.
+    Gap,
     Refuse(What),
 }
 
 /// The table "a segment's header".
 pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> HeaderVerdict {
-    let gap = facts.before.is_some_and(|(last, _)| last + 1 != facts.named);
+    let expected = facts.before.map_or(facts.named, |(last, _)| last + 1);
     match facts.header {
         // A name out of sequence means lost records, even when the segment itself never came to be.
-        _ if gap => HeaderVerdict::Refuse(What::SegmentMisplaced { found: facts.named }),
+        _ if expected < facts.named => HeaderVerdict::Gap,
+        _ if expected > facts.named => HeaderVerdict::Refuse(What::SegmentMisplaced { found: facts.named }),
         Err(What::SegmentHeaderDamaged)
             if facts.is_last
                 && facts.before.is_some()

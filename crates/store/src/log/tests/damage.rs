@@ -227,6 +227,28 @@ fn every_sector_zeroed_and_every_file_missing_or_foreign() {
 }
 
 #[test]
+fn missing_segments_are_told_by_their_positions_and_sound_files_not_blamed() {
+    let written = small(true);
+    let names: Vec<&String> = written.contents.keys().filter(|name| name.starts_with("log-")).collect();
+    let [one, two, three, ..] = names[..] else { panic!("too few segments") };
+    let refusal = |missing: &[&String]| {
+        let contents: Contents =
+            written.contents.clone().into_iter().filter(|(name, _)| !missing.contains(&name)).collect();
+        let error = open(&SimDisk::with_contents(&contents, 1), options(800, 1, None)).err().unwrap();
+        error.to_string()
+    };
+    let first = |name| segment::first_of(name).unwrap();
+    let text = |what: String| format!("{what}. `millstream check . --salvage OUT` saves what can be saved");
+    let missing = format!("positions 1 to {} of the log are missing, before {two}", first(two) - 1);
+    assert_eq!(refusal(&[one]), text(missing));
+    let (from, to) = (first(two), first(three) - 1);
+    let missing = format!("positions {from} to {to} of the log are missing, between {one} and {three}");
+    assert_eq!(refusal(&[two]), text(missing));
+    let missing = "the log is missing from position 1 on: there is no segment".to_owned();
+    assert_eq!(refusal(&names), text(missing));
+}
+
+#[test]
 fn lengths_are_not_believed() {
     let written = small(false);
     let frame = written.frames[3].clone();

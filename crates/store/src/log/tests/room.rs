@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
-use super::super::{Cut, Damage, Log, OpenError, Planted, Policy, What};
+use super::super::{Cut, Damage, Gap, Log, OpenError, Planted, Policy, What};
 use super::{Found, open, options};
 use crate::disk::{Access, Disk, Fault, SimDisk};
 
@@ -135,7 +135,9 @@ fn a_segment_with_room_may_be_followed_by_another_but_not_one_that_lost_a_record
     assert_eq!(reopened(&contents).unwrap(), (None, records(&[7, 8, 9])));
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
     let damage = damage_of(&contents);
-    assert_eq!((damage.file.as_str(), damage.what), (SECOND, What::SegmentMisplaced { found: 3 }));
+    let (behind, before) = (Some(FIRST.to_owned()), Some(SECOND.to_owned()));
+    let what = What::SegmentMissing(Gap { first: 2, next: Some(3), behind, before });
+    assert_eq!((damage.file.as_str(), damage.position, damage.what), (SECOND, 2, what));
 }
 
 #[test]
