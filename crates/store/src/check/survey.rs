@@ -15,7 +15,7 @@ use crate::clock::ManualClock;
 use crate::codec::{Change, replay};
 use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
-use crate::log::{self, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
+use crate::log::{self, Astray, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
 use crate::recovery::Rebuild;
 use crate::shard::{Store, StoreOptions};
 use crate::snapshot::{SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
@@ -72,7 +72,8 @@ impl Candidates {
             Base { snapshot, wanted: Wanted { store_id, first, durable } }
         };
         // Whatever the log still continues gives the same state; the oldest was surely once in force.
-        let is_continued = |base: &Base| owners.first().is_some_and(|(first, _)| *first <= base.wanted.first);
+        let begin = owners.iter().map(|(first, _)| *first).min();
+        let is_continued = |base: &Base| begin.is_some_and(|begin| begin <= base.wanted.first);
         let all = || std::iter::once(None).chain(taken.iter().copied().map(Some)).map(base);
         let mut bases: Vec<Base> =
             sound.map(in_force).into_iter().chain(all().filter(is_continued)).collect();
@@ -259,6 +260,7 @@ impl Survey {
         });
         let found = self.manifest_finding.iter().chain(&self.snapshot_findings).cloned();
         found
+            .chain(self.log.astray.iter().map(name_finding))
             .chain(self.log.losses.iter().map(log_finding))
             .chain(misfits)
             .chain(unsound)
@@ -371,6 +373,21 @@ fn manifest_finding(damage: &Damage) -> Finding {
 
 fn snapshot_finding(path: &str, offset: u64, what: String) -> Finding {
     Finding { file: path.to_owned(), offset: Some(offset), position: None, key: None, what, way_out: SALVAGE }
+}
+
+fn name_finding(astray: &Astray) -> Finding {
+    let way_out = match astray.what {
+        What::SegmentRepeated { .. } => "move it elsewhere, or save everything with --salvage OUT",
+        _ => "name it after the position it begins at, or save everything with --salvage OUT",
+    };
+    Finding {
+        file: astray.file.clone(),
+        offset: None,
+        position: Some(astray.first),
+        key: None,
+        what: astray.what.to_string(),
+        way_out,
+    }
 }
 
 fn log_finding(loss: &Loss) -> Finding {

@@ -219,6 +219,49 @@ fn a_manifest_of_another_store_keeps_nothing_from_being_saved() {
 }
 
 #[test]
+fn a_segment_under_another_name_is_read_as_what_it_is() {
+    let files = worked(true);
+    let whole = Folder::of(&files).check();
+    let [first, .., before, last] = &segments(&files)[..] else { panic!("too few segments") };
+    let number = |name: &str| name.rsplit('-').next().unwrap().parse::<u64>().unwrap();
+    // Before everything, between, behind everything; and in the place of one that is no longer needed.
+    for (name, to) in [*first, *before, *last].into_iter().flat_map(|name| {
+        [1, number(name) + 1, number(name) - 1, 1_000].map(|number| (name, format!("log-{number:020}")))
+    }) {
+        for copied in [false, true] {
+            let mut changed = files.clone();
+            changed.insert(to.clone(), files[name].clone());
+            if !copied {
+                changed.remove(name);
+            }
+            let (folder, case) = (Folder::of(&changed), format!("{name} as {to}, copied {copied}"));
+            let found = folder.check();
+            assert_eq!(found.log.records, whole.log.records, "{case}");
+            let (report, _out) = folder.salvage();
+            assert!(report.lost_nothing(), "{case}: {:?}", report.lost_positions);
+            assert_eq!(report.saved.contents, whole.contents, "{case}");
+            let (found, opens) = (found.damage, folder.open().is_some());
+            assert_eq!(found.len(), usize::from(!opens), "{case}: {found:?}");
+            // A start removes what is named as if it were no longer needed.
+            let is_removed = copied && number(&to) < number(first);
+            assert_eq!(opens, is_removed, "{case}");
+        }
+    }
+}
+
+#[test]
+fn of_two_copies_of_a_segment_the_sound_one_is_read() {
+    let mut files = worked(true);
+    let whole = Folder::of(&files).check().contents;
+    let name = segments(&files)[1].clone();
+    files.insert(format!("log-{:020}", 1_000), files[&name].clone());
+    *files.get_mut(&name).unwrap().last_mut().unwrap() ^= 1;
+    let (report, _out) = Folder::of(&files).salvage();
+    assert!(report.lost_nothing(), "{:?}", report.lost_positions);
+    assert_eq!(report.saved.contents, whole);
+}
+
+#[test]
 fn a_damaged_snapshot_loses_the_damaged_key_only() {
     let mut files = worked(true);
     // Without the segment that still has the first positions, the log cannot give what the snapshot lost.

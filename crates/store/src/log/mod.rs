@@ -15,6 +15,7 @@ mod flush;
 mod frame;
 mod gap;
 mod manifest;
+mod order;
 mod planted;
 mod recover;
 mod salvage;
@@ -32,6 +33,7 @@ use crate::disk::{Disk, DiskError};
 
 pub use gap::Gap;
 pub use manifest::Manifest;
+pub use order::Astray;
 pub use planted::{Bug, Planted};
 pub use recover::{Cut, OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
@@ -200,10 +202,20 @@ pub enum What {
     SegmentHeaderDamaged,
     /// The segment is of another store.
     SegmentForeign,
-    /// The segment begins before the one before ends, or not where its name says.
+    /// The segment begins before the one before ends.
     SegmentMisplaced {
         /// Where it begins.
         found: u64,
+    },
+    /// The segment does not begin where its name says.
+    SegmentMisnamed {
+        /// Where it begins.
+        found: u64,
+    },
+    /// The segment is there under another name, too.
+    SegmentRepeated {
+        /// That name.
+        of: String,
     },
     /// The segment follows other records than those before it.
     SegmentNotContinuing,
@@ -244,8 +256,12 @@ impl fmt::Display for What {
             What::SegmentHeaderDamaged => write!(f, "the segment's header is damaged"),
             What::SegmentForeign => write!(f, "the segment belongs to another store"),
             What::SegmentMisplaced { found } => {
-                write!(f, "the segment begins at position {found}, which is not where it belongs")
+                write!(f, "the segment begins at position {found}, which the one before has, too")
             }
+            What::SegmentMisnamed { found } => {
+                write!(f, "the segment begins at position {found}, not where its name says")
+            }
+            What::SegmentRepeated { of } => write!(f, "the segment is a copy of {of}"),
             What::SegmentNotContinuing => write!(f, "the segment continues a different log than this one"),
             What::RecordCutShort => write!(f, "the file ends within a record that was durable"),
             What::RecordHeaderDamaged => write!(f, "the header of a durable record is damaged"),

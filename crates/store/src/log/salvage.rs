@@ -3,6 +3,7 @@
 //! Nothing is changed. Whether a place is damaged or merely torn is decided by the same table as when opening; what is
 //! different is that the walk goes on behind damage, at the next intact frame.
 
+use super::order::{Astray, Order, Placed};
 use super::planted::Planted;
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
 use super::segment::{self, Records, SegmentHeader, Step};
@@ -45,6 +46,8 @@ pub struct Salvage {
     pub unfinished: Option<String>,
     /// The names of segments that are no longer needed.
     pub covered: Vec<String>,
+    /// Segments under a wrong name. They were read as what they are, copies once.
+    pub astray: Vec<Astray>,
 }
 
 /// A stretch that could not be read.
@@ -68,11 +71,15 @@ pub struct Loss {
 /// sound header cannot be read at all, because its salt is lost. An error of `visit` counts as a loss of that record.
 pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Result<Salvage, DiskError> {
     let listed = disk.list()?;
+    let order = Order::find(disk, &listed, wanted.store_id)?;
     let segments: Vec<(u64, &Listed)> =
-        listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+        order.segments.iter().map(|placed| (placed.first, placed.file)).collect();
     let mut walk = Walk { disk, wanted, found: Salvage::default(), before: None };
-    let begin = walk.first_needed(&segments)?;
-    walk.found.covered = segments[..begin].iter().map(|(_, file)| file.name.clone()).collect();
+    let begin = walk.first_needed(&segments)?.unwrap_or_else(|| {
+        walk.lose_gap(Gap::at_begin(wanted.first, segments.first().copied()));
+        0
+    });
+    walk.judge_names(&listed, &order, begin)?;
     for index in begin..segments.len() {
         walk.segment(&segments, index, visit)?;
     }
@@ -80,13 +87,16 @@ pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Resul
     Ok(walk.found)
 }
 
-/// Where every segment begins by its name, and of which store its header says it is, if the header is sound.
+/// Where every segment begins and of which store it is by its header; only the name tells if that is damaged.
 pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
     let mut owners = Vec::new();
     for listed in disk.list()? {
         if let Some(named) = segment::first_of(&listed.name) {
             let header = SegmentHeader::read(&*disk.open(&listed.name, Access::Read)?)?;
-            owners.push((named, header.ok().map(|header| header.store_id)));
+            owners.push(match header {
+                Ok(header) => (header.first, Some(header.store_id)),
+                Err(_) => (named, None),
+            });
         }
     }
     Ok(owners)
@@ -102,21 +112,49 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The segment that has the first position, or the first there is.
-    fn first_needed(&mut self, segments: &[(u64, &Listed)]) -> Result<usize, DiskError> {
+    /// Tells files that are no longer needed from those whose names are wrong. What opening, which goes by the names, takes
+    /// for no longer needed is no trouble if it is that, or if there is another of it.
+    fn judge_names(&mut self, listed: &[Listed], order: &Order<'_>, begin: usize) -> Result<(), DiskError> {
+        let named: Vec<(u64, &Listed)> =
+            listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+        let skipped_to = self.first_needed(&named)?.map_or(0, |index| named[index].0);
+        let is_skipped = |placed: &Placed<'_>| placed.named < skipped_to;
+        for (index, placed) in order.segments.iter().enumerate() {
+            let is_covered = index < begin;
+            if placed.is_misnamed() && !(is_covered && is_skipped(placed)) {
+                self.stray(placed, What::SegmentMisnamed { found: placed.first });
+            } else if is_covered {
+                self.found.covered.push(placed.file.name.clone());
+            }
+        }
+        for copy in &order.copies {
+            match is_skipped(copy) {
+                true => self.found.covered.push(copy.file.name.clone()),
+                false => self.stray(copy, order.copied(copy)),
+            }
+        }
+        Ok(())
+    }
+
+    fn stray(&mut self, placed: &Placed<'_>, what: What) {
+        let file = self.disk.path_of(&placed.file.name);
+        self.found.astray.push(Astray { file, first: placed.first, what });
+    }
+
+    /// The segment that has the first position; `None` if all begin behind it.
+    fn first_needed(&self, segments: &[(u64, &Listed)]) -> Result<Option<usize>, DiskError> {
         let first = self.wanted.first;
         let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else {
-            self.lose_gap(Gap::at_begin(first, segments.first().copied()));
-            return Ok(0);
+            return Ok(None);
         };
         // A last segment that may turn out unfinished leaves the one before as the last.
         let file = segments[index].1;
         let short = file.bytes <= segment::HEADER_BYTES as u64;
         if index > 0 && index + 1 == segments.len() && short {
             let opened = self.disk.open(&file.name, Access::Read)?;
-            return Ok(index - usize::from(SegmentHeader::read(&*opened)?.is_err()));
+            return Ok(Some(index - usize::from(SegmentHeader::read(&*opened)?.is_err())));
         }
-        Ok(index)
+        Ok(Some(index))
     }
 
     fn segment(
@@ -204,7 +242,8 @@ impl Walk<'_> {
                         let what = What::Payload(why);
                         self.lose(&listed.name, (offset, offset), (expected, Some(expected + 1)), what);
                     }
-                    self.found.records += 1;
+                    // Segments may overlap where something went wrong.
+                    self.found.records += u64::from(position > self.found.last);
                     self.found.last = self.found.last.max(position);
                 }
                 Step::Bad(what) => {

@@ -83,6 +83,10 @@ pub(crate) enum HeaderVerdict {
 pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> HeaderVerdict {
     let expected = facts.before.map_or(facts.named, |(last, _)| last + 1);
     match facts.header {
+        // Before its name is believed.
+        Ok(header) if facts.is_of_this_store && header.first != facts.named => {
+            HeaderVerdict::Refuse(What::SegmentMisnamed { found: header.first })
+        }
         // A name out of sequence means lost records, even when the segment itself never came to be.
         _ if expected < facts.named => HeaderVerdict::Gap,
         _ if expected > facts.named => HeaderVerdict::Refuse(What::SegmentMisplaced { found: facts.named }),
@@ -95,9 +99,6 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> Header
         }
         Err(what) => HeaderVerdict::Refuse(what.clone()),
         Ok(_) if !facts.is_of_this_store => HeaderVerdict::Refuse(What::SegmentForeign),
-        Ok(header) if header.first != facts.named => {
-            HeaderVerdict::Refuse(What::SegmentMisplaced { found: header.first })
-        }
         Ok(header)
             if facts.before.is_some_and(|(_, checksum)| checksum != header.previous)
                 && !planted.has(Bug::ChainUnchecked) =>
