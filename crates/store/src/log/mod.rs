@@ -197,7 +197,7 @@ pub enum What {
     /// Written by a program that knows more than this one.
     UnknownVersion(u32),
     /// No segment has some positions that are needed.
-    SegmentMissing(Gap),
+    SegmentMissing(Box<Gap>),
     /// Wrong magic or checksum.
     SegmentHeaderDamaged,
     /// The segment is of another store.

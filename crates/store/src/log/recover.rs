@@ -310,7 +310,7 @@ impl<'a> Walk<'a> {
     }
 
     fn gap(&self, gap: Gap) -> OpenError {
-        damage(self.disk, &gap.shown_by(), 0, gap.first, What::SegmentMissing(gap)).into()
+        damage(self.disk, &gap.shown_by(), 0, gap.first, What::SegmentMissing(Box::new(gap))).into()
     }
 
     fn header(&self, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {

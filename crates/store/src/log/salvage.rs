@@ -303,7 +303,7 @@ impl Walk<'_> {
 
     fn lose_gap(&mut self, gap: Gap) {
         // The name of the folder: no file is to blame.
-        self.lose("", (0, 0), (gap.first, gap.next), What::SegmentMissing(gap));
+        self.lose("", (0, 0), (gap.first, gap.next), What::SegmentMissing(Box::new(gap)));
     }
 
     fn lose(&mut self, name: &str, (offset, end): (u64, u64), (first, next): (u64, Option<u64>), what: What) {

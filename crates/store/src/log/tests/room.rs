@@ -136,7 +136,7 @@ fn a_segment_with_room_may_be_followed_by_another_but_not_one_that_lost_a_record
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
     let damage = damage_of(&contents);
     let (behind, before) = (Some(FIRST.to_owned()), Some(SECOND.to_owned()));
-    let what = What::SegmentMissing(Gap { first: 2, next: Some(3), behind, before });
+    let what = What::SegmentMissing(Box::new(Gap { first: 2, next: Some(3), behind, before }));
     assert_eq!((damage.file.as_str(), damage.position, damage.what), (SECOND, 2, what));
 }
 
