@@ -23,6 +23,7 @@ mod lists;
 pub mod log;
 mod planted;
 pub mod priority;
+mod progress;
 mod rearrange;
 mod reclaim;
 mod record;
@@ -45,7 +46,8 @@ pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_n
 pub use embedded::Millstream;
 pub use journal::{DurabilityStats, Settle, Snapshot};
 pub use keys::ExpireIf;
-pub use recovery::{FolderError, FolderOptions, Recovered, RecoveryProgress};
+pub use progress::{Reached, RecoveryProgress};
+pub use recovery::{FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
 pub use shard::{Settings, Store, StoreOptions};
 pub use snapshots::{SnapshotFailed, SnapshotTaken};

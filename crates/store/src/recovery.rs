@@ -3,6 +3,7 @@
 //! Every key of the snapshot carries the log position it stands at; a record at or before that has been applied to it
 //! already. Keys that are not in the snapshot take every record.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -23,6 +24,7 @@ use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
 use crate::log::{Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
 use crate::planted::{self, Bug};
+use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
 use crate::shard::{Store, StoreOptions};
 use crate::snapshot::read_snapshot;
 use crate::snapshots::{self, SnapshotTaken};
@@ -64,24 +66,6 @@ impl FolderOptions {
         options
     }
 }
-
-/// How far recovery has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecoveryProgress {
-    /// Keys read from the snapshot.
-    Snapshot {
-        /// So many.
-        keys: u64,
-    },
-    /// Records replayed from the log.
-    Log {
-        /// So many.
-        records: u64,
-    },
-}
-
-/// Progress is told every so many keys or records.
-const PROGRESS_EVERY: u64 = 100_000;
 
 /// What was found in a folder.
 #[derive(Clone, Debug, Default)]
@@ -192,8 +176,9 @@ impl Store {
         let mut recovered = Recovered::default();
         let Opened { log, report } = {
             let mut rebuild = Rebuild::of(&self);
-            recovered.snapshot_keys = rebuild.load_snapshot(&recovery, &*disk, progress)?;
-            let (opened, replayed) = rebuild.replay_log(recovery, log_options, progress)?;
+            let mut progress = Progress::new(&*clock, progress);
+            recovered.snapshot_keys = rebuild.load_snapshot(&recovery, &*disk, &mut progress)?;
+            let (opened, replayed) = rebuild.replay_log(recovery, log_options, &mut progress)?;
             recovered.replayed = replayed;
             clock.not_before(rebuild.newest_ms);
             opened
@@ -237,15 +222,17 @@ impl<'s> Rebuild<'s> {
         &mut self,
         recovery: &Recovery,
         disk: &dyn Disk,
-        progress: &mut dyn FnMut(RecoveryProgress),
+        progress: &mut Progress<'_>,
     ) -> Result<u64, FolderError> {
         let Some(manifest) = recovery.manifest() else { return Ok(0) };
         let Some(position) = manifest.snapshot else { return Ok(0) };
         self.captured = manifest.captured();
-        let file = snapshots::open(disk, position).map_err(OpenError::from)?;
-        let mut keys = 0;
+        let from = snapshots::open(disk, position).map_err(OpenError::from)?;
+        let (keys, bytes_total) = (&Cell::new(0), snapshots::bytes(disk, position));
+        progress.begin_part();
+        let watched = Watched { from, progress, keys, bytes: 0, bytes_total };
         let hashing = self.hashing;
-        read_snapshot(file, &manifest.store_id.0, hashing, &mut |found| {
+        read_snapshot(watched, &manifest.store_id.0, hashing, &mut |found| {
             if !self.has_database(found.db) {
                 return;
             }
@@ -254,16 +241,13 @@ impl<'s> Rebuild<'s> {
                 self.newest_ms = self.newest_ms.max(newest_time_in(stream));
             }
             self.txn.restore(KeyPlace { db: found.db, key: found.key }, found.entry);
-            keys += 1;
-            if keys % PROGRESS_EVERY == 0 {
-                progress(RecoveryProgress::Snapshot { keys });
-            }
+            keys.set(keys.get() + 1);
         })
         .map_err(|error| FolderError::Snapshot {
             file: disk.path_of(&snapshots::name(position)),
             what: error.to_string(),
         })?;
-        Ok(keys)
+        Ok(keys.get())
     }
 
     /// Whether there is such a database. If not, that is remembered.
@@ -288,15 +272,16 @@ impl<'s> Rebuild<'s> {
         &mut self,
         recovery: Recovery,
         options: LogOptions,
-        progress: &mut dyn FnMut(RecoveryProgress),
+        progress: &mut Progress<'_>,
     ) -> Result<(Opened, u64), FolderError> {
         let mut records = 0;
+        let bytes_total = recovery.log_bytes();
+        progress.begin_part();
         let scan = recovery.read(options.planted, &mut |position, payload| {
             self.replay(position, payload)?;
             records += 1;
-            if records % PROGRESS_EVERY == 0 {
-                progress(RecoveryProgress::Log { records });
-            }
+            let reached = Reached { count: records, bytes: recovery.bytes_read(), bytes_total };
+            progress.reached(RecoveryProgress::Log { records: reached });
             Ok(())
         })?;
         self.check_databases()?;
@@ -459,6 +444,63 @@ mod tests {
             assert!(error.to_string().contains("--salvage"), "{error}");
             assert_eq!(disk.contents(), before);
         }
+    }
+
+    /// A clock that goes on by a fifth of a second whenever it is looked at.
+    struct Hurried(ManualClock);
+
+    impl Clock for Hurried {
+        fn at_ms(&self, monotonic_ns: u64) -> u64 {
+            self.0.advance(200);
+            self.0.at_ms(monotonic_ns)
+        }
+
+        fn not_before(&self, at_ms: u64) {
+            self.0.not_before(at_ms);
+        }
+    }
+
+    #[test]
+    fn a_long_recovery_tells_its_bytes_even_if_they_are_of_one_key() {
+        let disk = SimDisk::new(1);
+        let opened = |clock: Arc<dyn Clock>, progress| {
+            let options = StoreOptions { clock, ..StoreOptions::default() };
+            let folder = FolderOptions { progress, ..FolderOptions::default() };
+            Store::open_on(Arc::new(disk.clone()), options, folder).unwrap().0
+        };
+        let store = opened(Arc::new(ManualClock::new(1_000)), Box::new(|_| {}));
+        let mebibyte = vec![7; 1 << 20];
+        let push = |count| {
+            let effect = Effect::ListPush { end: ListEnd::Tail, values: &[&mebibyte] };
+            (0..count).for_each(|_| store.lock_all(0, 1_000).apply(b"k", &effect));
+        };
+        push(16);
+        store.take_snapshot().unwrap().unwrap();
+        push(8);
+        store.close().unwrap();
+        drop(store);
+
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        let clock = Arc::new(Hurried(ManualClock::new(1_000)));
+        drop(opened(clock, Box::new(move |progress| tell.lock().unwrap().push(progress))));
+        let told: Vec<(&str, u64, u64, u64)> = told.lock().unwrap().iter().map(of_progress).collect();
+        assert_eq!(
+            told,
+            [("key", 0, 5, 16), ("key", 0, 10, 16), ("key", 0, 15, 16), ("record", 5, 4, 8)],
+            "every fifth mebibyte"
+        );
+        let none = |progress: RecoveryProgress| panic!("{progress:?}");
+        drop(opened(Arc::new(ManualClock::new(1_000)), Box::new(none)));
+    }
+
+    /// What is told, how many, and mebibytes of how many.
+    fn of_progress(progress: &RecoveryProgress) -> (&'static str, u64, u64, u64) {
+        let (what, reached) = match progress {
+            RecoveryProgress::Snapshot { keys } => ("key", keys),
+            RecoveryProgress::Log { records } => ("record", records),
+        };
+        (what, reached.count, reached.bytes >> 20, reached.bytes_total >> 20)
     }
 
     #[test]

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use millstream_engine::keyspace::Entry;
 
+use crate::clock::ManualClock;
 use crate::codec::{put_value, take_value};
 use crate::journal::Journal;
 use crate::log::{LogError, Planted, Recovery};
+use crate::progress::Progress;
 use crate::recovery::{FolderError, Rebuild};
 use crate::shard::Store;
 use crate::txn::Txn;
@@ -59,7 +61,8 @@ impl Store {
         let read = || -> Result<(), FolderError> {
             let recovery = Recovery::inspect(Arc::clone(&journal.disk))?;
             let mut rebuild = Rebuild::of(self);
-            rebuild.load_snapshot(&recovery, &*journal.disk, &mut |_| {})?;
+            let (clock, tell_nobody) = (ManualClock::new(0), &mut |_| {});
+            rebuild.load_snapshot(&recovery, &*journal.disk, &mut Progress::new(&clock, tell_nobody))?;
             recovery.read(Planted::default(), &mut |position, payload| rebuild.replay(position, payload))?;
             rebuild.check_databases()
         };

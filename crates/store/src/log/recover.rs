@@ -3,6 +3,7 @@
 //! Reading ([`Recovery::read`]) never writes. Opening ([`Recovery::open`]) reads and then repairs, in an order in which a
 //! crash at any point leaves the same conclusions to be drawn again; what was repaired is in the [`OpenReport`].
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub struct Recovery {
     /// `None` in a new folder.
     manifest: Option<Manifest>,
     listed: Vec<Listed>,
+    bytes_read: Cell<u64>,
 }
 
 /// An opened log and what opening it found.
@@ -101,7 +103,7 @@ impl Recovery {
         } else {
             return Err(damage(&*disk, manifest::NAME, 0, 1, What::ManifestMissing).into());
         };
-        Ok(Recovery { disk, lock: None, manifest, listed })
+        Ok(Recovery { disk, lock: None, manifest, listed, bytes_read: Cell::new(0) })
     }
 
     /// What is in force; `None` in a new folder.
@@ -114,8 +116,29 @@ impl Recovery {
     pub fn read(&self, planted: Planted, visit: &mut Visit<'_>) -> Result<Option<Scan>, OpenError> {
         match &self.manifest {
             None => Ok(None),
-            Some(manifest) => Walk::new(&*self.disk, manifest, planted).run(&self.listed, visit).map(Some),
+            Some(manifest) => {
+                let walk = Walk::new(&*self.disk, manifest, planted, &self.bytes_read);
+                walk.run(&self.listed, visit).map(Some)
+            }
         }
+    }
+
+    /// How many bytes [`Recovery::read`] has to read.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let first = self.manifest.as_ref().map_or(1, |manifest| manifest.first);
+        let mut bytes = 0;
+        for (begins, file) in
+            self.listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file)))
+        {
+            // One that begins there or before is the first that is needed, unless another comes.
+            bytes = if begins <= first { file.bytes } else { bytes + file.bytes };
+        }
+        bytes
+    }
+
+    /// How many of them it has read, up to the frame of the record at hand.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.get()
     }
 
     /// Walks through the log as [`Recovery::read`] does, then repairs it and opens it for appending.
@@ -265,10 +288,16 @@ struct Walk<'a> {
     planted: Planted,
     scan: Scan,
     unproven: Unproven,
+    bytes_read: &'a Cell<u64>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(disk: &'a dyn Disk, manifest: &'a Manifest, planted: Planted) -> Walk<'a> {
+    fn new(
+        disk: &'a dyn Disk,
+        manifest: &'a Manifest,
+        planted: Planted,
+        bytes_read: &'a Cell<u64>,
+    ) -> Walk<'a> {
         let scan = Scan {
             segments: Vec::new(),
             records: 0,
@@ -280,7 +309,8 @@ impl<'a> Walk<'a> {
             covered: Vec::new(),
         };
         let unproven = Unproven { claim: manifest.durable, marks: VecDeque::new() };
-        Walk { disk, manifest, planted, scan, unproven }
+        bytes_read.set(0);
+        Walk { disk, manifest, planted, scan, unproven, bytes_read }
     }
 
     fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
@@ -360,12 +390,14 @@ impl<'a> Walk<'a> {
         let file = self.disk.open(&listed.name, Access::Read)?;
         let mut records = Records::new(&*file, listed.bytes, header, self.planted);
         self.unproven.marks.clear();
+        let bytes_before = self.bytes_read.get();
         let found = loop {
             match records.step()? {
                 Step::End => break None,
                 Step::Bad(what) => break Some(what),
                 Step::Record { offset, position, claim, payload } => {
                     self.scan.records += 1;
+                    self.bytes_read.set(bytes_before + offset);
                     self.unproven.note(position, offset, claim);
                     if position >= self.manifest.first {
                         visit(position, payload).map_err(|why| {
@@ -375,6 +407,7 @@ impl<'a> Walk<'a> {
                 }
             }
         };
+        self.bytes_read.set(bytes_before + listed.bytes);
         let facts = EndFacts {
             claimed: found.is_some() && records.find_claim()?.is_some(),
             found,
