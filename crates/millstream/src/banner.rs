@@ -15,6 +15,7 @@ pub(crate) fn print(running: &Running) {
         addresses: running.addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
         data: data(running),
+        removed: running.recovered().map_or(String::new(), |recovered| removed(recovered.removed())),
         io_threads: running.settings().number(Id::IoThreads),
         has_password: !running.settings().is_empty(Id::RequirePass),
     };
@@ -23,10 +24,15 @@ pub(crate) fn print(running: &Running) {
     let _ = stderr.write_all(text.as_bytes());
 }
 
+/// More removed files than this are counted, not named.
+const NAMES_MAX: usize = 5;
+
 struct Facts<'a> {
     addresses: &'a [SocketAddr],
     unix_socket: String,
     data: String,
+    /// Files that are gone; empty if there are none.
+    removed: String,
     io_threads: i64,
     has_password: bool,
 }
@@ -53,6 +59,18 @@ fn data(running: &Running) -> String {
     format!("{}, {safety} ({found}{cut})", settings.text(Id::Dir))
 }
 
+/// The names of removed files, in as many words as fit.
+fn removed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.collect();
+    let (told, more) = names.split_at(names.len().min(NAMES_MAX));
+    let told = told.join(", ");
+    match (names.len(), more.len()) {
+        (0, _) => told,
+        (_, 0) => format!("{told} (leftovers, not needed)"),
+        (_, more) => format!("{told} and {more} more (leftovers, not needed)"),
+    }
+}
+
 impl Facts<'_> {
     fn render(&self, paint: &Paint) -> String {
         let mut text = String::new();
@@ -60,12 +78,14 @@ impl Facts<'_> {
         let _ = write!(text, "\n  {}  Redis streams, consumer groups included\n\n", paint.title(version));
         let threads =
             if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
-        for (label, value) in [
+        let rows = [
             ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
             ("data", self.data.clone()),
+            ("removed", self.removed.clone()),
             ("try", paint.command(&self.example())),
             ("stop", "Ctrl-C".to_owned()),
-        ] {
+        ];
+        for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
             let _ = writeln!(text, "  {}  {value}", paint.label(&format!("{label:<9}")));
         }
         text.push('\n');
@@ -131,6 +151,7 @@ mod tests {
             addresses,
             unix_socket: unix_socket.into(),
             data: "./d, synced before every answer (new)".into(),
+            removed: String::new(),
             io_threads: 1,
             has_password: false,
         }
@@ -146,6 +167,19 @@ mod tests {
             text.contains("data       ./d, synced before every answer (new)\n") && !text.contains('\u{1b}'),
             "{text}"
         );
+    }
+
+    #[test]
+    fn it_names_what_was_removed_if_anything_was() {
+        let row = |names: &[&str]| {
+            let removed = removed(names.iter().copied());
+            let text = Facts { removed, ..facts(&[], "/s") }.render(&Paint { colours: false });
+            text.lines().find_map(|line| line.strip_prefix("  removed    ")).map(str::to_owned)
+        };
+        assert_eq!(row(&[]), None);
+        assert_eq!(row(&["log-1", "snapshot-2"]).unwrap(), "log-1, snapshot-2 (leftovers, not needed)");
+        let many = row(&["a", "b", "c", "d", "e", "f", "g"]).unwrap();
+        assert_eq!(many, "a, b, c, d, e and 2 more (leftovers, not needed)");
     }
 
     #[test]

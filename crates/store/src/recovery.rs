@@ -76,6 +76,15 @@ pub struct Recovered {
     pub replayed: u64,
     /// The log: records, segments, what was cut or removed.
     pub log: OpenReport,
+    /// Snapshots that were removed, by name: those not in force, which a crash left behind.
+    pub removed_snapshots: Vec<String>,
+}
+
+impl Recovered {
+    /// Every file that was removed, by name.
+    pub fn removed(&self) -> impl Iterator<Item = &str> {
+        self.log.removed.iter().chain(&self.removed_snapshots).map(String::as_str)
+    }
 }
 
 /// Why a folder was not opened. Nothing in it was changed.
@@ -185,8 +194,7 @@ impl Store {
         };
         recovered.log = report;
         let in_force = log.manifest().snapshot;
-        // Leftovers of snapshots that a crash cut short.
-        snapshots::remove_others(&*disk, in_force);
+        recovered.removed_snapshots = remove_other_snapshots(&*disk, in_force);
         let journal = begin(log, disk, clock);
         if let Some(position) = in_force {
             let bytes = snapshots::bytes(&*journal.disk, position);
@@ -195,6 +203,19 @@ impl Store {
         self.begin_journal(journal);
         Ok((self, recovered))
     }
+}
+
+/// Removes what a crash left of snapshots that are not in force. What is gone then is told, not what should be.
+fn remove_other_snapshots(disk: &dyn Disk, in_force: Option<u64>) -> Vec<String> {
+    let taken = || -> Vec<String> {
+        let names = disk.list().unwrap_or_default().into_iter().map(|file| file.name);
+        names.filter(|name| name.starts_with(snapshots::PREFIX)).collect()
+    };
+    let mut removed = taken();
+    snapshots::remove_others(disk, in_force);
+    let left = taken();
+    removed.retain(|name| !left.contains(name));
+    removed
 }
 
 /// A store being put together again. Nothing it applies is logged: the store has no journal yet.
@@ -598,6 +619,36 @@ mod tests {
             assert_eq!(recovered.replayed, 0);
             assert_eq!(store.now_ms(), last_told[told - 1].1, "{:?}", last_told[told - 1].0);
         }
+    }
+
+    #[test]
+    fn every_file_that_opening_removes_is_told() {
+        let disk = SimDisk::new(1);
+        let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
+        assert_eq!(recovered.removed().count(), 0);
+        add(&store, 1..3);
+        let mut contents = disk.contents();
+        store.take_snapshot().unwrap().unwrap();
+        add(&store, 3..5);
+        store.close().unwrap();
+        drop(store);
+        contents.extend(disk.contents());
+        // As if crashes had come while a segment was removed, the next one made, a manifest written, a snapshot taken.
+        let leftovers = [
+            "log-00000000000000000001",
+            "log-00000000000000000005",
+            "manifest.new",
+            "snapshot-00000000000000000001",
+        ];
+        for name in leftovers {
+            contents.entry(name.to_owned()).or_insert_with(|| b"left".to_vec());
+        }
+        let disk = SimDisk::with_contents(&contents, 1);
+        let (_store, recovered) = open(&disk, BlockLimits::default()).unwrap();
+        let mut removed: Vec<&str> = recovered.removed().collect();
+        removed.sort_unstable();
+        assert_eq!(removed, leftovers);
+        assert!(leftovers.iter().all(|name| !disk.contents().contains_key(*name)));
     }
 
     #[test]
