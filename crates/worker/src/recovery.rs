@@ -53,7 +53,7 @@ pub(crate) async fn recover(core: &Core, lane: &Lane) {
             }
         }
         // Not all workers of a group at the same moment.
-        let every = core.settings.claim_every().mul_f64(0.75 + fastrand::f64() / 2.0);
+        let every = core.claim_every().mul_f64(0.75 + fastrand::f64() / 2.0);
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             () = lane.claimable.notified() => {}

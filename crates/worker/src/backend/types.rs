@@ -24,6 +24,9 @@ pub struct Capabilities {
     pub idempotent_adds: bool,
     /// Lag is always known and exact; elsewhere it may have to be counted.
     pub exact_lag: bool,
+    /// Whether the store has told all this. One that cannot write now cannot tell: it is taken to be able until it is
+    /// asked again, by the first call that relies on it.
+    pub certain: bool,
 }
 
 /// An entry to be added.

@@ -351,7 +351,6 @@ impl WorkerBuilder {
             drain: self.drain,
             reap_after: self.reap_after.map(|time| time.max(self.lease * 3)),
             waiting_max: self.waiting_max,
-            read_claims: self.backend.capabilities().read_claims,
         };
         let queue = Queue::new(batch, self.prefetch.max(batch));
         let core = Core::new(self.backend, settings, lanes, queue, self.concurrency);

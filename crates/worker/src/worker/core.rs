@@ -37,7 +37,6 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     pub(crate) reap_after: Option<Duration>,
     pub(crate) waiting_max: usize,
-    pub(crate) read_claims: bool,
 }
 
 impl Settings {
@@ -45,15 +44,6 @@ impl Settings {
     pub(crate) fn block(&self) -> Duration {
         let most = Duration::from_secs(1).min(self.lease / 3).min(self.drain / 4);
         most.max(Duration::from_millis(20))
-    }
-
-    /// How often idle messages are looked for. Where a read brings them it is only for those whose entries are gone: no read
-    /// brings these.
-    pub(crate) fn claim_every(&self) -> Duration {
-        if self.read_claims {
-            return self.lease;
-        }
-        (self.lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 }
 
@@ -77,6 +67,21 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// How often idle messages are looked for. Where a read brings them it is only for those whose entries are gone: no read
+    /// brings these.
+    pub(crate) fn claim_every(&self) -> Duration {
+        let lease = self.settings.lease;
+        if self.read_claims() {
+            return lease;
+        }
+        (lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
+    }
+
+    /// Whether a read brings idle messages too. Not kept: a store that was busy at first tells it later.
+    pub(crate) fn read_claims(&self) -> bool {
+        self.backend.capabilities().read_claims
+    }
+
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         settings: Settings,

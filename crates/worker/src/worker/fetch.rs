@@ -53,14 +53,14 @@ async fn read(core: &Core, lane: &Lane, room: usize) -> Result<(), Error> {
     let settings = &core.settings;
     let read = Read {
         block: Some(settings.block()),
-        claim_idle: settings.read_claims.then_some(settings.lease),
+        claim_idle: core.read_claims().then_some(settings.lease),
         ..lane.read(room)
     };
     // What comes was delivered after this moment.
     let touched = Instant::now();
     let span = debug_span!("receive", messaging.system = "redis", messaging.destination.name = &*lane.stream);
     let deliveries = core.backend.read(&read).instrument(span).await?;
-    if settings.read_claims {
+    if core.read_claims() {
         let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
         core.tally.reclaimed(lane, claimed as u64);
     }

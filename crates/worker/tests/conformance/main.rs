@@ -8,7 +8,7 @@ mod servers;
 
 use std::time::Duration;
 
-use millstream_worker::backend::{ErrorKind, Read};
+use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Read};
 use millstream_worker::{client, connect};
 use servers::{Cluster, Program, Server, Tls, new_folder};
 
@@ -179,6 +179,23 @@ async fn a_server_without_memory_is_busy_and_buries_nothing_by_half() {
     let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction"]) else { return };
     let backend = connect(&server.url()).await.unwrap();
     cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_could_not_tell_what_it_can_do_is_asked_again() {
+    let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction", "--maxmemory", "1"]) else {
+        return;
+    };
+    let backend = connect(&server.url()).await.unwrap();
+    assert!(!backend.capabilities().certain);
+    let once = Idempotence { producer: "p".into(), iid: "1".into() };
+    let entry = NewEntry { idempotence: Some(once), ..cases::entry("n", "1") };
+    let error = backend.add("s", std::slice::from_ref(&entry), None).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotWritable, "{error}");
+    server.configure("maxmemory", "0");
+    backend.add("s", &[entry], None).await.unwrap();
+    let can = backend.capabilities();
+    assert!(can.certain && !can.idempotent_adds, "{can:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,8 +70,10 @@ fn told(
     health: Health,
     findings: &[Finding],
 ) -> Value {
+    let certain = backend.capabilities().certain;
+    let told = |can: bool| if certain { Value::from(can) } else { Value::Null };
     let abilities: serde_json::Map<String, Value> =
-        abilities(backend).into_iter().map(|(name, can)| (name.to_owned(), Value::from(can))).collect();
+        abilities(backend).into_iter().map(|(name, can)| (name.to_owned(), told(can))).collect();
     json!({
         "place": backend.place(),
         "health": health.to_string(),
@@ -81,6 +83,25 @@ fn told(
         "groups": groups,
         "findings": findings.iter().map(Finding::json).collect::<Value>(),
     })
+}
+
+/// What the store does natively, what stands in for the rest, and what nothing does.
+fn put_abilities(facts: &mut Facts, backend: &dyn Backend) {
+    if !backend.capabilities().certain {
+        facts.push("native", "not known: it cannot write now, and so cannot be tried out");
+        return;
+    }
+    let (can, cannot): (Vec<_>, Vec<_>) = abilities(backend).into_iter().partition(|(_, can)| *can);
+    // Nothing stands in for adding once: the producer has to know.
+    let (missing, emulated): (Vec<_>, Vec<_>) =
+        cannot.into_iter().partition(|(name, _)| *name == "idempotent_adds");
+    let names = |abilities: Vec<(&str, bool)>| {
+        let names: Vec<&str> = abilities.into_iter().map(|(name, _)| name).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    };
+    facts.push("native", names(can));
+    facts.push("emulated", names(emulated));
+    facts.push("missing", names(missing));
 }
 
 fn shown(
@@ -93,17 +114,7 @@ fn shown(
     let mut facts = Facts::default();
     facts.push("store", backend.place());
     server.put(&mut facts);
-    let (can, cannot): (Vec<_>, Vec<_>) = abilities(backend).into_iter().partition(|(_, can)| *can);
-    // Nothing stands in for adding once: the producer has to know.
-    let (missing, emulated): (Vec<_>, Vec<_>) =
-        cannot.into_iter().partition(|(name, _)| *name == "idempotent_adds");
-    let names = |abilities: Vec<(&str, bool)>| {
-        let names: Vec<&str> = abilities.into_iter().map(|(name, _)| name).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-    };
-    facts.push("native", names(can));
-    facts.push("emulated", names(emulated));
-    facts.push("missing", names(missing));
+    put_abilities(&mut facts, backend);
     facts.push(
         "looked at",
         format!(

@@ -104,6 +104,7 @@ impl Backend for Embedded {
             extends: true,
             idempotent_adds: true,
             exact_lag: true,
+            certain: true,
         }
     }
 

@@ -62,7 +62,7 @@ impl Redis {
         consumer: &str,
         heir: &str,
     ) -> Result<u64, Error> {
-        if self.natives.adopt {
+        if self.has(|natives| natives.adopt).await? {
             let mut command = cmd("XADOPT");
             command.arg(stream).arg(group).arg(consumer).arg(heir);
             return count(self.link.command(stream, command).await?);
@@ -72,7 +72,7 @@ impl Redis {
     }
 
     pub(super) async fn dismiss(&self, stream: &str, group: &str, consumer: &str) -> Result<bool, Error> {
-        if !self.natives.adopt {
+        if !self.has(|natives| natives.adopt).await? {
             let answer = self.scripts.dismiss.run(self, &[stream], &[&group, &consumer]).await?;
             return Ok(count(answer)? > 0);
         }

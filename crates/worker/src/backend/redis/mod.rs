@@ -32,7 +32,7 @@ use super::{
 };
 use errors::from_redis;
 use link::{ANSWER_WITHIN, CONNECT_WITHIN, Link, Server};
-use probe::Natives;
+use probe::{Natives, Probe};
 use scripts::Scripts;
 use waiting::Waiters;
 
@@ -46,7 +46,7 @@ const CLUSTER_RETRIES: u32 = 6;
 pub struct Redis {
     link: Link,
     waiters: Waiters,
-    natives: Natives,
+    probe: Probe,
     scripts: Scripts,
     place: String,
 }
@@ -95,9 +95,14 @@ impl Redis {
     }
 
     async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
-        let natives = Natives::probe(&link).await?;
-        tracing::debug!(place, ?natives, "connected");
-        Ok(Redis { link, waiters: Waiters::new(info), natives, scripts: Scripts::new(), place })
+        let probe = Probe::begin(&link).await?;
+        tracing::debug!(place, ?probe, "connected");
+        Ok(Redis { link, waiters: Waiters::new(info), probe, scripts: Scripts::new(), place })
+    }
+
+    /// Whether the server has something beyond Redis 6.2.
+    async fn has(&self, native: fn(&Natives) -> Option<bool>) -> Result<bool, Error> {
+        self.probe.has(&self.link, native).await
     }
 }
 
@@ -146,7 +151,7 @@ fn place_of(kind: &str, infos: &[ConnectionInfo]) -> String {
 
 impl Backend for Redis {
     fn capabilities(&self) -> Capabilities {
-        self.natives.capabilities()
+        self.probe.capabilities()
     }
 
     fn place(&self) -> String {

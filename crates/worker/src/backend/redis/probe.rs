@@ -1,59 +1,100 @@
 //! What a server can do, found out by trying, on a key that does not exist.
+//!
+//! A server that cannot write now (its disk or memory is full, or it is a replica) refuses a trial before it looks at it.
+//! That tells nothing: it is asked again when it matters, and whoever wanted to know has the server's error until then.
+
+use std::sync::RwLock;
 
 use redis::{Pipeline, Value, pipe};
 
-use super::super::{Capabilities, Error};
+use super::super::{Capabilities, Error, ErrorKind};
 use super::link::Link;
 use super::reply::{array, checked, text};
 
 /// The key of the trials: nobody has it, and trying does not make it.
 const KEY: &str = "millstream:probe";
 
-/// Commands and options beyond Redis 6.2 that the server has.
+/// Commands and options beyond Redis 6.2 that the server has; `None` where it could not be found out yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Natives {
     /// `XREADGROUP … CLAIM`.
-    pub(super) read_claims: bool,
+    pub(super) read_claims: Option<bool>,
     /// XNACK.
-    pub(super) nack: bool,
+    pub(super) nack: Option<bool>,
     /// XEXTEND.
-    pub(super) extend: bool,
+    pub(super) extend: Option<bool>,
     /// XADOPT.
-    pub(super) adopt: bool,
+    pub(super) adopt: Option<bool>,
     /// `XADD … IDMP`.
-    pub(super) idempotence: bool,
+    pub(super) idempotence: Option<bool>,
     /// EVAL.
-    pub(super) scripts: bool,
+    pub(super) scripts: Option<bool>,
     /// Whether lag is never unknown.
-    pub(super) exact_lag: bool,
+    exact_lag: bool,
+}
+
+/// What has been found out about a server so far.
+#[derive(Debug)]
+pub(super) struct Probe {
+    found: RwLock<Natives>,
+}
+
+impl Probe {
+    pub(super) async fn begin(link: &Link) -> Result<Probe, Error> {
+        let (found, _) = Natives::try_out(link).await?;
+        Ok(Probe { found: RwLock::new(found) })
+    }
+
+    /// Whether the server has it. Asks again if the server could not tell before.
+    pub(super) async fn has(&self, link: &Link, native: fn(&Natives) -> Option<bool>) -> Result<bool, Error> {
+        if let Some(has) = native(&self.found()) {
+            return Ok(has);
+        }
+        let (found, cannot_tell) = Natives::try_out(link).await?;
+        *self.found.write().expect("nobody panics with what was found") = found;
+        match (native(&found), cannot_tell) {
+            (Some(has), _) => Ok(has),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(false),
+        }
+    }
+
+    pub(super) fn capabilities(&self) -> Capabilities {
+        let found = self.found();
+        let natives = [found.read_claims, found.nack, found.extend, found.idempotence];
+        // Whoever relies on what is not known yet is told so by `has`.
+        let [read_claims, releases, extends, idempotent_adds] = natives.map(|has| has.unwrap_or(true));
+        let certain = natives.iter().all(Option::is_some);
+        Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag: found.exact_lag, certain }
+    }
+
+    fn found(&self) -> Natives {
+        *self.found.read().expect("nobody panics with what was found")
+    }
 }
 
 impl Natives {
-    pub(super) async fn probe(link: &Link) -> Result<Natives, Error> {
+    /// What the server has, and why some of it cannot be told now.
+    async fn try_out(link: &Link) -> Result<(Natives, Option<Error>), Error> {
         // A server that is not ready must not pass for one that can do little.
         link.command(KEY, redis::cmd("PING")).await?;
         let answers = link.pipeline(KEY, trials()).await?;
         let mut answers = answers.into_iter();
-        let mut next = || answers.next().unwrap_or(Value::Nil);
-        Ok(Natives {
-            read_claims: is_known(next()),
-            nack: is_known(next()),
-            extend: is_known(next()),
-            adopt: is_known(next()),
-            idempotence: checked(next()).is_ok(),
-            scripts: checked(next()).is_ok(),
+        let mut next = || checked(answers.next().unwrap_or(Value::Nil));
+        let mut cannot_tell = None;
+        let mut told = |answer: Result<bool, Error>| {
+            answer.map_err(|error| cannot_tell.get_or_insert(error).kind()).ok()
+        };
+        let natives = Natives {
+            read_claims: told(misses_the_group(next())),
+            nack: told(misses_the_group(next())),
+            extend: told(misses_the_group(next())),
+            adopt: told(misses_the_group(next())),
+            idempotence: told(succeeds(next())),
+            scripts: told(succeeds(next())),
             exact_lag: is_yes(next()),
-        })
-    }
-
-    pub(super) fn capabilities(self) -> Capabilities {
-        Capabilities {
-            read_claims: self.read_claims,
-            releases: self.nack,
-            extends: self.extend,
-            idempotent_adds: self.idempotence,
-            exact_lag: self.exact_lag,
-        }
+        };
+        Ok((natives, cannot_tell))
     }
 }
 
@@ -71,12 +112,40 @@ fn trials() -> Pipeline {
 }
 
 /// A server that knows the command misses the group; one that does not says something else.
-fn is_known(answer: Value) -> bool {
-    checked(answer).is_err_and(|error| error.kind() == super::super::ErrorKind::NoGroup)
+fn misses_the_group(answer: Result<Value, Error>) -> Result<bool, Error> {
+    match answer {
+        Err(error) if error.kind() == ErrorKind::NoGroup => Ok(true),
+        answer => succeeds(answer).map(|_| false),
+    }
 }
 
-fn is_yes(answer: Value) -> bool {
-    array(answer).is_ok_and(|pair| {
+/// An error that passes says nothing about the command.
+fn succeeds(answer: Result<Value, Error>) -> Result<bool, Error> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_passing() => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+fn is_yes(answer: Result<Value, Error>) -> bool {
+    answer.and_then(array).is_ok_and(|pair| {
         pair.into_iter().nth(1).is_some_and(|value| text(value).is_ok_and(|yes| yes == "yes"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_server_lacks_counts_as_absent() {
+        let refused = |kind| Err(Error::new(kind, "no"));
+        assert_eq!(misses_the_group(refused(ErrorKind::NoGroup)).ok(), Some(true));
+        assert_eq!(misses_the_group(refused(ErrorKind::Refused)).ok(), Some(false));
+        assert_eq!(misses_the_group(refused(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(succeeds(Ok(Value::Nil)).ok(), Some(true));
+        assert_eq!(succeeds(refused(ErrorKind::Denied)).ok(), Some(false));
+        assert_eq!(succeeds(refused(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
+    }
 }

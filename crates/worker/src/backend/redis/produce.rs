@@ -14,13 +14,15 @@ impl Redis {
         entries: &[NewEntry],
         trim: Option<Trim>,
     ) -> Result<Vec<StreamId>, Error> {
+        let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
+            && self.has(|natives| natives.idempotence).await?;
         let mut batch = redis::Pipeline::with_capacity(entries.len());
         for (at, entry) in entries.iter().enumerate() {
             let size = entry.fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
             let mut command =
                 redis::Cmd::with_capacity(10 + 2 * entry.fields.len(), 64 + stream.len() + size);
             command.arg("XADD").arg(stream);
-            if let Some(once) = entry.idempotence.as_ref().filter(|_| self.natives.idempotence) {
+            if let Some(once) = entry.idempotence.as_ref().filter(|_| once_only) {
                 command.arg("IDMP").arg(&once.producer).arg(&once.iid);
             }
             if let Some(trim) = trim.filter(|_| at + 1 == entries.len()) {

@@ -22,11 +22,16 @@ impl Redis {
         if read.count == 0 {
             return Ok(Vec::new());
         }
+        let claim_idle = match read.claim_idle {
+            Some(idle) if self.has(|natives| natives.read_claims).await? => Some(idle),
+            _ => None,
+        };
+        let read = &Read { claim_idle, ..*read };
         let Some(block) = read.block else {
-            let answer = self.link.command(read.stream, self.read_command(read, None)).await?;
+            let answer = self.link.command(read.stream, read_command(read, None)).await?;
             return deliveries(only_stream(answer)?);
         };
-        let command = |wait| self.read_command(read, Some(wait));
+        let command = |wait| read_command(read, Some(wait));
         deliveries(self.wait_for(read.stream, block, command).await?)
     }
 
@@ -63,19 +68,6 @@ impl Redis {
                 return Ok(read);
             }
         }
-    }
-
-    fn read_command(&self, read: &Read<'_>, wait: Option<u64>) -> Cmd {
-        let mut command = cmd("XREADGROUP");
-        command.arg("GROUP").arg(read.group).arg(read.consumer).arg("COUNT").arg(read.count);
-        if let Some(wait) = wait {
-            command.arg("BLOCK").arg(wait);
-        }
-        if let Some(idle) = read.claim_idle.filter(|_| self.natives.read_claims) {
-            command.arg("CLAIM").arg(millis(idle));
-        }
-        command.arg("STREAMS").arg(read.stream).arg(">");
-        command
     }
 
     pub(super) async fn history(
@@ -115,7 +107,7 @@ impl Redis {
             return Ok(Claimed { deliveries: Vec::new(), next: from });
         }
         let look = read.count.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN);
-        if !self.natives.scripts {
+        if !self.has(|natives| natives.scripts).await? {
             return self.take_idle_in_steps(read, min_idle, from, look).await;
         }
         let arguments: [&dyn Argument; 6] =
@@ -210,6 +202,19 @@ impl Redis {
         }
         Ok(rows)
     }
+}
+
+fn read_command(read: &Read<'_>, wait: Option<u64>) -> Cmd {
+    let mut command = cmd("XREADGROUP");
+    command.arg("GROUP").arg(read.group).arg(read.consumer).arg("COUNT").arg(read.count);
+    if let Some(wait) = wait {
+        command.arg("BLOCK").arg(wait);
+    }
+    if let Some(idle) = read.claim_idle {
+        command.arg("CLAIM").arg(millis(idle));
+    }
+    command.arg("STREAMS").arg(read.stream).arg(">");
+    command
 }
 
 pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {

@@ -77,7 +77,7 @@ impl Named {
         keys: &[&str],
         arguments: &[&dyn Argument],
     ) -> Result<Value, Error> {
-        if !redis.natives.scripts {
+        if !redis.has(|natives| natives.scripts).await? {
             let message = "the server has neither scripts nor the commands that would do without them";
             return Err(Error::new(ErrorKind::Refused, message));
         }

@@ -71,7 +71,7 @@ impl Redis {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        if self.natives.extend {
+        if self.has(|natives| natives.extend).await? {
             let mut command = cmd("XEXTEND");
             command.arg(stream).arg(group).arg(consumer).arg("IDS").arg(ids.len());
             for id in ids {
@@ -108,7 +108,7 @@ impl Redis {
         if rows.is_empty() {
             return Ok(0);
         }
-        if self.natives.nack {
+        if self.has(|natives| natives.nack).await? {
             return self.give_back_natively(stream, group, consumer, rows).await;
         }
         let mut released = 0;
@@ -174,8 +174,9 @@ impl Redis {
         let mut moved = Vec::with_capacity(letters.len());
         let mut batch: Vec<&DeadLetter> = Vec::new();
         let mut fields = 0;
+        let scripts = self.has(|natives| natives.scripts).await?;
         for letter in letters {
-            if !self.natives.scripts || letter.fields.len() > FIELDS_PER_SCRIPT {
+            if !scripts || letter.fields.len() > FIELDS_PER_SCRIPT {
                 if self.bury_in_steps(stream, group, consumer, letter).await? {
                     moved.push(letter.origin);
                 }
@@ -274,7 +275,7 @@ impl Redis {
     }
 
     pub(super) async fn make_pending(&self, stream: &str, group: &str, at: StreamId) -> Result<bool, Error> {
-        if !self.natives.nack {
+        if !self.has(|natives| natives.nack).await? {
             let arguments: [&dyn Argument; 3] = [&group, &NOBODY, &Id(at)];
             return Ok(integer(self.scripts.restore.run(self, &[stream], &arguments).await?)? == 1);
         }
