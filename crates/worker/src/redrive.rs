@@ -126,7 +126,8 @@ enum Stays {
     NoGroup,
 }
 
-/// Gives dead letters another chance, the oldest first, and tells after every few how far it has come.
+/// Gives dead letters another chance, the oldest first, and tells when it begins and after every few how far it has
+/// come.
 ///
 /// Letters that are added meanwhile are left for the next time, so what fails again at once is not driven in circles.
 pub async fn redrive(
@@ -138,6 +139,7 @@ pub async fn redrive(
     let mut progress = Progress::default();
     let Some(info) = backend.stream(dead_letters).await? else { return Ok(progress) };
     progress.total = info.length;
+    tell(&progress);
     let mut way = Way { backend, dead_letters, request, groups: BTreeMap::new() };
     let mut pace = Pace::new(request.rate);
     let mut from = StreamId::MIN;

@@ -15,6 +15,7 @@ use super::connection::Common;
 use super::failure::Failure;
 use super::known;
 use super::output::{note, print_json, print_line, progress_is_seen};
+use super::until_ctrl_c;
 use super::value::{count, counted, id_json};
 
 /// How many entries travel together.
@@ -82,7 +83,7 @@ impl Add {
         if self.iid.is_some() && (from_lines || self.count != 1) {
             return Err(Failure::Usage("--iid names one message; leave out - and --count".to_owned()));
         }
-        let backend = self.common.connect_or_create().await?;
+        let backend = until_ctrl_c(self.common.connect_or_create()).await?;
         if self.iid.is_some() && !backend.capabilities().idempotent_adds {
             return Err(Failure::Other(format!(
                 "{} cannot add a message only once\nleave out --producer and --iid and let workers skip repeats (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
@@ -90,7 +91,10 @@ impl Add {
             )));
         }
         let mut load = Load::new(self, &*backend);
-        let done = if from_lines { load.add_lines(&fields).await } else { load.add_many(&fields).await };
+        let done = match from_lines {
+            true => until_ctrl_c(load.add_lines(&fields)).await,
+            false => until_ctrl_c(load.add_many(&fields)).await,
+        };
         match done {
             Ok(()) => load.tell(from_lines),
             Err(failure) => Err(load.cut_off(failure)?),
@@ -139,6 +143,8 @@ struct Load<'a> {
     backend: &'a dyn Backend,
     began: Instant,
     added: u64,
+    /// Those that were sent and not answered for.
+    on_the_way: u64,
     /// Those that were there already.
     duplicates: u64,
     first: Option<StreamId>,
@@ -147,7 +153,16 @@ struct Load<'a> {
 
 impl<'a> Load<'a> {
     fn new(add: &'a Add, backend: &'a dyn Backend) -> Load<'a> {
-        Load { add, backend, began: Instant::now(), added: 0, duplicates: 0, first: None, last: None }
+        Load {
+            add,
+            backend,
+            began: Instant::now(),
+            added: 0,
+            on_the_way: 0,
+            duplicates: 0,
+            first: None,
+            last: None,
+        }
     }
 
     /// The same message again and again.
@@ -212,8 +227,10 @@ impl<'a> Load<'a> {
             Some(_) => known::look(self.backend, stream).await?.map(|info| info.last_id),
             None => None,
         };
+        self.on_the_way = entries.len() as u64;
         let added = self.backend.add(stream, entries, self.add.trim()).await;
         let ids = added.map_err(|error| known::about(stream, error))?;
+        self.on_the_way = 0;
         let repeated = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
         self.duplicates += repeated;
         self.added += ids.len() as u64 - repeated;
@@ -232,18 +249,42 @@ impl<'a> Load<'a> {
         self.add.rate.map_or(BATCH, |rate| ((rate / 10.0) as u64).clamp(1, BATCH))
     }
 
-    /// What was added before it failed, so that the rest can be added later.
+    /// What was added before it failed or was interrupted, so that the rest can be added later.
     fn cut_off(&self, failure: Failure) -> Result<Failure, Failure> {
-        let Some(last) = self.last.filter(|_| !failure.is_silent()) else { return Ok(failure) };
+        if matches!(failure, Failure::Output(_)) {
+            return Ok(failure);
+        }
         if self.add.common.json {
             let mut told = self.json();
+            told["on_the_way"] = Value::from(self.on_the_way);
             told["error"] = Value::from(failure.to_string());
             print_json(&told)?;
         }
-        Ok(failure.and(&format!(
-            "added before: {}, the last is {last}; what was on its way may be there too",
-            counted(self.added, "entry", "entries")
-        )))
+        let Some(line) = self.so_far(&failure) else { return Ok(failure) };
+        if failure.is_silent() {
+            note(&line);
+        }
+        Ok(failure.and(&line))
+    }
+
+    /// What is there, for people; nothing if it is plain that nothing is.
+    fn so_far(&self, failure: &Failure) -> Option<String> {
+        let entries = |number| counted(number, "entry", "entries");
+        // A single entry that was refused is not there.
+        let unknown = match failure {
+            Failure::Other(_) | Failure::NotFound(_) if self.on_the_way == 1 => 0,
+            _ => self.on_the_way,
+        };
+        match (self.last, unknown) {
+            (None, 0) if !failure.is_silent() => None,
+            (None, 0) => Some("nothing was added".to_owned()),
+            (None, unknown) => Some(format!("on the way: {}, which may be there or not", entries(unknown))),
+            (Some(last), 0) => Some(format!("added before: {}, the last is {last}", entries(self.added))),
+            (Some(last), _) => Some(format!(
+                "added before: {}, the last is {last}; what was on its way may be there too",
+                entries(self.added)
+            )),
+        }
     }
 
     fn json(&self) -> Value {

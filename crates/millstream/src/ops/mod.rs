@@ -29,6 +29,7 @@ pub(crate) mod value;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use tokio::signal::unix::SignalKind;
 
 pub(crate) use failure::Failure;
 
@@ -57,37 +58,46 @@ pub(crate) enum Ops {
 
 /// Does what was asked for.
 pub(crate) fn run(ops: Ops) -> ExitCode {
-    match in_runtime(ops) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Ended::Interrupted) => ExitCode::from(130),
-        Err(Ended::Failed(failure)) => {
-            if !failure.is_silent() {
-                output::note(&format!("millstream: {failure}"));
-            }
-            failure.exit_code()
-        }
+    let Err(failure) = in_runtime(ops) else { return ExitCode::SUCCESS };
+    if !failure.is_silent() {
+        output::note(&format!("millstream: {failure}"));
     }
+    failure.exit_code()
 }
 
-enum Ended {
-    Interrupted,
-    Failed(Failure),
-}
-
-fn in_runtime(ops: Ops) -> Result<(), Ended> {
+fn in_runtime(ops: Ops) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Ended::Failed(Failure::Other(format!("cannot begin: {error}"))))?;
-    // A worker does not end when interrupted; it drains.
-    let drains = matches!(ops, Ops::Work(_));
+    let runtime = runtime.map_err(|error| Failure::Other(format!("cannot begin: {error}")))?;
     let ended = runtime.block_on(async {
-        tokio::select! {
-            done = dispatch(ops) => done.map_err(Ended::Failed),
-            Ok(()) = tokio::signal::ctrl_c(), if !drains => Err(Ended::Interrupted),
+        match ops.minds_ctrl_c() {
+            true => dispatch(ops).await,
+            false => until_ctrl_c(dispatch(ops)).await,
         }
     });
     // A question that nobody answers would hold us up for ever.
     runtime.shutdown_background();
     ended
+}
+
+/// Does it, unless Ctrl-C comes before it is done.
+async fn until_ctrl_c<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        done = doing => done,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            Err(Failure::Interrupted(SignalKind::interrupt().as_raw_value()))
+        }
+    }
+}
+
+impl Ops {
+    /// Whether it deals with Ctrl-C itself: a worker drains, others tell how far they came.
+    fn minds_ctrl_c(&self) -> bool {
+        match self {
+            Ops::Work(_) | Ops::Add(_) => true,
+            Ops::Dlq(dlq) => dlq.minds_ctrl_c(),
+            _ => false,
+        }
+    }
 }
 
 async fn dispatch(ops: Ops) -> Result<(), Failure> {

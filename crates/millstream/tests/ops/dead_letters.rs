@@ -1,5 +1,7 @@
 //! `dlq`: dead letters are listed, shown, given another chance, and deleted.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::world::{FIRST, World};
@@ -160,4 +162,26 @@ fn letters_that_are_not_there_are_missed_with_those_that_are() {
     let empty = World::empty(&[]);
     empty.run(&["dlq", "redrive", "orders"]).exits(4).complains("name it with --dlq");
     empty.run(&["dlq", "ls"]).ok().complains("no dead letters");
+}
+
+#[test]
+fn a_redrive_that_is_interrupted_tells_how_many_went_back() {
+    let world = World::millstream();
+    for n in 0..60 {
+        let id = format!("{}-0", 1_731_664_300_000_u64 + n);
+        world.bury_for("billing", &id, "1731664200002-0", "rejected", "no");
+    }
+    let redrive = world.follow(&["dlq", "redrive", "orders", "--rate", "2", "--json"]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while letters(&world, &[]).len() == 62 {
+        assert!(Instant::now() < deadline, "nothing goes back");
+    }
+    let (code, said) = redrive.interrupt_and_read();
+    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!((code, &told["total"]), (Some(130), &json!(62)));
+    let left = letters(&world, &[]).len() as u64;
+    assert!(
+        told["error"].is_string() && told["redriven"].as_u64().unwrap().abs_diff(62 - left) <= 1,
+        "{told}"
+    );
 }

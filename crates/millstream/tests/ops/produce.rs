@@ -119,6 +119,37 @@ fn what_was_added_before_the_connection_broke_is_told() {
 }
 
 #[test]
+fn what_was_added_before_ctrl_c_is_told() {
+    let world = World::empty(&[]);
+    let add = world.follow(&["add", "s", "a=b", "--count", "100000", "--rate", "100", "--json"]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while world.run(&["stream", "info", "s"]).code != Some(0) {
+        assert!(Instant::now() < deadline, "nothing is added");
+    }
+    let (code, said) = add.interrupt_and_read();
+    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(code, Some(130));
+    let (added, on_the_way) = (told["added"].as_u64().unwrap(), told["on_the_way"].as_u64().unwrap());
+    let there = entries(&world, "s").len() as u64;
+    assert!((added..=added + on_the_way).contains(&there), "{there}: {told}");
+    assert!(there > 0 && told["error"].is_string() && told["last_id"].is_string(), "{told}");
+}
+
+#[test]
+fn a_batch_that_failed_is_told_even_if_it_was_the_first() {
+    let Some(world) = World::redis() else { return };
+    world.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    let failed = world.run(&["add", "s", "a=b", "--count", "50", "--json"]);
+    let told = failed.json();
+    assert_eq!(
+        (&told["added"], &told["on_the_way"], &told["last_id"]),
+        (&json!(0), &json!(50), &Value::Null)
+    );
+    assert!(told["error"].as_str().unwrap().contains("OOM"), "{told}");
+    failed.complains("on the way: 50 entries, which may be there or not");
+}
+
+#[test]
 fn what_is_no_entry_is_refused() {
     let world = World::empty(&[]);
     world.run(&["add", "s"]).exits(2).complains("at least one field");

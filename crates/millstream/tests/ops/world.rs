@@ -1,7 +1,7 @@
 //! A store with something in it, and the binary run against it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -188,11 +188,18 @@ impl Followed {
 }
 
 impl Followed {
-    /// Presses Ctrl-C and gives the exit code.
-    pub(crate) fn interrupt(mut self) -> Option<i32> {
+    /// Presses Ctrl-C and gives the exit code and what it still said.
+    pub(crate) fn interrupt_and_read(mut self) -> (Option<i32>, String) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().expect("run kill").success());
-        self.child.wait().expect("see it end").code()
+        let mut said = String::new();
+        self.lines.read_to_string(&mut said).expect("its last words");
+        (self.child.wait().expect("see it end").code(), said)
+    }
+
+    /// Presses Ctrl-C and gives the exit code.
+    pub(crate) fn interrupt(self) -> Option<i32> {
+        self.interrupt_and_read().0
     }
 }
 

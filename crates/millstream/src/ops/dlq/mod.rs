@@ -111,6 +111,11 @@ enum Action {
 }
 
 impl Dlq {
+    /// Whether it deals with Ctrl-C itself.
+    pub(super) fn minds_ctrl_c(&self) -> bool {
+        matches!(self.action, Action::Redrive(_))
+    }
+
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
             Action::Ls { stream: None, .. } => self.list_streams().await,

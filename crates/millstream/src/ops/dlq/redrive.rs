@@ -1,5 +1,6 @@
 //! `millstream dlq redrive`: another chance for dead letters, with a bar that shows how far it is.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use clap::Args;
@@ -7,12 +8,13 @@ use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use millstream_worker::Backend;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::select::{self, Letters, Selection};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_is_seen};
+use crate::ops::until_ctrl_c;
 use crate::ops::value::{count, counted};
 
 pub(super) const EXAMPLES: &str = "\
@@ -50,19 +52,35 @@ pub(super) struct RedriveCommand {
 
 impl RedriveCommand {
     pub(super) async fn run(&self, common: &Common) -> Result<(), Failure> {
-        let backend = common.connect().await?;
-        let name = self.letters.find(&*backend, &self.stream).await?;
+        let (backend, name) = until_ctrl_c(async {
+            let backend = common.connect().await?;
+            let name = self.letters.find(&*backend, &self.stream).await?;
+            Ok((backend, name))
+        })
+        .await?;
+        let so_far = Cell::new(Progress::default());
         let bar = progress_bar();
         let show = |progress: &Progress| {
+            so_far.set(*progress);
             bar.set_length(self.most.map_or(progress.total, |most| most.min(progress.total)));
             bar.set_position(progress.redriven);
             let stay = progress.gone + progress.no_group;
             bar.set_message(if stay > 0 { format!("back, {} stay", count(stay)) } else { "back".to_owned() });
         };
-        let done = redrive(&*backend, &name, &self.request(), show).await;
+        let request = self.request();
+        let done = until_ctrl_c(async { Ok(redrive(&*backend, &name, &request, show).await?) }).await;
         bar.finish_and_clear();
-        let done = done?;
-        self.tell(common, &name, &done)?;
+        let done = match done {
+            Ok(done) => done,
+            Err(failure) => {
+                self.tell(common, &name, &so_far.get(), Some(&failure))?;
+                if !self.dry_run {
+                    note("what was on its way may be back too, and its letter still here");
+                }
+                return Err(failure);
+            }
+        };
+        self.tell(common, &name, &done, None)?;
         if done.no_group > 0 && !common.json {
             self.tell_groups_gone(&*backend, &name, &done).await?;
         }
@@ -79,9 +97,16 @@ impl RedriveCommand {
         }
     }
 
-    fn tell(&self, common: &Common, name: &str, done: &Progress) -> Result<(), Failure> {
+    /// How many went back, and why others stay; also when something has cut it off.
+    fn tell(
+        &self,
+        common: &Common,
+        name: &str,
+        done: &Progress,
+        cut_off: Option<&Failure>,
+    ) -> Result<(), Failure> {
         if common.json {
-            return print_json(&json!({
+            let mut told = json!({
                 "dead_letters": name,
                 "total": done.total,
                 "matched": done.matched,
@@ -91,7 +116,11 @@ impl RedriveCommand {
                 "no_group": done.no_group,
                 "foreign": done.foreign,
                 "dry_run": self.dry_run,
-            }));
+            });
+            if let Some(failure) = cut_off {
+                told["error"] = Value::from(failure.to_string());
+            }
+            return print_json(&told);
         }
         let letters = |number| counted(number, "dead letter", "dead letters");
         let to = if self.all_groups { "the stream" } else { "their group" };
