@@ -94,6 +94,9 @@ impl From<Error> for Failure {
             ErrorKind::Denied => Failure::Connection(format!(
                 "{error}\ngive the name and the password in the URL: --url redis://NAME:PASSWORD@HOST"
             )),
+            ErrorKind::NotWritable if error.to_string().contains("OOM ") => Failure::Other(format!(
+                "{error}\ntrim or delete what is no longer needed, or let it have more memory (maxmemory)"
+            )),
             ErrorKind::Busy => Failure::Connection(format!("{error}\ntry again in a moment")),
             ErrorKind::NoGroup => {
                 Failure::NotFound(format!("{error}\nsee what is there with: millstream group ls"))

@@ -89,6 +89,18 @@ fn a_store_that_cannot_add_once_says_so() {
 }
 
 #[test]
+fn a_store_that_cannot_write_is_looked_at_and_not_misjudged() {
+    let Some(world) = World::redis() else { return };
+    world.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    world.run(&["stream", "ls"]).ok().has("orders");
+    let facts = world.run(&["doctor"]).out;
+    assert!(facts.contains("not known: it cannot write now") && !facts.contains("missing"), "{facts}");
+    assert_eq!(world.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"], Value::Null);
+    let once = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
+    world.run(&once).exits(1).complains("OOM");
+}
+
+#[test]
 fn what_was_added_before_the_connection_broke_is_told() {
     for json in [false, true] {
         let mut world = World::empty(&[]);
@@ -126,6 +138,10 @@ fn what_was_added_before_ctrl_c_is_told() {
     while world.run(&["stream", "info", "s"]).code != Some(0) {
         assert!(Instant::now() < deadline, "nothing is added");
     }
+    // The second batch goes when the first is answered for.
+    while entries(&world, "s").len() <= 10 {
+        assert!(Instant::now() < deadline, "no more is added");
+    }
     let (code, said) = add.interrupt_and_read();
     let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
     assert_eq!(code, Some(130));
@@ -139,14 +155,16 @@ fn what_was_added_before_ctrl_c_is_told() {
 fn a_batch_that_failed_is_told_even_if_it_was_the_first() {
     let Some(world) = World::redis() else { return };
     world.call(&["CONFIG", "SET", "maxmemory", "1"]);
-    let failed = world.run(&["add", "s", "a=b", "--count", "50", "--json"]);
+    let failed = world.run(&["add", "s", "a=b", "--count", "50", "--json"]).exits(1);
     let told = failed.json();
     assert_eq!(
         (&told["added"], &told["on_the_way"], &told["last_id"]),
         (&json!(0), &json!(50), &Value::Null)
     );
     assert!(told["error"].as_str().unwrap().contains("OOM"), "{told}");
-    failed.complains("on the way: 50 entries, which may be there or not");
+    let failed = failed.complains("on the way: 50 entries, which may be there or not");
+    let failed = failed.complains("let it have more memory");
+    assert!(!failed.err.contains("in a moment"), "{}", failed.err);
 }
 
 #[test]

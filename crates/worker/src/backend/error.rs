@@ -19,8 +19,10 @@ pub enum ErrorKind {
     Unreachable,
     /// There is no store where one was named.
     NoStore,
-    /// The store is there and cannot serve now (loading, failing over, out of memory or disk): try again later.
+    /// The store is there and cannot serve now (loading, failing over): try again later.
     Busy,
+    /// The store takes no writes until somebody makes room for them, on its disk or in its memory: try again later.
+    NotWritable,
     /// The group or its stream is gone: make it again.
     NoGroup,
     /// The name or password was not accepted.
@@ -52,7 +54,7 @@ impl Error {
 
     /// Whether the same call may succeed a little later.
     pub fn is_passing(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Busy)
+        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::NotWritable)
     }
 }
 

@@ -175,7 +175,7 @@ async fn comes_back(mut server: Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_is_busy_and_buries_nothing_by_half() {
+async fn a_server_without_memory_takes_no_writes_and_buries_nothing_by_half() {
     let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction"]) else { return };
     let backend = connect(&server.url()).await.unwrap();
     cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;

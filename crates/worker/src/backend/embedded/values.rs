@@ -7,6 +7,7 @@ use millstream_engine::stream::{EntryRef, ValueRef};
 use millstream_engine::value::number::IntegerText;
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
+use millstream_store::log::LogError;
 use smallvec::SmallVec;
 
 use super::super::{Error, ErrorKind, Fields, Idempotence, Trim};
@@ -69,6 +70,7 @@ pub(super) fn error(error: store::Error) -> Error {
         }
         store::Error::Refused { refusal: Refusal::WrongType, .. } => ErrorKind::WrongType,
         store::Error::Closed => ErrorKind::Closed,
+        store::Error::Log(LogError::Full(_)) => ErrorKind::NotWritable,
         store::Error::Log(_) | store::Error::Thread(_) | store::Error::Snapshot(_) => ErrorKind::Busy,
         store::Error::Folder(_) => ErrorKind::Unreachable,
         _ => ErrorKind::Refused,

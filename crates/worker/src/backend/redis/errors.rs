@@ -21,8 +21,8 @@ const CODES: &[(&str, ErrorKind)] = &[
     ("ASK", ErrorKind::Busy),
     ("UNBLOCKED", ErrorKind::Busy),
     ("BUSY", ErrorKind::Busy),
-    ("OOM", ErrorKind::Busy),
-    ("MISCONF", ErrorKind::Busy),
+    ("OOM", ErrorKind::NotWritable),
+    ("MISCONF", ErrorKind::NotWritable),
 ];
 
 /// An error of the client library or of the server.

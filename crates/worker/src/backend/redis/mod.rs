@@ -96,7 +96,7 @@ impl Redis {
 
     async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
         let probe = Probe::begin(&link).await?;
-        tracing::debug!(place, ?probe, "connected");
+        tracing::debug!(place, natives = ?probe.found(), "connected");
         Ok(Redis { link, waiters: Waiters::new(info), probe, scripts: Scripts::new(), place })
     }
 

@@ -68,7 +68,7 @@ impl Probe {
         Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag: found.exact_lag, certain }
     }
 
-    fn found(&self) -> Natives {
+    pub(super) fn found(&self) -> Natives {
         *self.found.read().expect("nobody panics with what was found")
     }
 }

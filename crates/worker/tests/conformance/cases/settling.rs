@@ -227,11 +227,14 @@ pub(crate) async fn without_memory(backend: &dyn Backend, limit: impl Fn(&str)) 
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     limit("1");
-    assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::Busy));
-    assert_eq!(kind(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await), Some(ErrorKind::Busy));
+    assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::NotWritable));
+    assert_eq!(
+        kind(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await),
+        Some(ErrorKind::NotWritable)
+    );
     let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
     let settlement = Settlement { acknowledge: ids.clone(), remember };
-    assert_eq!(kind(backend.settle(stream, "g", &settlement).await), Some(ErrorKind::Busy));
+    assert_eq!(kind(backend.settle(stream, "g", &settlement).await), Some(ErrorKind::NotWritable));
     assert_eq!(pending(backend, stream).await.len(), 1, "what is not remembered is not acknowledged");
     limit("0");
     assert_eq!(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await.unwrap(), ids);
