@@ -59,6 +59,9 @@ fn cannot_open(url: &str, error: Error) -> Failure {
     if is_of_the_url(&error) {
         return Failure::Usage(message);
     }
+    if error.kind() == ErrorKind::Unreachable && url.starts_with("embedded:") {
+        return Failure::cannot_open_folder(&message);
+    }
     let is_no_cluster = url.contains("+cluster://") && message.contains("cluster support disabled");
     let failure = Failure::from(Error::new(error.kind(), message));
     if is_no_cluster { failure.and("it is no cluster: leave out +cluster in the URL") } else { failure }

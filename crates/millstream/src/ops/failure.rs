@@ -55,6 +55,13 @@ impl Failure {
 }
 
 impl Failure {
+    /// A folder with a store in it could not be opened, as the text says.
+    pub(super) fn cannot_open_folder(text: &str) -> Failure {
+        let otherwise = "see whether the folder can be used, or name another with --url";
+        let way_out = way_out(text, &WAYS_INTO_THE_FOLDER, otherwise);
+        Failure::Connection(format!("{text}\n{way_out}"))
+    }
+
     /// The same with another line for people.
     pub(crate) fn and(self, line: &str) -> Failure {
         let more = |text: String| format!("{text}\n{line}");
@@ -87,7 +94,8 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Unreachable => {
                 let text = error.to_string();
-                let way_out = way_to_the_store(&text);
+                let otherwise = "the connection broke: see whether the server still runs, and whether it wants TLS (rediss://)";
+                let way_out = way_out(&text, &WAYS_TO_THE_SERVER, otherwise);
                 Failure::Connection(format!("{text}\n{way_out}"))
             }
             ErrorKind::NoStore => Failure::NotFound(error.to_string()),
@@ -106,30 +114,50 @@ impl From<Error> for Failure {
     }
 }
 
-/// The ways out when the store cannot be reached, by the words of the system and of the client library.
-const WAYS_TO_THE_STORE: [(&str, &str); 9] = [
-    ("in use by", "stop the process that has it, or let both use a server: millstream serve --dir FOLDER"),
-    ("is damaged", "look closer with: millstream check FOLDER"),
+/// The ways out when the server cannot be reached, by the words of the system and of the client library.
+const WAYS_TO_THE_SERVER: [(&str, &str); 7] = [
     ("connection refused", "start one with: millstream serve, or name another with --url"),
     ("no such file", "start one with: millstream serve, or name another with --url"),
-    ("permission denied", "run it as the user that the folder belongs to, or name another with --url"),
+    ("permission denied", "run it as a user who may use the socket, or name another with --url"),
     ("certificate", "name who signs the server's certificate: --url 'rediss://HOST?ca=FILE'"),
     ("corrupt message", "it does not speak TLS there: begin the URL with redis://, or name the port for TLS"),
     ("lookup address", "there is no such host: correct its name in the URL"),
     ("timed out", "nothing answers there: see whether the host, the port and the way to it are right"),
 ];
 
-fn way_to_the_store(error: &str) -> &'static str {
-    let error = error.to_lowercase();
-    let known = WAYS_TO_THE_STORE.iter().find(|(words, _)| error.contains(words));
-    known.map_or(
-        "the connection broke: see whether the server still runs, and whether it wants TLS (rediss://)",
-        |(_, way_out)| way_out,
-    )
+/// The ways out when a folder cannot be opened, by the words of the store and of the system.
+const WAYS_INTO_THE_FOLDER: [(&str, &str); 5] = [
+    ("in use by", "stop the process that has it, or let both use a server: millstream serve --dir FOLDER"),
+    ("is damaged", "look closer with: millstream check FOLDER"),
+    ("permission denied", "run it as the user that the folder belongs to, or name another with --url"),
+    ("read-only file system", "nothing can be written there: name a folder on another disk with --url"),
+    ("no space left", "make room on its disk, or name a folder on another one with --url"),
+];
+
+/// The first way out whose words are in the text.
+fn way_out(text: &str, ways: &[(&str, &'static str)], otherwise: &'static str) -> &'static str {
+    let text = text.to_lowercase();
+    ways.iter().find(|(words, _)| text.contains(words)).map_or(otherwise, |(_, way_out)| way_out)
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         Failure::Output(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_does_not_open_has_nothing_to_do_with_connections() {
+        let told = |text: &str| Failure::cannot_open_folder(text).to_string();
+        assert!(told("Read-only file system (os error 30)").ends_with("on another disk with --url"));
+        assert!(told("No space left on device (os error 28)").contains("\nmake room on its disk"));
+        assert!(told("No such file or directory").ends_with("name another with --url"));
+        for text in ["x", "No such file or directory"] {
+            assert!(!told(text).contains("connection") && !told(text).contains("serve"), "{text}");
+        }
     }
 }

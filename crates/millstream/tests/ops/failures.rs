@@ -65,6 +65,15 @@ fn a_folder_belongs_to_one_process() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_made_gets_no_advice_for_servers() {
+    let world = World::embedded();
+    // Nobody, not even root, makes folders there.
+    let told = world.run(&["add", "s", "a=b", "--url", "embedded:/proc/none"]).exits(3);
+    let told = told.complains("see whether the folder can be used");
+    assert!(!told.err.contains("connection") && !told.err.contains("serve"), "{}", told.err);
+}
+
+#[test]
 fn a_wrong_password_is_3() {
     let world = World::empty(&["--requirepass", "right"]);
     world.run(&["stream", "ls"]).exits(3).complains("give the name and the password in the URL");
