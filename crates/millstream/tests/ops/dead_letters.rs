@@ -165,6 +165,24 @@ fn letters_that_are_not_there_are_missed_with_those_that_are() {
 }
 
 #[test]
+fn a_letter_that_was_named_must_be_there() {
+    let world = World::millstream();
+    for command in [
+        &["dlq", "ls", "orders"][..],
+        &["dlq", "redrive", "orders"],
+        &["dlq", "redrive", "orders", "--dry-run"],
+        &["dlq", "purge", "orders", "--yes"],
+    ] {
+        let missing = world.run(&[command, &["--id", "5-5"]].concat()).exits(4);
+        let missing = missing.complains("{orders}:dlq has no letter 5-5");
+        missing.complains("there are: 1731664200000-0, 1731664200001-0");
+    }
+    // One of several is enough, and other conditions may leave none.
+    world.run(&["dlq", "redrive", "orders", "--dry-run", "--id", "5-5", "--id", FIRST]).ok();
+    world.run(&["dlq", "ls", "orders", "--id", FIRST, "--group", "mail"]).ok();
+}
+
+#[test]
 fn a_redrive_that_is_interrupted_tells_how_many_went_back() {
     let world = World::millstream();
     for n in 0..60 {

@@ -174,6 +174,7 @@ impl Dlq {
     ) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         let name = letters.find(&*backend, stream).await?;
+        select::check_named(&*backend, &name, selection).await?;
         let mut found = Vec::new();
         select::each(&*backend, &name, selection, |letter| {
             found.push(letter);
@@ -219,6 +220,7 @@ impl Dlq {
     ) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         let name = letters.find(&*backend, stream).await?;
+        select::check_named(&*backend, &name, selection).await?;
         let mut ids = Vec::new();
         select::each(&*backend, &name, selection, |letter| {
             ids.push(letter.id);

@@ -55,6 +55,7 @@ impl RedriveCommand {
         let (backend, name) = until_ctrl_c(async {
             let backend = common.connect().await?;
             let name = self.letters.find(&*backend, &self.stream).await?;
+            select::check_named(&*backend, &name, &self.selection).await?;
             Ok((backend, name))
         })
         .await?;

@@ -89,6 +89,33 @@ impl Selection {
     }
 }
 
+/// Letters that were named must be there, at least one of them.
+pub(super) async fn check_named(
+    backend: &dyn Backend,
+    name: &str,
+    selection: &Selection,
+) -> Result<(), Failure> {
+    let (mut found, mut ids) = (selection.ids.is_empty(), Vec::new());
+    if found {
+        return Ok(());
+    }
+    each(backend, name, &Selection::default(), |letter| {
+        found = selection.ids.iter().any(|id| *id == letter.id || *id == letter.origin);
+        ids.push(letter.id.to_string());
+        !found
+    })
+    .await?;
+    if found {
+        return Ok(());
+    }
+    let named: Vec<String> = selection.ids.iter().map(StreamId::to_string).collect();
+    Err(known::missing(
+        &format!("{name} has no letter {}", named.join(" and no letter ")),
+        &ids,
+        "it is empty",
+    ))
+}
+
 fn parse_reason(text: &str) -> Result<Reason, String> {
     let reasons = Reason::ALL.map(Reason::as_str).join(", ");
     text.parse().map_err(|_| format!("there are: {reasons}"))
