@@ -165,6 +165,21 @@ fn letters_that_are_not_there_are_missed_with_those_that_are() {
 }
 
 #[test]
+fn letters_are_selected_of_one_stream_only() {
+    let world = World::millstream();
+    for selection in [
+        &["--reason", "timeout"][..],
+        &["--error", "zzz"],
+        &["--id", FIRST],
+        &["--older-than", "1d"],
+        &["--dlq", "x"],
+        &["--count", "1"],
+    ] {
+        world.run(&[&["dlq", "ls"], selection].concat()).exits(2).complains("millstream dlq ls STREAM");
+    }
+}
+
+#[test]
 fn a_letter_that_was_named_must_be_there() {
     let world = World::millstream();
     for command in [

@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use millstream_worker::Backend;
 use millstream_worker::backend::{Order, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
+use millstream_worker::redrive::Filter;
 use serde_json::{Value, json};
 
 use self::select::{Letters, Selection};
@@ -23,6 +24,8 @@ use super::table::{Facts, Table, row};
 use super::time::{parse_id, show_moment};
 use super::value::{self, age_of, age_or_nothing, clipped, count, counted};
 
+/// How many letters are listed if nothing else is said.
+const LISTED_MAX: u64 = 100;
 /// How much of an error a table shows.
 const ERROR_SHOWN: usize = 60;
 
@@ -73,9 +76,9 @@ enum Action {
         letters: Letters,
         #[command(flatten)]
         selection: Selection,
-        /// The most letters
-        #[arg(long = "count", value_name = "N", default_value_t = 100)]
-        most: u64,
+        /// The most letters [default: 100]
+        #[arg(long = "count", value_name = "N")]
+        most: Option<u64>,
     },
     /// Tell all about one letter
     #[command(after_help = SHOW_EXAMPLES)]
@@ -118,9 +121,17 @@ impl Dlq {
 
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         match &self.action {
-            Action::Ls { stream: None, .. } => self.list_streams().await,
+            Action::Ls { stream: None, letters, selection, most } => {
+                if most.is_some() || letters.are_named() || selection.filter() != Filter::default() {
+                    return Err(Failure::Usage(
+                        "which letters to list makes sense for one stream: name it, as in millstream dlq ls STREAM"
+                            .to_owned(),
+                    ));
+                }
+                self.list_streams().await
+            }
             Action::Ls { stream: Some(stream), letters, selection, most } => {
-                self.list(stream, letters, selection, *most).await
+                self.list(stream, letters, selection, most.unwrap_or(LISTED_MAX)).await
             }
             Action::Show { stream, id, letters } => self.show(stream, *id, letters).await,
             Action::Redrive(redrive) => redrive.run(&self.common).await,

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Order, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::redrive::Filter;
@@ -19,11 +20,16 @@ const PAGE: usize = 500;
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Letters {
     /// The dead-letter stream, if it is not {STREAM}:dlq
-    #[arg(long, value_name = "STREAM")]
+    #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
 }
 
 impl Letters {
+    /// Whether it was said where they lie.
+    pub(super) fn are_named(&self) -> bool {
+        self.dlq.is_some()
+    }
+
     /// The name of the dead-letter stream, which must be there. A stream that ends in `:dlq` is one itself.
     pub(super) async fn find(&self, backend: &dyn Backend, stream: &str) -> Result<String, Failure> {
         let name = match &self.dlq {
