@@ -125,6 +125,8 @@ fn what_makes_no_sense_is_refused() {
         (&["--exec", "true", "--batch-wait", "1s"], "--batch"),
         (&["--exec", "true", "--dlq", "orders"], "orders is read by this worker"),
         (&["--exec", "true", "--log", "loud=very=much"], "cannot log"),
+        (&["--exec", "true", "--log", "shout"], "\"shout\" is no level"),
+        (&["--exec", "true", "--log", "bogus="], "is no level"),
         (&["--http", "localhost:80"], "http://host:port/path"),
         (&["--http", "http://host/", "--header", "nonsense"], "Name: value"),
     ] {
