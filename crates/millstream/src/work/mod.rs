@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Release, StreamId};
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Backend, Error, Message, Outcome, Report, Worker};
@@ -84,10 +85,10 @@ SIGTERM and Ctrl-C drain: what runs may finish, the rest is given back. A second
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
     /// The stream; may be repeated
-    #[arg(short, long, value_name = "STREAM", required = true)]
+    #[arg(short, long, value_name = "STREAM", required = true, value_parser = NonEmptyStringValueParser::new())]
     stream: Vec<String>,
     /// The group, which is made if it is not there
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     group: String,
     #[command(flatten)]
     handling: Handling,

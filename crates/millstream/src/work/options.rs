@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Autoscale, Backend, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
 
@@ -42,7 +43,7 @@ pub(super) struct Pool {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
     lease: Duration,
     /// The name of this worker in its group, kept over restarts; by default unique to this process
-    #[arg(long, value_name = "NAME", help_heading = "Pool")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Pool")]
     consumer: Option<String>,
     /// Where the group begins if it has to be made: earliest, latest, an id, a moment, or how long ago
     #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position, help_heading = "Pool")]
@@ -61,7 +62,7 @@ pub(super) struct Pool {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Failures")]
     max_deliveries: u64,
     /// The stream for dead letters [default: {STREAM}:dlq]
-    #[arg(long, value_name = "STREAM", help_heading = "Failures")]
+    #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new(), help_heading = "Failures")]
     pub(super) dlq: Option<String>,
     /// The most messages that wait here to be tried again
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
@@ -70,7 +71,7 @@ pub(super) struct Pool {
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     dedupe: Option<Duration>,
     /// The field that tells messages apart; without it the id of the entry does
-    #[arg(long, value_name = "FIELD", requires = "dedupe", help_heading = "Failures")]
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), requires = "dedupe", help_heading = "Failures")]
     dedupe_field: Option<String>,
 
     /// How long running messages may take to finish when the worker ends
