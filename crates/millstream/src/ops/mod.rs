@@ -13,7 +13,7 @@ mod dlq;
 mod doctor;
 mod failure;
 pub(crate) mod group;
-mod known;
+pub(crate) mod known;
 mod lag;
 mod metrics;
 mod named;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{Release, StreamId};
+use millstream_worker::backend::{ErrorKind, Release, StreamId};
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Backend, Error, Message, Outcome, Report, Worker};
 use tokio::signal::unix::SignalKind;
@@ -46,6 +46,7 @@ use self::options::{Handling, Pool, parse_count};
 use self::signals::Signals;
 use crate::ops::Failure;
 use crate::ops::connection::Common;
+use crate::ops::known;
 use crate::ops::output::{note, print_json_line};
 use crate::ops::time::parse_duration;
 
@@ -161,7 +162,10 @@ impl Work {
             signals.next().await
         };
         let ended = tokio::select! {
-            report = worker.run_until(stopping.cancelled()) => Ok(report?),
+            report = worker.run_until(stopping.cancelled()) => match report {
+                Ok(report) => Ok(report),
+                Err(error) => return Err(self.explained(&*backend, error).await),
+            },
             second = two_signals => Err(second),
             // These two never end.
             () = end_when_empty => Err(SignalKind::terminate()),
@@ -244,6 +248,18 @@ impl Work {
         let worker = worker.handler_name(runner.name());
         let worker = self.stream.iter().fold(worker, |worker, stream| worker.stream(stream));
         worker.build().map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    /// Why the worker has ended, with the name of the stream where the store does not tell it.
+    async fn explained(&self, backend: &dyn Backend, error: Error) -> Failure {
+        if error.kind() == ErrorKind::WrongType {
+            for stream in &self.stream {
+                if let Err(failure) = known::look(backend, stream).await {
+                    return failure;
+                }
+            }
+        }
+        error.into()
     }
 
     /// Gives back what was at work. It was tried, and that counts.

@@ -145,3 +145,12 @@ fn no_server_is_a_failure_of_its_own() {
     let run = place.start(&["--exec", "true", "--url", "redis://127.0.0.1:1"]).ended();
     run.exits(3).complains("millstream serve");
 }
+
+#[test]
+fn a_key_that_is_no_stream_is_named() {
+    let place = Place::server();
+    place.add(1);
+    place.call(&["SET", "text", "x"]);
+    let run = place.start(&["--stream", "text", "--exec", "true"]).ended().exits(1);
+    run.complains("'text' holds something else than a stream").complains("use another name");
+}
