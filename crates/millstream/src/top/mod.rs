@@ -25,7 +25,7 @@ use std::time::Duration;
 use clap::Args;
 
 use self::state::{INTERVAL_MAX, INTERVAL_MIN};
-use self::watcher::Watcher;
+use self::watcher::{EVERYTHING, Watcher};
 use crate::ops::Failure;
 use crate::ops::connection::Common;
 use crate::ops::time::parse_duration;
@@ -46,7 +46,7 @@ Keys: j/k or arrows move, Enter opens a group, Esc goes back, / filters, s sorts
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Top {
     /// Only streams that match this glob pattern
-    #[arg(default_value = "*")]
+    #[arg(default_value = EVERYTHING)]
     pattern: String,
     /// The time from one look to the next
     #[arg(short, long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]

@@ -7,7 +7,7 @@ use millstream_worker::Backend;
 use millstream_worker::backend::{NewEntry, Read, Start};
 use millstream_worker::monitor::Monitor;
 
-use super::watcher::Look;
+use super::watcher::{EVERYTHING, Look};
 
 /// A stream `events` with one entry and no group; a stream `orders` with five entries and two groups: `audit`, which nobody
 /// reads for, and `billing`, for which `worker-1` has read two entries and acknowledged none.
@@ -41,6 +41,11 @@ async fn read(backend: &dyn Backend, count: usize) {
 }
 
 async fn look_at(backend: Arc<dyn Backend>) -> Look {
-    let streams = Monitor::new(Arc::clone(&backend)).streams("*").await.unwrap();
-    Look { place: backend.place(), capabilities: backend.capabilities(), streams }
+    let streams = Monitor::new(Arc::clone(&backend)).streams(EVERYTHING).await.unwrap();
+    Look {
+        place: backend.place(),
+        pattern: EVERYTHING.to_owned(),
+        capabilities: backend.capabilities(),
+        streams,
+    }
 }

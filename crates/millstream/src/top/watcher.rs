@@ -13,11 +13,16 @@ use tokio::time::timeout;
 use crate::ops::Failure;
 use crate::ops::connection::Common;
 
+/// The pattern that all streams match.
+pub(super) const EVERYTHING: &str = "*";
+
 /// What a look brought.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     /// Where the store is.
     pub(super) place: String,
+    /// Which streams were looked for.
+    pub(super) pattern: String,
     /// What it does natively.
     pub(super) capabilities: Capabilities,
     /// The streams by name, with their groups.
@@ -65,7 +70,12 @@ impl Watcher {
             // What comes back may be another server: its abilities are to be found out anew.
             self.backend = None;
         }
-        Ok(Look { place: backend.place(), capabilities: backend.capabilities(), streams: streams? })
+        Ok(Look {
+            place: backend.place(),
+            pattern: self.pattern.clone(),
+            capabilities: backend.capabilities(),
+            streams: streams?,
+        })
     }
 
     /// Looks again and again. Ends only if trying again would be of no use.

@@ -35,6 +35,8 @@ fn only_the_streams_that_were_asked_for() {
     let rows = table(&frame);
     assert_eq!((rows.len(), rows[1][0]), (2, "{orders}:dlq"), "{frame}");
     let run = world.run(&["top", "--once", "--interval", "100ms", "nothing"]);
+    run.ok().has("no streams match nothing\n");
+    let run = World::empty(&[]).run(&["top", "--once", "--interval", "100ms"]);
     run.ok().has("there are no streams; begin one with: millstream add");
 }
 

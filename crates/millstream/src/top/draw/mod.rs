@@ -97,7 +97,7 @@ pub(super) fn plain(state: &State) -> Vec<String> {
     let [place, totals, _] = header::lines(state, &palette, Instant::now());
     let mut lines = vec![place.to_string(), totals.to_string(), String::new()];
     if state.shown().is_empty() {
-        lines.push(overview::nothing(state).to_owned());
+        lines.push(overview::nothing(state));
         return lines;
     }
     lines.extend(overview::lines(state, &palette, usize::MAX).iter().map(ToString::to_string));

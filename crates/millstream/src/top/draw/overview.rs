@@ -10,6 +10,7 @@ use crate::ops::shape::lag;
 use crate::ops::value::{NOTHING, age_or_nothing, count, text};
 use crate::top::row::{GroupRow, Row, Sort};
 use crate::top::state::State;
+use crate::top::watcher::EVERYTHING;
 
 /// Headings, what they sort by, what the cells are, and which column goes first where it is narrow.
 const COLUMNS: [(&str, Option<Sort>, Kind, u8); 12] = [
@@ -35,11 +36,14 @@ pub(super) fn lines(state: &State, palette: &Palette, width: usize) -> Vec<Line<
 }
 
 /// What to say where there is no row.
-pub(super) fn nothing(state: &State) -> &'static str {
+pub(super) fn nothing(state: &State) -> String {
     match (state.look(), state.filter()) {
-        (None, _) => "",
-        (Some(_), "") => "there are no streams; begin one with: millstream add STREAM FIELD=VALUE",
-        (Some(_), _) => "nothing matches the filter; Esc drops it",
+        (None, _) => String::new(),
+        (Some(look), "") if look.pattern == EVERYTHING => {
+            "there are no streams; begin one with: millstream add STREAM FIELD=VALUE".to_owned()
+        }
+        (Some(look), "") => format!("no streams match {}", text(look.pattern.as_bytes())),
+        (Some(_), _) => "nothing matches the filter; Esc drops it".to_owned(),
     }
 }
 
