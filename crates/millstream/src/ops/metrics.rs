@@ -12,6 +12,7 @@ use millstream_worker::metrics::{Consumers, Text, exporter_text};
 use millstream_worker::monitor::{Limits, Monitor};
 use tokio_util::sync::CancellationToken;
 
+use super::address::parse_address;
 use super::connection::Common;
 use super::failure::Failure;
 use super::output::{note, print_raw};
@@ -36,7 +37,7 @@ pub(crate) struct Metrics {
     #[arg(long)]
     once: bool,
     /// Where to listen; port 0 takes a free one
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9121")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9121", value_parser = parse_address)]
     listen: String,
     /// No series for each consumer
     #[arg(long)]

@@ -5,6 +5,7 @@
 //! 5 a check found problems, 130 interrupted.
 
 mod add;
+pub(crate) mod address;
 mod completions;
 mod confirm;
 pub(crate) mod connection;

@@ -129,6 +129,7 @@ fn metrics_have_the_names_that_dashboards_know() {
         told.has("millstream_dlq_length{stream=\"orders\"} 2\n");
         let without = world.run(&["metrics", "--once", "--no-consumers"]).ok();
         assert!(!without.out.contains("worker-1"), "{}", without.out);
+        world.run(&["metrics", "--listen", "9121"]).exits(2).complains("write it as 127.0.0.1:");
         world.run(&["metrics", "--once", "--json"]).exits(2).complains("millstream lag --json");
     }
 }
