@@ -159,7 +159,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[keys("RM delete", 1, -1, 1)])
         .complexity("O(N), N being the elements of the values removed")
         .tips(SUM_OF_SHARDS)
-        .note("the same as DEL: values are freed at once")
+        .note("the same as DEL: both leave freeing large values to another thread")
         .text("UNLINK key [key ...]", "Removes keys and says how many there were."),
     command("wait", 3, commands::parse_wait)
         .group(Group::Generic)
