@@ -12,6 +12,7 @@ use crate::backend::{Backend, Certificates, Embedded, Error, ErrorKind, Redis};
 /// | `redis://[user:password@]host[:port][/database]` | a server that speaks Redis' protocol |
 /// | `rediss://…` | the same over TLS; `#insecure` at the end takes any certificate |
 /// | `redis+cluster://[user:password@]host:port,host:port…`, `rediss+cluster://…` | a Redis or Valkey Cluster |
+/// | `unix:///path/of/socket[?db=N&user=NAME&pass=PASSWORD]` | a server on this machine, by its Unix socket |
 /// | `embedded:FOLDER` | the embedded store in a folder of this process alone |
 /// | `memory:` | an embedded store that is gone with the process |
 ///
@@ -62,7 +63,7 @@ async fn open(
         }
         _ => Err(Error::new(
             ErrorKind::Refused,
-            "the URL of a store begins with redis://, rediss://, redis+cluster://, rediss+cluster://, embedded: or memory:",
+            "the URL of a store begins with redis://, rediss://, redis+cluster://, rediss+cluster://, unix://, embedded: or memory:",
         )),
     }
 }

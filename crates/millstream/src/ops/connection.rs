@@ -17,7 +17,8 @@ const VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
 /// The options that every command has.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// The store: redis://, rediss://, redis+cluster://HOST,HOST, rediss+cluster://HOST,HOST or embedded:FOLDER
+    /// The store: redis://, rediss://, redis+cluster://HOST,HOST, rediss+cluster://HOST,HOST, unix://SOCKET,
+    /// embedded:FOLDER or memory:
     /// [env: MILLSTREAM_URL, REDIS_URL] [default: redis://127.0.0.1:6379]
     #[arg(short, long, global = true, value_name = "URL", help_heading = "Common options")]
     url: Option<String>,
@@ -81,10 +82,22 @@ fn without_password(url: &str) -> String {
     match rest[..end].rsplit_once('@') {
         Some((way_in, host)) => {
             let user = way_in.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:***@{host}{}", &rest[end..])
+            format!("{scheme}://{user}:***@{host}{}", without_pass(&rest[end..]))
         }
-        None => url.to_owned(),
+        None => format!("{scheme}://{}", without_pass(rest)),
     }
+}
+
+/// The same for the parameter by which the URL of a Unix socket says it.
+fn without_pass(rest: &str) -> String {
+    let Some((before, secret)) = ["?pass=", "&pass="].iter().find_map(|name| {
+        let at = rest.find(name)? + name.len();
+        Some(rest.split_at(at))
+    }) else {
+        return rest.to_owned();
+    };
+    let end = secret.find(['&', '#']).unwrap_or(secret.len());
+    format!("{before}***{}", &secret[end..])
 }
 
 #[cfg(test)]
@@ -97,5 +110,7 @@ mod tests {
         assert_eq!(without_password("redis://:p@ss@host"), "redis://:***@host");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
         assert_eq!(without_password("embedded:/x@y"), "embedded:/x@y");
+        assert_eq!(without_password("unix:///a?pass=b&db=1"), "unix:///a?pass=***&db=1");
+        assert_eq!(without_password("unix:///a?user=c&pass=b"), "unix:///a?user=c&pass=***");
     }
 }

@@ -142,6 +142,9 @@ fn place_of(kind: &str, infos: &[ConnectionInfo]) -> String {
         if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             scheme = "rediss";
         }
+        if matches!(info.addr(), ConnectionAddr::Unix(_)) {
+            scheme = "unix";
+        }
         if info.redis_settings().db() != 0 {
             database = format!("/{}", info.redis_settings().db());
         }
