@@ -289,7 +289,8 @@ impl Workload {
             Load::AckInOrder { ids, .. } => ops * ids,
             Load::AckRandom { ids, .. } => 2 * ops * ids,
             Load::Range => 100_000,
-            _ => 0,
+            Load::Ping { .. } | Load::PingInOrder { .. } | Load::PingCycle { .. } => 0,
+            Load::Add { .. } | Load::Cycle { .. } | Load::AddWithReaders { .. } => 0,
         }
     }
 

@@ -194,7 +194,7 @@ impl Store {
         };
         recovered.log = report;
         let in_force = log.manifest().snapshot;
-        recovered.removed_snapshots = remove_other_snapshots(&*disk, in_force);
+        recovered.removed_snapshots = snapshots::remove_others(&*disk, in_force);
         let journal = begin(log, disk, clock);
         if let Some(position) = in_force {
             let bytes = snapshots::bytes(&*journal.disk, position);
@@ -203,19 +203,6 @@ impl Store {
         self.begin_journal(journal);
         Ok((self, recovered))
     }
-}
-
-/// Removes what a crash left of snapshots that are not in force. What is gone then is told, not what should be.
-fn remove_other_snapshots(disk: &dyn Disk, in_force: Option<u64>) -> Vec<String> {
-    let taken = || -> Vec<String> {
-        let names = disk.list().unwrap_or_default().into_iter().map(|file| file.name);
-        names.filter(|name| name.starts_with(snapshots::PREFIX)).collect()
-    };
-    let mut removed = taken();
-    snapshots::remove_others(disk, in_force);
-    let left = taken();
-    removed.retain(|name| !left.contains(name));
-    removed
 }
 
 /// A store being put together again. Nothing it applies is logged: the store has no journal yet.

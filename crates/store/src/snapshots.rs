@@ -356,14 +356,12 @@ pub(crate) fn bytes(disk: &dyn Disk, position: u64) -> u64 {
     disk.open(&name(position), Access::Read).and_then(|file| file.bytes()).unwrap_or(0)
 }
 
-/// Removes every snapshot that is not in force. One that cannot be removed stays until the next time.
-pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) {
+/// Removes every snapshot that is not in force, and gives their names. One that cannot be removed stays until the next time.
+pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) -> Vec<String> {
     let kept = in_force.map(name);
-    for listed in disk.list().unwrap_or_default() {
-        if listed.name.starts_with(PREFIX) && Some(&listed.name) != kept.as_ref() {
-            let _ = disk.remove(&listed.name);
-        }
-    }
+    let names = disk.list().unwrap_or_default().into_iter().map(|listed| listed.name);
+    let others = names.filter(|name| name.starts_with(PREFIX) && Some(name) != kept.as_ref());
+    others.filter(|name| disk.remove(name).is_ok()).collect()
 }
 
 #[cfg(test)]

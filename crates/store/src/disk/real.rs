@@ -71,7 +71,6 @@ impl RealDisk {
         name: &str,
         options: &mut fs::OpenOptions,
     ) -> Result<fs::File, DiskError> {
-        self.check_place()?;
         let no_follow = OFlags::NOFOLLOW.bits() as i32;
         let opened = options.mode(0o600).custom_flags(no_follow).open(self.dir.join(name));
         opened.map_err(|error| self.error(operation, name, &error))
@@ -115,11 +114,9 @@ impl Disk for RealDisk {
         if lock_exclusively(&folder) == Err(Errno::WOULDBLOCK) {
             return Err(self.in_use());
         }
-        let no_follow = OFlags::NOFOLLOW.bits() as i32;
         let options = &mut fs::OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
-        let opened = options.mode(0o600).custom_flags(no_follow).open(self.dir.join(LOCK_FILE));
-        let lock = opened.map_err(|error| self.error("lock", LOCK_FILE, &error))?;
+        let lock =
+            self.open_with("lock", LOCK_FILE, options.read(true).write(true).create(true).truncate(false))?;
         match lock_exclusively(&lock) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(self.in_use()),
@@ -133,7 +130,8 @@ impl Disk for RealDisk {
                 &io::Error::new(io::ErrorKind::AlreadyExists, message),
             ));
         }
-        let noted = lock.set_len(0).and_then(|()| lock.write_all_at(note().as_bytes(), 0));
+        let note = format!("{}\n", std::process::id());
+        let noted = lock.set_len(0).and_then(|()| lock.write_all_at(note.as_bytes(), 0));
         noted.map_err(|error| self.error("write", LOCK_FILE, &error))?;
         *held = Some(Held { _lock: lock, folder: Arc::new(folder) });
         Ok(())
@@ -164,12 +162,14 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
+        self.check_place()?;
         let options = &mut fs::OpenOptions::new();
         let file = self.open_with("create", name, options.read(true).write(true).create_new(true))?;
         Ok(self.wrap(name, file))
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError> {
+        self.check_place()?;
         let options = &mut fs::OpenOptions::new();
         let file = self.open_with("open", name, options.read(true).write(access == Access::Write))?;
         Ok(self.wrap(name, file))
@@ -260,11 +260,6 @@ fn lock_exclusively(lock: &fs::File) -> Result<(), Errno> {
         }
     }
     flock(lock, FlockOperation::NonBlockingLockExclusive)
-}
-
-/// What is written in a lock that this process holds.
-fn note() -> String {
-    format!("{}\n", std::process::id())
 }
 
 /// Whether it is empty or has the number of a process in it, as nobody else's file would.

@@ -46,8 +46,7 @@ impl<'a> Order<'a> {
         store_id: Option<StoreId>,
     ) -> Result<Order<'a>, DiskError> {
         let mut found = Vec::new();
-        for file in listed {
-            let Some(named) = segment::first_of(&file.name) else { continue };
+        for (named, file) in segment::by_name(listed) {
             let header = SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)?.ok();
             let header = header.filter(|header| store_id.is_none_or(|wanted| header.store_id == wanted));
             let first = header.map_or(named, |header| header.first);

@@ -127,9 +127,7 @@ impl Recovery {
     pub(crate) fn log_bytes(&self) -> u64 {
         let first = self.manifest.as_ref().map_or(1, |manifest| manifest.first);
         let mut bytes = 0;
-        for (begins, file) in
-            self.listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file)))
-        {
+        for (begins, file) in segment::by_name(&self.listed) {
             // One that begins there or before is the first that is needed, unless another comes.
             bytes = if begins <= first { file.bytes } else { bytes + file.bytes };
         }
@@ -314,8 +312,7 @@ impl<'a> Walk<'a> {
     }
 
     fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
-        let found: Vec<(u64, &Listed)> =
-            listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+        let found: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
         let begin = self.first_needed(&found)?;
         self.scan.covered = found[..begin].iter().map(|(_, file)| file.name.clone()).collect();
         for index in begin..found.len() {

@@ -90,14 +90,12 @@ pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Resul
 /// Where every segment begins and of which store it is by its header; only the name tells if that is damaged.
 pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
     let mut owners = Vec::new();
-    for listed in disk.list()? {
-        if let Some(named) = segment::first_of(&listed.name) {
-            let header = SegmentHeader::read(&*disk.open(&listed.name, Access::Read)?)?;
-            owners.push(match header {
-                Ok(header) => (header.first, Some(header.store_id)),
-                Err(_) => (named, None),
-            });
-        }
+    for (named, file) in segment::by_name(&disk.list()?) {
+        let header = SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)?;
+        owners.push(match header {
+            Ok(header) => (header.first, Some(header.store_id)),
+            Err(_) => (named, None),
+        });
     }
     Ok(owners)
 }
@@ -115,8 +113,7 @@ impl Walk<'_> {
     /// Tells files that are no longer needed from those whose names are wrong. What opening, which goes by the names, takes
     /// for no longer needed is no trouble if it is that, or if there is another of it.
     fn judge_names(&mut self, listed: &[Listed], order: &Order<'_>, begin: usize) -> Result<(), DiskError> {
-        let named: Vec<(u64, &Listed)> =
-            listed.iter().filter_map(|file| Some((segment::first_of(&file.name)?, file))).collect();
+        let named: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
         let skipped_to = self.first_needed(&named)?.map_or(0, |index| named[index].0);
         let is_skipped = |placed: &Placed<'_>| placed.named < skipped_to;
         for (index, placed) in order.segments.iter().enumerate() {

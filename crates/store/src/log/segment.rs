@@ -12,7 +12,7 @@ use super::frame::{self, FrameHeader, Salt};
 use super::planted::{Bug, Planted};
 use super::{StoreId, What};
 use crate::codec::Reader;
-use crate::disk::{DiskError, File, read_full};
+use crate::disk::{DiskError, File, Listed, read_full};
 
 /// The length of a segment's header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -33,6 +33,11 @@ pub(crate) fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
+}
+
+/// The segments among these files, with the position at which each begins by its name.
+pub(crate) fn by_name(listed: &[Listed]) -> impl Iterator<Item = (u64, &Listed)> {
+    listed.iter().filter_map(|file| Some((first_of(&file.name)?, file)))
 }
 
 /// What a segment says of itself.
