@@ -1,9 +1,7 @@
-//! Reading a command's arguments from front to back, and writing them.
+//! Reading a command's arguments from front to back.
 //!
 //! Every parser walks a cursor and finishes it, so no argument is read twice, skipped or left over
 //! unnoticed, and nothing is indexed by hand.
-
-use millstream_engine::StreamId;
 
 use crate::errors::{self, CommandError};
 use crate::number;
@@ -156,56 +154,6 @@ pub(crate) fn subcommand<'a>(argv: &[&'a [u8]]) -> &'a [u8] {
 /// A number where a negative one means zero.
 pub(crate) fn not_negative(number: i64) -> u64 {
     number.max(0).unsigned_abs()
-}
-
-/// A command on its way out: arguments joined one by one, as the parsers read them.
-pub(crate) struct ArgsOut(Vec<Vec<u8>>);
-
-impl ArgsOut {
-    /// Begins with the words of the command's name.
-    pub(crate) fn command(words: &[&str]) -> ArgsOut {
-        ArgsOut(words.iter().map(|word| word.as_bytes().to_vec()).collect())
-    }
-
-    /// One argument as it is.
-    pub(crate) fn arg(mut self, arg: &[u8]) -> ArgsOut {
-        self.0.push(arg.to_vec());
-        self
-    }
-
-    /// Several arguments as they are.
-    pub(crate) fn args(mut self, args: &[&[u8]]) -> ArgsOut {
-        self.0.extend(args.iter().map(|arg| arg.to_vec()));
-        self
-    }
-
-    /// An option without a value, where it is set.
-    pub(crate) fn flag(self, word: &str, set: bool) -> ArgsOut {
-        if set { self.arg(word.as_bytes()) } else { self }
-    }
-
-    /// An option with a number, where there is one.
-    pub(crate) fn option(self, word: &str, number: Option<u64>) -> ArgsOut {
-        match number {
-            Some(number) => self.arg(word.as_bytes()).number(number),
-            None => self,
-        }
-    }
-
-    /// A number.
-    pub(crate) fn number(self, number: u64) -> ArgsOut {
-        self.arg(itoa::Buffer::new().format(number).as_bytes())
-    }
-
-    /// An id, complete.
-    pub(crate) fn id(self, id: StreamId) -> ArgsOut {
-        self.arg(id.to_string().as_bytes())
-    }
-
-    /// The arguments, the command's name first.
-    pub(crate) fn finish(self) -> Vec<Vec<u8>> {
-        self.0
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use millstream_engine::References;
 
 use super::references;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 use crate::number;
@@ -38,10 +38,6 @@ impl<'a> DeleteRequest<'a> {
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
     }
-
-    pub(super) fn encode(&self, out: ArgsOut) -> ArgsOut {
-        encode_list(references::encode(out, self.references), self.ids)
-    }
 }
 
 /// Reads `IDS numids id [id ...]` if it comes next.
@@ -60,9 +56,4 @@ pub(super) fn take_counted<'a>(
 ) -> Result<&'a [&'a [u8]], CommandError> {
     let count = number::parse_i64(args.next()?).filter(|&count| count > 0).ok_or(not_positive)?;
     usize::try_from(count).ok().and_then(|count| args.take(count).ok()).ok_or(too_many)
-}
-
-/// Writes `IDS numids id [id ...]`.
-pub(super) fn encode_list(out: ArgsOut, ids: &[&[u8]]) -> ArgsOut {
-    out.arg(b"IDS").number(ids.len() as u64).args(ids)
 }

@@ -6,7 +6,7 @@
 //! documentation says which.
 //!
 //! The number of arguments is checked before, by the table; a parser given too few answers with a syntax
-//! error. The streams family also turns back into arguments, with `encode`.
+//! error.
 
 mod client;
 mod connection;
@@ -81,7 +81,7 @@ pub use xclaim::{ClaimRequest, Delivered, Xclaim};
 pub use xdel::Xdel;
 pub use xdelex::Xdelex;
 pub use xextend::Xextend;
-pub use xgroup::{Xgroup, XgroupCreate, XgroupSetId, encode_group_start};
+pub use xgroup::{Xgroup, XgroupCreate, XgroupSetId};
 pub use xidmprecord::Xidmprecord;
 pub use xinfo::{StreamDetail, Xinfo, XinfoStream};
 pub use xlen::Xlen;

@@ -3,7 +3,7 @@
 
 use millstream_engine::References;
 
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 
 const WORDS: [(&str, References); 3] =
     [("KEEPREF", References::Keep), ("DELREF", References::Delete), ("ACKED", References::Acked)];
@@ -16,13 +16,4 @@ pub(super) fn read(given: &mut Option<References>, args: &mut Args<'_>) -> bool 
     }
     *given = WORDS.iter().find(|(word, _)| args.keyword(word)).map(|(_, references)| *references);
     given.is_some()
-}
-
-/// Writes the policy. What a command does anyway is not said.
-pub(super) fn encode(out: ArgsOut, references: References) -> ArgsOut {
-    match references {
-        References::Keep => out,
-        References::Delete => out.arg(b"DELREF"),
-        References::Acked => out.arg(b"ACKED"),
-    }
 }

@@ -7,7 +7,7 @@
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 
 use super::references;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -99,21 +99,4 @@ fn max_len(args: &mut Args<'_>) -> Result<TrimBy, CommandError> {
 
 fn min_id(args: &mut Args<'_>) -> Result<TrimBy, CommandError> {
     ids::parse_id(args.next()?).map(TrimBy::MinId)
-}
-
-/// Writes the options of one trim.
-pub(super) fn encode(out: ArgsOut, trim: &Trim) -> ArgsOut {
-    let sign: &[u8] = match trim.exactness {
-        Exactness::Exact => b"=",
-        Exactness::Approximate => b"~",
-    };
-    let out = match trim.by {
-        TrimBy::MaxLen(entries) => out.arg(b"MAXLEN").arg(sign).number(entries),
-        TrimBy::MinId(id) => out.arg(b"MINID").arg(sign).id(id),
-    };
-    match (trim.exactness, trim.limit) {
-        (Exactness::Exact, _) | (_, TrimLimit::Default) => out,
-        (_, TrimLimit::Unlimited) => out.option("LIMIT", Some(0)),
-        (_, TrimLimit::AtMost(most)) => out.option("LIMIT", Some(most)),
-    }
 }

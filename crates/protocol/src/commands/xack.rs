@@ -1,7 +1,7 @@
 //! `XACK key group id [id ...]`
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
 
@@ -28,10 +28,5 @@ impl Xack<'_> {
     #[inline]
     pub fn read_ids(&self, ids: &mut Ids) -> Result<(), CommandError> {
         ids::read_ids(self.ids, ids)
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        ArgsOut::command(&["XACK"]).arg(self.key).arg(self.group).args(self.ids).finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Command;
 use super::delete_request::DeleteRequest;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 
 /// Acknowledge entries and delete them, and say of each what became of it. Nothing of it is read before the
@@ -26,28 +26,9 @@ pub(crate) fn parse_xackdel<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Com
 }
 
 impl<'a> Xackdel<'a> {
-    /// A command for [`encode_with`](Xackdel::encode_with).
-    pub fn new(key: &'a [u8], group: &'a [u8]) -> Xackdel<'a> {
-        Xackdel { key, group, rest: &[] }
-    }
-
     /// After the key's type, before its existence and the group's: the rest of the request.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::over(self.rest))
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with this request instead of its own, as arguments.
-    pub fn encode_with(&self, request: &DeleteRequest<'_>) -> Vec<Vec<u8>> {
-        request.encode(self.named()).finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XACKDEL"]).arg(self.key).arg(self.group)
     }
 }
 

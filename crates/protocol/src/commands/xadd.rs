@@ -6,9 +6,8 @@
 use millstream_engine::{Addition, IdSpec, Idempotence, StreamId};
 
 use super::Command;
-use super::references;
-use super::trim::{self, TrimOptions};
-use crate::args::{Args, ArgsOut};
+use super::trim::TrimOptions;
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -41,27 +40,6 @@ impl<'a> Xadd<'a> {
             return Err(errors::ID_IS_ZERO);
         }
         Ok(Xadd { key, entry: Addition { id, fields, ..options } })
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let Addition { id, fields, make_stream, trim, references, idempotence } = self.entry;
-        let mut out = ArgsOut::command(&["XADD"]).arg(self.key).flag("NOMKSTREAM", !make_stream);
-        out = references::encode(out, references);
-        out = match idempotence {
-            None => out,
-            Some(Idempotence::Auto { producer }) => out.arg(b"IDMPAUTO").arg(producer),
-            Some(Idempotence::Given { producer, iid }) => out.arg(b"IDMP").arg(producer).arg(iid),
-        };
-        if let Some(trim) = &trim {
-            out = trim::encode(out, trim);
-        }
-        let out = match id {
-            IdSpec::Auto => out.arg(b"*"),
-            IdSpec::AutoSeq(ms) => out.arg(format!("{ms}-*").as_bytes()),
-            IdSpec::Explicit(id) => out.id(id),
-        };
-        out.args(fields).finish()
     }
 }
 

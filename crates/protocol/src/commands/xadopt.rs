@@ -1,7 +1,7 @@
 //! `XADOPT key group from to`: Millstream's own.
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 
 /// Give all that is pending with one consumer to another, and remove the first. All of it is checked before
@@ -24,13 +24,6 @@ pub(crate) fn parse_xadopt<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comm
         return Err(errors::ADOPTS_ITSELF);
     }
     Ok(Command::Xadopt(Xadopt { key, group, from, to }))
-}
-
-impl Xadopt<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        ArgsOut::command(&["XADOPT"]).args(&[self.key, self.group, self.from, self.to]).finish()
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut, not_negative};
+use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
 use crate::number;
@@ -57,21 +57,6 @@ fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
     number::parse_u64(text)
         .filter(|count| (1..=GREATEST_COUNT).contains(count))
         .ok_or(errors::XAUTOCLAIM_COUNT)
-}
-
-impl Xautoclaim<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        ArgsOut::command(&["XAUTOCLAIM"])
-            .arg(self.key)
-            .arg(self.group)
-            .arg(self.consumer)
-            .number(self.idle_ms_min)
-            .id(self.start)
-            .option("COUNT", Some(self.count))
-            .flag("JUSTID", self.justid)
-            .finish()
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 
 const DURATION_S: RangeInclusive<u64> = 1..=86_400;
@@ -35,11 +35,6 @@ pub(crate) fn parse_xcfgset<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Com
 }
 
 impl<'a> Xcfgset<'a> {
-    /// A command for [`encode_with`](Xcfgset::encode_with).
-    pub fn new(key: &'a [u8]) -> Xcfgset<'a> {
-        Xcfgset { key, rest: &[] }
-    }
-
     /// After the key's existence and its type: the rest of the request.
     pub fn request(&self) -> Result<StreamSettings, CommandError> {
         let mut args = Args::over(self.rest);
@@ -48,23 +43,6 @@ impl<'a> Xcfgset<'a> {
             settings.read(&mut args)?;
         }
         if settings == StreamSettings::default() { Err(errors::XCFGSET_NOTHING) } else { Ok(settings) }
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with these settings instead of its own, as arguments.
-    pub fn encode_with(&self, settings: &StreamSettings) -> Vec<Vec<u8>> {
-        self.named()
-            .option("IDMP-DURATION", settings.idmp_duration_s)
-            .option("IDMP-MAXSIZE", settings.idmp_max_size)
-            .finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XCFGSET"]).arg(self.key)
     }
 }
 

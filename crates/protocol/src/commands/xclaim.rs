@@ -6,7 +6,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut, not_negative};
+use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
@@ -89,27 +89,6 @@ impl Xclaim<'_> {
         }
         Ok(request)
     }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with this request instead of its own, as arguments.
-    pub fn encode_with(&self, request: &ClaimRequest) -> Vec<Vec<u8>> {
-        request.encode(self.named()).finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XCLAIM"]).arg(self.key).arg(self.group).arg(self.consumer)
-    }
-}
-
-impl<'a> Xclaim<'a> {
-    /// A command for [`encode_with`](Xclaim::encode_with).
-    pub fn new(key: &'a [u8], group: &'a [u8], consumer: &'a [u8]) -> Xclaim<'a> {
-        Xclaim { key, group, consumer, rest: &[] }
-    }
 }
 
 impl Default for ClaimRequest {
@@ -147,21 +126,6 @@ impl ClaimRequest {
             return Err(errors::unrecognized_xclaim_option(args.next()?));
         }
         Ok(())
-    }
-
-    fn encode(&self, out: ArgsOut) -> ArgsOut {
-        let out = self.ids.iter().fold(out.number(self.idle_ms_min), |out, &id| out.id(id));
-        let out = match self.delivered {
-            Delivered::Now => out,
-            Delivered::IdleFor { ms } => out.option("IDLE", Some(ms)),
-            Delivered::At { unix_ms } => out.option("TIME", Some(unix_ms)),
-        };
-        let out = out.option("RETRYCOUNT", self.retrycount).flag("FORCE", self.force);
-        let out = out.flag("JUSTID", self.justid);
-        match self.last_id {
-            Some(id) => out.arg(b"LASTID").id(id),
-            None => out,
-        }
     }
 }
 

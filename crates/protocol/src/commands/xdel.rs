@@ -1,7 +1,7 @@
 //! `XDEL key id [id ...]`
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
 
@@ -25,10 +25,5 @@ impl Xdel<'_> {
     /// After the key: every id, or none if one of them is none.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        ArgsOut::command(&["XDEL"]).arg(self.key).args(self.ids).finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Command;
 use super::delete_request::DeleteRequest;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 
 /// Delete entries, and say of each what became of it. Nothing of it is read before the key is known to be of
@@ -23,28 +23,9 @@ pub(crate) fn parse_xdelex<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comm
 }
 
 impl<'a> Xdelex<'a> {
-    /// A command for [`encode_with`](Xdelex::encode_with).
-    pub fn new(key: &'a [u8]) -> Xdelex<'a> {
-        Xdelex { key, rest: &[] }
-    }
-
     /// After the key's type, before its existence: the rest of the request.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::over(self.rest))
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with this request instead of its own, as arguments.
-    pub fn encode_with(&self, request: &DeleteRequest<'_>) -> Vec<Vec<u8>> {
-        request.encode(self.named()).finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XDELEX"]).arg(self.key)
     }
 }
 

@@ -1,8 +1,8 @@
 //! `XEXTEND key group consumer IDS numids id [id ...]`: Millstream's own.
 
 use super::Command;
-use super::delete_request::{encode_list, read_list};
-use crate::args::{Args, ArgsOut};
+use super::delete_request::read_list;
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
@@ -28,31 +28,12 @@ pub(crate) fn parse_xextend<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Com
 }
 
 impl<'a> Xextend<'a> {
-    /// A command for [`encode_with`](Xextend::encode_with).
-    pub fn new(key: &'a [u8], group: &'a [u8], consumer: &'a [u8]) -> Xextend<'a> {
-        Xextend { key, group, consumer, rest: &[] }
-    }
-
     /// After the key, its type and the group: every id, or none if one of them is none.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         let mut args = Args::over(self.rest);
         let ids = read_list(&mut args)?.ok_or(errors::IDS_MISSING)?;
         args.finish()?;
         ids::parse_ids(ids)
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with these ids instead of its own, as arguments.
-    pub fn encode_with(&self, ids: &[&[u8]]) -> Vec<Vec<u8>> {
-        encode_list(self.named(), ids).finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XEXTEND"]).arg(self.key).arg(self.group).arg(self.consumer)
     }
 }
 

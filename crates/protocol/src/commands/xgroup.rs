@@ -4,10 +4,10 @@
 //! `XGROUP CREATECONSUMER key group consumer`
 //! `XGROUP DELCONSUMER key group consumer`
 
-use millstream_engine::{GroupStart, StreamId};
+use millstream_engine::GroupStart;
 
 use super::Command;
-use crate::args::{Args, ArgsOut, subcommand};
+use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -124,49 +124,6 @@ impl XgroupSetId<'_> {
     }
 }
 
-impl Xgroup<'_> {
-    /// The stream.
-    pub fn key(&self) -> &[u8] {
-        match self {
-            Xgroup::Create(create) => create.key,
-            Xgroup::SetId(set_id) => set_id.key,
-            Xgroup::Destroy { key, .. }
-            | Xgroup::CreateConsumer { key, .. }
-            | Xgroup::DelConsumer { key, .. } => key,
-        }
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let named = |subcommand| ArgsOut::command(&["XGROUP", subcommand]);
-        match *self {
-            Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read }) => named("CREATE")
-                .args(&[key, group, start])
-                .flag("MKSTREAM", mkstream)
-                .option("ENTRIESREAD", entries_read)
-                .finish(),
-            Xgroup::SetId(XgroupSetId { key, group, start, entries_read }) => {
-                named("SETID").args(&[key, group, start]).option("ENTRIESREAD", entries_read).finish()
-            }
-            Xgroup::Destroy { key, group } => named("DESTROY").args(&[key, group]).finish(),
-            Xgroup::CreateConsumer { key, group, consumer } => {
-                named("CREATECONSUMER").args(&[key, group, consumer]).finish()
-            }
-            Xgroup::DelConsumer { key, group, consumer } => {
-                named("DELCONSUMER").args(&[key, group, consumer]).finish()
-            }
-        }
-    }
-}
-
-/// How a group's start is spelled.
-pub fn encode_group_start(start: GroupStart) -> Vec<u8> {
-    match start {
-        GroupStart::Last => b"$".to_vec(),
-        GroupStart::After(StreamId { ms, seq }) => format!("{ms}-{seq}").into_bytes(),
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mkstream {
     Allowed,
@@ -216,6 +173,8 @@ fn parse_entries_read(args: &mut Args<'_>) -> Result<Option<u64>, CommandError> 
 
 #[cfg(test)]
 mod tests {
+    use millstream_engine::StreamId;
+
     use super::*;
     use crate::commands::testing::{error_of, with_args};
 

@@ -3,7 +3,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -30,14 +30,6 @@ pub(crate) fn parse_xidmprecord<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>,
         return Err(errors::RECORD_IID_EMPTY);
     }
     Ok(Command::Xidmprecord(Xidmprecord { key, producer, iid, id: ids::parse_id(id)? }))
-}
-
-impl Xidmprecord<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let names = [self.key, self.producer, self.iid];
-        ArgsOut::command(&["XIDMPRECORD"]).args(&names).id(self.id).finish()
-    }
 }
 
 #[cfg(test)]

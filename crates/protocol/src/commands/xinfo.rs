@@ -3,7 +3,7 @@
 //! `XINFO CONSUMERS key group`
 
 use super::Command;
-use crate::args::{Args, ArgsOut, subcommand};
+use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 
 /// How many entries and pending rows FULL shows if the request does not say.
@@ -85,29 +85,6 @@ impl XinfoStream<'_> {
 fn full(count: i64) -> StreamDetail {
     let count = u64::try_from(count).unwrap_or(DEFAULT_COUNT);
     StreamDetail::Full { count: Some(count).filter(|&count| count > 0) }
-}
-
-impl Xinfo<'_> {
-    /// The stream.
-    pub fn key(&self) -> &[u8] {
-        match self {
-            Xinfo::Stream(stream) => stream.key,
-            Xinfo::Groups { key } | Xinfo::Consumers { key, .. } => key,
-        }
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        match self {
-            Xinfo::Stream(XinfoStream { key, subcommand, options }) => {
-                ArgsOut::command(&["XINFO"]).arg(subcommand).arg(key).args(options).finish()
-            }
-            Xinfo::Groups { key } => ArgsOut::command(&["XINFO", "GROUPS"]).arg(key).finish(),
-            Xinfo::Consumers { key, group } => {
-                ArgsOut::command(&["XINFO", "CONSUMERS"]).arg(key).arg(group).finish()
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `XLEN key`
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 
 /// Count a stream's entries.
@@ -14,11 +14,4 @@ pub struct Xlen<'a> {
 pub(crate) fn parse_xlen<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
     let [key] = Args::of_command(argv).exactly()?;
     Ok(Command::Xlen(Xlen { key }))
-}
-
-impl Xlen<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        ArgsOut::command(&["XLEN"]).arg(self.key).finish()
-    }
 }

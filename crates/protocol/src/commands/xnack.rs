@@ -6,7 +6,7 @@ use millstream_engine::NackMode;
 
 use super::Command;
 use super::delete_request::take_counted;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
@@ -42,11 +42,6 @@ pub(crate) fn parse_xnack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comma
 }
 
 impl<'a> Xnack<'a> {
-    /// A command for [`encode_with`](Xnack::encode_with).
-    pub fn new(key: &'a [u8], group: &'a [u8]) -> Xnack<'a> {
-        Xnack { key, group, rest: &[] }
-    }
-
     /// After the key, its type and the group: the rest of the request.
     pub fn request(&self) -> Result<NackRequest, CommandError> {
         let mut args = Args::over(self.rest);
@@ -67,33 +62,6 @@ impl<'a> Xnack<'a> {
         }
         let ids = ids::parse_ids(texts.ok_or(errors::XNACK_IDS_MISSING)?)?;
         Ok(NackRequest { mode, ids, retrycount, force })
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        self.named().args(self.rest).finish()
-    }
-
-    /// The command with this request instead of its own, as arguments.
-    pub fn encode_with(&self, request: &NackRequest) -> Vec<Vec<u8>> {
-        request.encode(self.named()).finish()
-    }
-
-    fn named(&self) -> ArgsOut {
-        ArgsOut::command(&["XNACK"]).arg(self.key).arg(self.group)
-    }
-}
-
-impl NackRequest {
-    fn encode(&self, out: ArgsOut) -> ArgsOut {
-        let mode: &[u8] = match self.mode {
-            NackMode::Silent => b"SILENT",
-            NackMode::Fail => b"FAIL",
-            NackMode::Fatal => b"FATAL",
-        };
-        let out = out.arg(mode).option("IDS", Some(self.ids.len() as u64));
-        let out = self.ids.iter().fold(out, |out, &id| out.id(id));
-        out.option("RETRYCOUNT", self.retrycount).flag("FORCE", self.force)
     }
 }
 

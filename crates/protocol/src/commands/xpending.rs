@@ -3,7 +3,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut, not_negative};
+use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -57,25 +57,6 @@ impl<'a> PendingRows<'a> {
         // What follows the consumer is ignored, as Redis does.
         let consumer = args.rest().first().copied();
         Ok(PendingRows { idle_ms_min, start, end, count, consumer })
-    }
-}
-
-impl Xpending<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = ArgsOut::command(&["XPENDING"]).arg(self.key).arg(self.group);
-        match &self.rows {
-            Some(rows) => rows.encode(out).finish(),
-            None => out.finish(),
-        }
-    }
-}
-
-impl PendingRows<'_> {
-    fn encode(&self, out: ArgsOut) -> ArgsOut {
-        let idle = Some(self.idle_ms_min).filter(|&idle_ms| idle_ms > 0);
-        let out = out.option("IDLE", idle).id(self.start).id(self.end).number(self.count);
-        self.consumer.into_iter().fold(out, ArgsOut::arg)
     }
 }
 

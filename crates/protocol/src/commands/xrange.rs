@@ -3,7 +3,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids;
 
@@ -56,15 +56,6 @@ impl<'a> Xrange<'a> {
         }
         args.finish()?;
         Ok(Xrange { key, start, end, count, direction })
-    }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = match self.direction {
-            Direction::Forward => ArgsOut::command(&["XRANGE"]).arg(self.key).id(self.start).id(self.end),
-            Direction::Backward => ArgsOut::command(&["XREVRANGE"]).arg(self.key).id(self.end).id(self.start),
-        };
-        out.option("COUNT", self.count).finish()
     }
 }
 

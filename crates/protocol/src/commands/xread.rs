@@ -9,7 +9,7 @@ use millstream_engine::StreamId;
 
 use super::Command;
 use super::timeout::parse_timeout_ms;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -115,12 +115,6 @@ impl Xread<'_> {
             id => ids::parse_id(id).map(ReadFrom::After),
         }
     }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = self.bounds.encode(ArgsOut::command(&["XREAD"])).option("BLOCK", self.block_ms);
-        self.streams.encode(out).finish()
-    }
 }
 
 impl Xreadgroup<'_> {
@@ -137,18 +131,6 @@ impl Xreadgroup<'_> {
             }),
         }
     }
-
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = ArgsOut::command(&["XREADGROUP", "GROUP"]).arg(self.group).arg(self.consumer);
-        let out = self
-            .bounds
-            .encode(out)
-            .option("BLOCK", self.block_ms)
-            .option("CLAIM", self.claim_idle_ms_min)
-            .flag("NOACK", self.noack);
-        self.streams.encode(out).finish()
-    }
 }
 
 impl ReplyBounds {
@@ -158,10 +140,6 @@ impl ReplyBounds {
             (Some(count), Some(max_count)) if max_count < count => Err(errors::MAXCOUNT_BELOW_COUNT),
             _ => Ok(()),
         }
-    }
-
-    fn encode(&self, out: ArgsOut) -> ArgsOut {
-        out.option("COUNT", self.count).option("MAXCOUNT", self.max_count).option("MAXSIZE", self.max_size)
     }
 }
 
@@ -183,10 +161,6 @@ impl<'a> StreamList<'a> {
         }
         let keys = args.take(args.len() / 2)?;
         Ok(StreamList { keys, ids: args.rest() })
-    }
-
-    fn encode(&self, out: ArgsOut) -> ArgsOut {
-        out.arg(b"STREAMS").args(self.keys).args(self.ids)
     }
 }
 

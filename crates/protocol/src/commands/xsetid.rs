@@ -3,7 +3,7 @@
 use millstream_engine::StreamId;
 
 use super::Command;
-use crate::args::{Args, ArgsOut};
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
@@ -42,18 +42,6 @@ pub(crate) fn parse_xsetid<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comm
         }
     }
     Ok(Command::Xsetid(Xsetid { key, last_id, entries_added, max_deleted_id }))
-}
-
-impl Xsetid<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = ArgsOut::command(&["XSETID"]).arg(self.key).id(self.last_id);
-        let out = out.option("ENTRIESADDED", self.entries_added);
-        match self.max_deleted_id {
-            Some(id) => out.arg(b"MAXDELETEDID").id(id).finish(),
-            None => out.finish(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use millstream_engine::{References, Trim};
 
 use super::Command;
-use super::references;
-use super::trim::{self, TrimOptions};
-use crate::args::{Args, ArgsOut};
+use super::trim::TrimOptions;
+use crate::args::Args;
 use crate::errors::{self, CommandError};
 
 /// Shorten a stream. All of it is checked before the key is looked up.
@@ -32,14 +31,6 @@ pub(crate) fn parse_xtrim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, Comma
     let references = options.references();
     let trim = options.finish()?.ok_or(errors::TRIM_MISSING)?;
     Ok(Command::Xtrim(Xtrim { key, trim, references }))
-}
-
-impl Xtrim<'_> {
-    /// The command as arguments.
-    pub fn encode(&self) -> Vec<Vec<u8>> {
-        let out = trim::encode(ArgsOut::command(&["XTRIM"]).arg(self.key), &self.trim);
-        references::encode(out, self.references).finish()
-    }
 }
 
 #[cfg(test)]
