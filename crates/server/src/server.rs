@@ -33,8 +33,8 @@ pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// What all threads share.
 pub struct Server {
-    /// The data.
-    pub store: Store,
+    /// The data. Programs that run the server in their own process share it.
+    pub store: Arc<Store>,
     /// The settings in force.
     pub settings: Settings,
     /// Who is connected.
@@ -115,7 +115,7 @@ impl Server {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
         descriptors::allow_clients(&settings);
         let (store, recovered) = open_store(&settings)?;
-        let server = Arc::new(Server::new(settings, listeners.addresses(), store));
+        let server = Arc::new(Server::new(settings, listeners.addresses(), Arc::new(store)));
         server.apply_store_settings();
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
@@ -124,7 +124,7 @@ impl Server {
         Ok(Running { server, listeners, threads, recovered })
     }
 
-    fn new(settings: Settings, addresses: Vec<SocketAddr>, store: Store) -> Server {
+    fn new(settings: Settings, addresses: Vec<SocketAddr>, store: Arc<Store>) -> Server {
         let persistence = Persistence::new(store.now_ms() / 1000);
         let stats = Stats::new(settings.size(Id::IoThreads), COMMANDS.len(), store.expired_keys());
         Server {

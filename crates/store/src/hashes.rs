@@ -84,7 +84,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
-    use crate::shard::{Store, StoreOptions};
+    use crate::store::{Store, StoreOptions};
 
     fn with_txn(test: impl FnOnce(&mut Txn<'_>)) {
         let store = Store::new(StoreOptions::default());

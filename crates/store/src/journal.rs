@@ -22,8 +22,8 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::log::{Log, LogError, LogStats, Policy};
 use crate::planted::{self, Bug};
-use crate::shard::Store;
 use crate::snapshots::SnapshotTaken;
+use crate::store::Store;
 use crate::window::LossWindow;
 
 /// A sync that takes longer is left to the thread made for it,

@@ -297,7 +297,7 @@ mod tests {
 
     use super::*;
     use crate::clock::ManualClock;
-    use crate::shard::{Store, StoreOptions};
+    use crate::store::{Store, StoreOptions};
 
     const NOW_MS: u64 = 1_000_000;
 

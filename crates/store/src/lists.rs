@@ -72,7 +72,7 @@ fn positions(length: usize, first: i64, last: i64) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::{Store, StoreOptions};
+    use crate::store::{Store, StoreOptions};
 
     fn with_txn(test: impl FnOnce(&mut Txn<'_>)) {
         let store = Store::new(StoreOptions::default());

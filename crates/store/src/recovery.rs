@@ -25,9 +25,9 @@ use crate::journal::Journal;
 use crate::log::{Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
 use crate::planted::{self, Bug};
 use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
-use crate::shard::{Store, StoreOptions};
 use crate::snapshot::read_snapshot;
 use crate::snapshots::{self, SnapshotTaken};
+use crate::store::{Store, StoreOptions};
 use crate::txn::Txn;
 
 /// How a folder is opened.

@@ -11,7 +11,7 @@ use crate::journal::Journal;
 use crate::log::{LogError, Planted, Recovery};
 use crate::progress::Progress;
 use crate::recovery::{FolderError, Rebuild};
-use crate::shard::Store;
+use crate::store::Store;
 use crate::txn::Txn;
 
 /// Why the data was not read back. What is in memory is as it was.

@@ -20,8 +20,9 @@ use crate::disk::{Access, Disk, DiskError, File, write_full};
 use crate::journal::Journal;
 use crate::log::LogError;
 use crate::planted::{self, Bug};
-use crate::shard::{Shard, Store};
+use crate::shard::Shard;
 use crate::snapshot::SnapshotWriter;
+use crate::store::Store;
 
 /// What the names of snapshots begin with; their position follows in 20 digits.
 pub(crate) const PREFIX: &str = "snapshot-";

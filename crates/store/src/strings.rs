@@ -121,7 +121,7 @@ impl Txn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shard::{Store, StoreOptions};
+    use crate::store::{Store, StoreOptions};
 
     const NOW_MS: u64 = 1_000;
 

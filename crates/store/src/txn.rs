@@ -19,7 +19,8 @@ use crate::log::Log;
 use crate::planted::{self, Bug};
 use crate::reclaim::Remains;
 use crate::record::Record;
-use crate::shard::{Settings, Shard, Store};
+use crate::shard::Shard;
+use crate::store::{Settings, Store};
 use crate::streams::Reader;
 use crate::watch::WatchFlag;
 

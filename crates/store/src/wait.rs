@@ -11,8 +11,6 @@
 //! A reader of several keys stands in several queues and is served with all its keys locked; it leaves
 //! every queue at once.
 
-mod queues;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,29 +18,9 @@ use millstream_engine::Value;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::shard::Store;
+use crate::queues::{Interest, Place, Queue, QueueName, Reader};
+use crate::store::Store;
 use crate::txn::Txn;
-use queues::{Queue, QueueName};
-
-pub(crate) use queues::Waiting;
-
-/// What a reader waits for under a key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Interest {
-    /// Entries of a stream.
-    Entries,
-    /// Entries that this group has not delivered yet.
-    Group(Box<[u8]>),
-    /// The same, and what is pending in the group and was given back, or has been idle for so long.
-    Claim {
-        /// The group.
-        group: Box<[u8]>,
-        /// How long.
-        min_idle_ms: u64,
-    },
-    /// Values of a list.
-    List,
-}
 
 /// What came of running a waiting reader's command again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,32 +46,7 @@ impl WaitToken {
 }
 
 /// Runs a reader's whole command again.
-type Command = dyn FnMut(&mut Txn<'_>) -> Retry + Send;
-
-struct Reader<C: ?Sized = Command> {
-    /// Readers are served by rising number.
-    number: u64,
-    /// Where it stands, or stood.
-    places: SmallVec<[Place; 1]>,
-    command: Mutex<C>,
-}
-
-/// A queue, by its number, of a shard.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
-    shard: usize,
-    queue: usize,
-}
-
-impl Reader {
-    /// Sorted and distinct.
-    fn shards(&self) -> SmallVec<[usize; 4]> {
-        let mut shards: SmallVec<[usize; 4]> = self.places.iter().map(|place| place.shard).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        shards
-    }
-}
+type Command = Mutex<Box<dyn FnMut(&mut Txn<'_>) -> Retry + Send>>;
 
 impl Txn<'_> {
     /// Makes a reader wait for these keys of the selected database, which this transaction has locked.
@@ -106,7 +59,8 @@ impl Txn<'_> {
         // Taken under the locks of all its queues, so every queue sees numbers rise.
         let number = self.store().wait_numbers.fetch_add(1, Ordering::Relaxed);
         let places = interests.iter().map(|(key, interest)| self.place_for(key, interest)).collect();
-        let reader: Arc<Reader> = Arc::new(Reader { number, places, command: Mutex::new(command) });
+        let command: Command = Mutex::new(Box::new(command));
+        let reader: Arc<Reader> = Arc::new(Reader { number, places, command });
         for (at, (place, (_, interest))) in reader.places.iter().zip(interests).enumerate() {
             // A key may be named twice.
             if !reader.places[..at].contains(place) {
@@ -176,7 +130,8 @@ impl Txn<'_> {
             }
             asked = Some(reader.number);
             self.select(db);
-            if (reader.command.lock())(self) == Retry::Served {
+            let command: &Command = reader.command.downcast_ref().expect("`wait` makes every reader");
+            if (command.lock())(self) == Retry::Served {
                 for place in &reader.places {
                     self.shard_at_mut(place.shard).waiting.leave(place.queue, reader.number);
                 }
@@ -249,7 +204,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::clock::ManualClock;
-    use crate::shard::StoreOptions;
+    use crate::store::StoreOptions;
     use crate::streams::{Addition, Reader as Consumer};
     use millstream_engine::stream::{Before, EntryRef, NackOptions};
     use millstream_engine::{GroupStart, NackMode, StreamId};

@@ -123,7 +123,7 @@ fn without_acknowledgement_nothing_becomes_pending() {
 fn pending_entries_change_hands() {
     let clock = Arc::new(ManualClock::new(1_000));
     let options = StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() };
-    let db = Millstream::over(Store::new(options)).unwrap();
+    let db = Millstream::owning(Store::new(options)).unwrap();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
     (1..=4).for_each(|ms| add(&db, "s", ms));
     db.read_group("s", "g", "a").wait().unwrap();

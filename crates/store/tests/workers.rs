@@ -26,7 +26,7 @@ fn id(ms: u64) -> StreamId {
 fn prepared(last: u64) -> (Millstream, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let store = Store::new(StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() });
-    let db = Millstream::over(store).unwrap();
+    let db = Millstream::owning(store).unwrap();
     for group in ["g", "h"] {
         db.group_create("s", group, BEGINNING).make_stream().wait().unwrap();
     }
@@ -442,7 +442,7 @@ fn open(path: &Path) -> Millstream {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let options = StoreOptions { clock: clock as _, ..StoreOptions::default() };
     let (store, _) = Store::open(path, options, FolderOptions::default()).unwrap();
-    Millstream::over(store).unwrap()
+    Millstream::owning(store).unwrap()
 }
 
 #[test]

@@ -72,7 +72,7 @@ async fn open(url: &str) -> Outcome<Arc<dyn Backend>> {
     };
     let options = FolderOptions { policy, ..FolderOptions::default() };
     let (store, _) = Store::open(Path::new(folder), StoreOptions::default(), options)?;
-    Ok(Arc::new(Embedded::over(Millstream::over(store)?, url)))
+    Ok(Arc::new(Embedded::over(Millstream::owning(store)?, url)))
 }
 
 async fn fill(backend: &Arc<dyn Backend>, messages: usize) -> Outcome<()> {

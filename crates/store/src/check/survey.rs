@@ -17,9 +17,9 @@ use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
 use crate::log::{self, Astray, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
 use crate::recovery::Rebuild;
-use crate::shard::{Store, StoreOptions};
 use crate::snapshot::{SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 use crate::snapshots;
+use crate::store::{Store, StoreOptions};
 
 /// The most databases a server can be set to have.
 const DATABASES: u32 = 10_000;

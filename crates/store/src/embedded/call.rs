@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::waiting::Waiting;
 use super::{Error, Millstream};
 use crate::log::LogError;
+use crate::queues::Interest;
 use crate::txn::Txn;
-use crate::wait::Interest;
 
 /// Something to do with the database at once. The calls of [`Millstream`] are such; [`Millstream::call`] takes others.
 pub trait Command: Clone + Send + 'static {

@@ -8,9 +8,9 @@ use millstream_engine::stream::{Before, EntryRef};
 use super::pending::millis;
 use super::read::ReadGroup;
 use super::{Call, ClaimingBatch, Command, Delivered, Entry, Error, Patience, StreamDeliveries};
+use crate::queues::Interest;
 use crate::streams::Reader;
 use crate::txn::Txn;
-use crate::wait::Interest;
 
 impl Call<ReadGroup> {
     /// Also takes over what is pending: first what was given back, then what nobody has touched for `min_idle`, then comes what is

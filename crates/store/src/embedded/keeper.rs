@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::priority;
-use crate::shard::Store;
+use crate::store::Store;
 
 /// How often the log is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,8 +33,9 @@ struct State {
 }
 
 impl Keeper {
-    pub(super) fn new(store: &Arc<Store>) -> Arc<Keeper> {
-        let next_look = store.durability().map(|_| Instant::now() + LOOK_EVERY);
+    /// `owns`: the log is looked after here, and not by somebody else.
+    pub(super) fn new(store: &Arc<Store>, owns: bool) -> Arc<Keeper> {
+        let next_look = store.durability().filter(|_| owns).map(|_| Instant::now() + LOOK_EVERY);
         Arc::new(Keeper {
             store: Arc::downgrade(store),
             state: Mutex::new(State { next_look, ..State::default() }),

@@ -58,8 +58,8 @@ use parking_lot::RwLock;
 use crate::journal::DurabilityStats;
 use crate::log::LogError;
 use crate::recovery::FolderOptions;
-use crate::shard::{Store, StoreOptions};
 use crate::snapshots::SnapshotTaken;
+use crate::store::{Store, StoreOptions};
 use keeper::Keeper;
 
 pub use add::{Add, Delete, DeleteEx, Length, Remove, SetCounters, TrimStream};
@@ -90,6 +90,8 @@ pub struct Millstream {
 
 struct Inner {
     store: Arc<Store>,
+    /// Whether closing this closes the store.
+    owns: bool,
     keeper: Arc<Keeper>,
     /// Whether `close` was called. Held for reading while a call runs, so that none runs on a log that has ended.
     closed: RwLock<bool>,
@@ -98,30 +100,40 @@ struct Inner {
 impl Millstream {
     /// Opens the database in a folder, which is made if it is not there. Writes are synced before they are answered.
     ///
-    /// A folder is open in one process at a time. To choose another policy, use [`Store::open`] and [`Millstream::over`].
+    /// A folder is open in one process at a time. To choose another policy, use [`Store::open`] and [`Millstream::owning`].
     pub fn open(folder: impl AsRef<Path>) -> Result<Millstream, Error> {
         let (store, _) = Store::open(folder.as_ref(), StoreOptions::default(), FolderOptions::default())?;
-        Millstream::over(store)
+        Millstream::owning(store)
     }
 
     /// An empty database that is gone with its last handle.
     pub fn in_memory() -> Millstream {
-        Millstream::new(Store::new(StoreOptions::default()))
+        Millstream::new(Arc::new(Store::new(StoreOptions::default())), true)
     }
 
-    /// A database over a store opened with options of one's own.
-    pub fn over(store: Store) -> Result<Millstream, Error> {
-        let db = Millstream::new(store);
+    /// A database over a store opened with options of one's own, which it owns: the store closes with it.
+    pub fn owning(store: Store) -> Result<Millstream, Error> {
+        let db = Millstream::new(Arc::new(store), true);
         if db.durability().is_some() {
             db.inner.keeper.start().map_err(Error::Thread)?;
         }
         Ok(db)
     }
 
-    fn new(store: Store) -> Millstream {
-        let store = Arc::new(store);
-        let keeper = Keeper::new(&store);
-        Millstream { inner: Arc::new(Inner { store, keeper, closed: RwLock::new(false) }) }
+    /// A database over the store of somebody else, as of a server in this process. Closing it closes this handle and its clones;
+    /// the store stays open until its owner closes it.
+    pub fn over(store: Arc<Store>) -> Millstream {
+        Millstream::new(store, false)
+    }
+
+    fn new(store: Arc<Store>, owns: bool) -> Millstream {
+        let keeper = Keeper::new(&store, owns);
+        Millstream { inner: Arc::new(Inner { store, owns, keeper, closed: RwLock::new(false) }) }
+    }
+
+    /// The store itself, to share it.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.inner.store
     }
 
     /// Runs a command of one's own: everything in it happens at once, under the lock of its keys.
@@ -143,8 +155,8 @@ impl Millstream {
         self.inner.store.durability()
     }
 
-    /// Makes everything durable and gives the folder back. This closes every handle: calls that wait for entries and
-    /// calls that come later are answered with [`Error::Closed`].
+    /// Makes everything durable and gives the folder back, unless the store is [somebody else's](Millstream::over). This closes
+    /// every handle: calls that wait for entries and calls that come later are answered with [`Error::Closed`].
     ///
     /// After an error the database is still closed; what could not be written is tried again when this is called again.
     pub fn close(&self) -> Result<(), Error> {
@@ -156,6 +168,9 @@ impl Millstream {
 impl Inner {
     fn close(&self) -> Result<(), Error> {
         self.keeper.end();
+        if !self.owns {
+            return Ok(());
+        }
         match self.store.close() {
             Ok(()) | Err(LogError::Closed) => Ok(()),
             Err(error) => Err(error.into()),

@@ -7,9 +7,9 @@ use millstream_engine::{Refusal, StreamId};
 
 use super::range::collect;
 use super::{Batch, Call, Command, Entry, Error, Millstream, Patience, StreamBatch, owned};
+use crate::queues::Interest;
 use crate::streams::Reader;
 use crate::txn::Txn;
-use crate::wait::Interest;
 
 impl Millstream {
     /// Entries after a place in a stream; of several streams with `.and(…)`.

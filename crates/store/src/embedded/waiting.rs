@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::keeper::{Bell, Keeper};
 use super::{Command, Error, Patience};
-use crate::shard::Store;
+use crate::store::Store;
 use crate::txn::Txn;
 use crate::wait::{Retry, WaitToken};
 

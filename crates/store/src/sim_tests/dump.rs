@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 use millstream_engine::stream::{EntryRef, IdRange};
 use millstream_engine::{Stream, StreamId, Value};
 
-use crate::shard::{Shard, Store};
+use crate::shard::Shard;
+use crate::store::Store;
 use crate::txn::Txn;
 
 /// A store of which nothing is locked. Keys whose time has come are told too.

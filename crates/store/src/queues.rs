@@ -9,18 +9,62 @@
 //!
 //! A queue has a number, by which its readers find it again without a look at its key.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
 use smallvec::SmallVec;
 
-use super::{Interest, Reader};
 use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
+
+/// What a reader waits for under a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Interest {
+    /// Entries of a stream.
+    Entries,
+    /// Entries that this group has not delivered yet.
+    Group(Box<[u8]>),
+    /// The same, and what is pending in the group and was given back, or has been idle for so long.
+    Claim {
+        /// The group.
+        group: Box<[u8]>,
+        /// How long.
+        min_idle_ms: u64,
+    },
+    /// Values of a list.
+    List,
+}
+
+/// A reader that waits. Queues know nothing of its command, which runs under locks that they are part of.
+pub(crate) struct Reader<C: ?Sized = dyn Any + Send + Sync> {
+    /// Readers are served by rising number.
+    pub(crate) number: u64,
+    /// Where it stands, or stood.
+    pub(crate) places: SmallVec<[Place; 1]>,
+    pub(crate) command: C,
+}
+
+/// A queue, by its number, of a shard.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) shard: usize,
+    pub(crate) queue: usize,
+}
+
+impl Reader {
+    /// Sorted and distinct.
+    pub(crate) fn shards(&self) -> SmallVec<[usize; 4]> {
+        let mut shards: SmallVec<[usize; 4]> = self.places.iter().map(|place| place.shard).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        shards
+    }
+}
 
 /// Which of a key's queues.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum QueueName {
+pub(crate) enum QueueName {
     Entries,
     Group(Box<[u8]>),
     List,
@@ -72,9 +116,9 @@ impl Interest {
 }
 
 /// Readers in the order they came, which is that of their numbers.
-pub(super) struct Queue {
-    pub(super) at: DbKey,
-    pub(super) name: QueueName,
+pub(crate) struct Queue {
+    pub(crate) at: DbKey,
+    pub(crate) name: QueueName,
     /// Who left before its turn is `None`; never the first, and no more than half of them.
     readers: VecDeque<(u64, Option<Arc<Reader>>)>,
     len: usize,
@@ -88,18 +132,18 @@ impl Queue {
     }
 
     /// Whether nobody waits here: it is free to be used for another key.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The first reader that came after number `after`.
-    pub(super) fn next(&self, after: Option<u64>) -> Option<&Arc<Reader>> {
+    pub(crate) fn next(&self, after: Option<u64>) -> Option<&Arc<Reader>> {
         let first = after.map_or(0, |after| self.readers.partition_point(|(number, _)| *number <= after));
         self.readers.range(first..).find_map(|(_, reader)| reader.as_ref())
     }
 
     /// The first such reader that claims, and for which there is something idle long enough.
-    pub(super) fn next_claiming(
+    pub(crate) fn next_claiming(
         &self,
         after: Option<u64>,
         has_idle: impl Fn(u64) -> bool,
@@ -110,7 +154,7 @@ impl Queue {
     }
 
     /// For how long what this reader claims has been idle; `None` if it claims nothing here.
-    pub(super) fn claim_of(&self, number: u64) -> Option<u64> {
+    pub(crate) fn claim_of(&self, number: u64) -> Option<u64> {
         self.claiming.get(&number).copied()
     }
 
@@ -171,16 +215,16 @@ impl Waiting {
     }
 
     /// The numbers of a key's queues.
-    pub(super) fn numbers_of(&self, db: u32, key: &[u8]) -> SmallVec<[usize; 4]> {
+    pub(crate) fn numbers_of(&self, db: u32, key: &[u8]) -> SmallVec<[usize; 4]> {
         self.numbers.get(&DbKeyRef { db, key }).into_iter().flat_map(HashMap::values).copied().collect()
     }
 
-    pub(super) fn queue(&self, number: usize) -> &Queue {
+    pub(crate) fn queue(&self, number: usize) -> &Queue {
         &self.queues[number]
     }
 
     /// The queue for this interest, which somebody is about to join.
-    pub(super) fn queue_for(&mut self, db: u32, key: &[u8], interest: &Interest) -> usize {
+    pub(crate) fn queue_for(&mut self, db: u32, key: &[u8], interest: &Interest) -> usize {
         let (at, name) = (DbKeyRef { db, key }, interest.queue());
         match self.numbers.get(&at).and_then(|queues| queues.get(&name)) {
             Some(number) => *number,
@@ -204,7 +248,7 @@ impl Waiting {
         number
     }
 
-    pub(super) fn join(&mut self, queue: usize, interest: &Interest, reader: &Arc<Reader>) {
+    pub(crate) fn join(&mut self, queue: usize, interest: &Interest, reader: &Arc<Reader>) {
         let queue = &mut self.queues[queue];
         queue.push(reader);
         if let Interest::Claim { min_idle_ms, .. } = interest {
@@ -213,7 +257,7 @@ impl Waiting {
     }
 
     /// Takes a reader out of a queue. False if it did not stand there, whatever the queue is used for by now.
-    pub(super) fn leave(&mut self, queue: usize, reader: u64) -> bool {
+    pub(crate) fn leave(&mut self, queue: usize, reader: u64) -> bool {
         let left = self.queues[queue].remove(reader);
         if left && self.queues[queue].is_empty() {
             self.close(queue);
@@ -236,7 +280,7 @@ impl Waiting {
     }
 
     /// Whether a reader stands in a queue.
-    pub(super) fn holds(&self, queue: usize, reader: u64) -> bool {
+    pub(crate) fn holds(&self, queue: usize, reader: u64) -> bool {
         let queue = &self.queues[queue];
         queue.position(reader).is_some_and(|at| queue.readers[at].1.is_some())
     }
@@ -246,16 +290,9 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::codec::testing::Random;
-    use crate::txn::Txn;
-    use crate::wait::Retry;
-    use parking_lot::Mutex;
 
     fn reader(number: u64) -> Arc<Reader> {
-        Arc::new(Reader {
-            number,
-            places: SmallVec::new(),
-            command: Mutex::new(|_: &mut Txn<'_>| Retry::NotYet),
-        })
+        Arc::new(Reader { number, places: SmallVec::new(), command: () })
     }
 
     #[test]

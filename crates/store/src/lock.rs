@@ -1,0 +1,51 @@
+//! How a transaction begins: which shards are locked, and what has expired under them is removed.
+
+use smallvec::SmallVec;
+
+use crate::store::Store;
+use crate::txn::Txn;
+
+impl Store {
+    /// Locks the shards of `keys` and nothing else.
+    pub fn lock<'k>(&self, db: u32, keys: impl IntoIterator<Item = &'k [u8]>, now_ms: u64) -> Txn<'_> {
+        let keys: SmallVec<[&[u8]; 8]> = keys.into_iter().collect();
+        let mut shards: SmallVec<[usize; 4]> = keys.iter().map(|key| self.shard_of(key)).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let mut txn = Txn::new(self, db, now_ms, &shards);
+        for key in keys {
+            txn.expire(key);
+        }
+        txn
+    }
+
+    /// Locks the shard of one key.
+    #[inline]
+    pub fn lock_key(&self, db: u32, key: &[u8], now_ms: u64) -> Txn<'_> {
+        let mut txn = Txn::of_shard(self, db, now_ms, self.shard_of(key));
+        txn.expire(key);
+        txn
+    }
+
+    /// Locks nothing.
+    #[inline]
+    pub fn lock_nothing(&self, db: u32, now_ms: u64) -> Txn<'_> {
+        Txn::new(self, db, now_ms, &[])
+    }
+
+    /// Locks everything, for transactions and for commands over all keys.
+    pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
+        let mut txn = Txn::of_everything(self, db, now_ms);
+        while txn.expire_due(usize::MAX) > 0 {}
+        txn
+    }
+
+    /// Removes keys whose time has come, at most `budget` of them. Returns how many went.
+    pub fn expire_due(&self, now_ms: u64, budget: usize) -> usize {
+        let mut gone = 0;
+        for shard in 0..self.shard_count() {
+            gone += Txn::of_shard(self, 0, now_ms, shard).expire_due(budget - gone);
+        }
+        gone
+    }
+}
