@@ -21,7 +21,7 @@ use millstream_store::log::Policy;
 use millstream_store::{FolderOptions, Store, StoreOptions};
 use millstream_worker::backend::{Embedded, NewEntry, Start};
 use millstream_worker::handler::Raw;
-use millstream_worker::{Backend, Worker, WorkerHandle, connect};
+use millstream_worker::{Admin, Worker, WorkerHandle, connect};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -64,7 +64,7 @@ async fn measure(url: &str, messages: usize, workers: usize) -> Outcome<()> {
     Ok(())
 }
 
-async fn open(url: &str) -> Outcome<Arc<dyn Backend>> {
+async fn open(url: &str) -> Outcome<Arc<dyn Admin>> {
     let (policy, folder) = match url.split_once(':') {
         Some(("no", folder)) => (Policy::Never, folder),
         Some(("everysec", folder)) => (Policy::EverySecond, folder),
@@ -75,7 +75,7 @@ async fn open(url: &str) -> Outcome<Arc<dyn Backend>> {
     Ok(Arc::new(Embedded::over(Millstream::owning(store)?, url)))
 }
 
-async fn fill(backend: &Arc<dyn Backend>, messages: usize) -> Outcome<()> {
+async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> Outcome<()> {
     let entry = NewEntry { fields: vec![("order".into(), "12345678".into())], idempotence: None };
     let entries = vec![entry; messages.min(1000)];
     for added in (0..messages).step_by(1000) {
@@ -84,14 +84,14 @@ async fn fill(backend: &Arc<dyn Backend>, messages: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn worker(backend: &Arc<dyn Backend>) -> Outcome<Worker> {
-    let builder = Worker::builder(Arc::clone(backend)).stream(STREAM).group(GROUP);
+fn worker(backend: &Arc<dyn Admin>) -> Outcome<Worker> {
+    let builder = Worker::builder(backend.clone()).stream(STREAM).group(GROUP);
     Ok(builder.handler(async |_: Raw| {}).build()?)
 }
 
 /// Workers that share a store in this process.
 async fn in_this_process(
-    backend: &Arc<dyn Backend>,
+    backend: &Arc<dyn Admin>,
     messages: usize,
     workers: usize,
 ) -> Outcome<(Duration, Duration)> {
@@ -111,11 +111,7 @@ async fn in_this_process(
 }
 
 /// Workers that are processes, let go at the same moment.
-async fn by_processes(
-    backend: &Arc<dyn Backend>,
-    url: &str,
-    workers: usize,
-) -> Outcome<(Duration, Duration)> {
+async fn by_processes(backend: &Arc<dyn Admin>, url: &str, workers: usize) -> Outcome<(Duration, Duration)> {
     let mut joined = (0..workers).map(|_| Joined::start(url)).collect::<Outcome<Vec<Joined>>>()?;
     joined.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
     let began = Instant::now();

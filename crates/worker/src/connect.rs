@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use crate::backend::{Backend, Certificates, Embedded, Error, ErrorKind, Redis};
+use crate::backend::{Admin, Certificates, Embedded, Error, ErrorKind, Redis};
 
 /// The backend behind a URL:
 ///
@@ -29,12 +29,12 @@ use crate::backend::{Backend, Certificates, Embedded, Error, ErrorKind, Redis};
 /// ```
 ///
 /// A store in a folder is made if the folder is empty or not there.
-pub async fn connect(url: &str) -> Result<Arc<dyn Backend>, Error> {
+pub async fn connect(url: &str) -> Result<Arc<dyn Admin>, Error> {
     open(url, |folder| Embedded::open(folder)).await
 }
 
 /// The same for a store that must be there: looking at a folder makes none in it.
-pub async fn connect_existing(url: &str) -> Result<Arc<dyn Backend>, Error> {
+pub async fn connect_existing(url: &str) -> Result<Arc<dyn Admin>, Error> {
     open(url, |folder| Embedded::open_existing(folder)).await
 }
 
@@ -51,7 +51,7 @@ pub fn client(url: &str) -> Result<Option<redis::Client>, Error> {
 async fn open(
     url: &str,
     open_folder: impl FnOnce(&str) -> Result<Embedded, Error>,
-) -> Result<Arc<dyn Backend>, Error> {
+) -> Result<Arc<dyn Admin>, Error> {
     match url.split_once(':') {
         Some(("memory", "")) => Ok(Arc::new(Embedded::in_memory())),
         Some(("embedded", folder)) if !folder.is_empty() => Ok(Arc::new(open_folder(folder)?)),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::backend::{
-    Backend, ConsumerInfo, Error, ErrorKind, GroupInfo, Order, Range, Start, StreamId, StreamInfo,
+    Admin, ConsumerInfo, Error, ErrorKind, GroupInfo, Order, Range, Start, StreamId, StreamInfo,
 };
 use crate::monitor::{Lag, count_after};
 
@@ -34,7 +34,7 @@ const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
 /// Manages the groups of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct GroupManager {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Admin>,
 }
 
 /// Where a group is to read on.
@@ -97,7 +97,7 @@ pub struct Removed {
 
 impl GroupManager {
     /// A manager of the groups of a store.
-    pub fn new(backend: Arc<dyn Backend>) -> GroupManager {
+    pub fn new(backend: Arc<dyn Admin>) -> GroupManager {
         GroupManager { backend }
     }
 

@@ -86,7 +86,7 @@ pub mod retry;
 pub mod worker;
 
 pub use autoscale::Autoscale;
-pub use backend::{Backend, Error};
+pub use backend::{Admin, Backend, Error};
 pub use connect::{client, connect, connect_existing};
 pub use dedupe::Dedupe;
 pub use message::Message;

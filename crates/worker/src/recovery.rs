@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
-use crate::backend::{ConsumerInfo, Error, Read, Release, StreamId};
+use crate::backend::{Admin, ConsumerInfo, Error, Read, Release, StreamId};
 use crate::lease::EXTENDED_AT_ONCE;
 use crate::worker::admit::{admit, enqueue};
 use crate::worker::core::Core;
@@ -80,7 +80,7 @@ pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
 async fn claim(core: &Core, lane: &Lane, count: usize, from: StreamId) -> Result<(u64, StreamId), Error> {
     let touched = Instant::now();
     let read: Read<'_> = lane.read(count);
-    let claimed = core.backend.claim_idle(&read, core.settings.lease, from).await?;
+    let claimed = core.backend.autoclaim(&read, core.settings.lease, from).await?;
     let count = claimed.deliveries.len() as u64;
     if count > 0 {
         debug!(stream = &*lane.stream, count, "claimed idle messages");
@@ -193,14 +193,14 @@ pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
 }
 
 /// Removes consumers that nobody has heard of for long, until the worker drains. What they left becomes ours.
-pub(crate) async fn reap(core: &Core, lane: &Lane, gone_for: Duration) {
+pub(crate) async fn reap(core: &Core, lane: &Lane, admin: &dyn Admin, gone_for: Duration) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(REAP_EVERY.min(gone_for)) => {}
             () = core.draining.cancelled() => return,
         }
         // Nothing depends on it: a failure is the same as nothing to do, and the next round comes.
-        while let Ok(Some((gone, moved))) = remove_one_gone(core, lane, gone_for).await {
+        while let Ok(Some((gone, moved))) = remove_one_gone(lane, admin, gone_for).await {
             lane.metrics.reaped_consumers.increment();
             info!(stream = &*lane.stream, consumer = gone, moved, "removed a consumer that is gone");
         }
@@ -209,14 +209,14 @@ pub(crate) async fn reap(core: &Core, lane: &Lane, gone_for: Duration) {
 
 /// Removes one consumer that is gone. They are looked at anew each time: one that was gone a while ago may have come back.
 async fn remove_one_gone(
-    core: &Core,
     lane: &Lane,
+    admin: &dyn Admin,
     gone_for: Duration,
 ) -> Result<Option<(String, u64)>, Error> {
-    let consumers = core.backend.consumers(&lane.stream, &lane.group).await?;
+    let consumers = admin.consumers(&lane.stream, &lane.group).await?;
     let mut gone = consumers.into_iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for));
     let Some(ConsumerInfo { name, .. }) = gone.next() else { return Ok(None) };
-    let moved = core.backend.remove_consumer(&lane.stream, &lane.group, &name, &lane.consumer).await?;
+    let moved = admin.remove_consumer(&lane.stream, &lane.group, &name, &lane.consumer).await?;
     Ok(Some((name, moved)))
 }
 

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::backend::{Backend, Error, ErrorKind, Idempotence, NewEntry, Order, Range, Settlement, StreamId};
+use crate::backend::{
+    Acknowledgement, Admin, Backend, Error, ErrorKind, Idempotence, NewEntry, Order, Range, StreamId,
+};
 use crate::dead_letter::{self, Letter};
 use crate::message::Message;
 use crate::names;
@@ -131,7 +133,7 @@ enum Stays {
 ///
 /// Letters that are added meanwhile are left for the next time, so what fails again at once is not driven in circles.
 pub async fn redrive(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     dead_letters: &str,
     request: &Redrive,
     mut tell: impl FnMut(&Progress),
@@ -180,7 +182,7 @@ pub async fn redrive(
 
 /// The way back for letters.
 struct Way<'a> {
-    backend: &'a dyn Backend,
+    backend: &'a dyn Admin,
     dead_letters: &'a str,
     request: &'a Redrive,
     /// The groups of the streams that letters came from, as they were when first asked for.
@@ -262,16 +264,16 @@ impl Way<'_> {
 }
 
 /// Makes the entry pending again in its group. Counted before, because it may fail again at once.
-async fn restore(backend: &dyn Backend, letter: &Letter) -> Result<bool, Error> {
+async fn restore(backend: &dyn Admin, letter: &Letter) -> Result<bool, Error> {
     let (stream, group) = (letter.stream.as_str(), letter.group.as_str());
     let key = names::redrive_key(stream, group, &letter.origin.to_string(), letter.redrives + 1);
-    let counted = Settlement { acknowledge: vec![], remember: vec![(key, REMEMBERED)] };
-    backend.settle(stream, group, &counted).await?;
+    let counted = Acknowledgement { ids: vec![], remember: vec![(key, REMEMBERED)] };
+    backend.acknowledge(stream, group, &counted).await?;
     backend.restore(stream, group, letter.origin).await
 }
 
 /// Adds the message as a new entry, once only where the store can.
-async fn add_again(backend: &dyn Backend, dead_letters: &str, letter: &Letter) -> Result<(), Error> {
+async fn add_again(backend: &dyn Admin, dead_letters: &str, letter: &Letter) -> Result<(), Error> {
     let idempotence = Idempotence { producer: format!("redrive:{dead_letters}"), iid: letter.id.to_string() };
     let entry = NewEntry { fields: letter.revived_fields(), idempotence: Some(idempotence) };
     backend.add(&letter.stream, &[entry], None).await?;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream_worker::backend::{Order, PendingFilter, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
-use millstream_worker::{Backend, Error};
+use millstream_worker::{Admin, Error};
 use serde_json::{Value, json};
 
 /// How many entries are read at once.
@@ -43,7 +43,7 @@ impl Books {
     /// Closes the books.
     pub(super) async fn close(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn Admin,
         stream: &str,
         group: &str,
         dead_letters: &str,
@@ -73,7 +73,7 @@ impl Books {
     }
 }
 
-async fn dead_ids(backend: &dyn Backend, dead_letters: &str) -> Result<BTreeSet<StreamId>, Error> {
+async fn dead_ids(backend: &dyn Admin, dead_letters: &str) -> Result<BTreeSet<StreamId>, Error> {
     let mut ids = BTreeSet::new();
     let mut first = StreamId::MIN;
     loop {
@@ -87,7 +87,7 @@ async fn dead_ids(backend: &dyn Backend, dead_letters: &str) -> Result<BTreeSet<
     }
 }
 
-async fn pending_ids(backend: &dyn Backend, stream: &str, group: &str) -> Result<BTreeSet<StreamId>, Error> {
+async fn pending_ids(backend: &dyn Admin, stream: &str, group: &str) -> Result<BTreeSet<StreamId>, Error> {
     let mut ids = BTreeSet::new();
     let mut first = StreamId::MIN;
     loop {

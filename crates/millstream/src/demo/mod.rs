@@ -18,7 +18,7 @@ use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Filter, Redrive, redrive};
 use millstream_worker::{
-    Autoscale, Backend, Backoff, HandlerError, Message, Report, Worker, WorkerHandle, WorkerName,
+    Admin, Autoscale, Backoff, HandlerError, Message, Report, Worker, WorkerHandle, WorkerName,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
@@ -172,7 +172,7 @@ type Producers = JoinSet<Result<(), millstream_worker::Error>>;
 /// The show as it goes on.
 struct Show {
     plan: Plan,
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Admin>,
     books: Arc<Books>,
     /// Whether the bug has been fixed.
     fixed: Arc<AtomicBool>,
@@ -237,7 +237,7 @@ impl Show {
     }
 
     fn worker(&self, name: &str) -> millstream_worker::WorkerBuilder {
-        Worker::builder(Arc::clone(&self.backend))
+        Worker::builder(self.backend.clone())
             .stream(STREAM)
             .group(GROUP)
             .consumer_name(WorkerName::given(name))
@@ -251,7 +251,7 @@ impl Show {
         let mut producers = JoinSet::new();
         for number in 0..PRODUCERS {
             let (plan, books) = (self.plan, Arc::clone(&self.books));
-            let producer = Producer::new(Arc::clone(&self.backend), STREAM);
+            let producer = Producer::new(self.backend.clone(), STREAM);
             producers.spawn(async move {
                 let began = Instant::now();
                 for n in (1..=plan.messages).filter(|n| n % PRODUCERS == number) {

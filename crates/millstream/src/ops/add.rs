@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{Fields, Idempotence, NewEntry, StreamId, Trim};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -140,7 +140,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
 /// Messages on their way, and how many there were.
 struct Load<'a> {
     add: &'a Add,
-    backend: &'a dyn Backend,
+    backend: &'a dyn Admin,
     began: Instant,
     added: u64,
     /// Those that were sent and not answered for.
@@ -152,7 +152,7 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn new(add: &'a Add, backend: &'a dyn Backend) -> Load<'a> {
+    fn new(add: &'a Add, backend: &'a dyn Admin) -> Load<'a> {
         Load {
             add,
             backend,

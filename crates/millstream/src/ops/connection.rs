@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use millstream_worker::backend::ErrorKind;
-use millstream_worker::{Backend, Error};
+use millstream_worker::{Admin, Error};
 use redis::RedisError;
 
 use super::failure::Failure;
@@ -36,7 +36,7 @@ impl Common {
     }
 
     /// The store, for looking and for changing what is there.
-    pub(crate) async fn connect(&self) -> Result<Arc<dyn Backend>, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
         millstream_worker::connect_existing(&url).await.map_err(|error| {
             let no_store = error.kind() == ErrorKind::NoStore;
@@ -49,7 +49,7 @@ impl Common {
     }
 
     /// The store, for commands that may begin one.
-    pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Backend>, Failure> {
+    pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
         millstream_worker::connect(&url).await.map_err(|error| cannot_open(&url, error))
     }

@@ -1,6 +1,6 @@
 //! What was named on the command line must be there; if it is not, the error says what is.
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::Error;
 use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
 
@@ -11,7 +11,7 @@ use super::value;
 const TOLD_MAX: usize = 10;
 
 /// A stream that must be there.
-pub(crate) async fn stream(backend: &dyn Backend, name: &str) -> Result<StreamInfo, Failure> {
+pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo, Failure> {
     if let Some(info) = look(backend, name).await? {
         return Ok(info);
     }
@@ -24,7 +24,7 @@ pub(crate) async fn stream(backend: &dyn Backend, name: &str) -> Result<StreamIn
 }
 
 /// A stream if it is there.
-pub(crate) async fn look(backend: &dyn Backend, name: &str) -> Result<Option<StreamInfo>, Failure> {
+pub(crate) async fn look(backend: &dyn Admin, name: &str) -> Result<Option<StreamInfo>, Failure> {
     backend.stream(name).await.map_err(|error| about(name, error))
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn about(stream: &str, error: Error) -> Failure {
 }
 
 /// A group that must be there.
-pub(crate) async fn group(backend: &dyn Backend, stream: &str, name: &str) -> Result<GroupInfo, Failure> {
+pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Result<GroupInfo, Failure> {
     self::stream(backend, stream).await?;
     let mut groups = backend.groups(stream).await?;
     if let Some(at) = groups.iter().position(|group| group.name == name) {
@@ -56,7 +56,7 @@ pub(crate) async fn group(backend: &dyn Backend, stream: &str, name: &str) -> Re
 
 /// A consumer that must be there.
 pub(crate) async fn consumer(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     stream: &str,
     group: &str,
     name: &str,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{NewEntry, Read, Start};
 use millstream_worker::monitor::Monitor;
 
@@ -22,13 +22,13 @@ pub(super) async fn look() -> Look {
     look_at(backend).await
 }
 
-async fn add(backend: &dyn Backend, stream: &str, count: usize) {
+async fn add(backend: &dyn Admin, stream: &str, count: usize) {
     let field = (Bytes::from("item"), Bytes::from("book"));
     let entry = NewEntry { fields: vec![field], idempotence: None };
     backend.add(stream, &vec![entry; count], None).await.unwrap();
 }
 
-async fn read(backend: &dyn Backend, count: usize) {
+async fn read(backend: &dyn Admin, count: usize) {
     let read = Read {
         stream: "orders",
         group: "billing",
@@ -40,7 +40,7 @@ async fn read(backend: &dyn Backend, count: usize) {
     assert_eq!(backend.read(&read).await.unwrap().len(), count);
 }
 
-async fn look_at(backend: Arc<dyn Backend>) -> Look {
+async fn look_at(backend: Arc<dyn Admin>) -> Look {
     let streams = Monitor::new(Arc::clone(&backend)).streams(EVERYTHING).await.unwrap();
     Look {
         place: backend.place(),

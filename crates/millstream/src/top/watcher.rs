@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::Capabilities;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
 use tokio::sync::{mpsc, watch};
@@ -47,7 +47,7 @@ pub(super) struct Pace {
 pub(super) struct Watcher {
     common: Common,
     pattern: String,
-    backend: Option<Arc<dyn Backend>>,
+    backend: Option<Arc<dyn Admin>>,
     ever_connected: bool,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::monitor::{Lag, Monitor};
-use millstream_worker::{Backend, Error};
+use millstream_worker::{Admin, Error};
 use tokio::time::sleep;
 
 /// How often to look whether anything is left.
@@ -13,13 +13,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A group on its streams.
 #[derive(Clone)]
 pub(super) struct Backlog {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Admin>,
     streams: Vec<String>,
     group: String,
 }
 
 impl Backlog {
-    pub(super) fn new(backend: &Arc<dyn Backend>, streams: &[String], group: &str) -> Backlog {
+    pub(super) fn new(backend: &Arc<dyn Admin>, streams: &[String], group: &str) -> Backlog {
         Backlog { backend: Arc::clone(backend), streams: streams.to_vec(), group: group.to_owned() }
     }
 

@@ -30,7 +30,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{ErrorKind, Release, StreamId};
 use millstream_worker::worker::BuildError;
-use millstream_worker::{Backend, Error, Message, Outcome, Report, Worker};
+use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker};
 use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -226,7 +226,7 @@ impl Work {
         }
     }
 
-    fn worker(&self, backend: &Arc<dyn Backend>, runner: &Arc<Runner>) -> Result<Worker, Failure> {
+    fn worker(&self, backend: &Arc<dyn Admin>, runner: &Arc<Runner>) -> Result<Worker, Failure> {
         let worker = self.pool.worker(backend).group(&self.group);
         let worker = match (self.batch, &**runner) {
             (Some(size), Runner::Exec(exec)) => {
@@ -251,7 +251,7 @@ impl Work {
     }
 
     /// Why the worker has ended, with the name of the stream where the store does not tell it.
-    async fn explained(&self, backend: &dyn Backend, error: Error) -> Failure {
+    async fn explained(&self, backend: &dyn Admin, error: Error) -> Failure {
         if error.kind() == ErrorKind::WrongType {
             for stream in &self.stream {
                 if let Err(failure) = known::look(backend, stream).await {
@@ -263,7 +263,7 @@ impl Work {
     }
 
     /// Gives back what was at work. It was tried, and that counts.
-    async fn give_back(&self, backend: &dyn Backend, consumer: &str) -> Result<(), Error> {
+    async fn give_back(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
         for stream in &self.stream {
             let mut after = StreamId::MIN;
             loop {

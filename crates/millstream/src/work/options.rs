@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::worker::BuildError;
-use millstream_worker::{Autoscale, Backend, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
+use millstream_worker::{Admin, Autoscale, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
 
 use crate::ops::address::parse_address;
 use crate::ops::group::start_of;
@@ -85,9 +85,9 @@ pub(super) struct Pool {
 
 impl Pool {
     /// The worker to be, but for its streams, its group and its handler.
-    pub(super) fn worker(&self, backend: &Arc<dyn Backend>) -> WorkerBuilder {
+    pub(super) fn worker(&self, backend: &Arc<dyn Admin>) -> WorkerBuilder {
         let name = self.consumer.as_ref().map_or_else(WorkerName::unique, WorkerName::given);
-        let mut worker = Worker::builder(Arc::clone(backend))
+        let mut worker = Worker::builder(backend.clone())
             .prefetch(self.prefetch)
             .lease(self.lease)
             .consumer_name(name)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_worker::producer::Producer;
-use millstream_worker::{Backend, connect};
+use millstream_worker::{Admin, connect};
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
@@ -337,7 +337,7 @@ impl Campaign {
     }
 
     /// A way to the store of our own, past the proxy.
-    fn connect(&self) -> Arc<dyn Backend> {
+    fn connect(&self) -> Arc<dyn Admin> {
         self.runtime.block_on(connect(&self.store.url(self.store.port))).expect("reach the store")
     }
 

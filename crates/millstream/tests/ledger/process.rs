@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millstream_worker::handler::Data;
 use millstream_worker::producer::Producer;
-use millstream_worker::{Backend, Backoff, HandlerError, Message, Outcome, Worker, WorkerName, connect};
+use millstream_worker::{Admin, Backoff, HandlerError, Message, Outcome, Worker, WorkerName, connect};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -68,7 +68,7 @@ async fn act(role: &Role) {
 }
 
 /// The store, as soon as it can be reached.
-async fn reach(url: &str) -> Arc<dyn Backend> {
+async fn reach(url: &str) -> Arc<dyn Admin> {
     loop {
         match connect(url).await {
             Ok(backend) => return backend,
@@ -78,7 +78,7 @@ async fn reach(url: &str) -> Arc<dyn Backend> {
     }
 }
 
-fn start_workers(role: &Role, backend: &Arc<dyn Backend>, draining: &CancellationToken) -> JoinSet<()> {
+fn start_workers(role: &Role, backend: &Arc<dyn Admin>, draining: &CancellationToken) -> JoinSet<()> {
     let (step, times) = role.death.unzip();
     let plan = Arc::new(Plan::new(step, times.unwrap_or_default()));
     let mut workers = JoinSet::new();
@@ -168,11 +168,11 @@ async fn handle(message: Message, desk: Data<Desk>) -> Result<Outcome, HandlerEr
 }
 
 /// Sends the numbers that the journal does not know as added. One whose answer got lost is sent again.
-async fn produce(role: &Role, backend: &Arc<dyn Backend>, journal: &Journal, numbers: (u64, u64)) {
+async fn produce(role: &Role, backend: &Arc<dyn Admin>, journal: &Journal, numbers: (u64, u64)) {
     let added = added(role);
     let mut left: Vec<u64> = (numbers.0..=numbers.1).filter(|number| !added.contains(number)).rev().collect();
     let mut random = Random::new(role.seed ^ u64::from(std::process::id()));
-    let producer = Producer::new(Arc::clone(backend), STREAM);
+    let producer = Producer::new(backend.clone(), STREAM);
     while !left.is_empty() {
         let count = random.between(1, SENT_AT_ONCE_MAX).min(left.len() as u64) as usize;
         let some = left.split_off(left.len() - count);
@@ -203,7 +203,7 @@ fn added(role: &Role) -> HashSet<u64> {
 }
 
 /// Writes down how much there is to do, again and again.
-async fn watch(backend: &Arc<dyn Backend>, journal: &Journal) {
+async fn watch(backend: &Arc<dyn Admin>, journal: &Journal) {
     loop {
         sleep(LOOK_EVERY).await;
         // There is no group before a worker has made it.

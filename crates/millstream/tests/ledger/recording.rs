@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_worker::Backend;
 use millstream_worker::backend::{
-    Answer, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Error, GroupInfo, NewEntry,
-    PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start, StreamId, StreamInfo,
-    Trim,
+    Acknowledgement, Answer, Capabilities, Claimed, DeadLetter, Delivery, Error, NewEntry, Read, Release,
+    Start, StreamId, StreamInfo, Trim,
 };
+use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
 
 use crate::journal::{Journal, now_ms};
@@ -17,7 +16,7 @@ use crate::steps::{Plan, Step, die};
 
 /// The backend of one worker.
 pub(crate) struct Recording {
-    pub inner: Arc<dyn Backend>,
+    pub inner: Arc<dyn Admin>,
     pub journal: Arc<Journal>,
     pub plan: Arc<Plan>,
     /// A mistake, for the ledger to find: everything is acknowledged as soon as it is read.
@@ -42,10 +41,10 @@ impl Recording {
 
     async fn acknowledge_too_early(&self, read: &Read<'_>, deliveries: &[Delivery]) {
         if self.acknowledges_too_early {
-            let acknowledge = deliveries.iter().map(|delivery| delivery.id).collect();
-            let settlement = Settlement { acknowledge, remember: Vec::new() };
+            let ids = deliveries.iter().map(|delivery| delivery.id).collect();
+            let done = Acknowledgement { ids, remember: Vec::new() };
             // Whether it works does not matter to a mistake.
-            let _ = self.inner.settle(read.stream, read.group, &settlement).await;
+            let _ = self.inner.acknowledge(read.stream, read.group, &done).await;
         }
     }
 
@@ -61,16 +60,16 @@ impl Recording {
         die(step.name(), &self.journal)
     }
 
-    async fn settle_recorded(
+    async fn acknowledge_recorded(
         &self,
         stream: &str,
         group: &str,
-        settlement: &Settlement,
+        done: &Acknowledgement,
     ) -> Result<u64, Error> {
-        let ids = &settlement.acknowledge;
+        let ids = &done.ids;
         self.say_ids("acking", None, ids);
         self.plan.pass(Step::Acking, &self.journal);
-        let told = self.or_die(Step::AckSent, self.inner.settle(stream, group, settlement)).await;
+        let told = self.or_die(Step::AckSent, self.inner.acknowledge(stream, group, done)).await;
         match &told {
             Ok(count) => {
                 self.say_ids("acked", Some(*count), ids);
@@ -81,7 +80,7 @@ impl Recording {
         told
     }
 
-    async fn bury_recorded(
+    async fn dead_letter_recorded(
         &self,
         stream: &str,
         group: &str,
@@ -90,7 +89,8 @@ impl Recording {
     ) -> Result<Vec<StreamId>, Error> {
         self.say_ids("burying", None, letters.iter().map(|letter| &letter.origin));
         self.plan.pass(Step::Burying, &self.journal);
-        let moved = self.or_die(Step::BurySent, self.inner.bury(stream, group, consumer, letters)).await;
+        let moved =
+            self.or_die(Step::BurySent, self.inner.dead_letter(stream, group, consumer, letters)).await;
         match &moved {
             Ok(moved) => {
                 self.say_ids("buried", None, moved);
@@ -139,6 +139,10 @@ impl Backend for Recording {
         self.inner.place()
     }
 
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        Some(Arc::clone(&self.inner))
+    }
+
     fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
         Box::pin(async move {
             let asked = now_ms();
@@ -149,7 +153,7 @@ impl Backend for Recording {
         })
     }
 
-    fn claim_idle<'a>(
+    fn autoclaim<'a>(
         &'a self,
         read: &'a Read<'a>,
         min_idle: Duration,
@@ -157,24 +161,29 @@ impl Backend for Recording {
     ) -> Answer<'a, Claimed> {
         Box::pin(async move {
             let asked = now_ms();
-            let claimed = self.inner.claim_idle(read, min_idle, from).await?;
+            let claimed = self.inner.autoclaim(read, min_idle, from).await?;
             self.got(asked, &claimed.deliveries);
             Ok(claimed)
         })
     }
 
-    fn settle<'a>(&'a self, stream: &'a str, group: &'a str, settlement: &'a Settlement) -> Answer<'a, u64> {
-        Box::pin(self.settle_recorded(stream, group, settlement))
+    fn acknowledge<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        done: &'a Acknowledgement,
+    ) -> Answer<'a, u64> {
+        Box::pin(self.acknowledge_recorded(stream, group, done))
     }
 
-    fn bury<'a>(
+    fn dead_letter<'a>(
         &'a self,
         stream: &'a str,
         group: &'a str,
         consumer: &'a str,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(self.bury_recorded(stream, group, consumer, letters))
+        Box::pin(self.dead_letter_recorded(stream, group, consumer, letters))
     }
 
     fn extend<'a>(
@@ -199,29 +208,11 @@ impl Backend for Recording {
         self.inner.release(stream, group, consumer, rows)
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        self.inner.ping()
-    }
-
     pass_on! {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
-        move_group(stream: &'a str, group: &'a str, start: Start) -> ();
-        delete_group(stream: &'a str, group: &'a str) -> bool;
-        groups(stream: &'a str) -> Vec<GroupInfo>;
-        consumers(stream: &'a str, group: &'a str) -> Vec<ConsumerInfo>;
-        remove_consumer(stream: &'a str, group: &'a str, consumer: &'a str, heir: &'a str) -> u64;
-        dismiss_consumer(stream: &'a str, group: &'a str, consumer: &'a str) -> bool;
         own_pending(stream: &'a str, group: &'a str, consumer: &'a str, after: StreamId, count: usize) -> Vec<Delivery>;
-        restore(stream: &'a str, group: &'a str, id: StreamId) -> bool;
         seen(keys: &'a [String]) -> Vec<bool>;
-        streams(pattern: &'a str) -> Vec<String>;
         stream(stream: &'a str) -> Option<StreamInfo>;
-        range(stream: &'a str, range: Range) -> Vec<Entry>;
-        follow(stream: &'a str, after: StreamId, count: usize, block: Duration) -> Vec<Entry>;
-        pending_summary(stream: &'a str, group: &'a str) -> PendingSummary;
-        pending(stream: &'a str, group: &'a str, filter: &'a PendingFilter) -> Vec<PendingRow>;
-        delete_entries(stream: &'a str, ids: &'a [StreamId]) -> u64;
-        delete_stream(stream: &'a str) -> bool;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use millstream_worker::backend::{Backend, Entry, Error, Order, PendingFilter, Range, StreamId};
+use millstream_worker::backend::{Admin, Entry, Error, Order, PendingFilter, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::names::dead_letters_of;
 
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Reads all of it.
-    pub(crate) async fn take(backend: &dyn Backend) -> Result<Snapshot, Error> {
+    pub(crate) async fn take(backend: &dyn Admin) -> Result<Snapshot, Error> {
         let entries: BTreeMap<StreamId, Sent> =
             all_of(backend, STREAM).await?.iter().map(|entry| (entry.id, sent(entry))).collect();
         let groups = backend.groups(STREAM).await?;
@@ -57,7 +57,7 @@ pub(crate) fn sent_fields(fields: &[(bytes::Bytes, bytes::Bytes)]) -> Option<Sen
     Some(Sent { number: field("n")?.parse().ok()?, kind: Kind::parse(field("kind")?)? })
 }
 
-async fn all_of(backend: &dyn Backend, stream: &str) -> Result<Vec<Entry>, Error> {
+async fn all_of(backend: &dyn Admin, stream: &str) -> Result<Vec<Entry>, Error> {
     let (mut all, mut first) = (Vec::new(), StreamId::MIN);
     loop {
         let range = Range { first, last: StreamId::MAX, order: Order::Rising, count: PAGE };
@@ -68,7 +68,7 @@ async fn all_of(backend: &dyn Backend, stream: &str) -> Result<Vec<Entry>, Error
     }
 }
 
-async fn pending_rows(backend: &dyn Backend) -> Result<Vec<StreamId>, Error> {
+async fn pending_rows(backend: &dyn Admin) -> Result<Vec<StreamId>, Error> {
     let (mut all, mut first) = (Vec::new(), StreamId::MIN);
     loop {
         let filter =

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use millstream_worker::{Backend, Error, connect};
+use millstream_worker::{Admin, Error, connect};
 
 /// The store, without this stream and its dead letters.
-pub(crate) async fn store(stream: &str) -> Result<Arc<dyn Backend>, Error> {
+pub(crate) async fn store(stream: &str) -> Result<Arc<dyn Admin>, Error> {
     let url = std::env::var("MILLSTREAM_URL").unwrap_or_else(|_| "memory:".to_owned());
     let backend = connect(&url).await?;
     backend.delete_stream(stream).await?;

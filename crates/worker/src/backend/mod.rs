@@ -1,4 +1,8 @@
-//! What the worker asks of a store of streams, in one small trait.
+//! What the worker asks of a store of streams, in two traits.
+//!
+//! [`Backend`] is what producers and workers need to work; [`Admin`] is what it takes to look at streams and groups and
+//! to administer them. A store that has only the first runs workers, without autoscaling, backlog metrics and the
+//! removal of dead consumers.
 //!
 //! Three kinds of store stand behind it: the embedded engine, any server that speaks Redis' protocol, and a
 //! Redis or Valkey Cluster. No type of theirs appears here. What a server cannot do natively is emulated by
@@ -14,6 +18,7 @@ mod types;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use embedded::Embedded;
@@ -21,15 +26,15 @@ pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
 pub use redis::{Certificates, Redis};
 pub use types::{
-    Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Fields, GroupInfo, Idempotence,
-    NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start,
+    Acknowledgement, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Fields, GroupInfo,
+    Idempotence, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Start,
     StreamInfo, Trim,
 };
 
 /// An answer on its way.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// A store of streams and consumer groups.
+/// What producers and workers need of a store: to add, read, claim, keep, and finish with entries.
 pub trait Backend: Send + Sync + 'static {
     /// What the store does natively. Known once connected.
     fn capabilities(&self) -> Capabilities;
@@ -37,10 +42,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Where the store is, for people: a URL without its password, or a folder.
     fn place(&self) -> String;
 
-    /// Answers if the store does.
-    fn ping(&self) -> Answer<'_, ()>;
-
-    // Producing
+    /// The same store for administration, if it can be administered.
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        None
+    }
 
     /// Adds entries to the end of a stream, in one round trip, and gives their ids in the same order.
     fn add<'a>(
@@ -50,40 +55,11 @@ pub trait Backend: Send + Sync + 'static {
         trim: Option<Trim>,
     ) -> Answer<'a, Vec<StreamId>>;
 
-    // Groups and consumers
-
     /// Makes the group, and the stream if need be. False if it was there: then nothing has changed.
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool>;
 
-    /// Moves the group's position, forwards or back.
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()>;
-
-    /// Removes the group with its pending rows. False if it was not there.
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool>;
-
-    /// The stream's groups by name; none if there is no such stream.
-    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>>;
-
-    /// The group's consumers by name.
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>>;
-
-    /// Removes a consumer after its pending rows have become the heir's, in one step: nothing is lost, whatever
-    /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. Where the
-    /// store cannot move a row whose entry is gone, the consumer stays with such rows until they are buried.
-    fn remove_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        heir: &'a str,
-    ) -> Answer<'a, u64>;
-
-    /// Removes a consumer that holds nothing, in one step with looking whether it does. True if it is gone; false if it
-    /// holds something, and stays.
-    fn dismiss_consumer<'a>(&'a self, stream: &'a str, group: &'a str, consumer: &'a str)
-    -> Answer<'a, bool>;
-
-    // Reading
+    /// The stream as it is; `None` if there is none.
+    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>>;
 
     /// New entries for a consumer, and idle ones too where [`Capabilities::read_claims`] says so.
     /// Empty after [`Read::block`] has passed in vain.
@@ -100,19 +76,21 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> Answer<'a, Vec<Delivery>>;
 
-    /// Takes over up to `count` pending entries, of any owner, that nobody has touched for `min_idle`, or that were
+    /// Claims up to `count` pending entries, of any owner, that nobody has touched for `min_idle`, or that were
     /// released. Walks the whole group over several calls (see [`Claimed::next`]).
-    fn claim_idle<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        min_idle: Duration,
-        from: StreamId,
-    ) -> Answer<'a, Claimed>;
-
-    // Settling
+    fn autoclaim<'a>(&'a self, read: &'a Read<'a>, min_idle: Duration, from: StreamId)
+    -> Answer<'a, Claimed>;
 
     /// Acknowledges, after remembering the named keys as seen. One round trip. Gives the number of rows acknowledged.
-    fn settle<'a>(&'a self, stream: &'a str, group: &'a str, settlement: &'a Settlement) -> Answer<'a, u64>;
+    fn acknowledge<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        done: &'a Acknowledgement,
+    ) -> Answer<'a, u64>;
+
+    /// Which of these keys were remembered by an [`Acknowledgement`] and have not expired.
+    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>>;
 
     /// Restarts the idle time of rows that are still this consumer's, and of no others; counts stay. Gives those ids.
     fn extend<'a>(
@@ -123,7 +101,7 @@ pub trait Backend: Send + Sync + 'static {
         ids: &'a [StreamId],
     ) -> Answer<'a, Vec<StreamId>>;
 
-    /// Gives deliveries back that are still this consumer's and its last of that entry, to be claimed by anyone at once.
+    /// Releases deliveries that are still this consumer's and its last of that entry, to be claimed by anyone at once.
     /// Gives the number of rows.
     fn release<'a>(
         &'a self,
@@ -135,28 +113,24 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Adds entries to a dead-letter stream and acknowledges their origins, each pair in one step, and only
     /// those that are still this consumer's, or anyone's whose entry is gone. Gives the ids that moved.
-    fn bury<'a>(
+    fn dead_letter<'a>(
         &'a self,
         stream: &'a str,
         group: &'a str,
         consumer: &'a str,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>>;
+}
 
-    /// Makes an entry of the stream pending again in this group alone, claimable at once, as if never delivered.
-    /// One that is pending stays as it is. False if the stream has no such entry.
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool>;
+/// What it takes to look at the streams and groups of a store, and to administer them.
+pub trait Admin: Backend {
+    /// Answers if the store does.
+    fn ping(&self) -> Answer<'_, ()>;
 
-    /// Which of these keys were remembered by a [`Settlement`] and have not run out.
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>>;
-
-    // Looking
+    // Streams
 
     /// The streams whose names match a glob pattern, by name.
     fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>>;
-
-    /// The stream as it is; `None` if there is none.
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>>;
 
     /// Entries of a stream.
     fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>>;
@@ -170,6 +144,23 @@ pub trait Backend: Send + Sync + 'static {
         block: Duration,
     ) -> Answer<'a, Vec<Entry>>;
 
+    /// Removes entries from a stream. Gives the number removed.
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64>;
+
+    /// Removes a stream with its groups. False if there was none.
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool>;
+
+    // Groups
+
+    /// The stream's groups by name; none if there is no such stream.
+    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>>;
+
+    /// Moves the group's position, forwards or back.
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()>;
+
+    /// Removes the group with its pending rows. False if it was not there.
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool>;
+
     /// What is pending in a group, summed up.
     fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary>;
 
@@ -181,13 +172,34 @@ pub trait Backend: Send + Sync + 'static {
         filter: &'a PendingFilter,
     ) -> Answer<'a, Vec<PendingRow>>;
 
-    // Cleaning up
+    /// Makes an entry of the stream pending again in this group alone, claimable at once, as if never delivered.
+    /// One that is pending stays as it is. False if the stream has no such entry.
+    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool>;
 
-    /// Removes entries from a stream. Gives the number removed.
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64>;
+    // Consumers
 
-    /// Removes a stream with its groups. False if there was none.
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool>;
+    /// The group's consumers by name.
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>>;
+
+    /// Removes a consumer after its pending rows have become the heir's, in one step: nothing is lost, whatever
+    /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. Where the
+    /// store cannot move a row whose entry is gone, the consumer stays with such rows until they are dead-lettered.
+    fn remove_consumer<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        heir: &'a str,
+    ) -> Answer<'a, u64>;
+
+    /// Removes a consumer without pending rows, in one step with looking whether it has any. True if it is gone;
+    /// false if it has some, and stays.
+    fn remove_empty_consumer<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+    ) -> Answer<'a, bool>;
 }
 
 /// An entry has at least one field.

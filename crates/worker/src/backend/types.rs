@@ -99,18 +99,18 @@ pub struct Delivery {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
     /// Entries that are now the caller's. Those without fields are gone from the stream, and still pending; not every
-    /// store can make them the caller's, but [`Backend::bury`](super::Backend::bury) takes them from anyone. To find
+    /// store can make them the caller's, but [`Backend::dead_letter`](super::Backend::dead_letter) takes them from anyone. To find
     /// them is no delivery, and does not count as one.
     pub deliveries: Vec<Delivery>,
     /// From where to go on; 0-0 when the whole group has been walked.
     pub next: StreamId,
 }
 
-/// What is done with, as one step.
+/// Entries that are done, and what to remember of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settlement {
-    /// Rows to acknowledge.
-    pub acknowledge: Vec<StreamId>,
+pub struct Acknowledgement {
+    /// The entries to acknowledge.
+    pub ids: Vec<StreamId>,
     /// Keys to remember as seen, and for how long; before anything is acknowledged.
     pub remember: Vec<(String, Duration)>,
 }
@@ -193,8 +193,6 @@ pub struct StreamInfo {
     pub first_entry: Option<StreamId>,
     /// The newest entry's id.
     pub last_entry: Option<StreamId>,
-    /// Redis' name for the number of its index' keys and nodes; blocks with us.
-    pub radix_tree: (u64, u64),
 }
 
 /// A group, as it is.

@@ -5,14 +5,14 @@ use crate::backend::{Embedded, Read};
 use crate::monitor::LagKnown;
 use crate::producer::Producer;
 
-async fn with_entries(count: usize) -> (GroupManager, Arc<dyn Backend>, Vec<StreamId>) {
-    let backend: Arc<dyn Backend> = Arc::new(Embedded::in_memory());
-    let producer = Producer::new(Arc::clone(&backend), "orders");
+async fn with_entries(count: usize) -> (GroupManager, Arc<dyn Admin>, Vec<StreamId>) {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
+    let producer = Producer::new(backend.clone(), "orders");
     let ids = producer.send_all((0..count).map(|n| [("n", n.to_string())])).await.unwrap();
     (GroupManager::new(Arc::clone(&backend)), backend, ids)
 }
 
-async fn read(backend: &Arc<dyn Backend>, consumer: &str, count: usize) -> usize {
+async fn read(backend: &Arc<dyn Admin>, consumer: &str, count: usize) -> usize {
     let read = Read { stream: "orders", group: "billing", consumer, count, block: None, claim_idle: None };
     backend.read(&read).await.unwrap().len()
 }

@@ -44,8 +44,6 @@ fn write_streams(text: &mut Text, streams: &[StreamSnapshot]) {
     };
     use Kind::{Counter, Gauge};
     family("redis_stream_length", "The number of elements of the stream", Gauge, |s| Some(s.info.length));
-    family("redis_stream_radix_tree_keys", "Radix tree keys count", Gauge, |s| Some(s.info.radix_tree.0));
-    family("redis_stream_radix_tree_nodes", "Radix tree nodes count", Gauge, |s| Some(s.info.radix_tree.1));
     family("redis_stream_groups", "Groups count of stream", Gauge, |s| Some(s.info.groups));
     family("redis_stream_entries_added_total", "Entries ever added to the stream", Counter, |s| {
         s.info.entries_added

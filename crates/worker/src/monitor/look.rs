@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::snapshot::{GroupSnapshot, Lag, LagKnown, PendingScan, StreamSnapshot, Waiting};
 use crate::backend::{
-    Backend, Error, GroupInfo, Order, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
+    Admin, Error, GroupInfo, Order, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
 };
 use crate::message::age_of;
 use crate::names::dead_letters_of;
@@ -18,7 +18,7 @@ const STUCK_LISTED: usize = 20;
 /// Looks at streams and groups. Changes nothing.
 #[derive(Clone)]
 pub struct Monitor {
-    backend: Arc<dyn Backend>,
+    backend: Arc<dyn Admin>,
     scan: usize,
     stuck_deliveries: u64,
     stuck_idle: Duration,
@@ -27,7 +27,7 @@ pub struct Monitor {
 impl Monitor {
     /// A monitor of a store. It reads at most 10,000 entries or rows of a group; a message is stuck from the
     /// fifth delivery on, or if nobody has touched it for five minutes.
-    pub fn new(backend: Arc<dyn Backend>) -> Monitor {
+    pub fn new(backend: Arc<dyn Admin>) -> Monitor {
         Monitor { backend, scan: 10_000, stuck_deliveries: 5, stuck_idle: Duration::from_secs(300) }
     }
 
@@ -195,7 +195,7 @@ impl Monitor {
 
 /// How many entries come after an id, reading at most so many of them.
 pub(crate) async fn count_after(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     stream: &str,
     info: &StreamInfo,
     after: StreamId,

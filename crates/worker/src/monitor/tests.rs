@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::backend::{Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
+use crate::backend::{Admin, ConsumerInfo, Embedded, Read, Start, StreamId};
 use crate::metrics::{Consumers, exporter_text};
 use crate::names::dead_letters_of;
 use crate::producer::Producer;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn orders(count: usize) -> (Arc<dyn Backend>, Vec<StreamId>) {
-    let backend: Arc<dyn Backend> = Arc::new(Embedded::in_memory());
+async fn orders(count: usize) -> (Arc<dyn Admin>, Vec<StreamId>) {
+    let backend: Arc<dyn Admin> = Arc::new(Embedded::in_memory());
     backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
-    let producer = Producer::new(Arc::clone(&backend), "orders");
+    let producer = Producer::new(backend.clone(), "orders");
     let ids = producer.send_all((0..count).map(|n| [("n", n.to_string())])).await.unwrap();
     (backend, ids)
 }
 
-async fn read(backend: &Arc<dyn Backend>, count: usize) {
+async fn read(backend: &Arc<dyn Admin>, count: usize) {
     let read =
         Read { stream: "orders", group: "billing", consumer: "one", count, block: None, claim_idle: None };
     backend.read(&read).await.unwrap();
@@ -29,7 +29,7 @@ async fn read(backend: &Arc<dyn Backend>, count: usize) {
 async fn a_look_finds_what_waits_and_with_whom() {
     let (backend, ids) = orders(5).await;
     read(&backend, 3).await;
-    Producer::new(Arc::clone(&backend), dead_letters_of("orders")).send([("x", "y")]).await.unwrap();
+    Producer::new(backend.clone(), dead_letters_of("orders")).send([("x", "y")]).await.unwrap();
     let monitor = Monitor::new(Arc::clone(&backend));
     let stream = monitor.stream("orders").await.unwrap().unwrap();
     assert_eq!((stream.info.length, stream.dead_letters_length), (5, 1));
@@ -82,7 +82,7 @@ async fn rates_come_from_two_looks() {
     let monitor = Monitor::new(Arc::clone(&backend));
     let mut earlier = monitor.stream("orders").await.unwrap().unwrap();
     read(&backend, 6).await;
-    Producer::new(Arc::clone(&backend), "orders").send([("n", "10")]).await.unwrap();
+    Producer::new(backend.clone(), "orders").send([("n", "10")]).await.unwrap();
     let mut later = monitor.stream("orders").await.unwrap().unwrap();
     // Two seconds apart, whatever the clock of this machine says.
     let start = SystemTime::UNIX_EPOCH;

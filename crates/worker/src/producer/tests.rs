@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::Admin;
 use crate::backend::{Embedded, Order, Range};
 use crate::handler::{FromMessage, Json, Shared};
 use crate::message::sample;
 
-fn memory() -> Arc<dyn Backend> {
+fn memory() -> Arc<dyn Admin> {
     Arc::new(Embedded::in_memory())
 }
 
-async fn all(backend: &Arc<dyn Backend>, stream: &str) -> Vec<crate::backend::Entry> {
+async fn all(backend: &Arc<dyn Admin>, stream: &str) -> Vec<crate::backend::Entry> {
     let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 100_000 };
     backend.range(stream, range).await.unwrap()
 }
@@ -19,7 +20,7 @@ async fn all(backend: &Arc<dyn Backend>, stream: &str) -> Vec<crate::backend::En
 #[tokio::test]
 async fn one_and_many_are_added_in_order() {
     let backend = memory();
-    let producer = Producer::new(Arc::clone(&backend), "orders");
+    let producer = Producer::new(backend.clone(), "orders");
     let mut ids = vec![producer.send([("n", "0")]).await.unwrap()];
     ids.extend(producer.send_all((1..5).map(|n| vec![("n".to_owned(), n.to_string())])).await.unwrap());
     assert_eq!(producer.send_all(Vec::<Fields>::new()).await.unwrap(), []);
@@ -32,7 +33,7 @@ async fn one_and_many_are_added_in_order() {
 #[tokio::test]
 async fn json_is_sent_where_the_handler_finds_it() {
     let backend = memory();
-    Producer::new(Arc::clone(&backend), "orders").send_json(&vec![1, 2]).await.unwrap();
+    Producer::new(backend.clone(), "orders").send_json(&vec![1, 2]).await.unwrap();
     let mut message = sample(&[]);
     message.fields = Arc::new(all(&backend, "orders").await[0].fields.clone());
     assert_eq!(Json::<Vec<u8>>::from_message(&message, &Shared::default()).unwrap().0, [1, 2]);
@@ -41,7 +42,7 @@ async fn json_is_sent_where_the_handler_finds_it() {
 #[tokio::test]
 async fn old_entries_go_when_told_so() {
     let backend = memory();
-    let producer = Producer::new(Arc::clone(&backend), "orders").trim(Trim::Exactly(2));
+    let producer = Producer::new(backend.clone(), "orders").trim(Trim::Exactly(2));
     producer.send_all((0..5).map(|n| [("n", n.to_string())])).await.unwrap();
     assert_eq!(all(&backend, "orders").await.len(), 2);
 }
@@ -49,7 +50,7 @@ async fn old_entries_go_when_told_so() {
 #[tokio::test]
 async fn a_named_entry_is_added_once() {
     let backend = memory();
-    let plain = Producer::new(Arc::clone(&backend), "orders");
+    let plain = Producer::new(backend.clone(), "orders");
     let nameless = plain.send_once("seven", [("n", "7")]).await.unwrap_err();
     assert!(nameless.to_string().contains("idempotent"), "{nameless}");
     let producer = plain.idempotent("shop");
@@ -66,7 +67,7 @@ async fn a_named_entry_is_added_once() {
 #[tokio::test]
 async fn an_idempotent_producer_names_every_entry_differently() {
     let backend = memory();
-    let producer = Producer::new(Arc::clone(&backend), "orders").idempotent("shop");
+    let producer = Producer::new(backend.clone(), "orders").idempotent("shop");
     let ids = producer.send_all((0..250).map(|_| [("same", "fields")])).await.unwrap();
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 250);
     assert_eq!(all(&backend, "orders").await.len(), 250);
@@ -76,7 +77,7 @@ async fn an_idempotent_producer_names_every_entry_differently() {
 async fn a_pipeline_adds_what_many_tasks_send() {
     let backend = memory();
     let options = PipelineOptions { batch: 7, capacity: 3, ..PipelineOptions::default() };
-    let pipeline = Producer::new(Arc::clone(&backend), "orders").pipelined(options);
+    let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
     let mut senders = tokio::task::JoinSet::new();
     for sender in 0..5 {
         let pipeline = pipeline.clone();
@@ -99,7 +100,7 @@ async fn a_pipeline_adds_what_many_tasks_send() {
 async fn after_a_flush_everything_is_there() {
     let backend = memory();
     let options = PipelineOptions { linger: Duration::from_secs(3600), ..PipelineOptions::default() };
-    let pipeline = Producer::new(Arc::clone(&backend), "orders").pipelined(options);
+    let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
     for n in 0..50 {
         drop(pipeline.enqueue([("n", n.to_string())]).await.unwrap());
     }
@@ -111,7 +112,7 @@ async fn after_a_flush_everything_is_there() {
 async fn what_a_dropped_pipeline_was_given_is_added() {
     let backend = memory();
     let options = PipelineOptions { linger: Duration::from_secs(3600), ..PipelineOptions::default() };
-    let pipeline = Producer::new(Arc::clone(&backend), "orders").pipelined(options);
+    let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
     let ticket = pipeline.enqueue_json(&1).await.unwrap();
     drop(pipeline);
     let id = ticket.await.unwrap();
@@ -121,7 +122,7 @@ async fn what_a_dropped_pipeline_was_given_is_added() {
 #[tokio::test]
 async fn a_pipeline_tells_what_failed() {
     let backend = memory();
-    let pipeline = Producer::new(Arc::clone(&backend), "orders").pipelined(PipelineOptions::default());
+    let pipeline = Producer::new(backend.clone(), "orders").pipelined(PipelineOptions::default());
     let empty = pipeline.send(Fields::new()).await.unwrap_err();
     assert_eq!(empty.kind(), ErrorKind::Refused, "{empty}");
     assert_eq!(pipeline.failed(), 1);

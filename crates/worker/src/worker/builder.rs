@@ -73,6 +73,8 @@ pub enum BuildError {
     LeaseTooShort(Duration),
     /// The dead letters would go to a stream that is read.
     DeadLettersAreRead(String),
+    /// The store does not tell how much waits, and a pool cannot follow it.
+    NoBacklog,
 }
 
 impl fmt::Display for BuildError {
@@ -95,6 +97,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::DeadLettersAreRead(stream) => {
                 write!(f, "dead letters would come back at once: {stream} is read by this worker")
+            }
+            BuildError::NoBacklog => {
+                f.write_str("the store does not tell how many messages wait: leave out the autoscaling")
             }
         }
     }
@@ -354,6 +359,9 @@ impl WorkerBuilder {
         };
         let queue = Queue::new(batch, self.prefetch.max(batch));
         let core = Core::new(self.backend, settings, lanes, queue, self.concurrency);
+        if core.settings.autoscale.is_some() && core.admin.is_none() {
+            return Err(BuildError::NoBacklog);
+        }
         Ok(Worker { core: Arc::new(core), work, listen: self.listen })
     }
 

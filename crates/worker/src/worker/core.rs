@@ -16,7 +16,7 @@ use super::report::Tally;
 use super::trouble::{Doing, Patience};
 use super::verdict::End;
 use crate::autoscale::{Autoscale, Decision};
-use crate::backend::{Answer, Backend, Error, ErrorKind, Start, StreamId};
+use crate::backend::{Admin, Answer, Backend, Error, ErrorKind, Start, StreamId};
 use crate::dedupe::{AtWork, Dedupe};
 use crate::lease::Leaving;
 use crate::retry::Backoff;
@@ -50,6 +50,8 @@ impl Settings {
 /// What all tasks of a running worker share.
 pub(crate) struct Core {
     pub(crate) backend: Arc<dyn Backend>,
+    /// The same store for looking at it and removing consumers, where it can be administered.
+    pub(crate) admin: Option<Arc<dyn Admin>>,
     pub(crate) settings: Settings,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) queue: Queue,
@@ -90,6 +92,7 @@ impl Core {
         slots: usize,
     ) -> Core {
         Core {
+            admin: Arc::clone(&backend).admin(),
             backend,
             settings,
             lanes,

@@ -31,6 +31,7 @@ use super::status;
 use super::trouble::{Doing, Patience};
 use crate::backend::{Error, ErrorKind, Release};
 use crate::handler::Work;
+use crate::monitor::Monitor;
 use crate::recovery;
 
 /// How long cancelled handlers may take to end, beyond the moment of grace they have.
@@ -137,13 +138,15 @@ impl Tasks {
             spawn!(bringing, core, index, fetch);
             spawn!(bringing, core, index, recovery::retry);
             spawn!(bringing, core, index, recovery::recover);
-            if let Some(gone_for) = core.settings.reap_after {
-                spawn!(bringing, core, index, |core, lane| recovery::reap(core, lane, gone_for));
+            if let (Some(gone_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
+                spawn!(bringing, core, index, async |core, lane| {
+                    recovery::reap(core, lane, &*admin, gone_for).await;
+                });
             }
         }
-        if let Some(policy) = core.settings.autoscale.clone() {
+        if let (Some(policy), Some(admin)) = (core.settings.autoscale.clone(), core.admin.clone()) {
             let core = Arc::clone(core);
-            bringing.spawn(async move { autoscale(&core, policy).await });
+            bringing.spawn(async move { autoscale(&core, Monitor::new(admin), policy).await });
         }
         Tasks { bringing, settling, keeping }
     }
@@ -247,12 +250,13 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut Slots) {
 
 /// Takes a name out of the group that nobody will have again, if nothing is left with it.
 async fn leave(core: &Core, lane: &Lane) {
+    let Some(admin) = &core.admin else { return };
     if core.settings.survives_restart || core.giving_up.is_cancelled() {
         return;
     }
+    let left = admin.remove_empty_consumer(&lane.stream, &lane.group, &lane.consumer);
     // A failure leaves an empty consumer behind, as a crash does.
-    let _ =
-        timeout(LEAVE_TIME, core.backend.dismiss_consumer(&lane.stream, &lane.group, &lane.consumer)).await;
+    let _ = timeout(LEAVE_TIME, left).await;
 }
 
 async fn all_ended(tasks: &mut JoinSet<()>) {

@@ -1,6 +1,5 @@
 //! Looking at the backlog now and then, and following the autoscaler.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
@@ -13,9 +12,8 @@ use crate::metrics::ScaleDirection;
 use crate::monitor::Monitor;
 
 /// Follows the autoscaler until the worker drains.
-pub(crate) async fn autoscale(core: &Core, policy: Autoscale) {
+pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) {
     let every = policy.every;
-    let monitor = Monitor::new(Arc::clone(&core.backend));
     let mut scaler = Scaler::new(policy);
     loop {
         tokio::select! {

@@ -17,7 +17,7 @@ use super::outbox::Ended;
 use super::trouble::Doing;
 use super::verdict::{End, Verdict, judge};
 use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
-use crate::backend::{Answer, DeadLetter, Error, Settlement, StreamId};
+use crate::backend::{Acknowledgement, Answer, DeadLetter, Error, StreamId};
 use crate::dead_letter;
 use crate::lease::Kept;
 use crate::message::Message;
@@ -142,11 +142,11 @@ async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
     if ended.is_empty() {
         return;
     }
-    let mut settlement = Settlement { acknowledge: Vec::with_capacity(ended.len()), remember: Vec::new() };
+    let mut done = Acknowledgement { ids: Vec::with_capacity(ended.len()), remember: Vec::new() };
     for Ended { job, end, .. } in &ended {
-        settlement.acknowledge.push(job.id);
+        done.ids.push(job.id);
         if let (Some(dedupe), Some(key), End::Outcome(_)) = (&core.settings.dedupe, &job.key, end) {
-            settlement.remember.push((key.to_string(), dedupe.window()));
+            done.remember.push((key.to_string(), dedupe.window()));
         }
     }
     let span = debug_span!(
@@ -154,7 +154,7 @@ async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
         messaging.destination.name = &*lane.stream,
         messaging.batch.message_count = ended.len()
     );
-    let call = || core.backend.settle(&lane.stream, &lane.group, &settlement);
+    let call = || core.backend.acknowledge(&lane.stream, &lane.group, &done);
     // Rows that were not there any more went with a group that was deleted: what is made again may bring them again.
     let told = core.insist(lane, Doing::Settling, call).instrument(span).await.unwrap_or_default();
     core.tally.acknowledged(lane, &ended, told);
@@ -226,7 +226,7 @@ async fn write_letters(core: &Core, lane: &Lane, dying: &[Dying]) -> Result<Vec<
             dead_letter::compose(message, &lane.dead_letters, &dying.failure, redrives, now)
         })
         .collect();
-    core.backend.bury(&lane.stream, &lane.group, &lane.consumer, &letters).await
+    core.backend.dead_letter(&lane.stream, &lane.group, &lane.consumer, &letters).await
 }
 
 async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {

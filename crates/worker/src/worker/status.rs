@@ -60,14 +60,14 @@ impl Probes for Status {
 
 /// The text of all metrics, after a look at what is measured and not counted.
 pub(super) async fn metrics_text(core: &Core) -> String {
-    let monitor = Monitor::new(Arc::clone(&core.backend)).scan(LOOK_ROWS);
+    let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(LOOK_ROWS));
     for lane in &core.lanes {
-        measure(core, lane, &monitor).await;
+        measure(core, lane, monitor.as_ref()).await;
     }
     core.lanes[0].metrics.registry().text()
 }
 
-async fn measure(core: &Core, lane: &Lane, monitor: &Monitor) {
+async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
     let (slots, busy) = (*core.slots.borrow(), core.busy_slots());
     let metrics = &lane.metrics;
     metrics.inflight.set(busy as i64);
@@ -76,8 +76,9 @@ async fn measure(core: &Core, lane: &Lane, monitor: &Monitor) {
     metrics.prefetched.set(core.queue.len() as i64);
     metrics.retrying.set(lane.waiting().len() as i64);
     // While the store is away the last values stay; that it is away is a metric of its own.
-    let look = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await;
-    if let Ok(Ok(Some(group))) = look {
+    if let Some(monitor) = monitor
+        && let Ok(Ok(Some(group))) = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await
+    {
         let age = |waiting: Option<crate::monitor::Waiting>| waiting.map(|waiting| waiting.age);
         metrics.backlog(
             group.lag.count,

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_worker::Message;
-use millstream_worker::backend::{Backend, Embedded, ErrorKind, Settlement, Start};
+use millstream_worker::backend::{Acknowledgement, Admin, Embedded, ErrorKind, Start};
 use millstream_worker::handler::{Data, Raw};
 use millstream_worker::outcome::{HandlerError, Outcome, Reason};
 use millstream_worker::redrive::{Destination, Filter, Progress, Redrive, redrive};
@@ -50,18 +50,18 @@ async fn a_rejected_message_ends_at_once() {
 }
 
 /// Something else lies where dead letters should go.
-async fn take_the_place_of_letters(backend: &Arc<dyn Backend>) {
+async fn take_the_place_of_letters(backend: &Arc<dyn Admin>) {
     backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let other = vec![(DEAD.to_owned(), Duration::from_secs(3600))];
-    let settlement = Settlement { acknowledge: Vec::new(), remember: other };
-    backend.settle(STREAM, GROUP, &settlement).await.unwrap();
+    let done = Acknowledgement { ids: Vec::new(), remember: other };
+    backend.acknowledge(STREAM, GROUP, &done).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_that_is_refused_holds_up_nobody_and_is_written_later() {
     let embedded = Embedded::in_memory();
     let db = embedded.store().clone();
-    let backend: Arc<dyn Backend> = Arc::new(embedded);
+    let backend: Arc<dyn Admin> = Arc::new(embedded);
     add(&backend, 0..50).await;
     take_the_place_of_letters(&backend).await;
     let handler = async |message: Message| match number(&message) % 10 {

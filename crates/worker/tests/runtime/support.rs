@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_worker::backend::{
-    Backend, NewEntry, Order, PendingFilter, PendingRow, Range, Read, Start, StreamId,
+    Admin, NewEntry, Order, PendingFilter, PendingRow, Range, Read, Start, StreamId,
 };
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::{Backoff, Error, Message, Report, Worker, WorkerBuilder, WorkerHandle, connect};
@@ -25,12 +25,12 @@ pub(crate) fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
 }
 
-pub(crate) async fn store() -> Arc<dyn Backend> {
+pub(crate) async fn store() -> Arc<dyn Admin> {
     connect("memory:").await.unwrap()
 }
 
 /// Adds entries `n = from..to`.
-pub(crate) async fn add(backend: &Arc<dyn Backend>, numbers: std::ops::Range<u64>) -> Vec<StreamId> {
+pub(crate) async fn add(backend: &Arc<dyn Admin>, numbers: std::ops::Range<u64>) -> Vec<StreamId> {
     let entries: Vec<NewEntry> = numbers
         .map(|n| NewEntry { fields: vec![("n".into(), n.to_string().into())], idempotence: None })
         .collect();
@@ -38,8 +38,8 @@ pub(crate) async fn add(backend: &Arc<dyn Backend>, numbers: std::ops::Range<u64
 }
 
 /// A worker whose retries come quickly.
-pub(crate) fn worker(backend: &Arc<dyn Backend>) -> WorkerBuilder {
-    Worker::builder(Arc::clone(backend))
+pub(crate) fn worker(backend: &Arc<dyn Admin>) -> WorkerBuilder {
+    Worker::builder(backend.clone())
         .stream(STREAM)
         .group(GROUP)
         .concurrency(4)
@@ -160,7 +160,7 @@ pub(crate) fn number(message: &Message) -> u64 {
     message.text("n").unwrap().parse().unwrap()
 }
 
-pub(crate) async fn pending(backend: &Arc<dyn Backend>) -> Vec<PendingRow> {
+pub(crate) async fn pending(backend: &Arc<dyn Admin>) -> Vec<PendingRow> {
     let all = PendingFilter {
         first: StreamId::MIN,
         last: StreamId::MAX,
@@ -172,26 +172,26 @@ pub(crate) async fn pending(backend: &Arc<dyn Backend>) -> Vec<PendingRow> {
 }
 
 /// Nothing is pending and nothing unread.
-pub(crate) async fn all_done(backend: &Arc<dyn Backend>) -> bool {
+pub(crate) async fn all_done(backend: &Arc<dyn Admin>) -> bool {
     let groups = backend.groups(STREAM).await.unwrap();
     groups.first().is_some_and(|group| group.pending == 0 && group.lag == Some(0))
 }
 
-pub(crate) async fn letters(backend: &Arc<dyn Backend>) -> Vec<Letter> {
+pub(crate) async fn letters(backend: &Arc<dyn Admin>) -> Vec<Letter> {
     let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 10_000 };
     let entries = backend.range(DEAD, all).await.unwrap();
     entries.iter().map(|entry| Letter::read(entry).unwrap()).collect()
 }
 
 /// Makes the group and reads for a consumer of this name that then does nothing.
-pub(crate) async fn read_and_die(backend: &Arc<dyn Backend>, consumer: &str, count: usize) -> Vec<StreamId> {
+pub(crate) async fn read_and_die(backend: &Arc<dyn Admin>, consumer: &str, count: usize) -> Vec<StreamId> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let read = Read { stream: STREAM, group: GROUP, consumer, count, block: None, claim_idle: None };
     backend.read(&read).await.unwrap().into_iter().map(|delivery| delivery.id).collect()
 }
 
 /// Takes everything pending for a consumer of this name, whoever has it.
-pub(crate) async fn steal(backend: &Arc<dyn Backend>, consumer: &str) -> usize {
+pub(crate) async fn steal(backend: &Arc<dyn Admin>, consumer: &str) -> usize {
     let read = Read { stream: STREAM, group: GROUP, consumer, count: 1000, block: None, claim_idle: None };
-    backend.claim_idle(&read, Duration::ZERO, StreamId::MIN).await.unwrap().deliveries.len()
+    backend.autoclaim(&read, Duration::ZERO, StreamId::MIN).await.unwrap().deliveries.len()
 }

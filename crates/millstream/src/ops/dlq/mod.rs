@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{Order, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::redrive::Filter;
@@ -260,7 +260,7 @@ impl Dlq {
 }
 
 /// A letter by its own id, or by that of the entry it was.
-async fn find_letter(backend: &dyn Backend, name: &str, id: StreamId) -> Result<Letter, Failure> {
+async fn find_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Result<Letter, Failure> {
     let range = Range { first: id, last: id, order: Order::Rising, count: 1 };
     if let Some(letter) = backend.range(name, range).await?.first().and_then(Letter::read) {
         return Ok(letter);

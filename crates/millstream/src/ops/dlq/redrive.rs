@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ impl RedriveCommand {
     /// Which groups letters wait for in vain, and the ways out.
     async fn tell_groups_gone(
         &self,
-        backend: &dyn Backend,
+        backend: &dyn Admin,
         name: &str,
         done: &Progress,
     ) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Order, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::redrive::Filter;
-use millstream_worker::{Backend, Reason, names};
+use millstream_worker::{Admin, Reason, names};
 
 use crate::ops::failure::Failure;
 use crate::ops::known;
@@ -31,7 +31,7 @@ impl Letters {
     }
 
     /// The name of the dead-letter stream, which must be there. A stream that ends in `:dlq` is one itself.
-    pub(super) async fn find(&self, backend: &dyn Backend, stream: &str) -> Result<String, Failure> {
+    pub(super) async fn find(&self, backend: &dyn Admin, stream: &str) -> Result<String, Failure> {
         let name = match &self.dlq {
             Some(name) => name.clone(),
             None if stream.ends_with(":dlq") => stream.to_owned(),
@@ -54,7 +54,7 @@ impl Letters {
 }
 
 /// Whether a stream is one of dead letters. Its first entries stand for all.
-async fn holds_letters(backend: &dyn Backend, name: &str) -> Result<bool, Failure> {
+async fn holds_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure> {
     let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: PAGE };
     Ok(backend.range(name, range).await?.iter().any(|entry| Letter::read(entry).is_some()))
 }
@@ -97,7 +97,7 @@ impl Selection {
 
 /// Letters that were named must be there, at least one of them.
 pub(super) async fn check_named(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     name: &str,
     selection: &Selection,
 ) -> Result<(), Failure> {
@@ -129,7 +129,7 @@ fn parse_reason(text: &str) -> Result<Reason, String> {
 
 /// Visits the selected letters, oldest first, while `visit` says so.
 pub(super) async fn each(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     name: &str,
     selection: &Selection,
     mut visit: impl FnMut(Letter) -> bool,

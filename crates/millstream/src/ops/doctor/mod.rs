@@ -5,7 +5,7 @@ mod server;
 mod streams;
 
 use clap::Args;
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::monitor::{Health, Monitor};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl Doctor {
 }
 
 /// What the store does natively, by name.
-fn abilities(backend: &dyn Backend) -> [(&'static str, bool); 5] {
+fn abilities(backend: &dyn Admin) -> [(&'static str, bool); 5] {
     let can = backend.capabilities();
     [
         ("read_claims", can.read_claims),
@@ -64,7 +64,7 @@ fn abilities(backend: &dyn Backend) -> [(&'static str, bool); 5] {
 }
 
 fn told(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     server: &server::Server,
     (streams, groups): (usize, usize),
     health: Health,
@@ -86,7 +86,7 @@ fn told(
 }
 
 /// What the store does natively, what stands in for the rest, and what nothing does.
-fn put_abilities(facts: &mut Facts, backend: &dyn Backend) {
+fn put_abilities(facts: &mut Facts, backend: &dyn Admin) {
     if !backend.capabilities().certain {
         facts.push("native", "not known: it cannot write now, and so cannot be tried out");
         return;
@@ -105,7 +105,7 @@ fn put_abilities(facts: &mut Facts, backend: &dyn Backend) {
 }
 
 fn shown(
-    backend: &dyn Backend,
+    backend: &dyn Admin,
     server: &server::Server,
     (streams, groups): (usize, usize),
     health: Health,

@@ -1,6 +1,6 @@
 //! `millstream group describe`: a row for every consumer, in the columns that people know from Kafka.
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
 use millstream_worker::monitor::{GroupSnapshot, Health, Limits, Monitor};
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub(super) async fn run(common: &Common, stream: &str, group: Option<&str>) -> R
     found.iter().try_for_each(|group| print(&verdict_line(group)))
 }
 
-async fn find(backend: &dyn Backend, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
+async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
     match group {
         Some(group) => {
             known::group(backend, stream, group).await?;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millstream_worker::Backend;
-use millstream_worker::backend::{PendingFilter, PendingRow, Read, Release, Settlement, StreamId};
+use millstream_worker::Admin;
+use millstream_worker::backend::{Acknowledgement, PendingFilter, PendingRow, Read, Release, StreamId};
 use serde_json::{Value, json};
 
 use super::{Ack, Claim, Rows, all_rows};
@@ -23,7 +23,7 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
     while claimed.len() < *most {
         let count = *most - claimed.len();
         let read = Read { stream, group, consumer, count, block: None, claim_idle: None };
-        let found = backend.claim_idle(&read, *min_idle, from).await?;
+        let found = backend.autoclaim(&read, *min_idle, from).await?;
         claimed.extend(found.deliveries);
         from = found.next;
         if from == StreamId::MIN {
@@ -78,13 +78,13 @@ pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failur
     } else {
         ack.ids.clone()
     };
-    let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
-    let acknowledged = backend.settle(stream, group, &settlement).await?;
+    let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
+    let acknowledged = backend.acknowledge(stream, group, &done).await?;
     tell(common, "acknowledged", acknowledged, ids.len() as u64, &ack.of)
 }
 
 /// How many would be acknowledged: those that are pending.
-async fn tell_dry(common: &Common, backend: &dyn Backend, ack: &Ack, pending: u64) -> Result<(), Failure> {
+async fn tell_dry(common: &Common, backend: &dyn Admin, ack: &Ack, pending: u64) -> Result<(), Failure> {
     let (mut found, mut asked) = (pending, pending);
     if !ack.all {
         (found, asked) = (0, ack.ids.len() as u64);
@@ -121,7 +121,7 @@ pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> 
 }
 
 /// The rows that are somebody's, by owner: only the owner can give back or extend.
-async fn owned(backend: &dyn Backend, rows: &Rows) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
+async fn owned(backend: &dyn Admin, rows: &Rows) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
     let NamedGroup { stream, group } = &rows.of;
     known::group(backend, stream, group).await?;
     let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();

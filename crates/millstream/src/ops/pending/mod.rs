@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
 
 use super::confirm::Confirm;
@@ -198,7 +198,7 @@ fn table(rows: &[PendingRow]) -> Table {
 }
 
 /// All pending rows of a group, page by page.
-async fn all_rows(backend: &dyn Backend, of: &NamedGroup) -> Result<Vec<PendingRow>, Failure> {
+async fn all_rows(backend: &dyn Admin, of: &NamedGroup) -> Result<Vec<PendingRow>, Failure> {
     const PAGE: usize = 1000;
     let mut rows = Vec::new();
     let mut next = Some(StreamId::MIN);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{Fields, GroupInfo, Order, PendingFilter, PendingRow, Range, StreamId};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::ops::value::{count, fields_json, fields_line};
 const WATCHED_MAX: usize = 10_000;
 
 /// Tells what is pending and unread, then what changes.
-pub(super) async fn follow(tail: &Tail, backend: &dyn Backend, group: &str) -> Result<(), Failure> {
+pub(super) async fn follow(tail: &Tail, backend: &dyn Admin, group: &str) -> Result<(), Failure> {
     let mut left = tail.count.unwrap_or(u64::MAX);
     let mut watch = Watch::default();
     loop {
@@ -54,7 +54,7 @@ impl Watch {
     async fn look(
         &mut self,
         tail: &Tail,
-        backend: &dyn Backend,
+        backend: &dyn Admin,
         group: &str,
         info: &GroupInfo,
     ) -> Result<Vec<Event>, Failure> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{Entry, Order, Range, StreamId};
 
 use super::connection::Common;
@@ -68,7 +68,7 @@ impl Tail {
         }
     }
 
-    async fn follow(&self, backend: &dyn Backend) -> Result<(), Failure> {
+    async fn follow(&self, backend: &dyn Admin) -> Result<(), Failure> {
         let mut after = self.begin(backend).await?;
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
@@ -92,7 +92,7 @@ impl Tail {
     }
 
     /// The entry after which to begin.
-    async fn begin(&self, backend: &dyn Backend) -> Result<StreamId, Failure> {
+    async fn begin(&self, backend: &dyn Admin) -> Result<StreamId, Failure> {
         let info = known::stream(backend, &self.stream).await?;
         Ok(match self.from {
             Some(Position::Earliest) => StreamId::MIN,

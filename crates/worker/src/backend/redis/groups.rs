@@ -9,7 +9,7 @@ use super::reply::{array, count, id, pairs, text};
 use super::{NOBODY, Redis};
 
 impl Redis {
-    pub(super) async fn make_group(&self, stream: &str, group: &str, start: Start) -> Result<bool, Error> {
+    pub(super) async fn create_group(&self, stream: &str, group: &str, start: Start) -> Result<bool, Error> {
         let mut command = cmd("XGROUP");
         command.arg("CREATE").arg(stream).arg(group).arg(start_id(start)).arg("MKSTREAM");
         match self.link.command(stream, command).await {
@@ -19,14 +19,14 @@ impl Redis {
         }
     }
 
-    pub(super) async fn set_group(&self, stream: &str, group: &str, start: Start) -> Result<(), Error> {
+    pub(super) async fn move_group(&self, stream: &str, group: &str, start: Start) -> Result<(), Error> {
         let mut command = cmd("XGROUP");
         command.arg("SETID").arg(stream).arg(group).arg(start_id(start));
         self.link.command(stream, command).await.map_err(missing_key_is_no_group)?;
         Ok(())
     }
 
-    pub(super) async fn end_group(&self, stream: &str, group: &str) -> Result<bool, Error> {
+    pub(super) async fn delete_group(&self, stream: &str, group: &str) -> Result<bool, Error> {
         let mut command = cmd("XGROUP");
         command.arg("DESTROY").arg(stream).arg(group);
         match self.link.command(stream, command).await {
@@ -36,7 +36,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn list_groups(&self, stream: &str) -> Result<Vec<GroupInfo>, Error> {
+    pub(super) async fn groups(&self, stream: &str) -> Result<Vec<GroupInfo>, Error> {
         match self.link.command(stream, info("GROUPS", stream)).await {
             Ok(answer) => array(answer)?.into_iter().map(group_info).collect(),
             Err(error) if is_missing_key(&error) => Ok(Vec::new()),
@@ -44,7 +44,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn list_consumers(&self, stream: &str, group: &str) -> Result<Vec<ConsumerInfo>, Error> {
+    pub(super) async fn consumers(&self, stream: &str, group: &str) -> Result<Vec<ConsumerInfo>, Error> {
         let mut command = info("CONSUMERS", stream);
         command.arg(group);
         let answer = self.link.command(stream, command).await.map_err(missing_key_is_no_group)?;
@@ -55,7 +55,7 @@ impl Redis {
         Ok(consumers)
     }
 
-    pub(super) async fn pass_on(
+    pub(super) async fn remove_consumer(
         &self,
         stream: &str,
         group: &str,
@@ -71,12 +71,18 @@ impl Redis {
         count(answer)
     }
 
-    pub(super) async fn dismiss(&self, stream: &str, group: &str, consumer: &str) -> Result<bool, Error> {
+    pub(super) async fn remove_empty_consumer(
+        &self,
+        stream: &str,
+        group: &str,
+        consumer: &str,
+    ) -> Result<bool, Error> {
         if !self.has(|natives| natives.adopt).await? {
-            let answer = self.scripts.dismiss.run(self, &[stream], &[&group, &consumer]).await?;
+            let answer =
+                self.scripts.remove_empty_consumer.run(self, &[stream], &[&group, &consumer]).await?;
             return Ok(count(answer)? > 0);
         }
-        let consumers = self.list_consumers(stream, group).await?;
+        let consumers = self.consumers(stream, group).await?;
         match consumers.iter().find(|found| found.name == consumer) {
             Some(found) if found.pending > 0 => return Ok(false),
             Some(_) => {}
@@ -84,7 +90,7 @@ impl Redis {
         }
         // Should something come at the last moment, an heir of a name that nobody else has keeps it until it is claimed.
         let heir = format!("{consumer}:heir");
-        if self.pass_on(stream, group, consumer, &heir).await? == 0 {
+        if self.remove_consumer(stream, group, consumer, &heir).await? == 0 {
             let mut command = cmd("XGROUP");
             command.arg("DELCONSUMER").arg(stream).arg(group).arg(&heir);
             self.link.command(stream, command).await?;

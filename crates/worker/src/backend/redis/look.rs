@@ -1,24 +1,27 @@
 //! Looking: streams, their content, what is pending.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, Value, cmd};
 
-use super::super::{Entry, Error, Order, PendingSummary, Range, StreamId, StreamInfo};
+use super::super::{
+    Entry, Error, Order, PendingFilter, PendingRow, PendingSummary, Range, StreamId, StreamInfo,
+};
 use super::Redis;
 use super::errors::from_redis;
 use super::groups::{info, is_missing_key};
 use super::link::Link;
-use super::reply::{array, checked, count, entries, id, pairs, text, tuple};
-use super::request::Id;
+use super::reply::{array, checked, count, entries, id, integer, pairs, text, tuple};
+use super::request::{Id, millis};
 
 /// How many keys a server looks at in one step of a scan.
 const KEYS_PER_SCAN: usize = 1000;
 
 impl Redis {
-    pub(super) async fn list_streams(&self, pattern: &str) -> Result<Vec<String>, Error> {
+    pub(super) async fn streams(&self, pattern: &str) -> Result<Vec<String>, Error> {
         let mut names = BTreeSet::new();
         match &self.link {
             Link::Server(_) => {
@@ -49,7 +52,7 @@ impl Redis {
         Ok(masters)
     }
 
-    pub(super) async fn describe(&self, stream: &str) -> Result<Option<StreamInfo>, Error> {
+    pub(super) async fn stream(&self, stream: &str) -> Result<Option<StreamInfo>, Error> {
         match self.link.command(stream, info("STREAM", stream)).await {
             Ok(answer) => stream_info(answer).map(Some),
             Err(error) if is_missing_key(&error) => Ok(None),
@@ -57,7 +60,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn list_range(&self, stream: &str, range: Range) -> Result<Vec<Entry>, Error> {
+    pub(super) async fn range(&self, stream: &str, range: Range) -> Result<Vec<Entry>, Error> {
         if range.count == 0 {
             return Ok(Vec::new());
         }
@@ -70,7 +73,7 @@ impl Redis {
         entries(self.link.command(stream, command).await?)
     }
 
-    pub(super) async fn sum_up_pending(&self, stream: &str, group: &str) -> Result<PendingSummary, Error> {
+    pub(super) async fn pending_summary(&self, stream: &str, group: &str) -> Result<PendingSummary, Error> {
         let mut command = cmd("XPENDING");
         command.arg(stream).arg(group);
         let [total, first, last, owners] = tuple(self.link.command(stream, command).await?)?;
@@ -84,6 +87,30 @@ impl Redis {
         let mut consumers = owners?;
         consumers.retain(|(name, _)| !name.is_empty() && name != super::NOBODY);
         Ok(PendingSummary { total, ids, consumers })
+    }
+
+    pub(super) async fn pending(
+        &self,
+        stream: &str,
+        group: &str,
+        filter: &PendingFilter,
+    ) -> Result<Vec<PendingRow>, Error> {
+        let mut command = cmd("XPENDING");
+        command.arg(stream).arg(group);
+        if let Some(idle) = filter.min_idle.filter(|idle| !idle.is_zero()) {
+            command.arg("IDLE").arg(millis(idle));
+        }
+        command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count);
+        if let Some(consumer) = &filter.consumer {
+            command.arg(consumer);
+        }
+        let rows = array(self.link.command(stream, command).await?)?.into_iter().map(pending_row);
+        let mut rows: Vec<PendingRow> = rows.collect::<Result<_, _>>()?;
+        if filter.min_idle.is_some_and(|idle| !idle.is_zero()) {
+            // What was given back is nobody's, and not idle, however it is kept.
+            rows.retain(|row| row.idle.is_some());
+        }
+        Ok(rows)
     }
 }
 
@@ -130,7 +157,6 @@ fn stream_info(value: Value) -> Result<StreamInfo, Error> {
         max_deleted_id: None,
         first_entry: None,
         last_entry: None,
-        radix_tree: (0, 0),
     };
     for (name, value) in pairs(value)? {
         match &*text(name)? {
@@ -141,8 +167,6 @@ fn stream_info(value: Value) -> Result<StreamInfo, Error> {
             "max-deleted-entry-id" => stream.max_deleted_id = Some(id(value)?),
             "first-entry" => stream.first_entry = entry_id(value)?,
             "last-entry" => stream.last_entry = entry_id(value)?,
-            "radix-tree-keys" => stream.radix_tree.0 = count(value)?,
-            "radix-tree-nodes" => stream.radix_tree.1 = count(value)?,
             _ => {}
         }
     }
@@ -151,4 +175,16 @@ fn stream_info(value: Value) -> Result<StreamInfo, Error> {
 
 fn entry_id(value: Value) -> Result<Option<StreamId>, Error> {
     array(value)?.into_iter().next().map(id).transpose()
+}
+
+pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {
+    let [at, owner, idle, counted] = tuple(value)?;
+    let owner = text(owner)?;
+    let is_owned = !owner.is_empty() && owner != super::NOBODY;
+    Ok(PendingRow {
+        id: id(at)?,
+        consumer: is_owned.then_some(owner),
+        idle: u64::try_from(integer(idle)?).ok().filter(|_| is_owned).map(Duration::from_millis),
+        deliveries: count(counted)?,
+    })
 }

@@ -19,6 +19,7 @@ mod scripts;
 mod settle;
 mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cluster::ClusterClientBuilder;
@@ -26,9 +27,9 @@ use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{Client, ConnectionAddr, ConnectionInfo, TlsCertificates, cmd};
 
 use super::{
-    Answer, Backend, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Error, GroupInfo,
-    NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Settlement, Start, StreamId,
-    StreamInfo, Trim,
+    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery,
+    Entry, Error, GroupInfo, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read, Release,
+    Start, StreamId, StreamInfo, Trim,
 };
 use errors::from_redis;
 use link::{ANSWER_WITHIN, CONNECT_WITHIN, Link, Server};
@@ -161,8 +162,8 @@ impl Backend for Redis {
         self.place.clone()
     }
 
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(async { self.link.command("", cmd("PING")).await.map(drop) })
+    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
+        Some(self)
     }
 
     fn add<'a>(
@@ -173,28 +174,151 @@ impl Backend for Redis {
     ) -> Answer<'a, Vec<StreamId>> {
         Box::pin(async move {
             super::check_entries(entries)?;
-            self.add_entries(stream, entries, trim).await
+            self.add(stream, entries, trim).await
         })
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool> {
-        Box::pin(self.make_group(stream, group, start))
+        Box::pin(self.create_group(stream, group, start))
     }
 
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
-        Box::pin(self.set_group(stream, group, start))
+    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
+        Box::pin(self.stream(stream))
     }
 
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
-        Box::pin(self.end_group(stream, group))
+    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
+        Box::pin(self.read(read))
+    }
+
+    fn own_pending<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        after: StreamId,
+        count: usize,
+    ) -> Answer<'a, Vec<Delivery>> {
+        Box::pin(self.own_pending(stream, group, consumer, after, count))
+    }
+
+    fn autoclaim<'a>(
+        &'a self,
+        read: &'a Read<'a>,
+        min_idle: Duration,
+        from: StreamId,
+    ) -> Answer<'a, Claimed> {
+        Box::pin(self.autoclaim(read, min_idle, from))
+    }
+
+    fn acknowledge<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        done: &'a Acknowledgement,
+    ) -> Answer<'a, u64> {
+        Box::pin(self.acknowledge(stream, group, done))
+    }
+
+    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
+        Box::pin(self.seen(keys))
+    }
+
+    fn extend<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        ids: &'a [StreamId],
+    ) -> Answer<'a, Vec<StreamId>> {
+        Box::pin(self.extend(stream, group, consumer, ids))
+    }
+
+    fn release<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        rows: &'a [Release],
+    ) -> Answer<'a, u64> {
+        Box::pin(self.release(stream, group, consumer, rows))
+    }
+
+    fn dead_letter<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        consumer: &'a str,
+        letters: &'a [DeadLetter],
+    ) -> Answer<'a, Vec<StreamId>> {
+        Box::pin(async move {
+            super::check_letters(letters)?;
+            self.dead_letter(stream, group, consumer, letters).await
+        })
+    }
+}
+
+impl Admin for Redis {
+    fn ping(&self) -> Answer<'_, ()> {
+        Box::pin(async { self.link.command("", cmd("PING")).await.map(drop) })
+    }
+
+    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
+        Box::pin(self.streams(pattern))
+    }
+
+    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
+        Box::pin(self.range(stream, range))
+    }
+
+    fn follow<'a>(
+        &'a self,
+        stream: &'a str,
+        after: StreamId,
+        count: usize,
+        block: Duration,
+    ) -> Answer<'a, Vec<Entry>> {
+        Box::pin(self.follow(stream, after, count, block))
+    }
+
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
+        Box::pin(self.delete_entries(stream, ids))
+    }
+
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
+        Box::pin(self.delete_stream(stream))
     }
 
     fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
-        Box::pin(self.list_groups(stream))
+        Box::pin(self.groups(stream))
+    }
+
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
+        Box::pin(self.move_group(stream, group, start))
+    }
+
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
+        Box::pin(self.delete_group(stream, group))
+    }
+
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
+        Box::pin(self.pending_summary(stream, group))
+    }
+
+    fn pending<'a>(
+        &'a self,
+        stream: &'a str,
+        group: &'a str,
+        filter: &'a PendingFilter,
+    ) -> Answer<'a, Vec<PendingRow>> {
+        Box::pin(self.pending(stream, group, filter))
+    }
+
+    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
+        Box::pin(self.restore(stream, group, id))
     }
 
     fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>> {
-        Box::pin(self.list_consumers(stream, group))
+        Box::pin(self.consumers(stream, group))
     }
 
     fn remove_consumer<'a>(
@@ -206,128 +330,16 @@ impl Backend for Redis {
     ) -> Answer<'a, u64> {
         Box::pin(async move {
             super::check_heir(consumer, heir)?;
-            self.pass_on(stream, group, consumer, heir).await
+            self.remove_consumer(stream, group, consumer, heir).await
         })
     }
 
-    fn dismiss_consumer<'a>(
+    fn remove_empty_consumer<'a>(
         &'a self,
         stream: &'a str,
         group: &'a str,
         consumer: &'a str,
     ) -> Answer<'a, bool> {
-        Box::pin(self.dismiss(stream, group, consumer))
-    }
-
-    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
-        Box::pin(self.read_group(read))
-    }
-
-    fn own_pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        after: StreamId,
-        count: usize,
-    ) -> Answer<'a, Vec<Delivery>> {
-        Box::pin(self.history(stream, group, consumer, after, count))
-    }
-
-    fn claim_idle<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        min_idle: Duration,
-        from: StreamId,
-    ) -> Answer<'a, Claimed> {
-        Box::pin(self.take_idle(read, min_idle, from))
-    }
-
-    fn settle<'a>(&'a self, stream: &'a str, group: &'a str, settlement: &'a Settlement) -> Answer<'a, u64> {
-        Box::pin(self.acknowledge(stream, group, settlement))
-    }
-
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(self.prolong(stream, group, consumer, ids))
-    }
-
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        rows: &'a [Release],
-    ) -> Answer<'a, u64> {
-        Box::pin(self.give_back(stream, group, consumer, rows))
-    }
-
-    fn bury<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        letters: &'a [DeadLetter],
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            super::check_letters(letters)?;
-            self.move_to_dead_letters(stream, group, consumer, letters).await
-        })
-    }
-
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
-        Box::pin(self.make_pending(stream, group, id))
-    }
-
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
-        Box::pin(self.remembered(keys))
-    }
-
-    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
-        Box::pin(self.list_streams(pattern))
-    }
-
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
-        Box::pin(self.describe(stream))
-    }
-
-    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
-        Box::pin(self.list_range(stream, range))
-    }
-
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> Answer<'a, Vec<Entry>> {
-        Box::pin(self.read_after(stream, after, count, block))
-    }
-
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
-        Box::pin(self.sum_up_pending(stream, group))
-    }
-
-    fn pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        filter: &'a PendingFilter,
-    ) -> Answer<'a, Vec<PendingRow>> {
-        Box::pin(self.pending_rows(stream, group, filter))
-    }
-
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
-        Box::pin(self.delete(stream, ids))
-    }
-
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
-        Box::pin(self.delete_key(stream))
+        Box::pin(self.remove_empty_consumer(stream, group, consumer))
     }
 }

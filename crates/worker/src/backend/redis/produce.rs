@@ -8,7 +8,7 @@ use super::reply::id;
 use super::request::trim_arguments;
 
 impl Redis {
-    pub(super) async fn add_entries(
+    pub(super) async fn add(
         &self,
         stream: &str,
         entries: &[NewEntry],
@@ -38,7 +38,7 @@ impl Redis {
         answers.into_iter().map(id).collect()
     }
 
-    pub(super) async fn delete(&self, stream: &str, ids: &[StreamId]) -> Result<u64, Error> {
+    pub(super) async fn delete_entries(&self, stream: &str, ids: &[StreamId]) -> Result<u64, Error> {
         if ids.is_empty() {
             return Ok(0);
         }
@@ -51,7 +51,7 @@ impl Redis {
     }
 
     /// Removes a key that holds a stream, and no other.
-    pub(super) async fn delete_key(&self, stream: &str) -> Result<bool, Error> {
+    pub(super) async fn delete_stream(&self, stream: &str) -> Result<bool, Error> {
         let mut commands = pipe();
         commands.cmd("XLEN").arg(stream);
         commands.cmd("EXISTS").arg(stream);

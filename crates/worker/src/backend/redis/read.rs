@@ -6,7 +6,7 @@ use redis::{Cmd, Value, cmd, pipe};
 
 use super::super::{Claimed, Delivery, Entry, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
 use super::Redis;
-use super::reply::{array, count, deliveries, entries, fields, id, integer, only_stream, tuple};
+use super::reply::{array, count, deliveries, entries, fields, id, only_stream, tuple};
 use super::request::{Id, millis};
 use super::scripts::Argument;
 
@@ -18,7 +18,7 @@ const ROWS_LOOKED_AT_PER_ROW: usize = 10;
 const ROWS_LOOKED_AT_MIN: usize = 1000;
 
 impl Redis {
-    pub(super) async fn read_group(&self, read: &Read<'_>) -> Result<Vec<Delivery>, Error> {
+    pub(super) async fn read(&self, read: &Read<'_>) -> Result<Vec<Delivery>, Error> {
         if read.count == 0 {
             return Ok(Vec::new());
         }
@@ -35,7 +35,7 @@ impl Redis {
         deliveries(self.wait_for(read.stream, block, command).await?)
     }
 
-    pub(super) async fn read_after(
+    pub(super) async fn follow(
         &self,
         stream: &str,
         after: StreamId,
@@ -70,7 +70,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn history(
+    pub(super) async fn own_pending(
         &self,
         stream: &str,
         group: &str,
@@ -87,7 +87,7 @@ impl Redis {
             consumer: Some(consumer.to_owned()),
             min_idle: None,
         };
-        let rows = self.pending_rows(stream, group, &filter).await?;
+        let rows = self.pending(stream, group, &filter).await?;
         let contents = self.contents(stream, rows.iter().map(|row| row.id)).await?;
         let delivery = |(row, fields): (PendingRow, Option<Fields>)| Delivery {
             id: row.id,
@@ -97,7 +97,7 @@ impl Redis {
         Ok(rows.into_iter().zip(contents).map(delivery).collect())
     }
 
-    pub(super) async fn take_idle(
+    pub(super) async fn autoclaim(
         &self,
         read: &Read<'_>,
         min_idle: Duration,
@@ -108,11 +108,11 @@ impl Redis {
         }
         let look = read.count.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN);
         if !self.has(|natives| natives.scripts).await? {
-            return self.take_idle_in_steps(read, min_idle, from, look).await;
+            return self.autoclaim_in_steps(read, min_idle, from, look).await;
         }
         let arguments: [&dyn Argument; 6] =
             [&read.group, &read.consumer, &millis(min_idle), &Id(from), &read.count, &look];
-        let answer = self.scripts.claim_idle.run(self, &[read.stream], &arguments).await?;
+        let answer = self.scripts.autoclaim.run(self, &[read.stream], &arguments).await?;
         let [last, taken] = tuple(answer)?;
         let delivery = |row| {
             let [at, counted, content] = tuple(row)?;
@@ -125,7 +125,7 @@ impl Redis {
 
     /// The same without a script: look, see which entries are there, claim those. A row that somebody else claims
     /// in between is not idle any more, and the server leaves it to them.
-    async fn take_idle_in_steps(
+    async fn autoclaim_in_steps(
         &self,
         read: &Read<'_>,
         min_idle: Duration,
@@ -134,7 +134,7 @@ impl Redis {
     ) -> Result<Claimed, Error> {
         let everything =
             PendingFilter { first: from, last: StreamId::MAX, count: look, consumer: None, min_idle: None };
-        let rows = self.pending_rows(read.stream, read.group, &everything).await?;
+        let rows = self.pending(read.stream, read.group, &everything).await?;
         let is_last_page = rows.len() < look;
         let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);
         let mut last = rows.last().map(|row| row.id);
@@ -178,30 +178,6 @@ impl Redis {
         let answers = self.link.pipeline(stream, batch).await?.into_iter();
         answers.map(|answer| Ok(entries(answer)?.pop().map(|entry| entry.fields))).collect()
     }
-
-    pub(super) async fn pending_rows(
-        &self,
-        stream: &str,
-        group: &str,
-        filter: &PendingFilter,
-    ) -> Result<Vec<PendingRow>, Error> {
-        let mut command = cmd("XPENDING");
-        command.arg(stream).arg(group);
-        if let Some(idle) = filter.min_idle.filter(|idle| !idle.is_zero()) {
-            command.arg("IDLE").arg(millis(idle));
-        }
-        command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count);
-        if let Some(consumer) = &filter.consumer {
-            command.arg(consumer);
-        }
-        let rows = array(self.link.command(stream, command).await?)?.into_iter().map(pending_row);
-        let mut rows: Vec<PendingRow> = rows.collect::<Result<_, _>>()?;
-        if filter.min_idle.is_some_and(|idle| !idle.is_zero()) {
-            // What was given back is nobody's, and not idle, however it is kept.
-            rows.retain(|row| row.idle.is_some());
-        }
-        Ok(rows)
-    }
 }
 
 fn read_command(read: &Read<'_>, wait: Option<u64>) -> Cmd {
@@ -215,18 +191,6 @@ fn read_command(read: &Read<'_>, wait: Option<u64>) -> Cmd {
     }
     command.arg("STREAMS").arg(read.stream).arg(">");
     command
-}
-
-pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {
-    let [at, owner, idle, counted] = tuple(value)?;
-    let owner = super::reply::text(owner)?;
-    let is_owned = !owner.is_empty() && owner != super::NOBODY;
-    Ok(PendingRow {
-        id: id(at)?,
-        consumer: is_owned.then_some(owner),
-        idle: u64::try_from(integer(idle)?).ok().filter(|_| is_owned).map(Duration::from_millis),
-        deliveries: count(counted)?,
-    })
 }
 
 /// Where a walk goes on that has come to here.

@@ -1,7 +1,7 @@
 //! Small scripts for servers that lack a command: each looks at the owner and acts on it in one step.
 //!
 //! On such servers XCLAIM drops a pending row whose entry is gone. The scripts therefore look for the entry first,
-//! and leave such a row where it is, to be found by [`CLAIM_IDLE`] and buried.
+//! and leave such a row where it is, to be found by [`AUTOCLAIM`] and dead-lettered.
 
 use bytes::Bytes;
 use redis::{Cmd, Script, Value, cmd};
@@ -21,10 +21,10 @@ pub(super) struct Named {
 pub(super) struct Scripts {
     pub(super) extend: Named,
     pub(super) release: Named,
-    pub(super) bury: Named,
+    pub(super) dead_letter: Named,
     pub(super) remove_consumer: Named,
-    pub(super) dismiss: Named,
-    pub(super) claim_idle: Named,
+    pub(super) remove_empty_consumer: Named,
+    pub(super) autoclaim: Named,
     pub(super) restore: Named,
 }
 
@@ -33,10 +33,10 @@ impl Scripts {
         Scripts {
             extend: Named::new(EXTEND),
             release: Named::new(RELEASE),
-            bury: Named::new(BURY),
+            dead_letter: Named::new(DEAD_LETTER),
             remove_consumer: Named::new(REMOVE_CONSUMER),
-            dismiss: Named::new(DISMISS),
-            claim_idle: Named::new(CLAIM_IDLE),
+            remove_empty_consumer: Named::new(REMOVE_EMPTY_CONSUMER),
+            autoclaim: Named::new(AUTOCLAIM),
             restore: Named::new(RESTORE),
         }
     }
@@ -132,7 +132,7 @@ return released";
 /// Moves rows to dead letters: those of the consumer, and those whose entry is gone, which nobody can work on.
 /// KEYS: stream, dead-letter streams. ARGV: group, consumer, then of each row its id, the number of its
 /// dead-letter stream among KEYS, how many arguments its fields are, and those. Gives the ids that moved.
-const BURY: &str = r"
+const DEAD_LETTER: &str = r"
 local moved, i = {}, 3
 while i <= #ARGV do
   local id, fields = ARGV[i], tonumber(ARGV[i + 2])
@@ -171,7 +171,7 @@ if not gone then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) 
 return moved";
 
 /// Removes a consumer unless it holds something. KEYS: stream. ARGV: group, consumer. Gives whether it is gone.
-const DISMISS: &str = r"
+const REMOVE_EMPTY_CONSUMER: &str = r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if rows.err then return rows end
 if #rows > 0 then return 0 end
@@ -181,7 +181,7 @@ return 1";
 /// Takes over idle rows. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
 /// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
 /// of deliveries and its fields, or nothing where they are gone.
-const CLAIM_IDLE: &str = r"
+const AUTOCLAIM: &str = r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
 if rows.err then return rows end
 local taken, last, most = {}, false, tonumber(ARGV[5])

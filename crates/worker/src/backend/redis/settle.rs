@@ -3,9 +3,9 @@
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, Value, cmd, pipe};
 
-use super::super::{DeadLetter, Error, ErrorKind, Release, Settlement, StreamId};
+use super::super::{Acknowledgement, DeadLetter, Error, ErrorKind, Release, StreamId};
 use super::link::Link;
-use super::read::pending_row;
+use super::look::pending_row;
 use super::reply::{array, checked, count, entries, id, integer, text};
 use super::request::{Id, millis};
 use super::scripts::Argument;
@@ -22,10 +22,10 @@ impl Redis {
         &self,
         stream: &str,
         group: &str,
-        settlement: &Settlement,
+        done: &Acknowledgement,
     ) -> Result<u64, Error> {
-        let Settlement { acknowledge, remember } = settlement;
-        let ack = (!acknowledge.is_empty()).then(|| ack_command(stream, group, acknowledge));
+        let Acknowledgement { ids, remember } = done;
+        let ack = (!ids.is_empty()).then(|| ack_command(stream, group, ids));
         if remember.is_empty() {
             let Some(ack) = ack else { return Ok(0) };
             return count(self.link.command(stream, ack).await?);
@@ -61,7 +61,7 @@ impl Redis {
         }
     }
 
-    pub(super) async fn prolong(
+    pub(super) async fn extend(
         &self,
         stream: &str,
         group: &str,
@@ -98,7 +98,7 @@ impl Redis {
         Ok(ours)
     }
 
-    pub(super) async fn give_back(
+    pub(super) async fn release(
         &self,
         stream: &str,
         group: &str,
@@ -109,7 +109,7 @@ impl Redis {
             return Ok(0);
         }
         if self.has(|natives| natives.nack).await? {
-            return self.give_back_natively(stream, group, consumer, rows).await;
+            return self.release_natively(stream, group, consumer, rows).await;
         }
         let mut released = 0;
         for some in rows.chunks(ROWS_PER_SCRIPT) {
@@ -125,7 +125,7 @@ impl Redis {
 
     /// XNACK asks neither whose a row is nor how often it was delivered. Extending asks the first and keeps the row from being
     /// claimed in between; then the second is looked up.
-    async fn give_back_natively(
+    async fn release_natively(
         &self,
         stream: &str,
         group: &str,
@@ -133,7 +133,7 @@ impl Redis {
         rows: &[Release],
     ) -> Result<u64, Error> {
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-        let ours = self.prolong(stream, group, consumer, &ids).await?;
+        let ours = self.extend(stream, group, consumer, &ids).await?;
         let mut rows: Vec<&Release> = rows.iter().filter(|row| ours.contains(&row.id)).collect();
         let mut lookups = pipe();
         for row in &rows {
@@ -164,7 +164,7 @@ impl Redis {
         answers.into_iter().map(count).sum()
     }
 
-    pub(super) async fn move_to_dead_letters(
+    pub(super) async fn dead_letter(
         &self,
         stream: &str,
         group: &str,
@@ -177,23 +177,23 @@ impl Redis {
         let scripts = self.has(|natives| natives.scripts).await?;
         for letter in letters {
             if !scripts || letter.fields.len() > FIELDS_PER_SCRIPT {
-                if self.bury_in_steps(stream, group, consumer, letter).await? {
+                if self.dead_letter_in_steps(stream, group, consumer, letter).await? {
                     moved.push(letter.origin);
                 }
                 continue;
             }
             if fields + letter.fields.len() > FIELDS_PER_SCRIPT {
-                moved.extend(self.bury_by_script(stream, group, consumer, &batch).await?);
+                moved.extend(self.dead_letter_by_script(stream, group, consumer, &batch).await?);
                 (batch, fields) = (Vec::new(), 0);
             }
             fields += letter.fields.len();
             batch.push(letter);
         }
-        moved.extend(self.bury_by_script(stream, group, consumer, &batch).await?);
+        moved.extend(self.dead_letter_by_script(stream, group, consumer, &batch).await?);
         Ok(moved)
     }
 
-    async fn bury_by_script(
+    async fn dead_letter_by_script(
         &self,
         stream: &str,
         group: &str,
@@ -220,20 +220,20 @@ impl Redis {
                 arguments.extend([name as &dyn Argument, value as &dyn Argument]);
             }
         }
-        let answer = self.scripts.bury.run(self, &keys, &arguments).await?;
+        let answer = self.scripts.dead_letter.run(self, &keys, &arguments).await?;
         array(answer)?.into_iter().map(id).collect()
     }
 
     /// Without a script: extending makes sure that the row is ours and stays so for a while; then the letter is added
     /// and the row acknowledged in one step.
-    async fn bury_in_steps(
+    async fn dead_letter_in_steps(
         &self,
         stream: &str,
         group: &str,
         consumer: &str,
         letter: &DeadLetter,
     ) -> Result<bool, Error> {
-        let is_ours = !self.prolong(stream, group, consumer, &[letter.origin]).await?.is_empty();
+        let is_ours = !self.extend(stream, group, consumer, &[letter.origin]).await?.is_empty();
         if !is_ours && !self.is_pending_and_gone(stream, group, letter.origin).await? {
             return Ok(false);
         }
@@ -261,7 +261,7 @@ impl Redis {
             return Ok(true);
         }
         // Somebody else was done with the row at the same moment: theirs counts.
-        self.delete(&letter.to, &[added]).await?;
+        self.delete_entries(&letter.to, &[added]).await?;
         Ok(false)
     }
 
@@ -274,7 +274,7 @@ impl Redis {
         Ok(!array(next())?.is_empty() && entries(next())?.is_empty())
     }
 
-    pub(super) async fn make_pending(&self, stream: &str, group: &str, at: StreamId) -> Result<bool, Error> {
+    pub(super) async fn restore(&self, stream: &str, group: &str, at: StreamId) -> Result<bool, Error> {
         if !self.has(|natives| natives.nack).await? {
             let arguments: [&dyn Argument; 3] = [&group, &NOBODY, &Id(at)];
             return Ok(integer(self.scripts.restore.run(self, &[stream], &arguments).await?)? == 1);
@@ -296,7 +296,7 @@ impl Redis {
         Ok(true)
     }
 
-    pub(super) async fn remembered(&self, keys: &[String]) -> Result<Vec<bool>, Error> {
+    pub(super) async fn seen(&self, keys: &[String]) -> Result<Vec<bool>, Error> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }

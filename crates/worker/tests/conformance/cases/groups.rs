@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use millstream_worker::Backend;
-use millstream_worker::backend::{ErrorKind, Read, Release, Settlement, Start, StreamId};
+use millstream_worker::Admin;
+use millstream_worker::backend::{Acknowledgement, ErrorKind, Read, Release, Start, StreamId};
 
 use super::{entry, ids_of, kind, make_a_string, pending, reader, reading};
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     making(backend).await;
     missing(backend).await;
     moving(backend).await;
@@ -18,7 +18,7 @@ pub(super) async fn all(backend: &dyn Backend) {
     passing_on_in_a_crowd(backend).await;
 }
 
-async fn making(backend: &dyn Backend) {
+async fn making(backend: &dyn Admin) {
     let stream = "groups:making";
     assert!(backend.create_group(stream, "b", Start::Beginning).await.unwrap());
     assert!(!backend.create_group(stream, "b", Start::End).await.unwrap());
@@ -37,7 +37,7 @@ async fn making(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Backend) {
+async fn missing(backend: &dyn Admin) {
     let none = "groups:none";
     assert_eq!(backend.groups(none).await.unwrap(), []);
     assert!(!backend.delete_group(none, "g").await.unwrap());
@@ -56,7 +56,7 @@ async fn missing(backend: &dyn Backend) {
     assert_eq!(kind(made), Some(ErrorKind::WrongType));
 }
 
-async fn moving(backend: &dyn Backend) {
+async fn moving(backend: &dyn Admin) {
     let stream = "groups:moving";
     let ids = reading::make(backend, stream, 3).await;
     backend.move_group(stream, "g", Start::End).await.unwrap();
@@ -68,7 +68,7 @@ async fn moving(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn consumers(backend: &dyn Backend) {
+async fn consumers(backend: &dyn Admin) {
     let stream = "groups:consumers";
     let ids = reading::make(backend, stream, 3).await;
     backend.read(&reader(stream, "b", 2)).await.unwrap();
@@ -86,12 +86,12 @@ async fn consumers(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn passing_on(backend: &dyn Backend) {
+async fn passing_on(backend: &dyn Admin) {
     let stream = "groups:passing";
     let ids = reading::make(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    backend.claim_idle(&reader(stream, "a", 1), Duration::ZERO, ids[1]).await.unwrap();
+    backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, ids[1]).await.unwrap();
     assert_eq!(kind(backend.remove_consumer(stream, "g", "a", "a").await), Some(ErrorKind::Refused));
     assert_eq!(backend.remove_consumer(stream, "g", "nobody", "b").await.unwrap(), 0);
     assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 3);
@@ -108,18 +108,18 @@ async fn passing_on(backend: &dyn Backend) {
     assert_eq!(backend.remove_consumer(stream, "g", "b", "c").await.unwrap(), 4);
     assert!(pending(backend, stream).await.iter().all(|row| row.consumer.as_deref() == Some("c")));
     // One that holds something is not dismissed; one that holds nothing is gone without a trace.
-    assert!(!backend.dismiss_consumer(stream, "g", "c").await.unwrap());
+    assert!(!backend.remove_empty_consumer(stream, "g", "c").await.unwrap());
     assert_eq!(pending(backend, stream).await.len(), 4);
-    let settlement = Settlement { acknowledge: ids.clone(), remember: Vec::new() };
-    assert_eq!(backend.settle(stream, "g", &settlement).await.unwrap(), 4);
-    assert!(backend.dismiss_consumer(stream, "g", "c").await.unwrap());
+    let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
+    assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 4);
+    assert!(backend.remove_empty_consumer(stream, "g", "c").await.unwrap());
     assert_eq!(backend.consumers(stream, "g").await.unwrap(), []);
-    assert!(backend.dismiss_consumer(stream, "g", "c").await.unwrap(), "it is gone already");
+    assert!(backend.remove_empty_consumer(stream, "g", "c").await.unwrap(), "it is gone already");
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
 /// A pending row whose entry is gone outlives its consumer's removal, whoever has it then.
-async fn passing_on_what_is_gone(backend: &dyn Backend) {
+async fn passing_on_what_is_gone(backend: &dyn Admin) {
     let stream = "groups:gone";
     let ids = reading::make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
@@ -130,7 +130,7 @@ async fn passing_on_what_is_gone(backend: &dyn Backend) {
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     assert_eq!(rows[1].consumer.as_deref(), Some("b"));
     // Once it is done with, the consumer can go.
-    assert_eq!(backend.settle(stream, "g", &super::done(&ids[..1])).await.unwrap(), 1);
+    assert_eq!(backend.acknowledge(stream, "g", &super::done(&ids[..1])).await.unwrap(), 1);
     assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 0);
     let listed = backend.consumers(stream, "g").await.unwrap();
     assert_eq!(listed.iter().map(|consumer| &*consumer.name).collect::<Vec<_>>(), ["b"]);
@@ -138,7 +138,7 @@ async fn passing_on_what_is_gone(backend: &dyn Backend) {
 }
 
 /// Consumers read, acknowledge and are removed all at once: what was added is either acknowledged or pending.
-async fn passing_on_in_a_crowd(backend: &dyn Backend) {
+async fn passing_on_in_a_crowd(backend: &dyn Admin) {
     let stream = "groups:crowd";
     let ids = reading::make(backend, stream, 400).await;
     let names = ["a", "b", "c", "d"];
@@ -147,11 +147,11 @@ async fn passing_on_in_a_crowd(backend: &dyn Backend) {
         for _ in 0..25 {
             let read = backend.read(&reader(stream, name, 4)).await.unwrap();
             let claim = Read { count: 2, ..reader(stream, name, 2) };
-            let claimed = backend.claim_idle(&claim, Duration::ZERO, StreamId::MIN).await.unwrap();
+            let claimed = backend.autoclaim(&claim, Duration::ZERO, StreamId::MIN).await.unwrap();
             let finished: Vec<StreamId> =
                 ids_of(&read).into_iter().step_by(2).chain(ids_of(&claimed.deliveries)).collect();
             for id in finished {
-                if backend.settle(stream, "g", &super::done(&[id])).await.unwrap() == 1 {
+                if backend.acknowledge(stream, "g", &super::done(&[id])).await.unwrap() == 1 {
                     acknowledged.push(id);
                 }
             }

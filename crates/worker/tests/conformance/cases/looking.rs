@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{ErrorKind, Order, PendingFilter, Range, StreamId};
 
 use super::{entry, everything, kind, make_a_string, reader, reading, until};
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     streams(backend).await;
     one_stream(backend).await;
     ranges(backend).await;
     pending_rows(backend).await;
 }
 
-async fn streams(backend: &dyn Backend) {
+async fn streams(backend: &dyn Admin) {
     let names: Vec<String> = (0..40).map(|n| format!("looking:{n:02}")).collect();
     for name in &names {
         backend.add(name, &[entry("n", "1")], None).await.unwrap();
@@ -29,7 +29,7 @@ async fn streams(backend: &dyn Backend) {
     }
 }
 
-async fn one_stream(backend: &dyn Backend) {
+async fn one_stream(backend: &dyn Admin) {
     let stream = "looking:one";
     let ids = reading::make(backend, stream, 3).await;
     assert_eq!(backend.delete_entries(stream, &ids[2..]).await.unwrap(), 1);
@@ -44,7 +44,7 @@ async fn one_stream(backend: &dyn Backend) {
     assert_eq!(kind(backend.stream("looking:string").await), Some(ErrorKind::WrongType));
 }
 
-async fn ranges(backend: &dyn Backend) {
+async fn ranges(backend: &dyn Admin) {
     let stream = "looking:ranges";
     let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 100 };
     assert_eq!(backend.range(stream, all).await.unwrap(), []);
@@ -61,7 +61,7 @@ async fn ranges(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn pending_rows(backend: &dyn Backend) {
+async fn pending_rows(backend: &dyn Admin) {
     let stream = "looking:pending";
     for _ in 0..2 {
         assert_eq!(kind(backend.pending_summary(stream, "g").await), Some(ErrorKind::NoGroup));

@@ -10,16 +10,16 @@ pub(crate) mod waiting;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{
-    DeadLetter, Delivery, ErrorKind, Fields, NewEntry, PendingFilter, PendingRow, Read, Settlement, Start,
-    StreamId,
+    Acknowledgement, DeadLetter, Delivery, ErrorKind, Fields, NewEntry, PendingFilter, PendingRow, Read,
+    Start, StreamId,
 };
 
 use super::PATIENCE;
 
 /// Runs every case.
-pub(crate) async fn all(backend: &dyn Backend) {
+pub(crate) async fn all(backend: &dyn Admin) {
     backend.ping().await.unwrap();
     producing::all(backend).await;
     groups::all(backend).await;
@@ -30,7 +30,7 @@ pub(crate) async fn all(backend: &dyn Backend) {
 }
 
 /// Leaves something behind, and a read that waits while the store goes away.
-pub(crate) async fn survive<F: Future<Output = ()>>(backend: &dyn Backend, go_away: impl FnOnce() -> F) {
+pub(crate) async fn survive<F: Future<Output = ()>>(backend: &dyn Admin, go_away: impl FnOnce() -> F) {
     let ids = reading::make(backend, "survivor", 2).await;
     let read = backend.read(&reader("survivor", "a", 1)).await.unwrap();
     assert_eq!(read[0].id, ids[0]);
@@ -47,7 +47,7 @@ pub(crate) async fn survive<F: Future<Output = ()>>(backend: &dyn Backend, go_aw
 }
 
 /// Finds what was left behind.
-pub(crate) async fn survived(backend: &dyn Backend) {
+pub(crate) async fn survived(backend: &dyn Admin) {
     let rows = pending(backend, "survivor").await;
     assert_eq!((rows.len(), rows[0].consumer.as_deref(), rows[0].deliveries), (1, Some("a"), 1));
     let waiting = Read { block: Some(PATIENCE), ..reader("survivor", "b", 5) };
@@ -83,7 +83,7 @@ pub(crate) fn ids_of(deliveries: &[Delivery]) -> Vec<StreamId> {
 }
 
 /// Everything pending in group `g`.
-pub(crate) async fn pending(backend: &dyn Backend, stream: &str) -> Vec<PendingRow> {
+pub(crate) async fn pending(backend: &dyn Admin, stream: &str) -> Vec<PendingRow> {
     backend.pending(stream, "g", &everything()).await.unwrap()
 }
 
@@ -91,8 +91,8 @@ pub(crate) fn everything() -> PendingFilter {
     PendingFilter { first: StreamId::MIN, last: StreamId::MAX, count: 1000, consumer: None, min_idle: None }
 }
 
-pub(crate) fn done(ids: &[StreamId]) -> Settlement {
-    Settlement { acknowledge: ids.to_vec(), remember: Vec::new() }
+pub(crate) fn done(ids: &[StreamId]) -> Acknowledgement {
+    Acknowledgement { ids: ids.to_vec(), remember: Vec::new() }
 }
 
 pub(crate) fn letter(origin: StreamId, to: &str) -> DeadLetter {
@@ -104,8 +104,8 @@ pub(crate) fn kind<T>(answer: Result<T, millstream_worker::Error>) -> Option<Err
 }
 
 /// Makes the key something else than a stream.
-pub(crate) async fn make_a_string(backend: &dyn Backend, key: &str) {
+pub(crate) async fn make_a_string(backend: &dyn Admin, key: &str) {
     let remember = vec![(key.to_owned(), Duration::from_secs(3600))];
-    let settlement = Settlement { acknowledge: Vec::new(), remember };
-    assert_eq!(backend.settle(key, "g", &settlement).await.unwrap(), 0);
+    let done = Acknowledgement { ids: Vec::new(), remember };
+    assert_eq!(backend.acknowledge(key, "g", &done).await.unwrap(), 0);
 }

@@ -1,12 +1,12 @@
 //! Adding, and taking away.
 
 use bytes::Bytes;
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Order, Range, StreamId, Trim};
 
 use super::{entry, fields, kind, make_a_string};
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     batches(backend).await;
     bytes(backend).await;
     trimming(backend).await;
@@ -15,7 +15,7 @@ pub(super) async fn all(backend: &dyn Backend) {
     deletion(backend).await;
 }
 
-async fn batches(backend: &dyn Backend) {
+async fn batches(backend: &dyn Admin) {
     let stream = "producing:batches";
     assert_eq!(backend.add(stream, &[], None).await.unwrap(), []);
     assert_eq!(backend.stream(stream).await.unwrap(), None);
@@ -31,7 +31,7 @@ async fn batches(backend: &dyn Backend) {
 }
 
 /// Names may come twice, anything may be empty, and bytes are bytes.
-async fn bytes(backend: &dyn Backend) {
+async fn bytes(backend: &dyn Admin) {
     let stream = "producing:bytes";
     let odd = vec![
         (Bytes::from_static(b"same"), Bytes::from_static(b"-17")),
@@ -47,7 +47,7 @@ async fn bytes(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn trimming(backend: &dyn Backend) {
+async fn trimming(backend: &dyn Admin) {
     let stream = "producing:trimming";
     let batch: Vec<NewEntry> = (0..300).map(|n| entry("n", &n.to_string())).collect();
     backend.add(stream, &batch, Some(Trim::Exactly(10))).await.unwrap();
@@ -58,7 +58,7 @@ async fn trimming(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn refusals(backend: &dyn Backend) {
+async fn refusals(backend: &dyn Admin) {
     let stream = "producing:refusals";
     let none = NewEntry::default();
     assert_eq!(kind(backend.add(stream, &[entry("n", "1"), none], None).await), Some(ErrorKind::Refused));
@@ -68,7 +68,7 @@ async fn refusals(backend: &dyn Backend) {
     assert_eq!(kind(added), Some(ErrorKind::WrongType));
 }
 
-async fn once(backend: &dyn Backend) {
+async fn once(backend: &dyn Admin) {
     if !backend.capabilities().idempotent_adds {
         return;
     }
@@ -84,7 +84,7 @@ async fn once(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn deletion(backend: &dyn Backend) {
+async fn deletion(backend: &dyn Admin) {
     let stream = "producing:deletion";
     assert_eq!(backend.delete_entries(stream, &[StreamId::new(1, 1)]).await.unwrap(), 0);
     assert!(!backend.delete_stream(stream).await.unwrap());

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{ErrorKind, NewEntry, Read, Release, Start, StreamId};
 
 use super::{done, entry, fields, ids_of, kind, letter, pending, reader};
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     new_entries(backend).await;
     missing(backend).await;
     own_pending(backend).await;
@@ -19,14 +19,14 @@ pub(super) async fn all(backend: &dyn Backend) {
 }
 
 /// A stream with so many entries and a group `g` that has read none of them.
-pub(crate) async fn make(backend: &dyn Backend, stream: &str, count: usize) -> Vec<StreamId> {
+pub(crate) async fn make(backend: &dyn Admin, stream: &str, count: usize) -> Vec<StreamId> {
     backend.delete_stream(stream).await.unwrap();
     assert!(backend.create_group(stream, "g", Start::Beginning).await.unwrap());
     let batch: Vec<NewEntry> = (0..count).map(|n| entry("n", &n.to_string())).collect();
     backend.add(stream, &batch, None).await.unwrap()
 }
 
-async fn new_entries(backend: &dyn Backend) {
+async fn new_entries(backend: &dyn Admin) {
     let stream = "reading:new";
     let ids = make(backend, stream, 3).await;
     assert_eq!(backend.read(&reader(stream, "a", 0)).await.unwrap(), []);
@@ -42,7 +42,7 @@ async fn new_entries(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Backend) {
+async fn missing(backend: &dyn Admin) {
     let none = "reading:none";
     let soon = Read { block: Some(Duration::from_secs(30)), ..reader(none, "a", 1) };
     let zero = StreamId::MIN;
@@ -50,7 +50,7 @@ async fn missing(backend: &dyn Backend) {
         assert_eq!(kind(backend.read(&reader(none, "a", 1)).await), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.read(&soon).await), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.own_pending(none, "g", "a", zero, 1).await), Some(ErrorKind::NoGroup));
-        let claimed = backend.claim_idle(&reader(none, "a", 1), Duration::ZERO, zero).await;
+        let claimed = backend.autoclaim(&reader(none, "a", 1), Duration::ZERO, zero).await;
         assert_eq!(kind(claimed), Some(ErrorKind::NoGroup));
         // And the same if only the group is missing.
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
@@ -58,12 +58,12 @@ async fn missing(backend: &dyn Backend) {
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
-async fn own_pending(backend: &dyn Backend) {
+async fn own_pending(backend: &dyn Admin) {
     let stream = "reading:own";
     let ids = make(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    assert_eq!(backend.settle(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
     assert_eq!(backend.delete_entries(stream, &ids[2..3]).await.unwrap(), 1);
     for _ in 0..3 {
         let own = backend.own_pending(stream, "g", "a", StreamId::MIN, 10).await.unwrap();
@@ -78,15 +78,15 @@ async fn own_pending(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn idle(backend: &dyn Backend) {
+async fn idle(backend: &dyn Admin) {
     let stream = "reading:idle";
     let ids = make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let long = Duration::from_secs(3600);
-    let none = backend.claim_idle(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    let none = backend.autoclaim(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
     assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
     for deliveries in 2..5 {
-        let all = backend.claim_idle(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+        let all = backend.autoclaim(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
         assert_eq!((ids_of(&all.deliveries), all.next), (ids[..2].to_vec(), StreamId::MIN));
         assert!(all.deliveries.iter().all(|delivery| delivery.deliveries == deliveries));
         assert_eq!(all.deliveries[0].fields, Some(fields("n", "0")));
@@ -94,18 +94,18 @@ async fn idle(backend: &dyn Backend) {
     let rows = pending(backend, stream).await;
     assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("b") && row.deliveries == 4));
     // Who took something over has just touched it.
-    let short = backend.claim_idle(&reader(stream, "a", 10), Duration::from_secs(60), StreamId::MIN).await;
+    let short = backend.autoclaim(&reader(stream, "a", 10), Duration::from_secs(60), StreamId::MIN).await;
     assert_eq!(short.unwrap().deliveries, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn idle_in_pages(backend: &dyn Backend) {
+async fn idle_in_pages(backend: &dyn Admin) {
     let stream = "reading:pages";
     let ids = make(backend, stream, 7).await;
     backend.read(&reader(stream, "a", 7)).await.unwrap();
     let (mut met, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
     loop {
-        let page = backend.claim_idle(&reader(stream, "b", 3), Duration::ZERO, from).await.unwrap();
+        let page = backend.autoclaim(&reader(stream, "b", 3), Duration::ZERO, from).await.unwrap();
         assert!(page.deliveries.len() <= 3);
         met.extend(ids_of(&page.deliveries));
         (from, pages) = (page.next, pages + 1);
@@ -118,41 +118,41 @@ async fn idle_in_pages(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn released(backend: &dyn Backend) {
+async fn released(backend: &dyn Admin) {
     let stream = "reading:released";
     let ids = make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
     assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), 1);
     let long = Duration::from_secs(3600);
-    let taken = backend.claim_idle(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
     assert_eq!(ids_of(&taken.deliveries), [ids[1]]);
     assert_eq!((taken.deliveries[0].deliveries, taken.next), (1, StreamId::MIN));
-    let again = backend.claim_idle(&reader(stream, "c", 10), long, StreamId::MIN).await.unwrap();
+    let again = backend.autoclaim(&reader(stream, "c", 10), long, StreamId::MIN).await.unwrap();
     assert_eq!(again.deliveries, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
 /// An entry that was deleted or trimmed while it was pending does not vanish without a word.
-async fn gone(backend: &dyn Backend) {
+async fn gone(backend: &dyn Admin) {
     let (stream, dead) = ("{reading:gone}", "{reading:gone}:dlq");
     let ids = make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
-    let taken = backend.claim_idle(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
     let shown: Vec<_> =
         taken.deliveries.iter().map(|row| (row.id, row.fields.is_some(), row.deliveries)).collect();
     assert_eq!(shown, [(ids[0], false, 1), (ids[1], false, 1), (ids[2], true, 2)]);
     assert_eq!(pending(backend, stream).await.len(), 3, "they are still pending");
-    let moved = backend.bury(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap();
+    let moved = backend.dead_letter(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap();
     assert_eq!(moved, ids[..1]);
-    assert_eq!(backend.settle(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
     assert_eq!(pending(backend, stream).await.len(), 1);
     assert_eq!(backend.stream(dead).await.unwrap().unwrap().length, 1);
     assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
 }
 
-async fn reads_that_claim(backend: &dyn Backend) {
+async fn reads_that_claim(backend: &dyn Admin) {
     let stream = "reading:claims";
     let ids = make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use millstream_worker::Backend;
-use millstream_worker::backend::{ErrorKind, Order, Range, Release, Settlement, StreamId};
+use millstream_worker::Admin;
+use millstream_worker::backend::{Acknowledgement, ErrorKind, Order, Range, Release, StreamId};
 
 use super::{done, entry, fields, ids_of, kind, letter, make_a_string, pending, reader, reading, until};
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     acknowledging(backend).await;
     remembering(backend).await;
     extending(backend).await;
@@ -20,19 +20,22 @@ pub(super) async fn all(backend: &dyn Backend) {
     missing(backend).await;
 }
 
-async fn acknowledging(backend: &dyn Backend) {
+async fn acknowledging(backend: &dyn Admin) {
     let stream = "settling:done";
     let ids = reading::make(backend, stream, 1500).await;
     backend.read(&reader(stream, "a", 1500)).await.unwrap();
-    assert_eq!(backend.settle(stream, "g", &Settlement::default()).await.unwrap(), 0);
-    assert_eq!(backend.settle(stream, "g", &done(&[ids[0], ids[0], StreamId::new(1, 1)])).await.unwrap(), 1);
-    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 1499);
-    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 0);
+    assert_eq!(backend.acknowledge(stream, "g", &Acknowledgement::default()).await.unwrap(), 0);
+    assert_eq!(
+        backend.acknowledge(stream, "g", &done(&[ids[0], ids[0], StreamId::new(1, 1)])).await.unwrap(),
+        1
+    );
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 1499);
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 0);
     assert_eq!(pending(backend, stream).await, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn remembering(backend: &dyn Backend) {
+async fn remembering(backend: &dyn Admin) {
     let stream = "{settling:seen}";
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
@@ -43,14 +46,14 @@ async fn remembering(backend: &dyn Backend) {
     assert_eq!(backend.seen(&keys).await.unwrap(), [false; 3]);
     let (long, short) = (Duration::from_secs(3600), Duration::from_millis(80));
     let remember = vec![(keys[0].clone(), long), (keys[1].clone(), long), (keys[2].clone(), short)];
-    let settlement = Settlement { acknowledge: ids.clone(), remember };
-    assert_eq!(backend.settle(stream, "g", &settlement).await.unwrap(), 1);
+    let done = Acknowledgement { ids: ids.clone(), remember };
+    assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 1);
     assert_eq!(backend.seen(&keys[..2]).await.unwrap(), [true; 2]);
     until(|| async { backend.seen(&keys).await.unwrap() == [true, true, false] }).await;
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn extending(backend: &dyn Backend) {
+async fn extending(backend: &dyn Admin) {
     let stream = "settling:extended";
     let ids = reading::make(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
@@ -68,13 +71,13 @@ async fn extending(backend: &dyn Backend) {
     assert!(rows.iter().all(|row| row.deliveries == 1), "extending is no delivery");
     assert_eq!(rows[2].consumer.as_deref(), Some("b"), "and takes nothing from others");
     // What another has taken over is not ours any more.
-    backend.claim_idle(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
     assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), []);
     assert_eq!(backend.extend(stream, "g", "b", &ids).await.unwrap(), ids[..3]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn releasing(backend: &dyn Backend) {
+async fn releasing(backend: &dyn Admin) {
     let stream = "settling:released";
     let ids = reading::make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
@@ -94,16 +97,16 @@ async fn releasing(backend: &dyn Backend) {
     let summary = backend.pending_summary(stream, "g").await.unwrap();
     assert_eq!((summary.total, summary.consumers), (3, vec![("b".to_owned(), 1)]));
     assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 0);
-    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 3);
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 3);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
 /// Only the last delivery can be given back: an older one of the same consumer is nothing any more.
-async fn releasing_an_older_delivery(backend: &dyn Backend) {
+async fn releasing_an_older_delivery(backend: &dyn Admin) {
     let stream = "settling:older";
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
-    backend.claim_idle(&reader(stream, "a", 1), Duration::ZERO, StreamId::MIN).await.unwrap();
+    backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, StreamId::MIN).await.unwrap();
     let shown = async || pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries));
     assert_eq!(backend.release(stream, "g", "a", &[Release::counted(ids[0], 1)]).await.unwrap(), 0);
     assert_eq!(shown().await.collect::<Vec<_>>(), [(Some("a".to_owned()), 2)]);
@@ -113,7 +116,7 @@ async fn releasing_an_older_delivery(backend: &dyn Backend) {
 }
 
 /// Extending and giving back do not lose a row whose entry is gone.
-async fn keeping_what_is_gone(backend: &dyn Backend) {
+async fn keeping_what_is_gone(backend: &dyn Admin) {
     let stream = "settling:gone";
     let ids = reading::make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
@@ -123,21 +126,24 @@ async fn keeping_what_is_gone(backend: &dyn Backend) {
     let released = backend.release(stream, "g", "a", &back).await.unwrap();
     assert!((1..=2).contains(&released), "{released}");
     assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
-    let taken = backend.claim_idle(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
     assert_eq!(ids_of(&taken.deliveries), ids);
     assert!(taken.deliveries[0].fields.is_none() && taken.deliveries[1].fields.is_some());
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn burying(backend: &dyn Backend) {
+async fn burying(backend: &dyn Admin) {
     let (stream, dead, other) = ("{settling:buried}", "{settling:buried}:dlq", "{settling:buried}:other");
     let ids = reading::make(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    assert_eq!(backend.bury(stream, "g", "a", &[]).await.unwrap(), []);
+    assert_eq!(backend.dead_letter(stream, "g", "a", &[]).await.unwrap(), []);
     // By somebody else nothing happens, and of what is not pending nothing either.
-    assert_eq!(backend.bury(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap(), []);
-    assert_eq!(backend.bury(stream, "g", "a", &[letter(StreamId::new(1, 1), dead)]).await.unwrap(), []);
+    assert_eq!(backend.dead_letter(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap(), []);
+    assert_eq!(
+        backend.dead_letter(stream, "g", "a", &[letter(StreamId::new(1, 1), dead)]).await.unwrap(),
+        []
+    );
     assert_eq!(backend.stream(dead).await.unwrap(), None);
     assert_eq!(pending(backend, stream).await.len(), 5);
     let mut large = letter(ids[3], dead);
@@ -149,10 +155,10 @@ async fn burying(backend: &dyn Backend) {
         letter(ids[2], dead),
         large.clone(),
     ];
-    let mut moved = backend.bury(stream, "g", "a", &letters).await.unwrap();
+    let mut moved = backend.dead_letter(stream, "g", "a", &letters).await.unwrap();
     moved.sort_unstable();
     assert_eq!(moved, ids[..4]);
-    assert_eq!(backend.bury(stream, "g", "a", &letters).await.unwrap(), [], "each once");
+    assert_eq!(backend.dead_letter(stream, "g", "a", &letters).await.unwrap(), [], "each once");
     let rows = pending(backend, stream).await;
     assert_eq!((rows.len(), rows[0].id), (1, ids[4]));
     let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 9 };
@@ -168,21 +174,21 @@ async fn burying(backend: &dyn Backend) {
 }
 
 /// Where the letter cannot be written, nothing is acknowledged.
-async fn burying_in_vain(backend: &dyn Backend) {
+async fn burying_in_vain(backend: &dyn Admin) {
     let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     make_a_string(backend, taken).await;
-    let buried = backend.bury(stream, "g", "a", &[letter(ids[0], taken)]).await;
+    let buried = backend.dead_letter(stream, "g", "a", &[letter(ids[0], taken)]).await;
     assert_eq!(kind(buried), Some(ErrorKind::WrongType));
     let mut empty = letter(ids[0], "{settling:vain}:dlq");
     empty.fields.clear();
-    assert_eq!(kind(backend.bury(stream, "g", "a", &[empty]).await), Some(ErrorKind::Refused));
+    assert_eq!(kind(backend.dead_letter(stream, "g", "a", &[empty]).await), Some(ErrorKind::Refused));
     assert_eq!(pending(backend, stream).await.len(), 1);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn restoring(backend: &dyn Backend) {
+async fn restoring(backend: &dyn Admin) {
     let stream = "settling:restored";
     let ids = reading::make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
@@ -192,27 +198,27 @@ async fn restoring(backend: &dyn Backend) {
         Some("a"),
         "it was pending: it stays so"
     );
-    assert_eq!(backend.settle(stream, "g", &done(&ids)).await.unwrap(), 2);
+    assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 2);
     assert!(backend.restore(stream, "g", ids[0]).await.unwrap());
     assert!(!backend.restore(stream, "g", StreamId::new(1, 1)).await.unwrap());
     let rows = pending(backend, stream).await;
     assert_eq!((rows.len(), rows[0].id, rows[0].deliveries), (1, ids[0], 0));
     assert_eq!((&rows[0].consumer, rows[0].idle), (&None, None));
     let long = Duration::from_secs(3600);
-    let taken = backend.claim_idle(&reader(stream, "b", 9), long, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(&reader(stream, "b", 9), long, StreamId::MIN).await.unwrap();
     assert_eq!((ids_of(&taken.deliveries), taken.deliveries[0].deliveries), (ids[..1].to_vec(), 1));
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Backend) {
+async fn missing(backend: &dyn Admin) {
     let none = "{settling:none}";
     let id = StreamId::new(1, 1);
     for _ in 0..2 {
-        assert_eq!(backend.settle(none, "g", &done(&[id])).await.unwrap(), 0);
+        assert_eq!(backend.acknowledge(none, "g", &done(&[id])).await.unwrap(), 0);
         assert_eq!(kind(backend.extend(none, "g", "a", &[id]).await), Some(ErrorKind::NoGroup));
         let back = [Release::counted(id, 0)];
         assert_eq!(kind(backend.release(none, "g", "a", &back).await), Some(ErrorKind::NoGroup));
-        let buried = backend.bury(none, "g", "a", &[letter(id, "{settling:none}:dlq")]).await;
+        let buried = backend.dead_letter(none, "g", "a", &[letter(id, "{settling:none}:dlq")]).await;
         assert_eq!(kind(buried), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.restore(none, "g", id).await), Some(ErrorKind::NoGroup));
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
@@ -222,20 +228,20 @@ async fn missing(backend: &dyn Backend) {
 }
 
 /// A server that has no room for the dead letter keeps the origin pending.
-pub(crate) async fn without_memory(backend: &dyn Backend, limit: impl Fn(&str)) {
+pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
     let (stream, dead) = ("{settling:memory}", "{settling:memory}:dlq");
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     limit("1");
     assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::NotWritable));
     assert_eq!(
-        kind(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await),
+        kind(backend.dead_letter(stream, "g", "a", &[letter(ids[0], dead)]).await),
         Some(ErrorKind::NotWritable)
     );
     let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
-    let settlement = Settlement { acknowledge: ids.clone(), remember };
-    assert_eq!(kind(backend.settle(stream, "g", &settlement).await), Some(ErrorKind::NotWritable));
+    let done = Acknowledgement { ids: ids.clone(), remember };
+    assert_eq!(kind(backend.acknowledge(stream, "g", &done).await), Some(ErrorKind::NotWritable));
     assert_eq!(pending(backend, stream).await.len(), 1, "what is not remembered is not acknowledged");
     limit("0");
-    assert_eq!(backend.bury(stream, "g", "a", &[letter(ids[0], dead)]).await.unwrap(), ids);
+    assert_eq!(backend.dead_letter(stream, "g", "a", &[letter(ids[0], dead)]).await.unwrap(), ids);
 }

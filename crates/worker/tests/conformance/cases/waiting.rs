@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_worker::Backend;
+use millstream_worker::Admin;
 use millstream_worker::backend::{Read, Start, StreamId};
 
 use super::{PATIENCE, entry, ids_of, reader, reading};
 use crate::servers::Cluster;
 
-pub(super) async fn all(backend: &dyn Backend) {
+pub(super) async fn all(backend: &dyn Admin) {
     in_vain(backend).await;
     until_it_comes(backend).await;
     many_wait(backend).await;
     following(backend).await;
 }
 
-async fn in_vain(backend: &dyn Backend) {
+async fn in_vain(backend: &dyn Admin) {
     let stream = "waiting:vain";
     reading::make(backend, stream, 0).await;
     for block in [Duration::ZERO, Duration::from_micros(10), Duration::from_millis(150)] {
@@ -29,7 +29,7 @@ async fn in_vain(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn until_it_comes(backend: &dyn Backend) {
+async fn until_it_comes(backend: &dyn Admin) {
     let stream = "waiting:coming";
     reading::make(backend, stream, 0).await;
     let read = Read { block: Some(PATIENCE), ..reader(stream, "a", 10) };
@@ -46,7 +46,7 @@ async fn until_it_comes(backend: &dyn Backend) {
 }
 
 /// Many wait at once; other calls go through meanwhile, and each entry is given to one of them.
-async fn many_wait(backend: &dyn Backend) {
+async fn many_wait(backend: &dyn Admin) {
     const READERS: usize = 12;
     let stream = "waiting:many";
     reading::make(backend, stream, 0).await;
@@ -83,7 +83,7 @@ async fn many_wait(backend: &dyn Backend) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn following(backend: &dyn Backend) {
+async fn following(backend: &dyn Admin) {
     let stream = "waiting:following";
     // There need be no stream yet.
     let follow = backend.follow(stream, StreamId::MIN, 2, PATIENCE);
@@ -100,7 +100,7 @@ async fn following(backend: &dyn Backend) {
 }
 
 /// Waits for one new entry, as long as the store needs to find itself.
-pub(crate) async fn read_one(backend: &dyn Backend, stream: &str) {
+pub(crate) async fn read_one(backend: &dyn Admin, stream: &str) {
     let read = Read { block: Some(Duration::from_secs(5)), ..reader(stream, "a", 1) };
     super::until(|| async {
         match backend.read(&read).await {
@@ -115,7 +115,7 @@ pub(crate) async fn read_one(backend: &dyn Backend, stream: &str) {
 }
 
 /// A slot goes to another server: those who wait for its keys find it.
-pub(crate) async fn follow_a_slot(backend: &dyn Backend, cluster: &Cluster) {
+pub(crate) async fn follow_a_slot(backend: &dyn Admin, cluster: &Cluster) {
     let stream = "waiting:slot";
     let block = Duration::from_millis(1);
     assert_eq!(backend.follow(stream, StreamId::MIN, 1, block).await.unwrap(), []);
