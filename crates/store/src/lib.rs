@@ -12,7 +12,6 @@
 pub mod check;
 mod clock;
 mod codec;
-mod consequences;
 mod dbkey;
 pub mod disk;
 pub mod embedded;
@@ -26,7 +25,6 @@ mod planted;
 pub mod priority;
 mod progress;
 mod queues;
-mod rearrange;
 mod reclaim;
 mod record;
 mod recovery;

@@ -57,8 +57,14 @@ pub(crate) const fn has(_: Bug) -> bool {
     false
 }
 
+#[cfg(not(test))]
+#[inline]
+pub(crate) const fn hides(_: &millstream_engine::Effect<'_>) -> bool {
+    false
+}
+
 #[cfg(test)]
-pub(crate) use testing::has;
+pub(crate) use testing::{has, hides};
 
 #[cfg(test)]
 pub(crate) mod testing {
@@ -66,7 +72,7 @@ pub(crate) mod testing {
     use std::ops::ControlFlow;
 
     use millstream_engine::stream::MemoryCounters;
-    use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
+    use millstream_engine::{BlockLimits, Effect, Stream, StreamEffect, StreamId, Value};
 
     use super::Bug;
     use crate::log::Log;
@@ -112,6 +118,19 @@ pub(crate) mod testing {
 
     pub(crate) fn has(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
+    }
+
+    /// Whether a change is kept from the log.
+    pub(crate) fn hides(effect: &Effect<'_>) -> bool {
+        match effect {
+            Effect::Stream(StreamEffect::Repeat) => has(Bug::RepeatNotLogged),
+            Effect::Stream(StreamEffect::Forget { .. }) => has(Bug::ForgettingNotLogged),
+            Effect::Stream(StreamEffect::ConsumerCreate { .. }) => has(Bug::ConsumerCreationNotLogged),
+            Effect::Stream(StreamEffect::Deliver { pending: false, .. }) => {
+                has(Bug::UnacknowledgedDeliveryNotLogged)
+            }
+            _ => false,
+        }
     }
 
     /// Appends a record behind the next one.

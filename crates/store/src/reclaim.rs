@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use millstream_engine::Value;
-use millstream_engine::keyspace::Cleared;
+use millstream_engine::keyspace::DeferredDrop;
 use parking_lot::Mutex;
 
 use crate::priority::{self, Turns};
@@ -17,12 +17,6 @@ const BLOCKS_AT_ONCE: usize = 64;
 /// Beyond so many, whoever removes something frees it: memory must not be removed faster than it is given back.
 const WAITING_MAX: usize = 1024;
 
-/// Something removed.
-pub(crate) enum Remains {
-    Value(Value),
-    Database(Cleared),
-}
-
 /// Frees what it is given. Cheap to make; a clone is the same reclaimer.
 #[derive(Clone, Default)]
 pub(crate) struct Reclaimer {
@@ -31,19 +25,19 @@ pub(crate) struct Reclaimer {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Remains>,
+    waiting: VecDeque<DeferredDrop>,
     /// Whether there is a thread. What it has in hand is not waiting any more.
     is_running: bool,
 }
 
 impl Reclaimer {
     /// Frees all of this soon, elsewhere.
-    pub(crate) fn take(&self, remains: impl IntoIterator<Item = Remains>) {
+    pub(crate) fn take(&self, removed: impl IntoIterator<Item = DeferredDrop>) {
         // Whatever finds no room is dropped with the rest of this, once nothing is locked any more.
-        let mut remains = remains.into_iter();
+        let mut removed = removed.into_iter();
         let mut state = self.state.lock();
         let room = WAITING_MAX.saturating_sub(state.waiting.len());
-        state.waiting.extend(remains.by_ref().take(room));
+        state.waiting.extend(removed.by_ref().take(room));
         if state.is_running || state.waiting.is_empty() {
             return;
         }
@@ -64,10 +58,10 @@ impl Reclaimer {
     fn work(&self) {
         priority::lower();
         let mut turns = Turns::begin();
-        while let Some(remains) = self.next() {
-            match remains {
-                Remains::Value(value) => free(value, &mut turns),
-                Remains::Database(mut database) => {
+        while let Some(removed) = self.next() {
+            match removed {
+                DeferredDrop::Value(value) => free(value, &mut turns),
+                DeferredDrop::Database(mut database) => {
                     while let Some(value) = database.take_value() {
                         free(value, &mut turns);
                     }
@@ -76,7 +70,7 @@ impl Reclaimer {
         }
     }
 
-    fn next(&self) -> Option<Remains> {
+    fn next(&self) -> Option<DeferredDrop> {
         let mut state = self.state.lock();
         let next = state.waiting.pop_front();
         state.is_running = next.is_some();

@@ -161,7 +161,7 @@ mod tests {
     use millstream_engine::{BlockLimits, Stream};
 
     use super::*;
-    use crate::codec::Change;
+    use crate::codec::RecordedChange;
 
     fn entry(seq: u64, fields: &'static [&'static [u8]]) -> StreamEffect<'static> {
         StreamEffect::Append { id: StreamId::new(5, seq), fields }
@@ -177,8 +177,8 @@ mod tests {
         let mut found = Vec::new();
         codec::replay(record.finish(), &mut |change| {
             found.push(match change {
-                Change::Key { db, key, effect } => format!("{db} {} {effect:?}", key.escape_ascii()),
-                Change::Rearrange(change) => format!("{change:?}"),
+                RecordedChange::Key { db, key, effect } => format!("{db} {} {effect:?}", key.escape_ascii()),
+                RecordedChange::Rearrange(change) => format!("{change:?}"),
             });
         })
         .unwrap();

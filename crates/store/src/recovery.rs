@@ -18,7 +18,7 @@ use millstream_engine::{
 
 use crate::check::check_fits;
 use crate::clock::Clock;
-use crate::codec::{Change, replay};
+use crate::codec::{RecordedChange, replay};
 use crate::dbkey::{DbKeyMap, DbKeyRef};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
@@ -315,25 +315,27 @@ impl<'s> Rebuild<'s> {
     }
 
     /// Whether a change is to be made: in a database that is there, to a key that has not seen it.
-    fn concerns(&mut self, position: u64, change: &Change<'_>) -> bool {
+    fn concerns(&mut self, position: u64, change: &RecordedChange<'_>) -> bool {
         match change {
-            Change::Key { db, key, .. } => self.has_database(*db) && self.is_newer(position, *db, key),
+            RecordedChange::Key { db, key, .. } => {
+                self.has_database(*db) && self.is_newer(position, *db, key)
+            }
             // FLUSHALL empties every database there was.
-            Change::Rearrange(Rearrangement::Clear(db)) => *db < self.txn.store().databases(),
-            Change::Rearrange(change) => self.has_database(greatest_database(change)),
+            RecordedChange::Rearrange(Rearrangement::Clear(db)) => *db < self.txn.store().databases(),
+            RecordedChange::Rearrange(change) => self.has_database(greatest_database(change)),
         }
     }
 
     /// Makes a change that fits.
-    pub(crate) fn apply(&mut self, change: Change<'_>) {
+    pub(crate) fn apply(&mut self, change: RecordedChange<'_>) {
         match change {
-            Change::Key { db, key, effect } => {
+            RecordedChange::Key { db, key, effect } => {
                 self.newest_ms = self.newest_ms.max(time_of(&effect));
                 self.txn.select(db);
                 self.txn.apply(key, &effect);
             }
             // A snapshot during which this happened was begun anew, so it is newer than every stamp.
-            Change::Rearrange(change) => self.txn.rearrange(&change),
+            RecordedChange::Rearrange(change) => self.txn.rearrange(&change),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use millstream_engine::KeyPlace;
 use millstream_engine::keyspace::Entry;
 
 use crate::clock::ManualClock;
@@ -81,7 +82,7 @@ impl Store {
                     put_value(&mut bytes, value);
                     let expires_at_ms = shard.keys.expires_at_ms(db, key, 0).flatten();
                     match take_value(&bytes, hashing) {
-                        Ok(value) => into.put(db, key, Entry { value, expires_at_ms }),
+                        Ok(value) => into.load(KeyPlace { db, key }, Entry { value, expires_at_ms }),
                         Err(error) => copied = Err(ReloadFailed::Value(error.to_string())),
                     }
                 });

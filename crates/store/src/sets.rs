@@ -28,17 +28,17 @@ impl Txn<'_> {
 
     /// Members join. Gives back how many are new.
     pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
-        self.change(key, members, false, |members| Effect::SetAdd { members })
+        self.change_members(key, members, false, |members| Effect::SetAdd { members })
     }
 
     /// Members leave. Gives back how many there were.
     pub fn set_remove(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
-        self.change(key, members, true, |members| Effect::SetRemove { members })
+        self.change_members(key, members, true, |members| Effect::SetRemove { members })
     }
 
     /// Applies an effect of the members that are there, or are not; without any there is none. Gives back
     /// by how many the set has changed: one that is named twice counts once.
-    fn change(
+    fn change_members(
         &mut self,
         key: &[u8],
         members: &[&[u8]],

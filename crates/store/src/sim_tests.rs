@@ -10,6 +10,7 @@
 mod dump;
 mod episode;
 mod random;
+mod several_shards;
 mod table;
 mod work;
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
+use millstream_engine::keyspace::DeferredDrop;
 use millstream_engine::stream::IdempotenceLimits;
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Value};
@@ -13,7 +14,7 @@ use std::hash::BuildHasher;
 
 use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
-use crate::reclaim::{Reclaimer, Remains};
+use crate::reclaim::Reclaimer;
 use crate::shard::Shard;
 use crate::watch::WatchFlag;
 
@@ -171,7 +172,7 @@ impl Store {
     /// Frees values elsewhere, unless they are small.
     pub fn reclaim(&self, values: impl IntoIterator<Item = Value>) {
         let large = values.into_iter().filter(Value::is_large);
-        self.reclaimer.take(large.map(Remains::Value));
+        self.reclaimer.take(large.map(DeferredDrop::Value));
     }
 
     /// How many keys went because their time had come; goes on counting.

@@ -1,35 +1,42 @@
-//! A transaction: some shards locked, one moment in time, and the one door through which state changes.
+//! A transaction: some shards locked, one moment in time, and the one function through which state changes.
 //!
 //! ```text
-//! lock -> decide (typed methods, on &self) -> apply(effect) … -> drop: log, serve waiting readers, log, unlock
-//!                                                             -> end:  serve waiting readers; go_on with another
+//! lock -> decide (typed methods, on &self) -> change … -> drop: log, serve waiting readers, log, unlock
+//!                                                      -> end:  serve waiting readers; go_on with another
+//!
+//! apply, append_at, deliver_at, acknowledge, rearrange -> Txn::change -> keyspace, record, watchers, ready readers, reclaimer
 //! ```
+//!
+//! However many keys in however many shards a transaction changes, the log has one record of it: after a crash all of it is
+//! there, or nothing.
 //!
 //! Transactions that go on under one lock share a record of the log: whoever was served meanwhile takes the same lock
 //! before it tells what it was given, and so waits until that record is there.
 
-use millstream_engine::keyspace::SlotRef;
-use millstream_engine::stream::{Delivery, EntrySink, Recipient};
-use millstream_engine::{Effect, Rearrangement, Refusal, Stream, StreamEffect, StreamId, Value};
-use parking_lot::MutexGuard;
+mod change;
+mod locked;
+mod rearrange;
+
 use std::sync::atomic::Ordering;
 
-use crate::consequences::{is_logged, may_remove_much, may_serve_readers, touches_watchers};
+use millstream_engine::keyspace::{Entry, SlotRef};
+use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
+
+use change::{Change, Consequences, Touched};
+use locked::Locked;
+
 use crate::log::Log;
 use crate::planted::{self, Bug};
-use crate::reclaim::Remains;
 use crate::record::Record;
 use crate::shard::Shard;
 use crate::store::{Settings, Store};
-use crate::streams::Reader;
 use crate::watch::WatchFlag;
 
 /// Locked shards and what has been made ready under them. Dropping it serves waiting readers and unlocks.
 pub struct Txn<'s> {
-    store: &'s Store,
+    locked: Locked<'s>,
     db: u32,
     now_ms: u64,
-    locked: Locked<'s>,
     /// Keys with waiting readers that something has happened to, in order.
     pub(crate) ready: Vec<(u32, Box<[u8]>)>,
     /// What was changed and is not in the log yet, if something was.
@@ -38,52 +45,13 @@ pub struct Txn<'s> {
     rearranged: u64,
 }
 
-/// The shards that a transaction has locked.
-enum Locked<'s> {
-    /// The only one.
-    One(usize, MutexGuard<'s, Shard>),
-    /// In order, without repeats; perhaps none.
-    Many(Vec<(usize, MutexGuard<'s, Shard>)>),
-}
-
-impl<'s> Locked<'s> {
-    /// Locks these, which are sorted and distinct: every transaction locks in this order.
-    fn lock(store: &'s Store, shards: &[usize]) -> Locked<'s> {
-        debug_assert!(shards.is_sorted_by(|a, b| a < b));
-        match shards {
-            [only] => Locked::One(*only, store.shard(*only).lock()),
-            many => Locked::Many(many.iter().map(|number| (*number, store.shard(*number).lock())).collect()),
-        }
-    }
-
-    fn is_nothing(&self) -> bool {
-        matches!(self, Locked::Many(none) if none.is_empty())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (usize, &Shard)> {
-        let (one, many) = match self {
-            Locked::One(number, shard) => (Some((*number, &**shard)), &[][..]),
-            Locked::Many(many) => (None, &many[..]),
-        };
-        one.into_iter().chain(many.iter().map(|(number, shard)| (*number, &**shard)))
-    }
-
-    fn iter_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
-        let (one, many) = match self {
-            Locked::One(_, shard) => (Some(&mut **shard), &mut [][..]),
-            Locked::Many(many) => (None, &mut many[..]),
-        };
-        one.into_iter().chain(many.iter_mut().map(|(_, shard)| &mut **shard))
-    }
-}
-
 /// Transactions one after the other share a record until it has so many bytes.
 const SHARED_RECORD_BYTES: usize = 16 << 10;
 
 impl<'s> Txn<'s> {
     /// Locks `shards`, which are sorted and distinct.
     pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
-        Txn::over(store, db, now_ms, Locked::lock(store, shards))
+        Txn::over(Locked::several(store, shards), db, now_ms)
     }
 
     /// Locks every shard.
@@ -95,12 +63,12 @@ impl<'s> Txn<'s> {
     /// Locks one shard.
     #[inline]
     pub(crate) fn of_shard(store: &'s Store, db: u32, now_ms: u64, shard: usize) -> Txn<'s> {
-        Txn::over(store, db, now_ms, Locked::One(shard, store.shard(shard).lock()))
+        Txn::over(Locked::one(store, shard), db, now_ms)
     }
 
     #[inline]
-    fn over(store: &'s Store, db: u32, now_ms: u64, locked: Locked<'s>) -> Txn<'s> {
-        Txn { store, db, now_ms, locked, ready: Vec::new(), record: None, rearranged: 0 }
+    fn over(locked: Locked<'s>, db: u32, now_ms: u64) -> Txn<'s> {
+        Txn { locked, db, now_ms, ready: Vec::new(), record: None, rearranged: 0 }
     }
 
     /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
@@ -114,15 +82,14 @@ impl<'s> Txn<'s> {
         if self.record.as_ref().is_some_and(|record| record.len() >= SHARED_RECORD_BYTES) {
             self.log_changes();
         }
-        !served && (matches!(self.locked, Locked::One(..)) || self.locked.is_nothing())
+        !served && (self.locked.only().is_some() || self.locked.is_nothing())
     }
 
     /// Begins another transaction over one key, at the same moment, if its shard is all that is locked. False: it is not.
     #[inline]
     pub fn go_on(&mut self, db: u32, key: &[u8]) -> bool {
-        match &self.locked {
-            Locked::One(number, _) if *number == self.store.shard_of(key) => {}
-            _ => return false,
+        if self.locked.only() != Some(self.store().shard_of(key)) {
+            return false;
         }
         self.db = db;
         self.expire(key);
@@ -151,18 +118,19 @@ impl<'s> Txn<'s> {
 
     /// Turns to another database.
     pub fn select(&mut self, db: u32) {
-        debug_assert!(db < self.store.databases());
+        debug_assert!(db < self.store().databases());
         self.db = db;
     }
 
     /// The store this transaction is of.
+    #[inline]
     pub fn store(&self) -> &'s Store {
-        self.store
+        self.locked.store
     }
 
     /// What may be changed while the store runs.
     pub fn settings(&self) -> &'s Settings {
-        self.store.settings()
+        self.store().settings()
     }
 
     /// Whether a group's lag is to be counted exactly.
@@ -194,103 +162,74 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Changes what is under `key`: the only way state changes.
-    #[inline(never)]
-    pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
-        let (db, limits) = (self.db, self.settings().block_limits());
-        self.log_change(key, effect);
-        let shard = self.shard_mut(key);
-        shard.keys.apply(db, key, effect, limits);
-        if touches_watchers(effect) {
-            shard.watched.touch(db, key);
-        }
-        if may_remove_much(effect) {
-            self.reclaim(key);
-        }
-        if may_serve_readers(effect) {
-            self.note_ready(db, key);
-        }
-        if planted::has(Bug::TransactionInPieces) {
-            self.log_changes();
-        }
-    }
-
-    /// Adds an entry to a stream that was found just now. The log is given what the stream has made of it.
-    #[inline]
-    pub(crate) fn append_at(&mut self, key: &[u8], at: SlotRef, id: StreamId, fields: &[&[u8]]) {
-        let (db, limits) = (self.db, self.settings().block_limits());
-        let shard = shard_mut(&mut self.locked, self.store, key);
-        let laid = shard.keys.stream_at(at).and_then(|stream| stream.append(id, fields, limits));
-        if self.store.journal().is_some() {
-            self.record.get_or_insert_with(Record::begin).put_entry((db, key), (id, fields), laid);
-        }
-        shard.watched.touch(db, key);
-        self.note_ready(db, key);
-        if planted::has(Bug::TransactionInPieces) {
-            self.log_changes();
-        }
-    }
-
-    /// Acknowledges what is pending of these in a group of a stream, and says how much that was; none if there is no such
-    /// key or group. Acknowledging is deciding: each id is searched for once.
-    pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
-        let (db, now_ms) = (self.db, self.now_ms);
-        let acknowledged = self.shard_mut(key).keys.acknowledge((db, key), group, ids, now_ms)?;
-        if acknowledged > 0 {
-            self.log_change(key, &Effect::Stream(StreamEffect::Ack { group, ids }));
-            if planted::has(Bug::TransactionInPieces) {
-                self.log_changes();
-            }
-        }
-        Ok(acknowledged)
-    }
-
-    /// Gives a consumer what is new to its group, of a stream that was found just now. Delivering is deciding: entries are walked
-    /// through once.
-    #[inline]
-    pub(crate) fn deliver_at(
-        &mut self,
-        at: SlotRef,
-        reader: Reader<'_>,
-        count: Option<u64>,
-        pending: bool,
-        sink: &mut impl EntrySink,
-    ) -> Result<Option<Delivery>, Refusal> {
-        let (Reader { key, group, consumer }, at_ms) = (reader, self.now_ms);
-        let stream = self.shard_mut(key).keys.stream_at(at).ok_or(Refusal::WrongType)?;
-        let delivered = stream.deliver(group, &Recipient { consumer, at_ms, pending }, count, sink)?;
-        if let Some(delivery) = delivered {
-            self.log_change(key, &Effect::Stream(reader.delivery(delivery, at_ms, pending)));
-            if planted::has(Bug::TransactionInPieces) {
-                self.log_changes();
-            }
-        }
-        Ok(delivered)
-    }
-
+    /// The one function through which the store's content changes: `make` makes a change and says which, if it made one. The change
+    /// joins the record for the log, watchers of its keys are told, readers waiting for them are served when the transaction ends, and what was
+    /// removed and is large goes to the reclaimer: each of these where the change's [`Consequences`] say so.
     #[inline(always)]
-    fn log_change(&mut self, key: &[u8], effect: &Effect<'_>) {
-        if self.store.journal().is_some() && is_logged(effect) {
-            self.record.get_or_insert_with(Record::begin).put(self.db, key, effect);
+    fn change<'a, T>(
+        &mut self,
+        make: impl for<'k> FnOnce(&'k mut Locked<'s>) -> (T, Option<Change<'a, 'k>>),
+    ) -> T {
+        let store = self.store();
+        let (outcome, change) = make(&mut self.locked);
+        let Some(change) = change else { return outcome };
+        let consequences = change.consequences();
+        if consequences.is_logged && store.journal().is_some() {
+            change.put_into(self.record.get_or_insert_with(Record::begin));
+            self.rearranged += u64::from(matches!(change, Change::Rearrangement(..)));
         }
+        match change.touched() {
+            Touched::One(at) => self.notify(at, consequences),
+            Touched::Two(places) => places.into_iter().for_each(|at| self.notify(at, consequences)),
+            Touched::Databases { dbs, watched } => self.notify_of_databases(dbs, &watched, consequences),
+        }
+        if planted::has(Bug::TransactionInPieces) {
+            self.log_changes();
+        }
+        if planted::has(Bug::RearrangementCountedEarly) {
+            self.count_rearranged();
+        }
+        outcome
     }
 
-    /// What a change to `key` removed, where that was much, is freed elsewhere.
-    pub(crate) fn reclaim(&mut self, key: &[u8]) {
-        let remains = self.shard_mut(key).keys.take_remains();
-        if !remains.is_empty() {
-            self.store.reclaimer.take(remains.into_iter().map(Remains::Value));
+    /// Tells the watchers of a key, its waiting readers and the reclaimer about a change.
+    #[inline(always)]
+    fn notify(&mut self, at: KeyPlace<'_>, consequences: Consequences) {
+        if consequences.touches_watchers {
+            self.shard(at.key).watched.touch(at.db, at.key);
         }
-    }
-
-    /// The other kind of change, for the log.
-    pub(crate) fn note_rearrangement(&mut self, change: &Rearrangement<'_>) {
-        if self.store.journal().is_some() {
-            self.record.get_or_insert_with(Record::begin).put_rearrangement(change);
-            self.rearranged += 1;
-            if planted::has(Bug::RearrangementCountedEarly) {
-                self.count_rearranged();
+        if consequences.may_free_much {
+            let drops = self.locked.shard_mut(at.key).keys.for_change().take_deferred_drops();
+            if !drops.is_empty() {
+                self.store().reclaimer.take(drops);
             }
+        }
+        if consequences.wakes_readers {
+            self.note_ready(at.db, at.key);
+        }
+    }
+
+    /// The same for a change to whole databases. Of the watched keys those are touched that were there.
+    fn notify_of_databases(
+        &mut self,
+        dbs: [u32; 2],
+        watched: &[(u32, Box<[u8]>)],
+        consequences: Consequences,
+    ) {
+        if consequences.touches_watchers {
+            watched.iter().for_each(|(db, key)| self.shard(key).watched.touch(*db, key));
+        }
+        if consequences.may_free_much {
+            let drops =
+                self.locked.shards_mut().flat_map(|shard| shard.keys.for_change().take_deferred_drops());
+            let drops: Vec<_> = drops.collect();
+            self.store().reclaimer.take(drops);
+        }
+        if consequences.wakes_readers {
+            let waited =
+                |db| self.shards().flat_map(move |shard| shard.waiting.keys_of(db)).map(move |key| (db, key));
+            let waited: Vec<_> = dbs.into_iter().flat_map(waited).collect();
+            waited.iter().for_each(|(db, key)| self.note_ready(*db, key));
         }
     }
 
@@ -298,7 +237,7 @@ impl<'s> Txn<'s> {
     /// the order of changes.
     fn log_changes(&mut self) {
         let Some(mut record) = self.record.take() else { return };
-        if let Some(journal) = self.store.journal() {
+        if let Some(journal) = self.store().journal() {
             append(&journal.log, record.finish());
             // Once the record has its position: a snapshot that begins before that must see the count change.
             self.count_rearranged();
@@ -309,7 +248,7 @@ impl<'s> Txn<'s> {
     fn count_rearranged(&mut self) {
         let count = std::mem::take(&mut self.rearranged);
         if count > 0
-            && let Some(journal) = self.store.journal()
+            && let Some(journal) = self.store().journal()
         {
             journal.rearranged.fetch_add(count, Ordering::AcqRel);
         }
@@ -318,36 +257,13 @@ impl<'s> Txn<'s> {
     /// Raises `flag` when `key` is touched from now on.
     pub fn watch(&mut self, key: &[u8], flag: &WatchFlag) {
         let db = self.db;
-        self.shard_mut(key).watched.add(db, key, flag);
+        self.locked.shard_mut(key).watched.add(db, key, flag);
     }
 
     /// Remembers that readers waiting for `key` are to be looked at when this transaction ends.
     pub(crate) fn note_ready(&mut self, db: u32, key: &[u8]) {
         if self.shard(key).waiting.has(db, key) && !self.ready.iter().any(|(d, k)| *d == db && **k == *key) {
             self.ready.push((db, key.into()));
-        }
-    }
-
-    /// The watched keys of database `db` that exist in one of `in_dbs`: a change to whole databases touches
-    /// those and no others.
-    pub(crate) fn watched_and_there(&self, db: u32, in_dbs: &[u32]) -> Vec<Box<[u8]>> {
-        let there = |shard: &Shard, key: &[u8]| {
-            in_dbs.iter().any(|in_db| shard.keys.get(*in_db, key, self.now_ms).is_some())
-        };
-        let watched = self
-            .shards()
-            .flat_map(|shard| shard.watched.keys_of(db).into_iter().map(move |key| (shard, key)));
-        watched.filter(|(shard, key)| there(shard, key)).map(|(_, key)| key).collect()
-    }
-
-    /// A whole database changed: the watchers of `touched` are told, and every waiting reader.
-    pub(crate) fn note_database_changed(&mut self, db: u32, touched: &[Box<[u8]>]) {
-        for key in touched {
-            self.shard(key).watched.touch(db, key);
-        }
-        let waited: Vec<Box<[u8]>> = self.shards().flat_map(|shard| shard.waiting.keys_of(db)).collect();
-        for key in waited {
-            self.note_ready(db, &key);
         }
     }
 
@@ -361,7 +277,7 @@ impl<'s> Txn<'s> {
 
     fn remove_expired(&mut self, key: &[u8]) {
         self.apply(key, &Effect::Delete);
-        self.store.expired.fetch_add(1, Ordering::Relaxed);
+        self.store().expired.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Removes keys whose time has come from every locked shard, at most `budget`. Returns how many went.
@@ -381,71 +297,44 @@ impl<'s> Txn<'s> {
         gone
     }
 
-    /// The shard of a key. A transaction locks the shard of every key it uses: with one locked, there is nothing to
-    /// look for.
-    #[inline]
-    pub(crate) fn shard(&self, key: &[u8]) -> &Shard {
-        match &self.locked {
-            Locked::One(number, shard) => {
-                debug_assert_eq!(*number, self.store.shard_of(key));
-                shard
-            }
-            Locked::Many(many) => &many[position(many, self.store.shard_of(key))].1,
-        }
+    /// Puts a value back that was read from the disk.
+    pub(crate) fn restore(&mut self, at: KeyPlace<'_>, entry: Entry) {
+        self.locked.shard_mut(at.key).keys.load(at, entry);
     }
 
+    /// The shard of a key.
     #[inline]
-    pub(crate) fn shard_mut(&mut self, key: &[u8]) -> &mut Shard {
-        shard_mut(&mut self.locked, self.store, key)
+    pub(crate) fn shard(&self, key: &[u8]) -> &Shard {
+        self.locked.shard(key)
     }
 
     /// A locked shard by its number.
     pub(crate) fn shard_at(&self, number: usize) -> &Shard {
-        match &self.locked {
-            Locked::One(only, shard) => {
-                debug_assert_eq!(*only, number);
-                shard
-            }
-            Locked::Many(many) => &many[position(many, number)].1,
-        }
+        self.locked.shard_at(number)
     }
 
     pub(crate) fn shard_at_mut(&mut self, number: usize) -> &mut Shard {
-        match &mut self.locked {
-            Locked::One(only, shard) => {
-                debug_assert_eq!(*only, number);
-                shard
-            }
-            Locked::Many(many) => {
-                let position = position(many, number);
-                &mut many[position].1
-            }
-        }
+        self.locked.shard_at_mut(number)
     }
 
     /// Every locked shard, in order. All of them, if this is a transaction over everything.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.locked.iter().map(|(_, shard)| shard)
+        self.locked.shards()
     }
 
     pub(crate) fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
-        self.locked.iter_mut()
+        self.locked.shards_mut()
     }
 
     /// Whether all of these shards are locked.
     pub(crate) fn holds(&self, shards: &[usize]) -> bool {
-        shards.iter().all(|number| self.locked.iter().any(|(held, _)| held == *number))
+        self.locked.holds(shards)
     }
 
     /// Locks more shards. In between nothing is locked, so what was seen before may have changed.
     pub(crate) fn lock_more(&mut self, shards: &[usize]) {
         self.log_changes();
-        let mut all: Vec<usize> = self.locked.iter().map(|(number, _)| number).collect();
-        all.extend_from_slice(shards);
-        all.sort_unstable();
-        all.dedup();
-        self.locked = Locked::Many(Vec::new());
-        self.locked = Locked::lock(self.store, &all);
+        self.locked.lock_more(shards);
     }
 }
 
@@ -459,26 +348,6 @@ impl Drop for Txn<'_> {
     }
 }
 
-#[inline]
-fn shard_mut<'l>(locked: &'l mut Locked<'_>, store: &Store, key: &[u8]) -> &'l mut Shard {
-    match locked {
-        Locked::One(number, shard) => {
-            debug_assert_eq!(*number, store.shard_of(key));
-            shard
-        }
-        Locked::Many(many) => {
-            let position = position(many, store.shard_of(key));
-            &mut many[position].1
-        }
-    }
-}
-
-/// Where among locked shards this one is.
-fn position(many: &[(usize, MutexGuard<'_, Shard>)], number: usize) -> usize {
-    let found = many.binary_search_by_key(&number, |(held, _)| *held);
-    found.expect("a transaction locks the shard of every key it uses")
-}
-
 fn append(log: &Log, record: &[u8]) {
     #[cfg(test)]
     if planted::has(Bug::LoggedAfterUnlock) {
@@ -486,4 +355,30 @@ fn append(log: &Log, record: &[u8]) {
     }
     // A log that has failed keeps its error, and whoever waits for this record is told.
     let _ = log.append(record);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    /// The sources below a folder, with their paths from there.
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .flat_map(|path| match path.is_dir() {
+                true => sources(&path),
+                false => vec![path],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nobody_else_changes_a_shards_keys() {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let changes = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(".for_change()");
+        let found: Vec<PathBuf> = sources(&src).into_iter().filter(changes).collect();
+        let is_ours = |path: &PathBuf| path.starts_with(src.join("txn")) || *path == src.join("txn.rs");
+        assert!(found.len() > 2 && found.iter().all(is_ours), "{found:?}");
+    }
 }

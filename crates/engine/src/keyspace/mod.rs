@@ -1,10 +1,12 @@
 //! Keys to values: one shard's part of all databases.
 //!
-//! [`Keyspace::apply`] (and its variants that skip a search already done) is the only way content
-//! changes; moving whole keys between names and databases is [`take`](Keyspace::take) and
-//! [`put`](Keyspace::put). The keyspace is told the time and never asks: a key whose time has come is not
-//! found any more, and stays until someone applies [`Effect::Delete`] to it. So whoever applies an effect
-//! to a key that has expired deletes it first.
+//! Content changes in [`Keyspace::apply`]. Three functions make the change of one effect while they decide it, and change nothing
+//! else: [`append_at`](Keyspace::append_at), [`deliver_at`](Keyspace::deliver_at) and [`acknowledge`](Keyspace::acknowledge).
+//! Whole values change places in [`take`](Keyspace::take), [`put`](Keyspace::put), [`swap`](Keyspace::swap) and
+//! [`clear`](Keyspace::clear), which together make every [`Rearrangement`](crate::Rearrangement).
+//!
+//! The keyspace is told the time and never asks: a key whose time has come is not found any more, and stays until someone
+//! applies [`Effect::Delete`] to it. So whoever applies an effect to a key that has expired deletes it first.
 
 mod database;
 mod slab;
@@ -14,6 +16,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
+use crate::stream::{Delivery, EntrySink, Laid, Recipient};
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, Stream, StreamId, Value};
 
@@ -38,7 +41,7 @@ pub struct Keyspace {
     databases: Vec<Database>,
     hashing: Hashing,
     /// Removed, and too large to be freed where it was.
-    remains: Vec<Value>,
+    deferred_drops: Vec<DeferredDrop>,
     /// The latest time it was told, which is when a change happens.
     told_ms: Cell<u64>,
     /// Where a key was found last. Whether it is the key that is looked for is seen there.
@@ -61,12 +64,20 @@ pub struct Entry {
     pub expires_at_ms: Option<u64>,
 }
 
-/// The former content of a database. Freeing it is the expensive part of clearing, and can be done elsewhere.
+/// Something removed that takes long to free: for the caller to free when nobody waits.
+pub enum DeferredDrop {
+    /// A value, or a part of one.
+    Value(Value),
+    /// The former content of a database.
+    Database(Cleared),
+}
+
+/// The former content of a database.
 pub struct Cleared(Database);
 
 impl Cleared {
     /// Whether freeing this would hold somebody up.
-    pub fn is_large(&self) -> bool {
+    fn is_large(&self) -> bool {
         /// Keys up to so many are looked at one by one.
         const FEW: usize = 64;
         let mut any_large = false;
@@ -87,8 +98,8 @@ impl Keyspace {
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
         let recent = Cell::new(SlotRef { db: 0, slot: 0 });
-        let (hashing, remains, told_ms) = (Hashing::new(seed), Vec::new(), Cell::new(0));
-        Keyspace { databases, hashing, remains, told_ms, recent }
+        let (hashing, deferred_drops, told_ms) = (Hashing::new(seed), Vec::new(), Cell::new(0));
+        Keyspace { databases, hashing, deferred_drops, told_ms, recent }
     }
 
     /// How many databases there are.
@@ -228,7 +239,7 @@ impl Keyspace {
         match *effect {
             Effect::Delete => {
                 let removed = database.remove(at.slot, hashing).value;
-                self.bury(removed);
+                self.defer_drop(removed);
                 return;
             }
             Effect::ExpireAt { at_ms } => database.set_expiry(at.slot, Some(at_ms)),
@@ -239,7 +250,7 @@ impl Keyspace {
         let slot = database.slot_mut(at.slot);
         slot.used_at_s.set(now_s);
         if let Some(doomed) = slot.value.take_doomed(effect) {
-            self.remains.push(doomed);
+            self.deferred_drops.push(DeferredDrop::Value(doomed));
         }
         slot.value.apply(effect, limits, hashing);
         // A stream is a key even when it is empty.
@@ -248,9 +259,36 @@ impl Keyspace {
         }
     }
 
+    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Append`](crate::StreamEffect::Append), to a stream that was found. Says how the entry lies
+    /// in its block, if that is as its values alone.
+    #[inline]
+    pub fn append_at(
+        &mut self,
+        at: SlotRef,
+        id: StreamId,
+        fields: &[&[u8]],
+        limits: BlockLimits,
+    ) -> Option<Laid<'_>> {
+        self.stream_at(at)?.append(id, fields, limits)
+    }
+
+    /// As [`apply_at`](Keyspace::apply_at) with the [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) of what is returned, to a stream that was
+    /// found: see [`Stream::deliver`].
+    #[inline]
+    pub fn deliver_at(
+        &mut self,
+        at: SlotRef,
+        group: &[u8],
+        to: &Recipient<'_>,
+        count: Option<u64>,
+        sink: &mut impl EntrySink,
+    ) -> Result<Option<Delivery>, Refusal> {
+        self.stream_at(at).ok_or(Refusal::WrongType)?.deliver(group, to, count, sink)
+    }
+
     /// The stream that was found here, for changes that are decided as they are made. `None`: it is something else.
     #[inline]
-    pub fn stream_at(&mut self, at: SlotRef) -> Option<&mut Stream> {
+    fn stream_at(&mut self, at: SlotRef) -> Option<&mut Stream> {
         let now_s = self.told_s();
         let slot = self.database_mut(at.db).slot_mut(at.slot);
         slot.used_at_s.set(now_s);
@@ -303,7 +341,7 @@ impl Keyspace {
     /// Puts a value under a key, in the place of what was there.
     pub fn put(&mut self, db: u32, key: &[u8], entry: Entry) {
         if let Some(before) = self.take(db, key) {
-            self.bury(before.value);
+            self.defer_drop(before.value);
         }
         self.insert(db, key, entry);
     }
@@ -316,20 +354,23 @@ impl Keyspace {
     }
 
     /// Removes every key of a database.
-    pub fn clear(&mut self, db: u32) -> Cleared {
-        Cleared(std::mem::take(self.database_mut(db)))
-    }
-
-    fn bury(&mut self, removed: Value) {
-        if removed.is_large() {
-            self.remains.push(removed);
+    pub fn clear(&mut self, db: u32) {
+        let cleared = Cleared(std::mem::take(self.database_mut(db)));
+        if cleared.is_large() {
+            self.deferred_drops.push(DeferredDrop::Database(cleared));
         }
     }
 
-    /// What was removed and would take long to free: for the caller to free when nobody waits.
+    fn defer_drop(&mut self, removed: Value) {
+        if removed.is_large() {
+            self.deferred_drops.push(DeferredDrop::Value(removed));
+        }
+    }
+
+    /// What was removed since the last call and would take long to free.
     #[inline]
-    pub fn take_remains(&mut self) -> Vec<Value> {
-        std::mem::take(&mut self.remains)
+    pub fn take_deferred_drops(&mut self) -> Vec<DeferredDrop> {
+        std::mem::take(&mut self.deferred_drops)
     }
 
     /// Two databases exchange their content.

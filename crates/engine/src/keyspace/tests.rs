@@ -81,7 +81,7 @@ impl Run {
         let db = dice.roll(u64::from(DATABASES)) as u32;
         let key = dice.key();
         match dice.roll(400) {
-            0 => drop(self.clear(db)),
+            0 => self.clear(db),
             1 => self.swap(db, dice.roll(u64::from(DATABASES)) as u32),
             2..20 => self.rename(db, &key, dice.roll(u64::from(DATABASES)) as u32, &dice.key()),
             20..30 => self.expire(dice.roll(50)),
@@ -120,9 +120,9 @@ impl Run {
         apply_to_model(&mut self.model[db as usize], key, effect);
     }
 
-    fn clear(&mut self, db: u32) -> Cleared {
+    fn clear(&mut self, db: u32) {
         self.model[db as usize].clear();
-        self.keys.clear(db)
+        self.keys.clear(db);
     }
 
     fn swap(&mut self, a: u32, b: u32) {

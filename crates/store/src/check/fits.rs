@@ -5,18 +5,18 @@
 use millstream_engine::value::Kind;
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
 
-use crate::codec::Change;
+use crate::codec::RecordedChange;
 use crate::txn::Txn;
 
 /// Why a change cannot be applied to what `txn` holds, if it cannot. Turns to the change's database.
-pub(crate) fn check_fits(txn: &mut Txn<'_>, change: &Change<'_>) -> Result<(), String> {
+pub(crate) fn check_fits(txn: &mut Txn<'_>, change: &RecordedChange<'_>) -> Result<(), String> {
     match change {
-        Change::Key { db, key, effect } => {
+        RecordedChange::Key { db, key, effect } => {
             check_database(txn, *db)?;
             txn.select(*db);
             effect_fits(txn.get(key), effect)
         }
-        Change::Rearrange(change) => rearrangement_fits(txn, change),
+        RecordedChange::Rearrange(change) => rearrangement_fits(txn, change),
     }
 }
 

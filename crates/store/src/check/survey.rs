@@ -12,7 +12,7 @@ use millstream_engine::{Effect, KeyPlace, Rearrangement, Value};
 use super::fits::{check_database, check_fits};
 use super::{Contents, Finding, FoundLog, FoundSnapshot, Torn};
 use crate::clock::ManualClock;
-use crate::codec::{Change, replay};
+use crate::codec::{RecordedChange, replay};
 use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
 use crate::log::{self, Astray, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
@@ -336,13 +336,16 @@ impl Reading<'_> {
         replay(payload, &mut |change| self.change(position, change)).map_err(|error| error.to_string())
     }
 
-    fn change(&mut self, position: u64, change: Change<'_>) {
+    fn change(&mut self, position: u64, change: RecordedChange<'_>) {
         let (db, key): (u32, &[u8]) = match &change {
-            Change::Key { db, key, .. } => (*db, key),
-            Change::Rearrange(Rearrangement::Move(_, to) | Rearrangement::Copy(_, to)) => (to.db, to.key),
-            Change::Rearrange(Rearrangement::Swap(db, _) | Rearrangement::Clear(db)) => (*db, b""),
+            RecordedChange::Key { db, key, .. } => (*db, key),
+            RecordedChange::Rearrange(Rearrangement::Move(_, to) | Rearrangement::Copy(_, to)) => {
+                (to.db, to.key)
+            }
+            RecordedChange::Rearrange(Rearrangement::Swap(db, _) | Rearrangement::Clear(db)) => (*db, b""),
         };
-        let is_newer = matches!(change, Change::Rearrange(_)) || self.rebuild.is_newer(position, db, key);
+        let is_newer =
+            matches!(change, RecordedChange::Rearrange(_)) || self.rebuild.is_newer(position, db, key);
         if !is_newer {
             return;
         }

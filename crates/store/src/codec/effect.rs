@@ -69,7 +69,7 @@ pub(super) mod tag {
 }
 
 /// One change of a record.
-pub(crate) enum Change<'a> {
+pub(crate) enum RecordedChange<'a> {
     /// What lives under a key changes.
     Key { db: u32, key: &'a [u8], effect: Effect<'a> },
     /// Values change places, or databases do.
@@ -311,7 +311,7 @@ fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow]) {
 
 /// Hands every change of a record to `visit`, in order. An error comes after the changes before it have been
 /// visited.
-pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(Change<'_>)) -> Result<(), CodecError> {
+pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(RecordedChange<'_>)) -> Result<(), CodecError> {
     let mut reader = Reader::new(payload);
     let mut scratch = Scratch::default();
     while reader.left() > 0 {
@@ -335,7 +335,7 @@ struct Scratch<'p> {
 fn read_change<'p>(
     reader: &mut Reader<'p>,
     scratch: &mut Scratch<'p>,
-    visit: &mut impl FnMut(Change<'_>),
+    visit: &mut impl FnMut(RecordedChange<'_>),
 ) -> Result<(), CodecError> {
     let begin = reader.clone();
     let entry = scratch.entry.take();
@@ -353,11 +353,11 @@ fn read_change<'p>(
         tag => {
             let KeyPlace { db, key } = read_place(reader)?;
             let effect = read_effect(tag, reader, scratch)?.ok_or(begin.error("no such change"))?;
-            visit(Change::Key { db, key, effect });
+            visit(RecordedChange::Key { db, key, effect });
             return Ok(());
         }
     };
-    visit(Change::Rearrange(change));
+    visit(RecordedChange::Rearrange(change));
     Ok(())
 }
 
@@ -484,9 +484,9 @@ fn read_id_step(reader: &mut Reader<'_>, before: StreamId) -> Result<StreamId, C
 }
 
 /// The change that adds an entry.
-fn added<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> Change<'a> {
+fn added<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> RecordedChange<'a> {
     let effect = Effect::Stream(StreamEffect::Append { id, fields });
-    Change::Key { db: place.db, key: place.key, effect }
+    RecordedChange::Key { db: place.db, key: place.key, effect }
 }
 
 impl<'p> Scratch<'p> {
@@ -504,7 +504,7 @@ impl<'p> Scratch<'p> {
         &mut self,
         place: KeyPlace<'p>,
         reader: &mut Reader<'p>,
-        visit: &mut impl FnMut(Change<'_>),
+        visit: &mut impl FnMut(RecordedChange<'_>),
     ) -> Result<(), CodecError> {
         let id = reader.id()?;
         visit(added(place, id, self.read_pairs(reader)?));
@@ -518,7 +518,7 @@ impl<'p> Scratch<'p> {
         place: KeyPlace<'p>,
         id: StreamId,
         reader: &mut Reader<'p>,
-        visit: &mut impl FnMut(Change<'_>),
+        visit: &mut impl FnMut(RecordedChange<'_>),
     ) -> Result<(), CodecError> {
         let names = self.texts.iter().step_by(2);
         let length = reader.count(1)?;

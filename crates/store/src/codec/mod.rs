@@ -24,7 +24,7 @@ mod tests;
 mod value;
 mod wire;
 
-pub(crate) use effect::{Change, put_change, put_rearrangement, replay};
+pub(crate) use effect::{RecordedChange, put_change, put_rearrangement, replay};
 pub(crate) use entries::{LastEntry, put_entry};
 pub(crate) use value::{put_value, put_value_in_parts, read_value, take_value};
 pub(crate) use wire::{CodecError, Reader, put_number, put_optional, put_text};

@@ -15,8 +15,8 @@ use crate::disk::{Disk, Fault, SimDisk};
 use crate::journal::Journal;
 use crate::log::{self, LogError, LogOptions, OpenError, OpenReport, Planted, Policy};
 use crate::planted::{self, Bug};
-use crate::recovery::FolderError;
-use crate::{Clock, ManualClock, Store, StoreOptions};
+use crate::recovery::{FolderError, Recovered};
+use crate::{ManualClock, Store, StoreOptions};
 
 const PROCESSES: u64 = 4;
 const SHARDS: usize = 3;
@@ -152,15 +152,12 @@ impl Episode {
     /// Opens the store. `None`: the disk would not.
     fn open(&mut self, disk: &SimDisk) -> Result<Option<(Store, OpenReport)>, String> {
         self.counts.recoveries += 1;
-        let clock: Arc<dyn Clock> = Arc::clone(&self.clock) as _;
-        let options = StoreOptions { databases: DATABASES, shards: SHARDS, seed: 7, clock };
-        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         planted::testing::plant(match self.mistake {
             Some(Mistake::Store(bug)) => Some(bug),
             _ => None,
         });
         let log_options = self.log_options();
-        match Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended) {
+        match open_store(disk, Arc::clone(&self.clock), log_options) {
             Ok((store, recovered)) => {
                 store.settings().stream_node_max_entries.store(4, std::sync::atomic::Ordering::Relaxed);
                 Ok(Some((store, recovered.log)))
@@ -439,6 +436,17 @@ impl Episode {
         drop(store);
         Ok(report.last)
     }
+}
+
+/// Opens a store over a disk.
+pub(super) fn open_store(
+    disk: &SimDisk,
+    clock: Arc<ManualClock>,
+    log_options: LogOptions,
+) -> Result<(Store, Recovered), FolderError> {
+    let options = StoreOptions { databases: DATABASES, shards: SHARDS, seed: 7, clock };
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended)
 }
 
 /// Whatever the process does from here on does not reach the disk.

@@ -81,10 +81,6 @@ impl Txn<'_> {
         let (stream, group) = self.existing_group(reader.key, reader.group)?;
         let claimed = stream.decide_claim(group, ids, options, self.now_ms());
         self.settle_claim(reader, &claimed)?;
-        if !claimed.rows.is_empty() && options.delivered_at_ms.is_some_and(|at_ms| at_ms < self.now_ms()) {
-            // Rows were made older: somebody may wait for rows of that age.
-            self.note_ready(self.db(), reader.key);
-        }
         Ok(claimed)
     }
 

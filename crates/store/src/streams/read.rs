@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink};
+use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink, Recipient};
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
 use super::Reader;
@@ -28,7 +28,8 @@ impl Txn<'_> {
         sink: &mut impl EntrySink,
     ) -> Result<Option<Delivery>, Refusal> {
         let (at, _) = self.stream_with_place(reader.key)?.ok_or(Refusal::NoGroup)?;
-        let delivered = self.deliver_at(at, reader, count, acknowledge, sink)?;
+        let to = Recipient { consumer: reader.consumer, at_ms: self.now_ms(), pending: acknowledge };
+        let delivered = self.deliver_at((reader.key, at), reader.group, to, count, sink)?;
         if delivered.is_none() {
             self.see_consumer(reader)?;
         }

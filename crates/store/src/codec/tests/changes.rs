@@ -7,13 +7,13 @@ use millstream_engine::{
 
 use super::{Entries, rewritten};
 use crate::codec::testing::Random;
-use crate::codec::{Change, put_change, put_number, put_rearrangement, replay};
+use crate::codec::{RecordedChange, put_change, put_number, put_rearrangement, replay};
 
 /// How many different changes [`with_change`] makes.
 const VARIANTS: u64 = 38;
 
 /// Hands the `n`-th kind of change, with random content, to `test`.
-fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &Change<'_>)) {
+fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &RecordedChange<'_>)) {
     let (db, key) = (random.number() as u32, random.text());
     let (group, consumer, at_ms) = (random.text(), random.text(), random.number());
     let texts: Vec<Vec<u8>> = (0..2 * random.below(5)).map(|_| random.text()).collect();
@@ -44,10 +44,10 @@ fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &C
         9 => Effect::ListPop { end: random.pick(&[ListEnd::Head, ListEnd::Tail]), count },
         10 => Effect::SetAdd { members: &texts },
         11 => Effect::SetRemove { members: &texts },
-        12 => return test(random, &Change::Rearrange(Rearrangement::Move(from, to))),
-        13 => return test(random, &Change::Rearrange(Rearrangement::Copy(from, to))),
-        14 => return test(random, &Change::Rearrange(Rearrangement::Swap(from.db, to.db))),
-        15 => return test(random, &Change::Rearrange(Rearrangement::Clear(db))),
+        12 => return test(random, &RecordedChange::Rearrange(Rearrangement::Move(from, to))),
+        13 => return test(random, &RecordedChange::Rearrange(Rearrangement::Copy(from, to))),
+        14 => return test(random, &RecordedChange::Rearrange(Rearrangement::Swap(from.db, to.db))),
+        15 => return test(random, &RecordedChange::Rearrange(Rearrangement::Clear(db))),
         _ => Effect::Stream(match n {
             16 => StreamEffect::Create,
             17 => StreamEffect::Append { id: last_id, fields: &texts },
@@ -79,27 +79,29 @@ fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &C
             _ => StreamEffect::Repeat,
         }),
     };
-    test(random, &Change::Key { db, key: &key, effect });
+    test(random, &RecordedChange::Key { db, key: &key, effect });
 }
 
-fn put(out: &mut Vec<u8>, change: &Change<'_>) {
+fn put(out: &mut Vec<u8>, change: &RecordedChange<'_>) {
     match change {
-        Change::Key { db, key, effect } => put_change(out, *db, key, effect),
-        Change::Rearrange(change) => put_rearrangement(out, change),
+        RecordedChange::Key { db, key, effect } => put_change(out, *db, key, effect),
+        RecordedChange::Rearrange(change) => put_rearrangement(out, change),
     }
 }
 
-fn assert_same(found: &Change<'_>, expected: &Change<'_>) {
+fn assert_same(found: &RecordedChange<'_>, expected: &RecordedChange<'_>) {
     match (found, expected) {
-        (Change::Key { db, key, effect }, Change::Key { db: d, key: k, effect: e }) => {
+        (RecordedChange::Key { db, key, effect }, RecordedChange::Key { db: d, key: k, effect: e }) => {
             assert_eq!((db, key, effect), (d, k, e));
         }
-        (Change::Rearrange(found), Change::Rearrange(expected)) => assert_eq!(found, expected),
+        (RecordedChange::Rearrange(found), RecordedChange::Rearrange(expected)) => {
+            assert_eq!(found, expected)
+        }
         _ => panic!("another kind of change came back"),
     }
 }
 
-fn for_all_changes(seeds: u64, mut test: impl FnMut(&mut Random, &Change<'_>)) {
+fn for_all_changes(seeds: u64, mut test: impl FnMut(&mut Random, &RecordedChange<'_>)) {
     for seed in 0..seeds {
         let mut random = Random::new(seed);
         (0..VARIANTS).for_each(|n| with_change(n, &mut random, &mut test));
@@ -203,7 +205,10 @@ fn the_values_of_a_next_entry_have_one_form() {
     let next = |values: &[u8]| {
         let mut seen = Vec::new();
         let outcome = replay(&[&entry[..], &[56], values].concat(), &mut |change| {
-            if let Change::Key { effect: Effect::Stream(StreamEffect::Append { id, fields }), .. } = change {
+            if let RecordedChange::Key {
+                effect: Effect::Stream(StreamEffect::Append { id, fields }), ..
+            } = change
+            {
                 seen.push((id.seq, fields[1].to_vec()));
             }
         });

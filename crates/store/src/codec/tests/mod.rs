@@ -7,7 +7,7 @@ mod values;
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Effect, Stream, StreamEffect, StreamId};
 
-use super::effect::{Change, put_change, put_rearrangement, replay};
+use super::effect::{RecordedChange, put_change, put_rearrangement, replay};
 use super::entries::put_entry;
 use super::wire::CodecError;
 
@@ -19,7 +19,9 @@ fn hashing() -> Hashing {
 fn rewritten(payload: &[u8]) -> Result<Vec<u8>, CodecError> {
     let (mut out, mut entries) = (Vec::new(), Entries::default());
     replay(payload, &mut |change| {
-        if let Change::Key { db, key, effect: Effect::Stream(StreamEffect::Append { id, fields }) } = change {
+        if let RecordedChange::Key { db, key, effect: Effect::Stream(StreamEffect::Append { id, fields }) } =
+            change
+        {
             let before = out.len();
             entries.put(&mut out, (db, key), (id, fields));
             if !payload.starts_with(&out) {
@@ -31,8 +33,8 @@ fn rewritten(payload: &[u8]) -> Result<Vec<u8>, CodecError> {
         }
         entries = Entries::default();
         match change {
-            Change::Key { db, key, effect } => put_change(&mut out, db, key, &effect),
-            Change::Rearrange(change) => put_rearrangement(&mut out, &change),
+            RecordedChange::Key { db, key, effect } => put_change(&mut out, db, key, &effect),
+            RecordedChange::Rearrange(change) => put_rearrangement(&mut out, &change),
         }
     })?;
     Ok(out)
