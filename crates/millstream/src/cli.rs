@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, valu
 use millstream_server::settings::{Change, Id, SETTINGS, Setting};
 
 use crate::check::CheckTask;
-use crate::ops::Ops;
+use crate::commands::Ops;
 
 /// What is to be done.
 pub(crate) enum Task {

@@ -6,6 +6,7 @@
 mod banner;
 mod check;
 mod cli;
+mod commands;
 mod config;
 mod demo;
 mod ops;
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, exit_code_of(&error)),
         },
         Task::Compat => print_compat(),
-        Task::Ops(ops) => ops::run(ops),
+        Task::Ops(ops) => commands::run(ops, cli::command()),
         Task::Check(task) => {
             check::run(&task).unwrap_or_else(|error| fail(&error, check::exit_code_of(&error)))
         }

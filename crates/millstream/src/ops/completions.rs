@@ -1,6 +1,6 @@
 //! `millstream completions`: what a shell needs to complete our command line.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
@@ -22,9 +22,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
+    /// Prints completions of the whole command line.
+    pub(crate) fn run(&self, mut whole: Command) -> Result<(), Failure> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::cli::command(), "millstream", &mut text);
+        clap_complete::generate(self.shell, &mut whole, "millstream", &mut text);
         print_raw(&String::from_utf8_lossy(&text))
     }
 }

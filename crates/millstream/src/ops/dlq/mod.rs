@@ -115,7 +115,7 @@ enum Action {
 
 impl Dlq {
     /// Whether it deals with Ctrl-C itself.
-    pub(super) fn minds_ctrl_c(&self) -> bool {
+    pub(crate) fn minds_ctrl_c(&self) -> bool {
         matches!(self.action, Action::Redrive(_))
     }
 
