@@ -12,7 +12,7 @@
 //! | `dlq.redrives` | how often it had been given another chance before |
 //!
 //! The fields of the entry come first and verbatim, `traceparent` among them. A field of the entry whose name begins
-//! with `dlq.` comes from an earlier burial and gives way to the new one.
+//! with `dlq.` comes from an earlier dead letter and gives way to the new one.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_burial_says_everything_once() {
+    fn a_second_letter_says_everything_once() {
         let letter = compose(&sample(&[("order", "17")]), "dead", &failure(), 0, UNIX_EPOCH);
         let read = Letter::read(&Entry { id: StreamId::MIN, fields: letter.fields }).unwrap();
         let mut again = sample(&[]);

@@ -67,30 +67,28 @@ mod pages {
 
 pub mod autoscale;
 pub mod backend;
+pub mod backoff;
 mod connect;
 pub mod dead_letter;
 pub mod dedupe;
 pub mod group_manager;
 pub mod handler;
 pub mod health;
-mod lease;
 pub mod message;
 pub mod metrics;
 pub mod monitor;
 pub mod names;
 pub mod outcome;
 pub mod producer;
-mod recovery;
 pub mod redrive;
-pub mod retry;
 pub mod worker;
 
 pub use autoscale::Autoscale;
 pub use backend::{Admin, Backend, Error};
+pub use backoff::Backoff;
 pub use connect::{client, connect, connect_existing};
 pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;
 pub use outcome::{Failure, HandlerError, IntoOutcome, Outcome, Reason};
-pub use retry::Backoff;
 pub use worker::{Report, Worker, WorkerBuilder, WorkerHandle};

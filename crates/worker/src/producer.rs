@@ -32,7 +32,7 @@ use tokio::time::{Instant, sleep};
 pub use pipeline::{Pipeline, PipelineOptions, Ticket};
 
 use crate::backend::{Backend, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim};
-use crate::retry::Backoff;
+use crate::backoff::Backoff;
 
 /// How many names of entries a store remembers for a producer at the least. More than these are never sent at once,
 /// so that a repeated send finds its names.

@@ -14,13 +14,13 @@ use super::lane::Lane;
 use super::queue::Queue;
 use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
+use crate::backoff::Backoff;
 use crate::dedupe::Dedupe;
 use crate::handler::{BatchHandler, Handler, MessageService, Recipe, RecipeError, Shared, Work};
 use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
 use crate::names::{WorkerName, dead_letters_of};
 use crate::outcome::{BoxError, IntoOutcome};
-use crate::retry::Backoff;
 
 type AddLayer = Box<dyn FnOnce(Recipe) -> Recipe + Send>;
 
@@ -88,9 +88,9 @@ impl fmt::Display for BuildError {
             BuildError::NoHandler => f.write_str("nothing to do with a message: give a handler"),
             BuildError::Handler(error) => error.fmt(f),
             BuildError::NoSlots => f.write_str("the concurrency must be at least 1"),
-            BuildError::NoDeliveries => {
-                f.write_str("the deliveries must be at least 1, or every message would be buried unseen")
-            }
+            BuildError::NoDeliveries => f.write_str(
+                "the deliveries must be at least 1, or every message would be dead-lettered unseen",
+            ),
             BuildError::LeaseTooShort(_) => {
                 let least = WorkerBuilder::LEASE_MIN.as_millis();
                 write!(f, "a lease must be at least {least} ms: any hiccup would lose a shorter one")

@@ -9,17 +9,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::lane::{Job, Lane};
-use super::outbox::Ended;
+use super::held::Leaving;
+use super::job::{Ended, Job};
+use super::lane::Lane;
 use super::queue::Queue;
 use super::report::Tally;
 use super::trouble::{Doing, Patience};
 use super::verdict::End;
 use crate::autoscale::{Autoscale, Decision};
 use crate::backend::{Admin, Answer, Backend, Error, ErrorKind, Start, StreamId};
+use crate::backoff::Backoff;
 use crate::dedupe::{AtWork, Dedupe};
-use crate::lease::Leaving;
-use crate::retry::Backoff;
 
 /// How many steps of the autoscaler are kept.
 const DECISIONS_MAX: usize = 256;

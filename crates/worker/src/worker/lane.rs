@@ -1,20 +1,19 @@
-//! One stream that a worker reads, with everything that is in its hands of it; and a message on its way through.
+//! One stream that a worker reads, with everything that is in its hands of it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use super::held::Held;
+use super::job::Job;
 use super::outbox::Outbox;
-use super::settle::Dying;
 use super::trouble::Trouble;
-use crate::backend::{Fields, Read, StreamId};
-use crate::lease::{Held, Ticket};
+use super::waiting::{Waiter, Waiting};
+use crate::backend::{Read, StreamId};
 use crate::message::Message;
 use crate::metrics::WorkerMetrics;
-use crate::retry::Waiting;
 
 /// One stream that a worker reads.
 #[derive(Debug)]
@@ -30,7 +29,7 @@ pub(crate) struct Lane {
     pub(crate) outbox: Outbox,
     pub(crate) trouble: Trouble,
     /// Dead letters that the store refuses, while all else may work.
-    pub(crate) burying: Trouble,
+    pub(crate) dead_lettering: Trouble,
     pub(crate) metrics: WorkerMetrics,
     /// One task at a time makes a lost group again.
     pub(crate) healing: tokio::sync::Mutex<()>,
@@ -42,25 +41,6 @@ pub(crate) struct Lane {
     /// The last process of this name has left something, which comes before anything new.
     pub(crate) has_history: AtomicBool,
     last_read: Mutex<StreamId>,
-}
-
-/// A message that waits for its time.
-#[derive(Debug)]
-pub(crate) enum Waiter {
-    /// To be tried again.
-    Retry(Job),
-    /// To be looked at again: a copy of it was at work.
-    Copy(Job),
-    /// To be buried, which the store has refused.
-    Burial(Dying),
-}
-
-impl Waiter {
-    pub(crate) fn job(self) -> Job {
-        match self {
-            Waiter::Retry(job) | Waiter::Copy(job) | Waiter::Burial(Dying { job, .. }) => job,
-        }
-    }
 }
 
 impl Lane {
@@ -81,10 +61,10 @@ impl Lane {
             held: Held::default(),
             outbox: Outbox::default(),
             trouble: Trouble::default(),
-            burying: Trouble::default(),
+            dead_lettering: Trouble::default(),
             metrics,
             healing: tokio::sync::Mutex::new(()),
-            waiting: Mutex::new(Waiting::new()),
+            waiting: Mutex::default(),
             more_waiting: Notify::new(),
             claimable: Notify::new(),
             has_history: AtomicBool::new(false),
@@ -135,25 +115,5 @@ impl Lane {
     pub(crate) fn has_read(&self, id: StreamId) {
         let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
         *last = id.max(*last);
-    }
-}
-
-/// A message in hand.
-#[derive(Debug)]
-pub(crate) struct Job {
-    /// Which of the worker's streams it is from.
-    pub(crate) lane: usize,
-    pub(crate) ticket: Ticket,
-    pub(crate) id: StreamId,
-    pub(crate) attempt: u64,
-    pub(crate) fields: Arc<Fields>,
-    pub(crate) cancelled: CancellationToken,
-    /// The name under which it will be remembered as processed.
-    pub(crate) key: Option<Arc<str>>,
-}
-
-impl Job {
-    pub(crate) fn name(&self) -> (StreamId, Ticket) {
-        (self.id, self.ticket)
     }
 }

@@ -1,20 +1,26 @@
 //! The worker: reads a group's messages, runs a handler for each, and tells the store what became of them.
 
-pub(crate) mod admit;
+mod admission;
+mod autoscaler;
 mod builder;
-pub(crate) mod core;
-mod fetch;
-pub(crate) mod lane;
-pub(crate) mod outbox;
+mod core;
+mod fetcher;
+mod held;
+mod job;
+mod lane;
+mod lease;
+mod outbox;
 mod pool;
 mod queue;
+mod recovery;
 mod report;
+mod retry;
 mod run;
-mod scale;
-pub(crate) mod settle;
+mod settler;
 mod status;
-pub(crate) mod trouble;
-pub(crate) mod verdict;
+mod trouble;
+mod verdict;
+mod waiting;
 
 use std::fmt;
 use std::future::Future;

@@ -5,29 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::lane::Job;
-use super::verdict::End;
+use super::job::Ended;
 
 /// How long the first decision waits for others.
 const LINGER: Duration = Duration::from_millis(2);
 /// So many do not wait.
 const MANY: usize = 512;
-
-/// A message that came to its end in this worker's hands.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) job: Job,
-    pub(crate) end: End,
-    /// How long its handler ran.
-    pub(crate) took: Duration,
-}
-
-impl Ended {
-    /// No handler ran.
-    pub(crate) fn at_once(job: Job, end: End) -> Ended {
-        Ended { job, end, took: Duration::ZERO }
-    }
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {

@@ -16,8 +16,7 @@ use tower::Service;
 use tracing::{Instrument, Span, info_span};
 
 use super::core::Core;
-use super::lane::Job;
-use super::outbox::Ended;
+use super::job::{Ended, Job};
 use super::verdict::End;
 use crate::handler::{BatchService, MessageService, Work};
 

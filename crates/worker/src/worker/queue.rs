@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::lane::Job;
+use super::job::Job;
 
 /// How much time what is read ahead should last.
 const AHEAD: Duration = Duration::from_millis(100);
@@ -286,7 +286,7 @@ mod tests {
 
     use super::*;
     use crate::backend::StreamId;
-    use crate::lease::Held;
+    use crate::worker::held::Held;
 
     #[test]
     fn what_is_read_ahead_follows_the_speed() {

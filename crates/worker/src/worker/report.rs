@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
+use super::job::Ended;
 use super::lane::Lane;
-use super::outbox::Ended;
 use super::verdict::End;
 use crate::message::age_of;
 use crate::metrics::Processed;
@@ -151,7 +151,7 @@ impl Tally {
     }
 
     /// A message was moved to the dead letters.
-    pub(crate) fn buried(&self, lane: &Lane, reason: Reason) {
+    pub(crate) fn dead_lettered(&self, lane: &Lane, reason: Reason) {
         add(&self.dead, 1);
         lane.metrics.processed(Processed::Dead).increment();
         lane.metrics.dead(reason).increment();

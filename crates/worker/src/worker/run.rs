@@ -1,11 +1,11 @@
 //! A worker's life: prepare, work, drain.
 //!
 //! ```text
-//!          read                    take                    hand in              settle, bury, release
-//! store  -------> fetcher -> door ------> queue -> slots -----------> outbox -> settler -------> store
-//!                   ^          |                                        |
-//!                   |          +-- gone, too often, seen before --------+
-//!        recovery --+-- retries <--- waiting <---------- try again -----+
+//!         read                         take         hand in               acknowledge, dead-letter, release
+//! store -------> fetcher -> admission -> queue -> pool -------> outbox -> settler -------> store
+//!                   ^           |                                           |
+//!                   |           +--- gone, too often, seen before ----------+
+//!        recovery --+-- retries <---- waiting <------- try again -----------+
 //! ```
 //!
 //! Draining goes with the stream: nothing new is read, what waits is released, what runs may finish, and when the
@@ -20,19 +20,22 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{info, warn};
 
+use super::autoscaler::autoscale;
 use super::core::Core;
-use super::fetch::fetch;
+use super::fetcher::fetch;
 use super::lane::Lane;
+use super::lease;
 use super::pool::{GRACE, run_slot};
+use super::recovery;
 use super::report::Report;
-use super::scale::autoscale;
-use super::settle::settle;
+use super::retry;
+
+use super::settler::settle;
 use super::status;
 use super::trouble::{Doing, Patience};
 use crate::backend::{Error, ErrorKind, Release};
 use crate::handler::Work;
 use crate::monitor::Monitor;
-use crate::recovery;
 
 /// How long cancelled handlers may take to end, beyond the moment of grace they have.
 const AFTER_CANCELLING: Duration = Duration::from_secs(1);
@@ -134,9 +137,9 @@ impl Tasks {
         let (mut bringing, mut settling, mut keeping) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
         for index in 0..core.lanes.len() {
             spawn!(settling, core, index, settle);
-            spawn!(keeping, core, index, recovery::keep_leases);
+            spawn!(keeping, core, index, lease::keep);
             spawn!(bringing, core, index, fetch);
-            spawn!(bringing, core, index, recovery::retry);
+            spawn!(bringing, core, index, retry::retry);
             spawn!(bringing, core, index, recovery::recover);
             if let (Some(gone_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
                 spawn!(bringing, core, index, async |core, lane| {
@@ -234,7 +237,7 @@ async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut Slots) {
         }
         tasks.bringing.abort_all();
     }
-    core.lanes.iter().for_each(|lane| recovery::give_up_waiting(core, lane));
+    core.lanes.iter().for_each(|lane| retry::give_up_waiting(core, lane));
     core.lanes.iter().for_each(|lane| lane.outbox.close());
     if timeout(LAST_WORDS, all_ended(&mut tasks.settling)).await.is_err() {
         core.giving_up.cancel();

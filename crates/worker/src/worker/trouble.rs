@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::backend::Error;
-use crate::retry::Backoff;
+use crate::backoff::Backoff;
 
 /// What could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) enum Doing {
     Claiming,
     Extending,
     Settling,
-    Burying,
+    DeadLettering,
 }
 
 impl Doing {
@@ -33,7 +33,7 @@ impl Doing {
             Doing::Claiming => "claim idle messages",
             Doing::Extending => "extend leases",
             Doing::Settling => "settle",
-            Doing::Burying => "write dead letters",
+            Doing::DeadLettering => "write dead letters",
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::backoff::Backoff;
 use crate::outcome::{Failure, Outcome, Reason};
-use crate::retry::Backoff;
 
 /// How a message ended in this worker's hands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Verdict {
     Acknowledge,
     Retry(Duration),
     /// To the dead letters, as one that handlers may have seen so often.
-    Bury(Failure, u64),
+    DeadLetter(Failure, u64),
     /// Given back, counting as delivered so often.
     Release(u64),
 }
@@ -37,9 +37,9 @@ pub(crate) enum Verdict {
 pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Backoff) -> Verdict {
     match end {
         End::Outcome(Outcome::Ack | Outcome::Skip) | End::Duplicate => Verdict::Acknowledge,
-        End::Outcome(Outcome::Reject(failure)) => Verdict::Bury(failure.clone(), attempt),
+        End::Outcome(Outcome::Reject(failure)) => Verdict::DeadLetter(failure.clone(), attempt),
         End::Outcome(Outcome::Retry { failure, .. }) if attempt >= max_deliveries => {
-            Verdict::Bury(exhausted(failure.as_ref(), attempt), attempt)
+            Verdict::DeadLetter(exhausted(failure.as_ref(), attempt), attempt)
         }
         End::Outcome(Outcome::Retry { after, .. }) => {
             Verdict::Retry(after.unwrap_or_else(|| backoff.delay(attempt)))
@@ -55,9 +55,9 @@ pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Back
                 error_type: String::new(),
                 reason: Reason::PayloadGone,
             };
-            Verdict::Bury(failure, attempt)
+            Verdict::DeadLetter(failure, attempt)
         }
-        // The delivery that is refused at the door reaches no handler, and does not count.
+        // The delivery that is refused admission reaches no handler, and does not count.
         End::TooOften => {
             let deliveries = attempt.saturating_sub(1);
             let times = if deliveries == 1 { "once" } else { &*format!("{deliveries} times") };
@@ -66,7 +66,7 @@ pub(crate) fn judge(end: &End, attempt: u64, max_deliveries: u64, backoff: &Back
                 error_type: String::new(),
                 reason: Reason::MaxDeliveries,
             };
-            Verdict::Bury(failure, deliveries)
+            Verdict::DeadLetter(failure, deliveries)
         }
     }
 }
@@ -100,8 +100,8 @@ mod tests {
         End::Outcome(Outcome::Retry { after: None, failure: Some(failure) })
     }
 
-    fn buried(verdict: &Verdict) -> Reason {
-        let Verdict::Bury(failure, _) = verdict else { panic!("{verdict:?}") };
+    fn reason_of(verdict: &Verdict) -> Reason {
+        let Verdict::DeadLetter(failure, _) = verdict else { panic!("{verdict:?}") };
         failure.reason
     }
 
@@ -121,28 +121,28 @@ mod tests {
 
     #[test]
     fn the_last_try_is_the_last() {
-        assert_eq!(buried(&judge_at(retry(Reason::Failed), 3)), Reason::MaxDeliveries);
-        assert_eq!(buried(&judge_at(retry(Reason::Panic), 3)), Reason::Panic);
-        assert_eq!(buried(&judge_at(retry(Reason::Timeout), 4)), Reason::Timeout);
-        assert_eq!(buried(&judge_at(End::Outcome(Outcome::retry()), 3)), Reason::MaxDeliveries);
-        assert_eq!(buried(&judge_at(End::TooOften, 4)), Reason::MaxDeliveries);
+        assert_eq!(reason_of(&judge_at(retry(Reason::Failed), 3)), Reason::MaxDeliveries);
+        assert_eq!(reason_of(&judge_at(retry(Reason::Panic), 3)), Reason::Panic);
+        assert_eq!(reason_of(&judge_at(retry(Reason::Timeout), 4)), Reason::Timeout);
+        assert_eq!(reason_of(&judge_at(End::Outcome(Outcome::retry()), 3)), Reason::MaxDeliveries);
+        assert_eq!(reason_of(&judge_at(End::TooOften, 4)), Reason::MaxDeliveries);
     }
 
     #[test]
-    fn the_delivery_that_is_refused_at_the_door_does_not_count() {
+    fn the_delivery_that_is_refused_admission_does_not_count() {
         for (attempt, words) in [(4, "delivered 3 times"), (2, "delivered once")] {
-            let Verdict::Bury(failure, deliveries) = judge_at(End::TooOften, attempt) else { panic!() };
+            let Verdict::DeadLetter(failure, deliveries) = judge_at(End::TooOften, attempt) else { panic!() };
             assert_eq!(deliveries, attempt - 1);
             assert!(failure.error.starts_with(words), "{}", failure.error);
         }
-        assert!(matches!(judge_at(retry(Reason::Failed), 3), Verdict::Bury(_, 3)));
-        assert!(matches!(judge_at(End::PayloadGone, 2), Verdict::Bury(_, 2)));
+        assert!(matches!(judge_at(retry(Reason::Failed), 3), Verdict::DeadLetter(_, 3)));
+        assert!(matches!(judge_at(End::PayloadGone, 2), Verdict::DeadLetter(_, 2)));
     }
 
     #[test]
     fn rejected_and_gone_end_at_once() {
-        assert_eq!(buried(&judge_at(End::Outcome(Outcome::reject("no")), 1)), Reason::Rejected);
-        assert_eq!(buried(&judge_at(End::PayloadGone, 1)), Reason::PayloadGone);
+        assert_eq!(reason_of(&judge_at(End::Outcome(Outcome::reject("no")), 1)), Reason::Rejected);
+        assert_eq!(reason_of(&judge_at(End::PayloadGone, 1)), Reason::PayloadGone);
     }
 
     #[test]

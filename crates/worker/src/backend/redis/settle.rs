@@ -1,4 +1,4 @@
-//! What becomes of pending rows: acknowledged, extended, given back, buried, restored.
+//! What becomes of pending rows: acknowledged, extended, released, dead-lettered, restored.
 
 use redis::cluster_routing::Slot;
 use redis::{Cmd, Pipeline, Value, cmd, pipe};

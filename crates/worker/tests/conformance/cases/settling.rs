@@ -1,4 +1,4 @@
-//! What becomes of pending entries: done, kept for longer, given back, buried, pending again.
+//! What becomes of pending entries: done, kept for longer, given back, dead-lettered, pending again.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(super) async fn all(backend: &dyn Admin) {
     releasing(backend).await;
     releasing_an_older_delivery(backend).await;
     keeping_what_is_gone(backend).await;
-    burying(backend).await;
-    burying_in_vain(backend).await;
+    dead_lettering(backend).await;
+    dead_lettering_in_vain(backend).await;
     restoring(backend).await;
     missing(backend).await;
 }
@@ -132,7 +132,7 @@ async fn keeping_what_is_gone(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn burying(backend: &dyn Admin) {
+async fn dead_lettering(backend: &dyn Admin) {
     let (stream, dead, other) = ("{settling:buried}", "{settling:buried}:dlq", "{settling:buried}:other");
     let ids = reading::make(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
@@ -174,7 +174,7 @@ async fn burying(backend: &dyn Admin) {
 }
 
 /// Where the letter cannot be written, nothing is acknowledged.
-async fn burying_in_vain(backend: &dyn Admin) {
+async fn dead_lettering_in_vain(backend: &dyn Admin) {
     let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The door: what is looked at before a message may go to a handler.
+//! Admission: what is checked before a message may go to a handler.
 //!
 //! 1. It is taken into hand, unless it already is.
 //! 2. Its entry must still be there, and it must not have been delivered too often: a message that kills workers ends
@@ -12,19 +12,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::core::Core;
-use super::lane::{Job, Lane, Waiter};
-use super::outbox::Ended;
-use super::settle::{extend, kept};
+use super::held::Kept;
+use super::job::{Ended, Job};
+use super::lane::Lane;
+use super::lease::extend;
 use super::trouble::Doing;
 use super::verdict::End;
+use super::waiting::Waiter;
 use crate::backend::Delivery;
 use crate::dedupe::Dedupe;
-use crate::lease::Kept;
 
 /// When a copy of a message at work is looked at again.
 const COPY_WAITS: Duration = Duration::from_millis(100);
 
-/// Lets deliveries in that came after `touched`.
+/// Admits deliveries that came after `touched`.
 pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, touched: Instant) {
     let Some(last) = deliveries.iter().map(|delivery| delivery.id).max() else { return };
     lane.has_read(last);
@@ -66,13 +67,13 @@ pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, t
 
 /// Asks the store which of these nobody has taken over, and lets go of the others.
 async fn still_ours(core: &Core, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
-    let about: Vec<Kept> = jobs.iter().map(kept).collect();
+    let about: Vec<Kept> = jobs.iter().map(Job::kept).collect();
     extend(core, lane, &about).await;
     let held = lane.held.are_held(jobs.iter().map(Job::name));
     jobs.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect()
 }
 
-/// Lets jobs in that are in hand.
+/// Puts jobs that are in hand into the queue.
 pub(crate) async fn enqueue(core: &Core, lane: &Lane, jobs: Vec<Job>) {
     let jobs = match &core.settings.dedupe {
         Some(dedupe) => screen(core, lane, dedupe, jobs).await,

@@ -1,4 +1,4 @@
-//! Reading: one task for each stream. It asks for as much as there is room for, and waits in the store until something comes.
+//! The fetcher: one task for each stream. It asks for as much as there is room for, and waits in the store until something comes.
 //!
 //! A read is never dropped half-way: what the store has handed out would then be nobody's until its lease runs out.
 
@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 use tracing::{Instrument, debug_span};
 
-use super::admit::admit;
+use super::admission::admit;
 use super::core::Core;
 use super::lane::Lane;
+use super::recovery;
 use super::trouble::{Doing, Patience};
 use crate::backend::{Error, ErrorKind, Read};
-use crate::recovery;
 
 /// Reads until the worker drains.
 pub(crate) async fn fetch(core: &Core, lane: &Lane) {

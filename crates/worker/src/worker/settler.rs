@@ -1,27 +1,28 @@
-//! Telling the store what was decided: one task for each stream, many messages in one call.
+//! The settler tells the store what was decided: one task for each stream, many messages in one call.
 //!
 //! 1. What is no longer in hand is left out: its lease was lost, and it is somebody else's.
 //! 2. What has been in hand for longer than a lease without being extended is asked about first.
-//! 3. Acknowledged, buried, released, or put aside for another try.
+//! 3. Acknowledged, dead-lettered, released, or put aside for another try.
 //!
 //! A message stays in hand, and its lease is kept, until the store has answered.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tracing::{Instrument, debug, debug_span};
+use tracing::{Instrument, debug_span};
 
 use super::core::Core;
-use super::lane::{Job, Lane, Waiter};
-use super::outbox::Ended;
+use super::held::Kept;
+use super::job::{DeadLettering, Ended, Job};
+use super::lane::Lane;
+use super::lease::extend;
 use super::trouble::Doing;
 use super::verdict::{End, Verdict, judge};
+use super::waiting::Waiter;
 use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
 use crate::backend::{Acknowledgement, Answer, DeadLetter, Error, StreamId};
 use crate::dead_letter;
-use crate::lease::Kept;
 use crate::message::Message;
-use crate::outcome::Failure;
 use crate::redrive::redrives_of;
 
 /// Settles until nothing more will come.
@@ -32,7 +33,7 @@ pub(crate) async fn settle(core: &Core, lane: &Lane) {
         core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
         let sorted = sort(core, ours);
         acknowledge(core, lane, sorted.acknowledge).await;
-        bury(core, lane, sorted.bury).await;
+        dead_letter(core, lane, sorted.dead_letter).await;
         release(core, lane, sorted.release).await;
         core.tally.retried(lane, sorted.retry.len() as u64);
         for (due, job) in sorted.retry {
@@ -46,7 +47,7 @@ pub(crate) async fn settle(core: &Core, lane: &Lane) {
 #[derive(Default)]
 struct Sorted {
     acknowledge: Vec<Ended>,
-    bury: Vec<Dying>,
+    dead_letter: Vec<DeadLettering>,
     release: Vec<(Job, u64)>,
     retry: Vec<(Instant, Job)>,
 }
@@ -54,21 +55,14 @@ struct Sorted {
 /// How long a message stays in hand whose dead letter the store has refused, before that is tried again.
 const LETTER_WAITS: Duration = Duration::from_secs(1);
 
-/// A message on its way to the dead letters.
-#[derive(Debug)]
-pub(crate) struct Dying {
-    pub(crate) job: Job,
-    failure: Failure,
-    /// How often handlers may have seen it.
-    deliveries: u64,
-}
-
 fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
     let mut sorted = Sorted::default();
     for Ended { job, end, took } in gathered {
         match judge(&end, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
             Verdict::Acknowledge => sorted.acknowledge.push(Ended { job, end, took }),
-            Verdict::Bury(failure, deliveries) => sorted.bury.push(Dying { job, failure, deliveries }),
+            Verdict::DeadLetter(failure, deliveries) => {
+                sorted.dead_letter.push(DeadLettering { job, failure, deliveries })
+            }
             Verdict::Release(deliveries) => sorted.release.push((job, deliveries)),
             // Nobody will be here to try it again: it is given back at once, as tried.
             Verdict::Retry(_) if core.draining.is_cancelled() => {
@@ -95,7 +89,7 @@ async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ende
     if !doubtful.is_empty() {
         // Out of settling, so that what is not ours any more is found and counted.
         lane.held.end_settling(doubtful.iter().map(|ended| ended.job.name()));
-        let about: Vec<Kept> = doubtful.iter().map(|ended| kept(&ended.job)).collect();
+        let about: Vec<Kept> = doubtful.iter().map(|ended| ended.job.kept()).collect();
         if !extend(core, lane, &about).await {
             // Nobody knows whose they are, so nothing is said of them.
             let let_go = lane.held.let_go(doubtful.iter().map(|ended| ended.job.name()));
@@ -110,32 +104,6 @@ async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ende
         }
     }
     (ours, lost)
-}
-
-/// A job as leases know it.
-pub(crate) fn kept(job: &Job) -> Kept {
-    Kept { id: job.id, ticket: job.ticket, attempt: job.attempt }
-}
-
-/// Extends the leases of these, and finds out which are lost. False if the store did not say: then they are in hand as before.
-pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) -> bool {
-    let ids: Vec<StreamId> = about.iter().map(|kept| kept.id).collect();
-    let asked = Instant::now();
-    let span = debug_span!(
-        "extend",
-        messaging.destination.name = &*lane.stream,
-        messaging.batch.message_count = ids.len()
-    );
-    let call = || core.backend.extend(&lane.stream, &lane.group, &lane.consumer, &ids);
-    // If the group is gone, it is made again before the first of what is in hand; then the next answer tells that it is not ours.
-    let Some(ours) = core.insist(lane, Doing::Extending, call).instrument(span).await else { return false };
-    let lost = lane.held.renew(asked, about, &ours);
-    core.tally.extended(lane, ours.len() as u64);
-    core.tally.lost(lane, lost as u64);
-    if lost > 0 {
-        debug!(stream = &*lane.stream, lost, "leases lost: others have these messages now");
-    }
-    true
 }
 
 async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
@@ -162,19 +130,19 @@ async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
 }
 
 /// Moves messages to the dead letters. Where the store refuses that, they are put aside: it must not hold up the others.
-async fn bury(core: &Core, lane: &Lane, dying: Vec<Dying>) {
-    if dying.is_empty() {
+async fn dead_letter(core: &Core, lane: &Lane, letters: Vec<DeadLettering>) {
+    if letters.is_empty() {
         return;
     }
-    let call = || Box::pin(write_letters(core, lane, &dying)) as Answer<'_, Vec<StreamId>>;
+    let call = || Box::pin(write_letters(core, lane, &letters)) as Answer<'_, Vec<StreamId>>;
     let is_refusal = |error: &Error| !matches!(error.kind(), Unreachable | NoGroup | Closed);
     match core.insist_unless(lane, Doing::Settling, is_refusal, call).await {
         Some(Ok(moved)) => {
-            lane.burying.is_over(&core.backend.place(), &lane.stream, Doing::Burying);
+            lane.dead_lettering.is_over(&core.backend.place(), &lane.stream, Doing::DeadLettering);
             let mut lost = 0;
-            for Dying { job, failure, .. } in &dying {
+            for DeadLettering { job, failure, .. } in &letters {
                 if moved.contains(&job.id) {
-                    core.tally.buried(lane, failure.reason);
+                    core.tally.dead_lettered(lane, failure.reason);
                 } else {
                     lost += 1;
                 }
@@ -182,51 +150,53 @@ async fn bury(core: &Core, lane: &Lane, dying: Vec<Dying>) {
             core.tally.lost(lane, lost);
         }
         // Perhaps one of them is to blame.
-        Some(Err(error)) if error.kind() == Refused && dying.len() > 1 => {
-            for alone in dying {
-                Box::pin(bury(core, lane, vec![alone])).await;
+        Some(Err(error)) if error.kind() == Refused && letters.len() > 1 => {
+            for alone in letters {
+                Box::pin(dead_letter(core, lane, vec![alone])).await;
             }
             return;
         }
         Some(Err(error)) => {
             lane.metrics.ack_errors.increment();
-            lane.burying.begins(&core.backend.place(), &lane.stream, Doing::Burying, &error);
-            lane.held.end_settling(dying.iter().map(|dying| dying.job.name()));
+            lane.dead_lettering.begins(&core.backend.place(), &lane.stream, Doing::DeadLettering, &error);
+            lane.held.end_settling(letters.iter().map(|letter| letter.job.name()));
             let due = Instant::now() + LETTER_WAITS;
-            dying.into_iter().for_each(|dying| lane.wait(due, Waiter::Burial(dying)));
+            letters.into_iter().for_each(|letter| lane.wait(due, Waiter::DeadLetter(letter)));
             return;
         }
-        None => core.tally.left_unsettled(dying.len() as u64),
+        None => core.tally.left_unsettled(letters.len() as u64),
     }
-    let_go(core, lane, dying.iter().map(|dying| &dying.job));
+    let_go(core, lane, letters.iter().map(|letter| &letter.job));
 }
 
-/// Tries again to bury what was put aside.
-pub(crate) async fn bury_again(core: &Core, lane: &Lane, dying: Vec<Dying>) {
-    let held = lane.held.begin_settling(dying.iter().map(|dying| dying.job.name()));
+/// Tries again to dead-letter what was put aside.
+pub(crate) async fn dead_letter_again(core: &Core, lane: &Lane, letters: Vec<DeadLettering>) {
+    let held = lane.held.begin_settling(letters.iter().map(|letter| letter.job.name()));
     let (mut ours, mut lost) = (Vec::new(), Vec::new());
-    for (dying, held) in dying.into_iter().zip(held) {
-        if held.is_some() { ours.push(dying) } else { lost.push(dying.job) }
+    for (letter, held) in letters.into_iter().zip(held) {
+        if held.is_some() { ours.push(letter) } else { lost.push(letter.job) }
     }
     core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
-    bury(core, lane, ours).await;
+    dead_letter(core, lane, ours).await;
 }
 
-async fn write_letters(core: &Core, lane: &Lane, dying: &[Dying]) -> Result<Vec<StreamId>, Error> {
-    let messages: Vec<Message> =
-        dying.iter().map(|dying| Message { attempt: dying.deliveries, ..lane.message(&dying.job) }).collect();
+async fn write_letters(core: &Core, lane: &Lane, letters: &[DeadLettering]) -> Result<Vec<StreamId>, Error> {
+    let messages: Vec<Message> = letters
+        .iter()
+        .map(|letter| Message { attempt: letter.deliveries, ..lane.message(&letter.job) })
+        .collect();
     let messages: Vec<&Message> = messages.iter().collect();
     let redrives = redrives_of(&*core.backend, &messages).await?;
     let now = SystemTime::now();
-    let letters: Vec<DeadLetter> = messages
+    let composed: Vec<DeadLetter> = messages
         .iter()
-        .zip(dying)
+        .zip(letters)
         .zip(redrives)
-        .map(|((message, dying), redrives)| {
-            dead_letter::compose(message, &lane.dead_letters, &dying.failure, redrives, now)
+        .map(|((message, letter), redrives)| {
+            dead_letter::compose(message, &lane.dead_letters, &letter.failure, redrives, now)
         })
         .collect();
-    core.backend.dead_letter(&lane.stream, &lane.group, &lane.consumer, &letters).await
+    core.backend.dead_letter(&lane.stream, &lane.group, &lane.consumer, &composed).await
 }
 
 async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {

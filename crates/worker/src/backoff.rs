@@ -1,15 +1,7 @@
-//! When a message is tried again: the back-off, and the queue of those that wait.
-//!
-//! A message that waits stays pending with this worker and its lease is extended, so nobody else runs it early. When its
-//! time has come it is released and claimed again, which is how its delivery count grows on the server too: a message
-//! that keeps failing is bounded even if every worker that tries it dies. It may then go to any worker of the group.
+//! How long to wait before something is tried again.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 /// How long to wait before the next try.
 ///
@@ -76,76 +68,6 @@ impl Default for Backoff {
     }
 }
 
-/// Things that wait for their time, the earliest first.
-#[derive(Debug)]
-pub(crate) struct Waiting<T> {
-    heap: BinaryHeap<Waiter<T>>,
-    /// Keeps those of the same time in the order they came in.
-    count: u64,
-}
-
-#[derive(Debug)]
-struct Waiter<T> {
-    due: Instant,
-    number: u64,
-    what: T,
-}
-
-impl<T> Waiting<T> {
-    pub(crate) fn new() -> Waiting<T> {
-        Waiting { heap: BinaryHeap::new(), count: 0 }
-    }
-
-    pub(crate) fn push(&mut self, due: Instant, what: T) {
-        self.count += 1;
-        self.heap.push(Waiter { due, number: self.count, what });
-    }
-
-    /// When the next one is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.heap.peek().map(|waiter| waiter.due)
-    }
-
-    /// Those whose time has come, but no more than so many.
-    pub(crate) fn take_due(&mut self, now: Instant, most: usize) -> Vec<T> {
-        let mut due = Vec::new();
-        while due.len() < most && self.next_due().is_some_and(|time| time <= now) {
-            due.extend(self.heap.pop().map(|waiter| waiter.what));
-        }
-        due
-    }
-
-    /// All of them, due or not.
-    pub(crate) fn take_all(&mut self) -> Vec<T> {
-        std::mem::take(&mut self.heap).into_iter().map(|waiter| waiter.what).collect()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
-    }
-}
-
-// The heap gives the greatest first, so "greater" is "earlier".
-impl<T> Ord for Waiter<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.number).cmp(&(self.due, self.number))
-    }
-}
-
-impl<T> PartialOrd for Waiter<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Waiter<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Waiter<T> {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,20 +89,5 @@ mod tests {
         let delays: Vec<Duration> = (0..200).map(|_| backoff.delay(1)).collect();
         assert!(delays.iter().all(|delay| (SECOND / 2..=SECOND).contains(delay)));
         assert!(delays.iter().any(|delay| delay != &delays[0]));
-    }
-
-    #[test]
-    fn the_earliest_comes_first_and_nothing_before_its_time() {
-        let start = Instant::now();
-        let mut waiting = Waiting::new();
-        for (after, name) in [(3, "c"), (1, "a"), (2, "b"), (1, "a2")] {
-            waiting.push(start + SECOND * after, name);
-        }
-        assert!(waiting.take_due(start, 10).is_empty());
-        assert_eq!(waiting.next_due(), Some(start + SECOND));
-        assert_eq!(waiting.take_due(start + SECOND * 2, 2), ["a", "a2"]);
-        assert_eq!(waiting.take_due(start + SECOND * 2, 2), ["b"]);
-        assert_eq!(waiting.len(), 1);
-        assert_eq!(waiting.take_all(), ["c"]);
     }
 }

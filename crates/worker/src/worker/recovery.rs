@@ -1,5 +1,4 @@
-//! Messages that nobody works on: those of workers that died, of this worker before its restart, and those whose time to
-//! be tried again has come.
+//! Messages that nobody works on: those of workers that died, and of this worker before its restart.
 //!
 //! Where a read hands out idle messages by itself ([`Capabilities::read_claims`](crate::backend::Capabilities)) it does most of
 //! this. Elsewhere, and everywhere for messages whose entries are gone, [`recover`] walks the whole group now and then.
@@ -10,31 +9,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
+use super::admission::admit;
+use super::core::Core;
+use super::lane::Lane;
+use super::trouble::{Doing, Patience};
 use crate::backend::{Admin, ConsumerInfo, Error, Read, Release, StreamId};
-use crate::lease::EXTENDED_AT_ONCE;
-use crate::worker::admit::{admit, enqueue};
-use crate::worker::core::Core;
-use crate::worker::lane::{Job, Lane, Waiter};
-use crate::worker::outbox::Ended;
-use crate::worker::settle::{bury_again, extend};
-use crate::worker::trouble::{Doing, Patience};
-use crate::worker::verdict::End;
 
 /// How many rows are looked at in one call.
-const PAGE: usize = 512;
+pub(crate) const PAGE: usize = 512;
 /// How often consumers that are gone are looked for.
 const REAP_EVERY: Duration = Duration::from_secs(60);
-
-/// Extends the leases of everything in hand, three times within a lease.
-pub(crate) async fn keep_leases(core: &Core, lane: &Lane) {
-    let every = (core.settings.lease / 3).max(Duration::from_millis(10));
-    loop {
-        tokio::time::sleep(every).await;
-        for some in lane.held.all().chunks(EXTENDED_AT_ONCE) {
-            extend(core, lane, some).await;
-        }
-    }
-}
 
 /// Takes over idle messages now and then, until the worker drains.
 pub(crate) async fn recover(core: &Core, lane: &Lane) {
@@ -77,7 +61,12 @@ pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
 }
 
 /// Takes over a few idle messages. Gives how many, and from where to go on.
-async fn claim(core: &Core, lane: &Lane, count: usize, from: StreamId) -> Result<(u64, StreamId), Error> {
+pub(crate) async fn claim(
+    core: &Core,
+    lane: &Lane,
+    count: usize,
+    from: StreamId,
+) -> Result<(u64, StreamId), Error> {
     let touched = Instant::now();
     let read: Read<'_> = lane.read(count);
     let claimed = core.backend.autoclaim(&read, core.settings.lease, from).await?;
@@ -115,81 +104,6 @@ pub(crate) async fn release_history(core: &Core, lane: &Lane) {
             "released what was left before the restart"
         );
     }
-}
-
-/// Gives those their next try whose time has come, until the worker drains.
-pub(crate) async fn retry(core: &Core, lane: &Lane) {
-    loop {
-        let next = lane.waiting().next_due();
-        tokio::select! {
-            () = until(next) => {}
-            () = lane.more_waiting.notified() => {}
-            () = core.draining.cancelled() => break,
-        }
-        let due = lane.waiting().take_due(Instant::now(), PAGE);
-        let (mut retries, mut copies, mut burials) = (Vec::new(), Vec::new(), Vec::new());
-        for waiter in due {
-            match waiter {
-                Waiter::Retry(job) => retries.push(job),
-                Waiter::Copy(job) => copies.push(job),
-                Waiter::Burial(dying) => burials.push(dying),
-            }
-        }
-        look_again(core, lane, copies).await;
-        try_again(core, lane, retries).await;
-        bury_again(core, lane, burials).await;
-    }
-    give_up_waiting(core, lane);
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Copies of what was at work: it may be done by now.
-async fn look_again(core: &Core, lane: &Lane, copies: Vec<Job>) {
-    let held = lane.held.are_held(copies.iter().map(Job::name));
-    let copies: Vec<Job> =
-        copies.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect();
-    if !copies.is_empty() {
-        enqueue(core, lane, copies).await;
-    }
-}
-
-/// Releases what is due and claims it again, which counts as the delivery that it is.
-async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
-    let held = lane.held.begin_settling(due.iter().map(Job::name));
-    let due: Vec<Job> =
-        due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
-    let Some(first) = due.iter().map(|job| job.id).min() else { return };
-    // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
-    let leaving = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));
-    let count = leaving.rows.len();
-    if core.release(lane, leaving).await.is_none() {
-        core.tally.left_unsettled(due.len() as u64);
-        return;
-    }
-    // Perhaps another worker has it already, or the store is away: then it is found as any other idle message.
-    if core.queue.is_open() && claim(core, lane, count, first).await.is_err() {
-        lane.claimable.notify_one();
-    }
-}
-
-/// Hands in everything that waits: it is released.
-pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
-    let waiting = lane.waiting().take_all();
-    let mut ended = waiting
-        .into_iter()
-        .map(|waiter| {
-            // What was tried counts.
-            let end = if matches!(waiter, Waiter::Copy(_)) { End::NotStarted } else { End::Cancelled };
-            Ended::at_once(waiter.job(), end)
-        })
-        .collect();
-    core.hand_in(&mut ended);
 }
 
 /// Removes consumers that nobody has heard of for long, until the worker drains. What they left becomes ours.

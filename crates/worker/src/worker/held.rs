@@ -1,8 +1,8 @@
-//! Leases: what this worker holds, and keeping it.
+//! What this worker holds.
 //!
-//! Every message in the worker's hands, prefetched, running or waiting to be tried again, is a row of [`Held`]. The keeper
-//! extends all of them in one call, three times within a lease. A row that the store says is no longer ours was
-//! taken over: the message is cancelled and its outcome will not count. Nothing is ever taken back.
+//! Every message in the worker's hands, prefetched, running or waiting to be tried again, is a row of [`Held`]. A row that
+//! the store says is no longer ours was taken over: the message is cancelled and its outcome will not count. Nothing
+//! is ever taken back.
 //!
 //! The store does not check who acknowledges. So every row knows since when it is surely ours: as long as that is less
 //! than a lease ago nobody else can have claimed it. Past that, the settler asks before it acknowledges.
@@ -16,9 +16,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::{Release, StreamId};
-
-/// How many ids are extended in one call.
-pub(crate) const EXTENDED_AT_ONCE: usize = 4096;
 
 /// The messages of one stream that this worker holds.
 #[derive(Debug, Default)]
