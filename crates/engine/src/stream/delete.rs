@@ -14,7 +14,7 @@ pub enum Deletion {
     Deleted,
     /// There was nothing of that id.
     NotFound,
-    /// The entry stays: a group has yet to read or acknowledge it.
+    /// A group has yet to read or acknowledge the id. The entry stays, if there is one.
     Referenced,
 }
 
@@ -52,15 +52,15 @@ impl Stream {
         let mut near = None;
         for same in places.chunk_by(|a, b| ids[*a] == ids[*b]) {
             let id = ids[same[0]];
-            let exists = self.entries.blocks.get(id, &mut near).is_some();
-            if references == References::Acked && exists && view.is_referenced(id) {
+            // References first, as Redis does it: an id that never existed is referenced too while a group has not read that far.
+            if references == References::Acked && view.is_referenced(id) {
                 same.iter().for_each(|place| decision.answers[*place] = Deletion::Referenced);
                 continue;
             }
             if references == References::Delete && view.is_pending(id) {
                 decision.forgotten.push(id);
             }
-            if exists {
+            if self.entries.blocks.get(id, &mut near).is_some() {
                 decision.deleted.push(id);
                 decision.answers[same[0]] = Deletion::Deleted;
             }
@@ -86,8 +86,7 @@ impl Stream {
                 continue;
             }
             decision.acknowledged.push(id);
-            let exists = self.entries.blocks.get(id, &mut near).is_some();
-            if references == References::Acked && exists && view.is_referenced(id) {
+            if references == References::Acked && view.is_referenced(id) {
                 decision.answers[same[0]] = Deletion::Referenced;
                 continue;
             }
@@ -95,7 +94,7 @@ impl Stream {
                 decision.forgotten.push(id);
             }
             decision.answers[same[0]] = Deletion::Deleted;
-            if exists {
+            if self.entries.blocks.get(id, &mut near).is_some() {
                 decision.deleted.push(id);
             }
         }

@@ -18,7 +18,7 @@ impl Naive {
         let mut answers = Vec::new();
         for id in ids {
             match references {
-                References::Acked if self.entries.contains_key(id) && self.is_referenced(id) => {
+                References::Acked if self.is_referenced(id) => {
                     answers.push(Deletion::Referenced);
                     continue;
                 }
@@ -46,7 +46,7 @@ impl Naive {
                 continue;
             }
             match references {
-                References::Acked if self.entries.contains_key(id) && self.is_referenced(id) => {
+                References::Acked if self.is_referenced(id) => {
                     answers.push(Deletion::Referenced);
                     continue;
                 }

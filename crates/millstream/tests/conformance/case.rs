@@ -1,15 +1,19 @@
 //! The text format of conformance cases. `conformance/README.md` shows it by example; this is its reader.
 //!
 //! ```text
+//! @since 8.2 why             before the first case: for every case that does not say otherwise
 //! # name                     a case; it starts on an empty server with default settings
-//! @since 7.2 why             the reference follows only from this version on: skipped on an older one, and listed
-//! @differs why               Millstream means to differ: not run on the reference, and listed
+//! @since 7.2 why             Redis answers this way only from this version on: older servers are not asked
+//! @not valkey-9.1 why        this server answers in another way and is not asked; names are those of `support/peers.rs`
+//! @also valkey-9.1 why       this server answers this way too, though its version is older
+//! @differs why               Millstream answers in another way on purpose: no real server is asked
 //! @resp 2                    only in this protocol
 //! @set exact-lag no          a setting only Millstream has, for this case
 //! > XADD s 1-1 a b           a command of the main client …
 //! "1-1"                      … and the reply expected of it (see `pattern`), over several lines while brackets are open
 //! resp3: …                   what RESP3 answers, where the notation cannot say both
-//! before 7.2: …              what an older reference answers instead
+//! before 7.2: …              what an older Redis answers instead; several may follow each other
+//! valkey-9.1: …              what this server answers instead
 //! c2> XREAD BLOCK 0 …        a command of another client; without a reply it must block
 //! c2< streams{…}             its reply, awaited; also `waiting`, `closed`, `raw"bytes"`
 //! >> "PING\r\n"              bytes as they are
@@ -21,6 +25,8 @@
 //! ```
 
 use std::path::{Path, PathBuf};
+
+use crate::support::peers::{PEERS, Peer};
 
 /// A version of Redis, major and minor.
 pub(crate) type Version = (u32, u32);
@@ -34,15 +40,17 @@ pub(crate) struct CaseFile {
 }
 
 /// One case: a story that begins on an empty server.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Case {
     /// What it shows, as a sentence.
     pub name: String,
     /// The line of its name.
     pub line: usize,
-    /// The version the reference needs, and what came with it.
+    /// The first version of Redis that answers this way, and what came with it.
     pub since: Option<(Version, String)>,
-    /// Why Millstream means to answer otherwise.
+    /// Servers for which the version does not decide: whether this one answers this way, and why.
+    pub exceptions: Vec<(&'static Peer, bool, String)>,
+    /// Why Millstream answers in another way.
     pub differs: Option<String>,
     /// The only protocol it makes sense in.
     pub resp: Option<u32>,
@@ -52,7 +60,31 @@ pub(crate) struct Case {
     pub steps: Vec<Step>,
 }
 
+impl Case {
+    /// Whether the case says anything about this server.
+    pub(crate) fn asks(&self, peer: &Peer) -> bool {
+        let is_old = self.since.as_ref().is_some_and(|(since, _)| peer.redis_version < *since);
+        let exception = self.exceptions.iter().find(|(other, ..)| *other == peer);
+        exception.map_or(!is_old, |(_, answers, _)| *answers) && self.differs.is_none()
+    }
+
+    /// Whether this server gives every answer that Millstream gives.
+    pub(crate) fn is_confirmed_by(&self, peer: &Peer) -> bool {
+        self.asks(peer) && self.expectations().all(|expect| expect.of_peer(peer).is_none())
+    }
+
+    /// The replies expected, in order.
+    pub(crate) fn expectations(&self) -> impl Iterator<Item = &Expectation> {
+        self.steps.iter().filter_map(|step| match &step.action {
+            Action::Call { expect, .. } => expect.as_ref(),
+            Action::Await { expect, .. } => Some(expect),
+            _ => None,
+        })
+    }
+}
+
 /// One step of a case.
+#[derive(Clone)]
 pub(crate) struct Step {
     /// Its line.
     pub line: usize,
@@ -63,6 +95,7 @@ pub(crate) struct Step {
 }
 
 /// What a step does. Texts are templates: `{…}` is filled in when the step runs.
+#[derive(Clone)]
 pub(crate) enum Action {
     /// Sends a command; with an expectation, waits for the reply.
     Call { client: String, command: String, expect: Option<Expectation> },
@@ -79,7 +112,7 @@ pub(crate) enum Action {
 }
 
 /// The reply expected, with its variants.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Expectation {
     /// Where it stands.
     pub line: usize,
@@ -89,8 +122,19 @@ pub(crate) struct Expectation {
     pub resp2: Option<String>,
     /// What RESP3 answers instead.
     pub resp3: Option<String>,
-    /// What a reference older than the version answers instead.
-    pub before: Option<(Version, String)>,
+    /// What a Redis older than the version answers instead, the oldest version first.
+    pub before: Vec<(Version, String)>,
+    /// What single servers answer instead.
+    pub of_peers: Vec<(&'static Peer, String)>,
+}
+
+impl Expectation {
+    /// What this server answers instead of what Millstream answers.
+    pub(crate) fn of_peer(&self, peer: &Peer) -> Option<&str> {
+        let own = self.of_peers.iter().find(|(other, _)| *other == peer).map(|(_, reply)| reply);
+        let older = self.before.iter().find(|(version, _)| peer.redis_version < *version);
+        own.or(older.map(|(_, reply)| reply)).map(String::as_str)
+    }
 }
 
 /// Reads every `.txt` in the folder, by name.
@@ -158,6 +202,8 @@ fn depth(line: &str) -> usize {
 
 #[derive(Default)]
 struct Reader {
+    /// What every case begins with.
+    begin: Case,
     cases: Vec<Case>,
     each: Option<(String, u64, u64)>,
 }
@@ -168,7 +214,7 @@ impl Reader {
             return Ok(());
         }
         if let Some(name) = line.strip_prefix("# ") {
-            self.cases.push(Case { name: name.to_string(), line: number, ..Case::default() });
+            self.cases.push(Case { name: name.to_string(), line: number, ..self.begin.clone() });
             return Ok(());
         }
         if let Some(directive) = line.strip_prefix('@') {
@@ -211,11 +257,16 @@ impl Reader {
             }
             _ => {}
         }
-        let case = self.cases.last_mut().ok_or("a directive before the first case")?;
+        let case = self.cases.last_mut().unwrap_or(&mut self.begin);
         match word {
             "since" => {
                 let (since, why) = rest.split_once(' ').ok_or("@since version why")?;
                 case.since = Some((version(since)?, why.to_string()));
+            }
+            "not" | "also" => {
+                let (name, why) = rest.split_once(' ').ok_or("@not server why")?;
+                let peer = peer(name).ok_or_else(|| format!("no server {name}"))?;
+                case.exceptions.push((peer, word == "also", why.to_string()));
             }
             "differs" => case.differs = Some(rest.to_string()),
             "resp" => case.resp = Some(rest.parse().map_err(|_| "@resp 2 or @resp 3")?),
@@ -252,7 +303,15 @@ impl Reader {
         } else if let Some((before, reply)) =
             line.strip_prefix("before ").and_then(|rest| rest.split_once(": "))
         {
-            expect.before = Some((version(before)?, reply.to_string()));
+            let before = version(before)?;
+            if expect.before.last().is_some_and(|(older, _)| *older >= before) {
+                return Err("the oldest version comes first".to_string());
+            }
+            expect.before.push((before, reply.to_string()));
+        } else if let Some((peer, reply)) =
+            line.split_once(": ").and_then(|(name, reply)| Some((peer(name)?, reply)))
+        {
+            expect.of_peers.push((peer, reply.to_string()));
         } else if expect.always.is_empty() {
             expect.always = line.to_string();
         } else {
@@ -273,6 +332,10 @@ fn split_client(line: &str, arrow: &str) -> Option<(String, String)> {
     let rest = if rest.is_empty() { Some("") } else { rest.strip_prefix(' ') };
     (is_name && client.len() < 8).then_some(())?;
     Some((client.to_string(), rest?.to_string()))
+}
+
+fn peer(name: &str) -> Option<&'static Peer> {
+    PEERS.into_iter().find(|peer| peer.name == name)
 }
 
 fn version(text: &str) -> Result<Version, String> {

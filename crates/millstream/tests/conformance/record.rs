@@ -3,19 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::case::{Action, CaseFile, Expectation};
+use super::case::{CaseFile, Expectation};
 use super::pattern::render;
 use super::run::Stage;
 use crate::support::resp::{Value, escape};
 
 /// The lines of blank replies in a file.
 pub(crate) fn blanks(file: &CaseFile) -> Vec<usize> {
-    let steps = file.cases.iter().flat_map(|case| &case.steps);
-    let expectations = steps.filter_map(|step| match &step.action {
-        Action::Call { expect, .. } => expect.as_ref(),
-        Action::Await { expect, .. } => Some(expect),
-        _ => None,
-    });
+    let expectations = file.cases.iter().flat_map(|case| case.expectations());
     expectations.filter(|expect| is_blank(expect)).map(|expect| expect.line).collect()
 }
 

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::case::{Action, Case, Expectation, Step, Version};
+use super::case::{Action, Case, Expectation, Step};
 use super::pattern::{self, Protocol};
 use super::text::{Bindings, arguments, quoted, substitute};
+use crate::support::peers::Peer;
 use crate::support::process::{Kind, Server};
 use crate::support::resp::{Value, escape};
 use crate::support::wire::{Client, Outcome};
 
 /// How long `waiting` listens before it believes the silence.
 const SILENCE: Duration = Duration::from_millis(30);
-/// How long a reply may take. Above every timeout that a case waits for.
+/// How long a reply may take unless a test says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first thing in a case that was not as expected.
@@ -28,23 +29,34 @@ pub(crate) struct Stage {
     server: Server,
     control: Client,
     protocol: Protocol,
-    version: Version,
+    /// How long a reply may take. Above every timeout that a case waits for.
+    pub patience: Duration,
 }
 
 impl Stage {
     /// Takes over a server that was just started.
     pub(crate) fn new(server: Server, protocol: Protocol) -> Stage {
         let control = server.client();
-        let version = server.version();
-        Stage { server, control, protocol, version }
+        Stage { server, control, protocol, patience: PATIENCE }
     }
 
     /// Whether the case says anything about this server and protocol.
     pub(crate) fn concerns(&self, case: &Case) -> bool {
         let number = if self.protocol == Protocol::Resp2 { 2 } else { 3 };
-        let reference = self.server.kind == Kind::Redis;
-        let too_old = case.since.as_ref().is_some_and(|(since, _)| self.version < *since);
-        case.resp.is_none_or(|resp| resp == number) && !(reference && (too_old || case.differs.is_some()))
+        case.resp.is_none_or(|resp| resp == number) && self.peer().is_none_or(|peer| case.asks(peer))
+    }
+
+    /// What people call the server.
+    pub(crate) fn title(&self) -> &'static str {
+        self.peer().map_or("Millstream", |peer| peer.title)
+    }
+
+    /// The server, if it is not ours.
+    fn peer(&self) -> Option<&'static Peer> {
+        match self.server.kind {
+            Kind::Peer(peer) => Some(peer),
+            Kind::Millstream => None,
+        }
     }
 
     /// Plays the case from an empty server on, and leaves the settings as they were.
@@ -196,7 +208,7 @@ impl Play<'_> {
         self.client(client);
         let before = self.stage.blocked_clients();
         self.client(client).send(argv);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.stage.patience;
         while Instant::now() < deadline {
             if self.stage.blocked_clients() > before {
                 return Ok(());
@@ -213,7 +225,7 @@ impl Play<'_> {
         let argv = arguments(&substitute(command, &self.bindings))?;
         let expected = substitute(reply, &self.bindings);
         let pattern = pattern::parse(&expected)?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.stage.patience;
         loop {
             let answer = self.client("").call(&argv);
             let matched = pattern.matches(&answer, self.stage.protocol, &mut self.bindings);
@@ -229,10 +241,11 @@ impl Play<'_> {
         let expected = substitute(self.variant(expect), &self.bindings);
         if let Some(bytes) = expected.strip_prefix("raw") {
             let (bytes, _) = quoted(bytes).map_err(at)?;
-            let came = self.client(client).bytes(bytes.len(), PATIENCE);
+            let patience = self.stage.patience;
+            let came = self.client(client).bytes(bytes.len(), patience);
             return differ(bytes == came, &expected, &escape(&came)).map_err(at);
         }
-        let within = if expected == "waiting" { SILENCE } else { PATIENCE };
+        let within = if expected == "waiting" { SILENCE } else { self.stage.patience };
         let outcome = self.client(client).next(within);
         match (expected.as_str(), outcome) {
             ("waiting", Outcome::Silence) | ("closed", Outcome::Closed) => Ok(()),
@@ -251,11 +264,7 @@ impl Play<'_> {
 
     /// What this server, in this protocol, should answer.
     fn variant<'e>(&self, expect: &'e Expectation) -> &'e str {
-        let reference = self.stage.server.kind == Kind::Redis;
-        if let Some((version, reply)) = &expect.before
-            && reference
-            && self.stage.version < *version
-        {
+        if let Some(reply) = self.stage.peer().and_then(|peer| expect.of_peer(peer)) {
             return reply;
         }
         let special = match self.stage.protocol {

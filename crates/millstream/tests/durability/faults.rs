@@ -120,7 +120,7 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     let load = campaign.load();
     std::thread::sleep(Duration::from_millis(100));
     let bytes_left = match campaign.subject.kind {
-        Kind::Redis => NEARLY_FULL_BYTES,
+        Kind::Peer(_) => NEARLY_FULL_BYTES,
         Kind::Millstream => RESERVE_BYTES + NEARLY_FULL_BYTES,
     };
     campaign.disk().fill(bytes_left);
@@ -140,7 +140,7 @@ pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     campaign.judge_live(&ops);
     // Whoever looks after the machine can see it.
     let tells = |campaign: &Campaign, words| {
-        campaign.subject.kind == Kind::Redis
+        campaign.subject.kind != Kind::Millstream
             || wait_until(SPACE_PATIENCE, || campaign.running.has_printed(words))
     };
     assert!(tells(campaign, "are refused, no space left"));

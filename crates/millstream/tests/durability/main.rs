@@ -37,6 +37,7 @@ use campaign::{Campaign, Place};
 use check::Kind as Broken;
 use faults::FullDisk;
 use subject::{Policy, Subject};
+use support::peers::REDIS_7_0;
 use support::process::{Kind, Server};
 use support::resp::Value;
 use tally::Tally;
@@ -50,8 +51,8 @@ const EVERYSEC_LOSS_MAX: Duration = Duration::from_secs(2);
 /// The seed of an ordinary run.
 const SEED: u64 = 1;
 
-const REDIS_ALWAYS: Subject = Subject { kind: Kind::Redis, policy: Policy::Always };
-const REDIS_NEVER: Subject = Subject { kind: Kind::Redis, policy: Policy::No };
+const REDIS_ALWAYS: Subject = Subject { kind: Kind::Peer(&REDIS_7_0), policy: Policy::Always };
+const REDIS_NEVER: Subject = Subject { kind: Kind::Peer(&REDIS_7_0), policy: Policy::No };
 const MILLSTREAM: Subject = Subject { kind: Kind::Millstream, policy: Policy::Always };
 
 #[test]
@@ -187,7 +188,11 @@ fn redis_promises_nothing_after_a_failed_sync_when_it_always_syncs() {
 fn campaign() {
     let _turn = turn();
     let setting = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
-    let kind = if setting("MILLSTREAM_CAMPAIGN_SUBJECT") == "redis" { Kind::Redis } else { Kind::Millstream };
+    let kind = if setting("MILLSTREAM_CAMPAIGN_SUBJECT") == "redis" {
+        Kind::Peer(&REDIS_7_0)
+    } else {
+        Kind::Millstream
+    };
     let policy = Policy::parse(&setting("MILLSTREAM_CAMPAIGN_POLICY")).expect("always, everysec or no");
     let subject = Subject { kind, policy };
     let fault = setting("MILLSTREAM_CAMPAIGN_FAULT");

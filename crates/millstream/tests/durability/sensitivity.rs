@@ -9,6 +9,7 @@ use crate::ledger::{GROUP, Op, PAIR, RING, WORK};
 use crate::reply;
 use crate::state::State;
 use crate::subject::{Policy, Subject};
+use crate::support::peers::REDIS_7_0;
 use crate::support::process;
 use crate::support::wire::Client;
 
@@ -132,7 +133,7 @@ fn is_rich(state: &State) -> bool {
 #[test]
 fn damage_behind_the_ledgers_back_is_found_on_redis() {
     let Some(_turn) = crate::redis_turn() else { return };
-    damage_is_found(process::Kind::Redis);
+    damage_is_found(process::Kind::Peer(&REDIS_7_0));
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Subject {
     /// What people call the program.
     pub(crate) fn program_name(&self) -> &'static str {
         match self.kind {
-            Kind::Redis => "redis",
+            Kind::Peer(_) => "redis",
             Kind::Millstream => "millstream",
         }
     }
@@ -100,8 +100,8 @@ impl Subject {
     fn command(&self, port: u16, folder: &Path) -> Command {
         let port = port.to_string();
         let mut command = match self.kind {
-            Kind::Redis => {
-                let mut command = Command::new("redis-server");
+            Kind::Peer(peer) => {
+                let mut command = Command::new(peer.program());
                 command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
                 command
             }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::peers::{Peer, REDIS_7_0};
 use super::resp::Value;
 use super::run::new_folder;
 use super::wire::{Client, Outcome};
 
-/// Setting `MILLSTREAM_REFERENCE=none` says that this machine has no `redis-server` and never mind.
+/// With `MILLSTREAM_REFERENCE=none` suites do not compare with real servers, for a machine that has none.
 const REFERENCE_SWITCH: &str = "MILLSTREAM_REFERENCE";
 
 /// What a server prints, in its folder.
@@ -19,8 +20,8 @@ const OUTPUT: &str = "output.txt";
 /// Which program answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A real `redis-server`, the reference.
-    Redis,
+    /// A real server to compare with.
+    Peer(&'static Peer),
     /// The binary under test.
     Millstream,
 }
@@ -46,15 +47,25 @@ impl Server {
         Server::start(Kind::Millstream, &[in_memory, arguments].concat())
     }
 
-    /// Starts the reference with further arguments of `redis-server`, or `None` when it is not wanted.
+    /// Starts Redis 7.0 with further arguments of `redis-server`, or `None` when real servers are not wanted.
     ///
     /// # Panics
     /// When it is wanted and not installed, or does not answer in time.
     pub(crate) fn redis(arguments: &[&str]) -> Option<Server> {
-        Server::reference_is_wanted().then(|| Server::start(Kind::Redis, arguments))
+        Server::reference_is_wanted().then(|| Server::start(Kind::Peer(&REDIS_7_0), arguments))
     }
 
-    /// Whether suites compare with the reference. The environment may say that this machine has none.
+    /// Starts a real server.
+    ///
+    /// # Panics
+    /// When it is not installed, does not answer in time, or is of another version than its name says.
+    pub(crate) fn peer(peer: &'static Peer) -> Server {
+        let server = Server::start(Kind::Peer(peer), &[]);
+        assert_eq!(server.version(), peer.redis_version, "{} is of another version", peer.title);
+        server
+    }
+
+    /// Whether suites compare with real servers. The environment may say that this machine has none.
     pub(crate) fn reference_is_wanted() -> bool {
         !std::env::var(REFERENCE_SWITCH).is_ok_and(|value| value == "none")
     }
@@ -141,7 +152,7 @@ impl Server {
 
     fn says_it_listens(&self) -> bool {
         let words = match self.kind {
-            Kind::Redis => "Ready to accept connections",
+            Kind::Peer(_) => "Ready to accept connections",
             Kind::Millstream => "listening",
         };
         fs::read_to_string(self.folder.join(OUTPUT)).is_ok_and(|output| output.contains(words))
@@ -161,8 +172,8 @@ fn command(kind: Kind, port: u16, folder: &Path) -> Command {
     let port = port.to_string();
     let mut command;
     match kind {
-        Kind::Redis => {
-            command = Command::new("redis-server");
+        Kind::Peer(peer) => {
+            command = Command::new(peer.program());
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         }
         Kind::Millstream => {
