@@ -15,6 +15,8 @@ mod codec;
 mod dbkey;
 pub mod disk;
 pub mod embedded;
+#[cfg(test)]
+mod format_tests;
 mod hashes;
 mod journal;
 mod keys;

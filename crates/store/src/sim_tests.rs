@@ -17,8 +17,19 @@ mod work;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::Store;
 use crate::planted::Bug;
 use episode::{Counts, Mistake};
+
+pub(crate) use dump::dump;
+
+/// What clients might do, at random, as so many transactions.
+pub(crate) fn random_transactions(store: &Store, seed: u64, count: u32) {
+    let mut random = random::Random::new(seed);
+    for _ in 0..count {
+        drop(work::transaction(store, &mut random, &work::Seen::default()));
+    }
+}
 
 /// Episodes in a run of all tests.
 const EPISODES: u64 = 220;

@@ -352,7 +352,8 @@ fn read_change<'p>(
         tag::CLEAR => Rearrangement::Clear(reader.small_number()?),
         tag => {
             let KeyPlace { db, key } = read_place(reader)?;
-            let effect = read_effect(tag, reader, scratch)?.ok_or(begin.error("no such change"))?;
+            let effect = read_effect(tag, reader, scratch)?
+                .ok_or(begin.error("a kind of change that this version does not know"))?;
             visit(RecordedChange::Key { db, key, effect });
             return Ok(());
         }

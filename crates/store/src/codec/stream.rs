@@ -1,9 +1,10 @@
 //! Streams as bytes: the blocks as they lie in memory, and everything around them.
 //!
 //! ```text
-//! plain    := last:id  max_deleted:id  gone_through:id  entries_added:number
-//!             count:number  block…   count:number  group…
-//! full     := plain, each group followed by  count:number  released:id…    then  has-memory:1  [memory]
+//! stream   := last:id  max_deleted:id  gone_through:id  entries_added:number
+//!             count:number  block…   count:number  (group  count:number  released:id…  settings)…
+//!             has-memory:1  [memory]  settings
+//! settings := length:number  (tag:number  value:text)…
 //! block    := base:id  last:id  name_count:number  slots:number  node_bytes:number  bytes:text
 //! group    := name:text  last:id  entries_read:optional
 //!             count:number  consumer…   count:number  row…
@@ -20,7 +21,10 @@
 //! order of their names, and so are producers; what belongs to nobody has the number after the last consumer's, and the
 //! time of the row before it.
 //!
-//! A stream is written in full only if it must be: if something pending was given back, or there is a memory of producers.
+//! Settings are what an operator sets on a stream or on a group, by tags that rise. There is none yet, and the place is empty. A tag that is
+//! not known is refused: a newer version wrote it, and a stream that comes back without its settings would be another stream.
+//!
+//! Snapshots of version 1 have streams without settings, and most of those without what was released and remembered: see [`Kind`].
 
 use std::ops::ControlFlow;
 
@@ -49,6 +53,11 @@ struct Row {
     deliveries: u64,
 }
 
+const UNKNOWN_SETTING: &str = "a setting of a stream or a group that this version does not know: a newer version of Millstream wrote it";
+
+/// The settings of a stream or group for which none were made.
+const NO_SETTINGS: &[u8] = &[];
+
 /// What the first row differs from.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
 
@@ -60,17 +69,15 @@ const ROW_BYTES_MIN: usize = 2;
 const ID_BYTES_MIN: usize = 2;
 const KEPT_BYTES_MIN: usize = 5;
 
-/// How a stream is written.
+/// What there is of a stream. The older kinds are only read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Kind {
+    /// Nothing that was released, no memory, no settings.
     Plain,
+    /// No settings.
     Full,
-}
-
-/// The form a stream must be written in.
-pub(super) fn form_of(stream: &Stream) -> Form {
-    let has_released = stream.groups().any(|(_, group)| group.pending().released_len() > 0);
-    if has_released || stream.memory_counters().is_some() { Form::Full } else { Form::Plain }
+    /// Everything.
+    WithSettings,
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
@@ -78,7 +85,7 @@ pub(super) fn form_of(stream: &Stream) -> Form {
 /// What looks at the output between two parts of a stream, and may take what is there.
 pub(super) type Pause<'p> = &'p mut dyn FnMut(&mut Vec<u8>);
 
-pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, form: Form, pause: Pause<'_>) {
+pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     let counters = stream.counters();
     put_id(out, counters.last_id);
     put_id(out, counters.max_deleted_id);
@@ -92,16 +99,14 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, form: Form, pause: 
     put_number(out, stream.groups().len() as u64);
     for (name, group) in stream.groups() {
         put_group(out, name, group, pause);
-        if form == Form::Full {
-            put_number(out, group.pending().released_len());
-            group.pending().released().for_each(|row| put_id(out, row.id));
-        }
+        put_number(out, group.pending().released_len());
+        group.pending().released().for_each(|row| put_id(out, row.id));
+        put_text(out, NO_SETTINGS);
     }
-    if form == Form::Full {
-        let counters = stream.memory_counters();
-        out.push(u8::from(counters.is_some()));
-        counters.into_iter().for_each(|counters| put_memory(out, stream, &counters));
-    }
+    let counters = stream.memory_counters();
+    out.push(u8::from(counters.is_some()));
+    counters.into_iter().for_each(|counters| put_memory(out, stream, &counters));
+    put_text(out, NO_SETTINGS);
 }
 
 fn put_memory(out: &mut Vec<u8>, stream: &Stream, counters: &MemoryCounters) {
@@ -198,7 +203,7 @@ fn put_row(out: &mut Vec<u8>, before: &Row, row: &Row) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-pub(super) fn read_stream(reader: &mut Reader<'_>, form: Form) -> Result<Stream, CodecError> {
+pub(super) fn read_stream(reader: &mut Reader<'_>, kind: Kind) -> Result<Stream, CodecError> {
     let counters = Counters {
         last_id: reader.id()?,
         max_deleted_id: reader.id()?,
@@ -209,17 +214,27 @@ pub(super) fn read_stream(reader: &mut Reader<'_>, form: Form) -> Result<Stream,
     read_blocks(reader, &mut builder)?;
     for _ in 0..reader.count(GROUP_BYTES_MIN)? {
         read_group(reader, &mut builder)?;
-        if form == Form::Full {
+        if kind != Kind::Plain {
             read_released(reader, &mut builder)?;
         }
+        if kind == Kind::WithSettings {
+            read_settings(reader)?;
+        }
     }
-    if form == Form::Full && reader.flag()? {
+    if kind != Kind::Plain && reader.flag()? {
         read_memory(reader, &mut builder)?;
     }
-    let stream = builder.finish();
-    match form_of(&stream) == form {
-        true => Ok(stream),
-        false => Err(reader.error("a stream in another form than it needs")),
+    if kind == Kind::WithSettings {
+        read_settings(reader)?;
+    }
+    Ok(builder.finish())
+}
+
+/// The settings of a stream or of a group, none of which this version knows.
+fn read_settings(reader: &mut Reader<'_>) -> Result<(), CodecError> {
+    match reader.text()?.is_empty() {
+        true => Ok(()),
+        false => Err(reader.error(UNKNOWN_SETTING)),
     }
 }
 

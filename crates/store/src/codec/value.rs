@@ -1,8 +1,7 @@
 //! Values as bytes: a kind, then the content in the layout it has in memory.
 //!
 //! ```text
-//! value := 1 text | (2 | 9) stream | 3 list | (4 | 5) hash | (6 | 7 | 8) set
-//! stream: plain | in full; see `stream`
+//! value := 1 text | 10 stream | 3 list | (4 | 5) hash | (6 | 7 | 8) set
 //! list  := count:number  text…
 //! hash  := count:number  (text text)…       packed | a table
 //! set   := count:number  text…              sorted integers | packed | a table
@@ -11,18 +10,21 @@
 use millstream_engine::Value;
 use millstream_engine::value::{Hash, Hashing, Layout, List, Set, Text};
 
-use super::stream::{Form, form_of, put_stream, read_stream};
+use super::stream::{Kind, put_stream, read_stream};
 use super::wire::{CodecError, Reader, put_number, put_text};
 
 const STRING: u8 = 1;
-const STREAM: u8 = 2;
+/// In snapshots of version 1.
+const STREAM_PLAIN: u8 = 2;
 const LIST: u8 = 3;
 const HASH_PACKED: u8 = 4;
 const HASH_TABLE: u8 = 5;
 const SET_INTEGERS: u8 = 6;
 const SET_PACKED: u8 = 7;
 const SET_TABLE: u8 = 8;
+/// In snapshots of version 1.
 const STREAM_FULL: u8 = 9;
+const STREAM: u8 = 10;
 
 /// Appends a value.
 pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
@@ -34,7 +36,7 @@ pub(crate) fn put_value_in_parts(out: &mut Vec<u8>, value: &Value, pause: &mut d
     out.push(kind_of(value));
     match value {
         Value::String(text) => put_text(out, text.as_bytes()),
-        Value::Stream(stream) => put_stream(out, stream, form_of(stream), pause),
+        Value::Stream(stream) => put_stream(out, stream, pause),
         Value::List(list) => {
             put_number(out, list.len() as u64);
             list.range(0..list.len()).for_each(|value| put_text(out, value));
@@ -56,10 +58,7 @@ pub(crate) fn put_value_in_parts(out: &mut Vec<u8>, value: &Value, pause: &mut d
 fn kind_of(value: &Value) -> u8 {
     match value {
         Value::String(_) => STRING,
-        Value::Stream(stream) => match form_of(stream) {
-            Form::Plain => STREAM,
-            Form::Full => STREAM_FULL,
-        },
+        Value::Stream(_) => STREAM,
         Value::List(_) => LIST,
         Value::Hash(hash) => match hash.layout() {
             Layout::Table => HASH_TABLE,
@@ -85,15 +84,16 @@ pub(crate) fn take_value(bytes: &[u8], hashing: Hashing) -> Result<Value, CodecE
 pub(crate) fn read_value(reader: &mut Reader<'_>, hashing: Hashing) -> Result<Value, CodecError> {
     Ok(match reader.byte()? {
         STRING => Value::String(Text::new(reader.text()?)),
-        STREAM => Value::Stream(Box::new(read_stream(reader, Form::Plain)?)),
-        STREAM_FULL => Value::Stream(Box::new(read_stream(reader, Form::Full)?)),
+        STREAM => Value::Stream(Box::new(read_stream(reader, Kind::WithSettings)?)),
+        STREAM_PLAIN => Value::Stream(Box::new(read_stream(reader, Kind::Plain)?)),
+        STREAM_FULL => Value::Stream(Box::new(read_stream(reader, Kind::Full)?)),
         LIST => Value::List(Box::new(read_list(reader)?)),
         HASH_PACKED => Value::Hash(Box::new(read_hash(reader, Layout::Packed, hashing)?)),
         HASH_TABLE => Value::Hash(Box::new(read_hash(reader, Layout::Table, hashing)?)),
         SET_INTEGERS => Value::Set(Box::new(read_set(reader, Layout::SortedIntegers, hashing)?)),
         SET_PACKED => Value::Set(Box::new(read_set(reader, Layout::Packed, hashing)?)),
         SET_TABLE => Value::Set(Box::new(read_set(reader, Layout::Table, hashing)?)),
-        _ => return Err(reader.error("no such kind of value")),
+        _ => return Err(reader.error("a kind of value that this version does not know")),
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{EntryRef, IdRange};
+use millstream_engine::stream::{EntryRef, IdRange, MemoryCounters};
 use millstream_engine::{Stream, StreamId, Value};
 
 use crate::shard::Shard;
@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::txn::Txn;
 
 /// A store of which nothing is locked. Keys whose time has come are told too.
-pub(super) fn dump(store: &Store) -> String {
+pub(crate) fn dump(store: &Store) -> String {
     let mut keys = Keys::new();
     (0..store.shard_count())
         .for_each(|number| collect(&store.shard(number).lock(), store.databases(), &mut keys));
@@ -121,8 +121,9 @@ fn put_stream(out: &mut String, stream: &Stream) {
 }
 
 fn put_memory(out: &mut String, stream: &Stream) {
-    let Some(counters) = stream.memory_counters() else { return };
-    let _ = write!(out, "\n  memory {counters:?} ");
+    let Some(MemoryCounters { limits, added, duplicates }) = stream.memory_counters() else { return };
+    out.push_str("\n  memory ");
+    [limits.duration_s, limits.max_size, added, duplicates].into_iter().for_each(|n| put_number(out, n));
     for kept in stream.remembered() {
         put_text(out, kept.producer);
         put_text(out, kept.iid);

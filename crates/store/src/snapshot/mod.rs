@@ -26,7 +26,9 @@ pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 pub(crate) use write::SnapshotWriter;
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";
-const VERSION: u32 = 1;
+/// What is written. Version 1 is read too: its streams have no settings, which the kind of a value tells (see `codec`).
+const VERSION: u32 = 2;
+const OLDEST_VERSION: u32 = 1;
 const RECORD: u8 = b'K';
 const FOOTER: u8 = b'F';
 /// Magic, version, store id, position, checksum.

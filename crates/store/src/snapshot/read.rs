@@ -7,8 +7,8 @@ use millstream_engine::keyspace::Entry;
 use millstream_engine::value::Hashing;
 
 use super::{
-    FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, RECORD, RECORD_HEAD_BYTES, SnapshotInfo, VERSION,
-    record_checksum,
+    FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, OLDEST_VERSION, RECORD, RECORD_HEAD_BYTES, SnapshotInfo,
+    VERSION, record_checksum,
 };
 use crate::codec::{CodecError, Reader, read_value};
 
@@ -56,7 +56,10 @@ impl fmt::Display for SnapshotFault {
             SnapshotFault::Io(error) => write!(f, "reading the snapshot failed: {error}"),
             SnapshotFault::NotASnapshot => write!(f, "the file is no snapshot"),
             SnapshotFault::Version(version) => {
-                write!(f, "the snapshot has format version {version}; this program reads {VERSION}")
+                write!(
+                    f,
+                    "the snapshot has format version {version}; this program reads {OLDEST_VERSION} to {VERSION}"
+                )
             }
             SnapshotFault::ForeignStore => write!(f, "the snapshot is of another store"),
             SnapshotFault::Short => write!(f, "the snapshot ends too early"),
@@ -144,7 +147,7 @@ impl<R: Read> SnapshotReader<R> {
         }
         // Before the checksum: another version may have another header.
         let version = u32::from_le_bytes(array_at(content, 8));
-        if version != VERSION {
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(reader.fault(SnapshotFault::Version(version)));
         }
         if crc32fast::hash(content).to_le_bytes() != *checksum {

@@ -136,8 +136,8 @@ fn other_stores_versions_and_files_are_told_apart() {
     SnapshotWriter::begin(&mut foreign, [1; 16], 41).finish().unwrap();
     assert!(matches!(read(&*foreign), Err(SnapshotFault::ForeignStore)));
     let mut newer = file.clone();
-    newer[8] = 2;
-    assert!(matches!(read(&*newer), Err(SnapshotFault::Version(2))));
+    newer[8] = 3;
+    assert!(matches!(read(&*newer), Err(SnapshotFault::Version(3))));
     assert!(matches!(read(&[b'x'; 100][..]), Err(SnapshotFault::NotASnapshot)));
     assert!(matches!(read(&*[&*file, b"x"].concat()), Err(SnapshotFault::Excess)));
     assert!(matches!(read(&*[&*file, &*file].concat()), Err(SnapshotFault::Excess)));
@@ -179,9 +179,9 @@ fn the_format_has_not_changed() {
 }
 
 const FIXTURE: &str = concat!(
-    "4d494c4c534e415001000000303132333435363738396162636465662900000000000000dc2e25be",
+    "4d494c4c534e415002000000303132333435363738396162636465662900000000000000fb29fbbc",
     "4b0c0000000000000051eb56d001036b6579ac020105010176",
-    "4601000000000000008ba3b0efc9c7afbc",
+    "46010000000000000075d8508b41771396",
 );
 
 /// Takes so many bytes, then fails.

@@ -13,6 +13,8 @@ use super::{Entries, hashing, rewritten};
 use crate::codec::{put_change, put_rearrangement, put_value, take_value};
 
 const FIXTURES: &str = include_str!("fixtures.txt");
+/// Begins the line of a value in a form that is no longer written.
+const OLD_VALUE: &str = "old-value";
 
 const ID: StreamId = StreamId::new(1_700_000_000_123, 4);
 const NEAR: StreamId = StreamId::new(1_700_000_000_123, 7);
@@ -218,7 +220,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }
 
-/// Line by line: `change` or `value`, a name, the bytes.
+/// Line by line: `change` or `value`, a name, the bytes. The file has `old-value` too.
 fn written() -> String {
     let mut out = String::new();
     for (name, bytes) in changes() {
@@ -238,12 +240,13 @@ fn written() -> String {
 #[test]
 fn what_is_written_has_not_changed() {
     let written = written();
-    for (found, expected) in written.lines().zip(FIXTURES.lines()) {
-        assert_eq!(found, expected);
+    let kept: Vec<&str> = FIXTURES.lines().filter(|line| !line.starts_with(OLD_VALUE)).collect();
+    for (found, expected) in written.lines().zip(&kept) {
+        assert_eq!(found, *expected);
     }
-    let new: Vec<&str> = written.lines().skip(FIXTURES.lines().count()).collect();
+    let new: Vec<&str> = written.lines().skip(kept.len()).collect();
     assert!(new.is_empty(), "lines to be added:\n{}", new.join("\n"));
-    assert_eq!(written.lines().count(), FIXTURES.lines().count());
+    assert_eq!(written.lines().count(), kept.len());
 }
 
 #[test]
@@ -261,6 +264,9 @@ fn what_was_written_can_be_read() {
                 again
             }
         };
-        assert_eq!(again, bytes, "{name}");
+        match kind {
+            OLD_VALUE => assert!(written().contains(&format!("value {name} {}\n", hex(&again))), "{name}"),
+            _ => assert_eq!(again, bytes, "{name}"),
+        }
     }
 }

@@ -188,6 +188,23 @@ fn an_empty_stream_keeps_what_it_knows() {
 }
 
 #[test]
+fn settings_of_a_newer_version_are_refused_and_not_dropped() {
+    let mut stream = Stream::new();
+    let group = StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: None };
+    stream.apply(&group, BlockLimits::default());
+    let bytes = bytes_of(&Value::Stream(Box::new(stream)));
+    // A stream ends with the settings of its last group, that it has no memory, and its own settings.
+    let length = bytes.len();
+    assert_eq!(bytes[length - 3..], [0, 0, 0]);
+    for at in [length - 3, length - 1] {
+        let setting = [3, 1, 1, 7];
+        let newer = [&bytes[..at], &setting, &bytes[at + 1..]].concat();
+        let error = take_value(&newer, hashing()).map(|_| ()).unwrap_err();
+        assert!(error.what.contains("a newer version of Millstream"), "{error}");
+    }
+}
+
+#[test]
 fn a_last_id_set_back_over_deleted_entries_takes_new_ones() {
     let mut stream = Stream::new();
     let [first, last] = [StreamId::new(1, 0), StreamId::new(9, 0)];

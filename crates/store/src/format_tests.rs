@@ -1,0 +1,100 @@
+//! Data folders of every released format open for ever, and hold what they held.
+//!
+//! They are in `tests/formats`, a folder for each format: what a store of that version wrote, and `expected.txt`, its content as text.
+//! `MILLSTREAM_MAKE_FORMAT=name cargo test -p millstream-store --lib format_tests` makes one of what the code writes now; see
+//! `docs/format.md` for when that is needed. One that is there is never made again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::disk::RealDisk;
+use crate::journal::Journal;
+use crate::log::{LogOptions, Policy};
+use crate::sim_tests::{dump, random_transactions};
+use crate::{ManualClock, Store, StoreOptions};
+
+const FORMATS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/formats");
+const EXPECTED: &str = "expected.txt";
+
+fn open(folder: &Path) -> Store {
+    let clock = Arc::new(ManualClock::new(1_000_000));
+    let options = StoreOptions { databases: 2, shards: 3, seed: 7, clock };
+    let disk = Arc::new(RealDisk::create(folder).unwrap());
+    let mut salt = 0;
+    let log_options = LogOptions {
+        policy: Policy::Never,
+        ..LogOptions::new(move || {
+            salt += 1;
+            salt
+        })
+    };
+    let opened = Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended);
+    opened.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).0
+}
+
+/// An empty folder for a test.
+fn empty_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("millstream-format-{}-{name}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Copies the files of a folder, without those that are not a store's.
+fn copy(from: &Path, to: &Path) {
+    for file in fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
+        if !["LOCK", EXPECTED].map(Into::into).contains(&file.file_name()) {
+            fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_released_format_opens_with_what_it_holds() {
+    if let Some(name) = std::env::var_os("MILLSTREAM_MAKE_FORMAT") {
+        make(&Path::new(FORMATS).join(name));
+    }
+    let mut names: Vec<_> =
+        fs::read_dir(FORMATS).unwrap().map(|format| format.unwrap().file_name()).collect();
+    names.sort();
+    assert!(!names.is_empty());
+    for name in names {
+        let (kept, folder) = (Path::new(FORMATS).join(&name), empty_folder(&name.to_string_lossy()));
+        copy(&kept, &folder);
+        let expected = fs::read_to_string(kept.join(EXPECTED)).unwrap();
+        let store = open(&folder);
+        assert_eq!(dump(&store), expected, "{name:?}");
+        // Written again, in the newest format.
+        store.take_snapshot().unwrap();
+        drop(store);
+        assert_eq!(dump(&open(&folder)), expected, "{name:?}, written again");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+/// Makes a folder of what the code writes now: a snapshot in the middle of random transactions over all types, and the log behind it.
+fn make(into: &Path) {
+    fs::create_dir(into).unwrap_or_else(|error| panic!("{}: {error}", into.display()));
+    let folder = (1..).find_map(made_with).expect("some seed leaves everything");
+    fs::write(into.join(EXPECTED), dump(&open(&folder))).unwrap();
+    copy(&folder, into);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The folder of random transactions with this seed. `None`: something is missing in it, or in its snapshot.
+fn made_with(seed: u64) -> Option<PathBuf> {
+    let has_everything = |store: &Store| {
+        let parts = ["until", "group", "consumer", "pending", "released", "memory"];
+        let dump = dump(store);
+        parts.iter().all(|part| dump.contains(part))
+    };
+    let folder = empty_folder("made");
+    let store = open(&folder);
+    random_transactions(&store, 2 * seed, 120);
+    store.take_snapshot().unwrap();
+    let is_snapshot_good = has_everything(&store);
+    random_transactions(&store, 2 * seed + 1, 120);
+    store.close().unwrap();
+    (is_snapshot_good && has_everything(&store)).then_some(folder)
+}
