@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 
-use super::{PendingEntry, PendingList};
+use super::{Filter, PendingEntry, PendingList};
 
 /// A candidate of several chunks gives way to so many smaller ones.
 const PARTS: usize = 8;
@@ -49,6 +49,27 @@ impl Candidate {
             chunks: oldest.len(),
             ..self
         })
+    }
+}
+
+impl PendingEntry {
+    /// How long nobody has touched the row; `None` if it was released.
+    pub fn idle_ms(&self, now_ms: u64) -> Option<u64> {
+        self.consumer.map(|_| now_ms.saturating_sub(self.delivered_at_ms))
+    }
+
+    /// Whether nobody has touched the row for so long. What was released may change hands at once, however long one asks for.
+    pub fn is_idle_at_least(&self, min_idle_ms: u64, now_ms: u64) -> bool {
+        self.idle_ms(now_ms).is_none_or(|idle_ms| idle_ms >= min_idle_ms)
+    }
+}
+
+impl Filter {
+    /// Lets rows through that may be [idle for so long](PendingEntry::is_idle_at_least). Those that were delivered when time
+    /// began pass too, even if that was not so long ago.
+    pub fn idle_at_least(min_idle_ms: u64, now_ms: u64) -> Filter {
+        let limit_ms = (min_idle_ms > 0).then(|| now_ms.saturating_sub(min_idle_ms));
+        Filter { delivered_at_or_before_ms: limit_ms, ..Filter::default() }
     }
 }
 

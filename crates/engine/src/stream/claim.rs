@@ -76,7 +76,7 @@ impl Stream {
                 }
                 (false, None) => None,
                 (true, None) if !options.force => None,
-                (true, Some(row)) if !is_idle(&row, options.min_idle_ms, now_ms) => Some(row),
+                (true, Some(row)) if !row.is_idle_at_least(options.min_idle_ms, now_ms) => Some(row),
                 (true, row) => {
                     // A row that FORCE creates begins with one delivery, as if it had been read.
                     let deliveries = row.map_or(1, |row| row.deliveries);
@@ -115,7 +115,7 @@ impl Stream {
             if row.id <= self.entries.gone_through && self.entries.blocks.get(row.id, &mut near).is_none() {
                 found.claimed.gone.push(row.id);
                 left -= 1;
-            } else if is_idle(&row, options.min_idle_ms, now_ms) {
+            } else if row.is_idle_at_least(options.min_idle_ms, now_ms) {
                 let deliveries = options.count(row.deliveries);
                 found.claimed.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
                 left -= 1;
@@ -135,9 +135,4 @@ impl ClaimOptions {
             None => before.saturating_add(1).min(DELIVERIES_MAX),
         }
     }
-}
-
-/// Whether a row may change hands. What belongs to nobody always may.
-fn is_idle(row: &PendingEntry, min_idle_ms: u64, now_ms: u64) -> bool {
-    row.consumer.is_none() || now_ms.saturating_sub(row.delivered_at_ms) >= min_idle_ms
 }

@@ -31,6 +31,7 @@ mod parts;
 mod references;
 mod release;
 mod remains;
+mod rows;
 mod sealed;
 mod value;
 mod visit;
@@ -52,7 +53,8 @@ pub use fingerprint::fingerprint;
 pub use group::{Consumer, Group};
 pub use idempotence::{IdempotenceInfo, IdempotenceLimits, MemoryCounters, Remembered};
 pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
-pub use release::{Before, ClaimSink, NackOptions, Taken};
+pub use release::{Before, ClaimSink, NackOptions, OwnRelease, Taken};
+pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
 pub use visit::{Delivery, IdRange};
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::claim::DELIVERIES_MAX;
 use super::{EntryRef, Group, Stream};
+use crate::pending::Filter;
 use crate::{ClaimedRow, NackMode, ReleasedRow, StreamId};
 
 /// How pending entries are given back.
@@ -16,6 +17,17 @@ pub struct NackOptions {
     pub deliveries: Option<u64>,
     /// Also what is not pending, if the entry exists.
     pub force: bool,
+}
+
+/// A delivery that its consumer gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnRelease {
+    /// The entry.
+    pub id: StreamId,
+    /// Which delivery it is: how often the entry had been delivered with it.
+    pub delivery: u64,
+    /// How often it counts as delivered from now on.
+    pub deliveries: u64,
 }
 
 /// How a row stood before it was taken over.
@@ -80,6 +92,54 @@ impl Stream {
         rows
     }
 
+    /// What giving these deliveries back would do. A row that is not this consumer's any more stays as it is, and so does one
+    /// that was delivered again since, even if to the same consumer.
+    pub fn decide_release(&self, group: &Group, consumer: &[u8], given: &[OwnRelease]) -> Vec<ReleasedRow> {
+        let Some(owner) = group.consumer(consumer) else { return Vec::new() };
+        let is_ours = |given: &&OwnRelease| {
+            let row = group.pending().get(given.id);
+            row.is_some_and(|row| row.consumer == Some(owner) && row.deliveries == given.delivery)
+        };
+        let released = given.iter().filter(is_ours);
+        released.map(|given| ReleasedRow { id: given.id, deliveries: given.deliveries }).collect()
+    }
+
+    /// Whether a consumer may end a pending entry as a dead letter: its own, or one whose entry is gone, which nobody can work on.
+    pub fn may_dead_letter(&self, group: &Group, consumer: &[u8], id: StreamId) -> bool {
+        let Some(row) = group.pending().get(id) else { return false };
+        let is_its_own = row.consumer.is_some() && row.consumer == group.consumer(consumer);
+        is_its_own || !self.contains(id)
+    }
+
+    /// What a consumer takes over that walks through the rows from `start` on for what nobody has touched for `min_idle_ms`, at most
+    /// `count`, and the id from which to go on; `None` when all rows were looked at. A row whose entry is gone changes hands too,
+    /// and does not count as delivered again. `visit` is shown what is taken over, with its deliveries as they are from now on.
+    pub fn visit_claim(
+        &self,
+        group: &Group,
+        (start, count): (StreamId, u64),
+        min_idle_ms: u64,
+        now_ms: u64,
+        mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>, u64),
+    ) -> (Vec<ClaimedRow>, Option<StreamId>) {
+        let (mut rows, mut next, mut near) = (Vec::new(), None, None);
+        group.pending().walk(start, Filter::idle_at_least(min_idle_ms, now_ms), |row| {
+            if rows.len() as u64 == count {
+                next = Some(row.id);
+                return ControlFlow::Break(());
+            }
+            if row.is_idle_at_least(min_idle_ms, now_ms) {
+                let entry = self.entries.blocks.get(row.id, &mut near);
+                let delivered = u64::from(entry.is_some());
+                let deliveries = row.deliveries.saturating_add(delivered).min(DELIVERIES_MAX);
+                visit(row.id, entry.as_ref(), deliveries);
+                rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
+            }
+            ControlFlow::Continue(())
+        });
+        (rows, next)
+    }
+
     /// What a consumer takes over when it asks for what nobody has touched for `min_idle_ms`, at most `count`: first what was given
     /// back, then what has been idle longest. Rows whose entry is gone are passed over and stay.
     pub fn visit_idle(
@@ -104,8 +164,8 @@ impl Stream {
                 taken.is_full = true;
                 return ControlFlow::Break(());
             }
-            let idle_ms = row.consumer.map(|_| now_ms.saturating_sub(row.delivered_at_ms));
-            sink.entry(&entry, Some(Before { idle_ms, deliveries: row.deliveries }));
+            let before = Before { idle_ms: row.idle_ms(now_ms), deliveries: row.deliveries };
+            sink.entry(&entry, Some(before));
             let deliveries = row.deliveries.saturating_add(1).min(DELIVERIES_MAX);
             taken.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
             if taken.rows.len() as u64 >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

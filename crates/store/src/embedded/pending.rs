@@ -1,11 +1,10 @@
 //! Pending entries: acknowledged, counted, listed.
 
 use std::iter;
-use std::ops::{ControlFlow, RangeBounds};
+use std::ops::RangeBounds;
 use std::time::Duration;
 
-use millstream_engine::pending::Filter;
-use millstream_engine::stream::{Group, IdRange};
+use millstream_engine::stream::{Group, IdRange, PendingQuery};
 use millstream_engine::{Refusal, StreamId};
 
 use super::range::id_range;
@@ -126,21 +125,6 @@ impl Call<PendingRows> {
     }
 }
 
-impl PendingRows {
-    /// `None` if no row can match.
-    fn filter(&self, group: &Group, now_ms: u64) -> Option<Filter> {
-        let consumer = match &self.consumer {
-            Some(name) => Some(group.consumer(name)?),
-            None => None,
-        };
-        let delivered_at_or_before_ms = match millis(self.min_idle) {
-            0 => None,
-            min_idle_ms => Some(now_ms.checked_sub(min_idle_ms)?),
-        };
-        Some(Filter { consumer, delivered_at_or_before_ms })
-    }
-}
-
 impl Command for PendingRows {
     type Output = Vec<PendingRow>;
     const CHANGES: bool = false;
@@ -153,18 +137,16 @@ impl Command for PendingRows {
         let group = existing_group(txn, &self.key, &self.group)?;
         let now_ms = txn.now_ms();
         let mut rows = Vec::new();
-        let (Some(ids), Some(filter)) = (self.ids, self.filter(group, now_ms)) else { return Ok(rows) };
-        group.pending().walk(ids.first, filter, |row| {
-            if row.id > ids.last || rows.len() as u64 >= self.count {
-                return ControlFlow::Break(());
-            }
+        let Some(ids) = self.ids else { return Ok(rows) };
+        let (consumer, min_idle_ms) = (self.consumer.as_deref(), millis(self.min_idle));
+        let query = PendingQuery { ids, consumer, min_idle_ms, count: self.count };
+        group.visit_pending(&query, now_ms, |row| {
             rows.push(PendingRow {
                 id: row.id,
-                consumer: row.consumer.map(|owner| group.owner_name(Some(owner)).to_vec()),
-                idle: row.consumer.map(|_| Duration::from_millis(now_ms.saturating_sub(row.delivered_at_ms))),
+                consumer: row.consumer.map(<[u8]>::to_vec),
+                idle: row.idle_ms.map(Duration::from_millis),
                 deliveries: row.deliveries,
             });
-            ControlFlow::Continue(())
         });
         Ok(rows)
     }

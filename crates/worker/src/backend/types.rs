@@ -243,11 +243,11 @@ pub struct PendingFilter {
     pub first: StreamId,
     /// The greatest id.
     pub last: StreamId,
-    /// The most rows.
+    /// The most rows, of those that match.
     pub count: usize,
     /// Only rows of this consumer.
     pub consumer: Option<String>,
-    /// Only rows that nobody has touched for so long.
+    /// Only rows that nobody has touched for so long. Released rows always match.
     pub min_idle: Option<Duration>,
 }
 

@@ -1,9 +1,6 @@
 //! Commands about pending entries: XACK XACKDEL XPENDING XCLAIM XAUTOCLAIM.
 
-use std::ops::ControlFlow;
-
-use millstream_engine::pending::Filter;
-use millstream_engine::stream::{ClaimOptions, Deletion, Group};
+use millstream_engine::stream::{ClaimOptions, Deletion, Group, IdRange, PendingQuery};
 use millstream_engine::{ClaimedRow, Refusal, StreamId};
 use millstream_protocol::commands::{PendingRows, Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
 use millstream_protocol::errors::{self, CommandError};
@@ -70,37 +67,21 @@ fn write_summary(out: &mut Writer, group: &Group) {
 }
 
 fn write_rows(out: &mut Writer, group: &Group, asked: &PendingRows<'_>, now_ms: u64) {
-    let consumer = match asked.consumer.map(|name| group.consumer(name)) {
-        Some(None) => return out.array(0),
-        Some(Some(handle)) => Some(handle),
-        None => None,
+    let query = PendingQuery {
+        ids: IdRange { first: asked.start, last: asked.end },
+        consumer: asked.consumer,
+        min_idle_ms: asked.idle_ms_min,
+        count: asked.count,
     };
     let mark = out.array_deferred(0);
-    let mut rows = 0;
-    if asked.count > 0 {
-        // Idle at least so long is delivered at or before this moment. Without a bound every row passes.
-        let delivered_at_or_before_ms =
-            (asked.idle_ms_min > 0).then(|| now_ms.saturating_sub(asked.idle_ms_min));
-        let filter = Filter { consumer, delivered_at_or_before_ms };
-        group.pending().walk(asked.start, filter, |row| {
-            if row.id > asked.end {
-                return ControlFlow::Break(());
-            }
-            // What is nobody's may be claimed at once, however long one asks for.
-            let idle_ms = row.consumer.map(|_| now_ms.saturating_sub(row.delivered_at_ms));
-            if idle_ms.is_some_and(|idle_ms| idle_ms < asked.idle_ms_min) {
-                return ControlFlow::Continue(());
-            }
-            out.array(4);
-            out.id(row.id);
-            out.bulk(group.owner_name(row.consumer));
-            out.int(idle_ms.map_or(-1, |idle_ms| idle_ms as i64));
-            out.uint(row.deliveries);
-            rows += 1;
-            if rows as u64 == asked.count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-    }
-    out.finish(mark, rows);
+    let rows = group.visit_pending(&query, now_ms, |row| {
+        out.array(4);
+        out.id(row.id);
+        out.bulk(row.consumer.unwrap_or_default());
+        out.int(row.idle_ms.map_or(-1, |idle_ms| idle_ms as i64));
+        out.uint(row.deliveries);
+    });
+    out.finish(mark, rows as usize);
 }
 
 pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xclaim<'_>) -> Result<(), CommandError> {

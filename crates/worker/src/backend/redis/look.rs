@@ -15,7 +15,7 @@ use super::errors::from_redis;
 use super::groups::{info, is_missing_key};
 use super::link::Link;
 use super::reply::{array, checked, count, entries, id, integer, pairs, text, tuple};
-use super::request::{Id, millis};
+use super::request::{Id, idle_millis};
 
 /// How many keys a server looks at in one step of a scan.
 const KEYS_PER_SCAN: usize = 1000;
@@ -98,19 +98,13 @@ impl Redis {
         let mut command = cmd("XPENDING");
         command.arg(stream).arg(group);
         if let Some(idle) = filter.min_idle.filter(|idle| !idle.is_zero()) {
-            command.arg("IDLE").arg(millis(idle));
+            command.arg("IDLE").arg(idle_millis(idle));
         }
         command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count);
         if let Some(consumer) = &filter.consumer {
             command.arg(consumer);
         }
-        let rows = array(self.link.command(stream, command).await?)?.into_iter().map(pending_row);
-        let mut rows: Vec<PendingRow> = rows.collect::<Result<_, _>>()?;
-        if filter.min_idle.is_some_and(|idle| !idle.is_zero()) {
-            // What was given back is nobody's, and not idle, however it is kept.
-            rows.retain(|row| row.idle.is_some());
-        }
-        Ok(rows)
+        array(self.link.command(stream, command).await?)?.into_iter().map(pending_row).collect()
     }
 }
 

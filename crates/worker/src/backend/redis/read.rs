@@ -7,7 +7,7 @@ use redis::{Cmd, Value, cmd, pipe};
 use super::super::{Claimed, Delivery, Entry, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
 use super::Redis;
 use super::reply::{array, count, deliveries, entries, fields, id, only_stream, tuple};
-use super::request::{Id, millis};
+use super::request::{Id, idle_millis, millis};
 use super::scripts::Argument;
 
 /// The longest that a server is asked to wait at a stretch. If it is gone without a word, this is found out soon.
@@ -111,7 +111,7 @@ impl Redis {
             return self.autoclaim_in_steps(read, min_idle, from, look).await;
         }
         let arguments: [&dyn Argument; 6] =
-            [&read.group, &read.consumer, &millis(min_idle), &Id(from), &read.count, &look];
+            [&read.group, &read.consumer, &idle_millis(min_idle), &Id(from), &read.count, &look];
         let answer = self.scripts.autoclaim.run(self, &[read.stream], &arguments).await?;
         let [last, taken] = tuple(answer)?;
         let delivery = |row| {
@@ -146,7 +146,7 @@ impl Redis {
         }
         let contents = self.contents(read.stream, idle.iter().map(|row| row.id)).await?;
         let mut command = cmd("XCLAIM");
-        command.arg(read.stream).arg(read.group).arg(read.consumer).arg(millis(min_idle));
+        command.arg(read.stream).arg(read.group).arg(read.consumer).arg(idle_millis(min_idle));
         let there = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
         there.clone().for_each(|(row, _)| {
             command.arg(Id(row.id));

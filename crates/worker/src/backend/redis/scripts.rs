@@ -178,7 +178,7 @@ if #rows > 0 then return 0 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1";
 
-/// Takes over idle rows. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
+/// Takes over idle rows; one that was released natively has an idle time of -1. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
 /// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
 /// of deliveries and its fields, or nothing where they are gone.
 const AUTOCLAIM: &str = r"
@@ -187,7 +187,7 @@ if rows.err then return rows end
 local taken, last, most = {}, false, tonumber(ARGV[5])
 for at, row in ipairs(rows) do
   if #taken == most then break end
-  if row[3] >= tonumber(ARGV[3]) then
+  if row[3] < 0 or row[3] >= tonumber(ARGV[3]) then
     local entry = redis.call('XRANGE', KEYS[1], row[1], row[1])[1]
     if entry then
       redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, row[1], 'RETRYCOUNT', row[4] + 1, 'JUSTID')

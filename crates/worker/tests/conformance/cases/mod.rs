@@ -1,6 +1,7 @@
 //! What every backend must do, verb by verb. Each case has a stream of its own.
 
 pub(crate) mod groups;
+pub(crate) mod idle;
 pub(crate) mod looking;
 pub(crate) mod producing;
 pub(crate) mod reading;
@@ -27,6 +28,7 @@ pub(crate) async fn all(backend: &dyn Admin) {
     waiting::all(backend).await;
     settling::all(backend).await;
     looking::all(backend).await;
+    idle::all(backend).await;
 }
 
 /// Leaves something behind, and a read that waits while the store goes away.

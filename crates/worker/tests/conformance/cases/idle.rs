@@ -1,0 +1,95 @@
+//! "Idle at least so long" means the same everywhere: released rows match any idle time, and counts apply to the rows that match.
+
+use std::time::Duration;
+
+use millstream_worker::backend::{Admin, PendingFilter, Read, Release, StreamId};
+
+use super::{everything, ids_of, reader, reading};
+
+const MINUTE: Duration = Duration::from_secs(60);
+/// Longer than any clock has run: no delivery is that long ago.
+const LONGER_THAN_TIME: Duration = Duration::from_secs(200 * 365 * 24 * 3600);
+
+pub(super) async fn all(backend: &dyn Admin) {
+    released_rows_are_listed(backend).await;
+    counts_apply_behind_the_filter(backend).await;
+    released_rows_are_claimed(backend).await;
+    released_rows_are_read(backend).await;
+}
+
+/// A stream with so many entries that consumer `a` was given, of which these were released.
+async fn make(
+    backend: &dyn Admin,
+    stream: &str,
+    count: usize,
+    released: std::ops::Range<usize>,
+) -> Vec<StreamId> {
+    let ids = reading::make(backend, stream, count).await;
+    assert_eq!(backend.read(&reader(stream, "a", count)).await.unwrap().len(), count);
+    let back: Vec<Release> = ids[released].iter().map(|id| Release::counted(*id, 1)).collect();
+    assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), back.len() as u64);
+    ids
+}
+
+async fn listed(backend: &dyn Admin, stream: &str, filter: PendingFilter) -> Vec<StreamId> {
+    backend.pending(stream, "g", &filter).await.unwrap().into_iter().map(|row| row.id).collect()
+}
+
+fn idle(min_idle: Duration, count: usize) -> PendingFilter {
+    PendingFilter { min_idle: Some(min_idle), count, ..everything() }
+}
+
+async fn released_rows_are_listed(backend: &dyn Admin) {
+    let stream = "idle:released";
+    let ids = make(backend, stream, 110, 0..100).await;
+    for min_idle in [Duration::from_millis(1), MINUTE, LONGER_THAN_TIME, Duration::MAX] {
+        let rows = backend.pending(stream, "g", &idle(min_idle, 100)).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids[..100], "{min_idle:?}");
+        assert!(rows.iter().all(|row| row.consumer.is_none() && row.idle.is_none()), "{min_idle:?}");
+    }
+    // They are nobody's, and so not among the consumer's. Its own were delivered just now.
+    let of_a = PendingFilter { consumer: Some("a".to_owned()), ..everything() };
+    assert_eq!(listed(backend, stream, of_a.clone()).await, ids[100..]);
+    assert_eq!(listed(backend, stream, PendingFilter { min_idle: Some(MINUTE), ..of_a }).await, []);
+    // Whether the entry is still there makes no difference.
+    assert_eq!(backend.delete_entries(stream, &ids[1..2]).await.unwrap(), 1);
+    assert_eq!(listed(backend, stream, idle(MINUTE, 3)).await, ids[..3]);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn counts_apply_behind_the_filter(backend: &dyn Admin) {
+    let stream = "idle:counted";
+    let ids = make(backend, stream, 1110, 1100..1110).await;
+    assert_eq!(listed(backend, stream, idle(MINUTE, 5)).await, ids[1100..1105]);
+    assert_eq!(listed(backend, stream, idle(MINUTE, 100)).await, ids[1100..]);
+    let until_there = PendingFilter { last: ids[1102], ..idle(MINUTE, 100) };
+    assert_eq!(listed(backend, stream, until_there).await, ids[1100..1103]);
+    assert_eq!(listed(backend, stream, idle(MINUTE, 0)).await, []);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn released_rows_are_claimed(backend: &dyn Admin) {
+    let stream = "idle:claimed";
+    let ids = make(backend, stream, 20, 8..14).await;
+    for (at, min_idle) in [(8, MINUTE), (10, LONGER_THAN_TIME), (12, Duration::MAX)] {
+        let claimed = backend.autoclaim(&reader(stream, "b", 2), min_idle, StreamId::MIN).await.unwrap();
+        assert_eq!(ids_of(&claimed.deliveries), ids[at..at + 2], "{min_idle:?}");
+        assert!(claimed.deliveries.iter().all(|delivery| delivery.deliveries == 2), "{min_idle:?}");
+    }
+    let none = backend.autoclaim(&reader(stream, "b", 2), MINUTE, StreamId::MIN).await.unwrap();
+    assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
+    // Nothing was asked for: nothing was looked at.
+    let nothing = backend.autoclaim(&reader(stream, "b", 0), Duration::ZERO, ids[3]).await.unwrap();
+    assert_eq!((nothing.deliveries, nothing.next), (Vec::new(), ids[3]));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+async fn released_rows_are_read(backend: &dyn Admin) {
+    let stream = "idle:read";
+    let ids = make(backend, stream, 4, 1..3).await;
+    if backend.capabilities().read_claims {
+        let claiming = Read { claim_idle: Some(LONGER_THAN_TIME), ..reader(stream, "b", 10) };
+        assert_eq!(ids_of(&backend.read(&claiming).await.unwrap()), ids[1..3]);
+    }
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
