@@ -177,7 +177,7 @@ pub enum Order {
 }
 
 /// A stream, as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
     /// How many entries it has.
     pub length: u64,
@@ -196,7 +196,7 @@ pub struct StreamInfo {
 }
 
 /// A group, as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupInfo {
     /// Its name.
     pub name: String,
@@ -213,7 +213,7 @@ pub struct GroupInfo {
 }
 
 /// A consumer, as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerInfo {
     /// Its name.
     pub name: String,

@@ -64,6 +64,19 @@ fn kind_of(code: &str, details: &str) -> ErrorKind {
     wrapped.map_or(ErrorKind::Refused, |(_, kind)| *kind)
 }
 
+/// Whether an error begins with these words.
+pub(super) fn says(error: &Error, words: &str) -> bool {
+    error.to_string().starts_with(words)
+}
+
+pub(super) fn is_missing_key(error: &Error) -> bool {
+    says(error, "ERR no such key") || says(error, "ERR The XGROUP subcommand requires the key to exist")
+}
+
+pub(super) fn missing_key_is_no_group(error: Error) -> Error {
+    if is_missing_key(&error) { Error::new(ErrorKind::NoGroup, error.to_string()) } else { error }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,8 +10,9 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::super::Error;
+use super::commands::command;
 use super::errors::from_redis;
-use super::reply::checked;
+use super::reply::{Slots, array, checked, slots};
 
 /// How long a server may take to accept a connection.
 pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -38,20 +39,26 @@ impl Link {
     }
 
     /// Sends commands about keys of one slot in one go. Each has its own answer, which may be an error.
-    pub(super) async fn pipeline(&self, key: &str, pipeline: Pipeline) -> Result<Vec<Value>, Error> {
-        let count = pipeline.len();
+    pub(super) async fn pipeline(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let count = commands.len();
         if count == 0 {
             return Ok(Vec::new());
         }
-        self.send_pipeline(key, pipeline, 0, count).await
+        self.send_pipeline(key, pipeline_of(commands), 0, count).await
     }
 
     /// Sends commands about keys of one slot that happen as one step, or not at all.
-    pub(super) async fn transaction(&self, key: &str, mut pipeline: Pipeline) -> Result<Vec<Value>, Error> {
-        let count = pipeline.len();
+    pub(super) async fn transaction(&self, key: &str, commands: Vec<Cmd>) -> Result<Vec<Value>, Error> {
+        let count = commands.len();
+        let mut pipeline = pipeline_of(commands);
         pipeline.atomic();
         let mut answers = self.send_pipeline(key, pipeline, count + 1, 1).await?;
-        super::reply::array(answers.pop().unwrap_or(Value::Nil))
+        array(answers.pop().unwrap_or(Value::Nil))
+    }
+
+    /// Which server of a cluster has which slots.
+    pub(super) async fn slots(&self) -> Result<Vec<Slots>, Error> {
+        slots(self.command("", command!("CLUSTER", "SLOTS")).await?)
     }
 
     async fn send_pipeline(
@@ -69,6 +76,14 @@ impl Link {
         };
         answers.map_err(from_redis)
     }
+}
+
+fn pipeline_of(commands: Vec<Cmd>) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(commands.len());
+    for command in commands {
+        pipeline.add_command(command);
+    }
+    pipeline
 }
 
 /// The master of a key's slot.

@@ -1,40 +1,33 @@
 //! Any server that speaks Redis' protocol as a backend, and clusters of them.
 //!
 //! ```text
-//! verbs (produce, groups, read, settle, look) ── link: one shared connection, or a cluster's
-//!        │                                    └─ waiting: a connection each, for calls that wait
+//! verbs (work, admin) ── link: one shared connection, or a cluster's
+//!        │            └─ waiting: a connection each, for calls that wait
 //!        └── native commands where probe has found them, scripts where not
 //! ```
 
+mod admin;
+mod commands;
+mod dead_letters;
 mod errors;
-mod groups;
 mod link;
-mod look;
 mod probe;
-mod produce;
 mod read;
 mod reply;
-mod request;
 mod scripts;
-mod settle;
 mod waiting;
+mod work;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{Client, ConnectionAddr, ConnectionInfo, TlsCertificates, cmd};
+use redis::{Client, ConnectionAddr, ConnectionInfo, TlsCertificates};
 
-use super::{
-    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery,
-    Entry, Error, GroupInfo, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read, Release,
-    Start, StreamId, StreamInfo, Trim,
-};
+use super::{Error, ErrorKind};
 use errors::from_redis;
 use link::{ANSWER_WITHIN, CONNECT_WITHIN, Link, Server};
 use probe::{Natives, Probe};
-use scripts::Scripts;
 use waiting::Waiters;
 
 /// Whose rows are that were given back, on servers where they must be somebody's.
@@ -48,7 +41,6 @@ pub struct Redis {
     link: Link,
     waiters: Waiters,
     probe: Probe,
-    scripts: Scripts,
     place: String,
 }
 
@@ -75,7 +67,7 @@ impl Redis {
         let infos = urls.iter().map(|url| connection_info(url, &certificates));
         let infos: Vec<ConnectionInfo> = infos.collect::<Result<_, _>>()?;
         let Some(first) = infos.first().cloned() else {
-            return Err(Error::new(super::ErrorKind::Refused, "a cluster needs at least one address"));
+            return Err(Error::new(ErrorKind::Refused, "a cluster needs at least one address"));
         };
         let mut builder = ClusterClientBuilder::new(infos.clone())
             .retries(CLUSTER_RETRIES)
@@ -98,7 +90,7 @@ impl Redis {
     async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
         let probe = Probe::begin(&link).await?;
         tracing::debug!(place, natives = ?probe.found(), "connected");
-        Ok(Redis { link, waiters: Waiters::new(info), probe, scripts: Scripts::new(), place })
+        Ok(Redis { link, waiters: Waiters::new(info), probe, place })
     }
 
     /// Whether the server has something beyond Redis 6.2.
@@ -151,195 +143,4 @@ fn place_of(kind: &str, infos: &[ConnectionInfo]) -> String {
         }
     }
     format!("{scheme}{kind}://{}{database}", hosts.join(","))
-}
-
-impl Backend for Redis {
-    fn capabilities(&self) -> Capabilities {
-        self.probe.capabilities()
-    }
-
-    fn place(&self) -> String {
-        self.place.clone()
-    }
-
-    fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
-        Some(self)
-    }
-
-    fn add<'a>(
-        &'a self,
-        stream: &'a str,
-        entries: &'a [NewEntry],
-        trim: Option<Trim>,
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            super::check_entries(entries)?;
-            self.add(stream, entries, trim).await
-        })
-    }
-
-    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool> {
-        Box::pin(self.create_group(stream, group, start))
-    }
-
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
-        Box::pin(self.stream(stream))
-    }
-
-    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
-        Box::pin(self.read(read))
-    }
-
-    fn own_pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        after: StreamId,
-        count: usize,
-    ) -> Answer<'a, Vec<Delivery>> {
-        Box::pin(self.own_pending(stream, group, consumer, after, count))
-    }
-
-    fn autoclaim<'a>(
-        &'a self,
-        read: &'a Read<'a>,
-        min_idle: Duration,
-        from: StreamId,
-    ) -> Answer<'a, Claimed> {
-        Box::pin(self.autoclaim(read, min_idle, from))
-    }
-
-    fn acknowledge<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        done: &'a Acknowledgement,
-    ) -> Answer<'a, u64> {
-        Box::pin(self.acknowledge(stream, group, done))
-    }
-
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
-        Box::pin(self.seen(keys))
-    }
-
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(self.extend(stream, group, consumer, ids))
-    }
-
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        rows: &'a [Release],
-    ) -> Answer<'a, u64> {
-        Box::pin(self.release(stream, group, consumer, rows))
-    }
-
-    fn dead_letter<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        letters: &'a [DeadLetter],
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(async move {
-            super::check_letters(letters)?;
-            self.dead_letter(stream, group, consumer, letters).await
-        })
-    }
-}
-
-impl Admin for Redis {
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(async { self.link.command("", cmd("PING")).await.map(drop) })
-    }
-
-    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
-        Box::pin(self.streams(pattern))
-    }
-
-    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
-        Box::pin(self.range(stream, range))
-    }
-
-    fn follow<'a>(
-        &'a self,
-        stream: &'a str,
-        after: StreamId,
-        count: usize,
-        block: Duration,
-    ) -> Answer<'a, Vec<Entry>> {
-        Box::pin(self.follow(stream, after, count, block))
-    }
-
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
-        Box::pin(self.delete_entries(stream, ids))
-    }
-
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
-        Box::pin(self.delete_stream(stream))
-    }
-
-    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
-        Box::pin(self.groups(stream))
-    }
-
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
-        Box::pin(self.move_group(stream, group, start))
-    }
-
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
-        Box::pin(self.delete_group(stream, group))
-    }
-
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
-        Box::pin(self.pending_summary(stream, group))
-    }
-
-    fn pending<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        filter: &'a PendingFilter,
-    ) -> Answer<'a, Vec<PendingRow>> {
-        Box::pin(self.pending(stream, group, filter))
-    }
-
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
-        Box::pin(self.restore(stream, group, id))
-    }
-
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>> {
-        Box::pin(self.consumers(stream, group))
-    }
-
-    fn remove_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        heir: &'a str,
-    ) -> Answer<'a, u64> {
-        Box::pin(async move {
-            super::check_heir(consumer, heir)?;
-            self.remove_consumer(stream, group, consumer, heir).await
-        })
-    }
-
-    fn remove_empty_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-    ) -> Answer<'a, bool> {
-        Box::pin(self.remove_empty_consumer(stream, group, consumer))
-    }
 }

@@ -4,10 +4,12 @@
 //! That tells nothing: it is asked again when it matters, and whoever wanted to know has the server's error until then.
 
 use std::sync::RwLock;
+use std::time::Duration;
 
-use redis::{Pipeline, Value, pipe};
+use redis::{Cmd, Value};
 
-use super::super::{Capabilities, Error, ErrorKind};
+use super::super::{Capabilities, Error, ErrorKind, Read, StreamId};
+use super::commands::{self, command};
 use super::link::Link;
 use super::reply::{array, checked, text};
 
@@ -77,7 +79,7 @@ impl Natives {
     /// What the server has, and why some of it cannot be told now.
     async fn try_out(link: &Link) -> Result<(Natives, Option<Error>), Error> {
         // A server that is not ready must not pass for one that can do little.
-        link.command(KEY, redis::cmd("PING")).await?;
+        link.command(KEY, commands::ping()).await?;
         let answers = link.pipeline(KEY, trials()).await?;
         let mut answers = answers.into_iter();
         let mut next = || checked(answers.next().unwrap_or(Value::Nil));
@@ -98,17 +100,18 @@ impl Natives {
     }
 }
 
-fn trials() -> Pipeline {
-    let mut trials = pipe();
-    trials.cmd("XREADGROUP").arg("GROUP").arg("g").arg("c").arg("COUNT").arg(1).arg("CLAIM").arg(0);
-    trials.arg("STREAMS").arg(KEY).arg(">");
-    trials.cmd("XNACK").arg(KEY).arg("g").arg("SILENT").arg("IDS").arg(1).arg("0-1");
-    trials.cmd("XEXTEND").arg(KEY).arg("g").arg("c").arg("IDS").arg(1).arg("0-1");
-    trials.cmd("XADOPT").arg(KEY).arg("g").arg("c").arg("d");
-    trials.cmd("XADD").arg(KEY).arg("NOMKSTREAM").arg("IDMP").arg("p").arg("i").arg("*").arg("f").arg("v");
-    trials.cmd("EVAL").arg("return 1").arg(0);
-    trials.cmd("CONFIG").arg("GET").arg("exact-lag");
-    trials
+fn trials() -> Vec<Cmd> {
+    let (id, claim_idle) = (StreamId::new(0, 1), Some(Duration::ZERO));
+    let read = Read { stream: KEY, group: "g", consumer: "c", count: 1, block: None, claim_idle };
+    vec![
+        commands::read_group(&read, None),
+        commands::release(KEY, "g", &[id]),
+        commands::extend(KEY, "g", "c", &[id]),
+        commands::adopt(KEY, "g", "c", "d"),
+        command!("XADD", KEY, "NOMKSTREAM", "IDMP", "p", "i", "*", "f", "v"),
+        command!("EVAL", "return 1", 0),
+        command!("CONFIG", "GET", "exact-lag"),
+    ]
 }
 
 /// A server that knows the command misses the group; one that does not says something else.

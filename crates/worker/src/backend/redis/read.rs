@@ -1,14 +1,13 @@
-//! Reading: new entries, one's own pending ones, those that others left.
+//! Waiting for entries, and claiming what others left.
 
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Value, cmd, pipe};
+use redis::{Cmd, Value};
 
-use super::super::{Claimed, Delivery, Entry, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
-use super::Redis;
-use super::reply::{array, count, deliveries, entries, fields, id, only_stream, tuple};
-use super::request::{Id, idle_millis, millis};
-use super::scripts::Argument;
+use super::super::{Admin, Claimed, Delivery, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
+use super::commands::{self, Id, command, idle_millis, millis, with_ids};
+use super::reply::{array, count, entries, fields, id, only_stream, tuple};
+use super::{Redis, scripts};
 
 /// The longest that a server is asked to wait at a stretch. If it is gone without a word, this is found out soon.
 const WAIT_AT_MOST: Duration = Duration::from_secs(10);
@@ -18,41 +17,9 @@ const ROWS_LOOKED_AT_PER_ROW: usize = 10;
 const ROWS_LOOKED_AT_MIN: usize = 1000;
 
 impl Redis {
-    pub(super) async fn read(&self, read: &Read<'_>) -> Result<Vec<Delivery>, Error> {
-        if read.count == 0 {
-            return Ok(Vec::new());
-        }
-        let claim_idle = match read.claim_idle {
-            Some(idle) if self.has(|natives| natives.read_claims).await? => Some(idle),
-            _ => None,
-        };
-        let read = &Read { claim_idle, ..*read };
-        let Some(block) = read.block else {
-            let answer = self.link.command(read.stream, read_command(read, None)).await?;
-            return deliveries(only_stream(answer)?);
-        };
-        let command = |wait| read_command(read, Some(wait));
-        deliveries(self.wait_for(read.stream, block, command).await?)
-    }
-
-    pub(super) async fn follow(
-        &self,
-        stream: &str,
-        after: StreamId,
-        most: usize,
-        block: Duration,
-    ) -> Result<Vec<Entry>, Error> {
-        let command = |wait| {
-            let mut command = cmd("XREAD");
-            command.arg("COUNT").arg(most).arg("BLOCK").arg(wait).arg("STREAMS").arg(stream).arg(Id(after));
-            command
-        };
-        entries(self.wait_for(stream, block, command).await?)
-    }
-
     /// Asks again and again until something was read or the time is over. Zero would be for ever, so a wait lasts
     /// at least a millisecond.
-    async fn wait_for(
+    pub(super) async fn wait_for(
         &self,
         stream: &str,
         block: Duration,
@@ -70,50 +37,18 @@ impl Redis {
         }
     }
 
-    pub(super) async fn own_pending(
-        &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
-        after: StreamId,
-        most: usize,
-    ) -> Result<Vec<Delivery>, Error> {
-        let Some(first) = after.next() else { return Ok(Vec::new()) };
-        // Reading one's history would count as a delivery; looking at it does not.
-        let filter = PendingFilter {
-            first,
-            last: StreamId::MAX,
-            count: most,
-            consumer: Some(consumer.to_owned()),
-            min_idle: None,
-        };
-        let rows = self.pending(stream, group, &filter).await?;
-        let contents = self.contents(stream, rows.iter().map(|row| row.id)).await?;
-        let delivery = |(row, fields): (PendingRow, Option<Fields>)| Delivery {
-            id: row.id,
-            fields,
-            deliveries: row.deliveries,
-        };
-        Ok(rows.into_iter().zip(contents).map(delivery).collect())
-    }
-
-    pub(super) async fn autoclaim(
+    pub(super) async fn autoclaim_by_script(
         &self,
         read: &Read<'_>,
         min_idle: Duration,
         from: StreamId,
     ) -> Result<Claimed, Error> {
-        if read.count == 0 {
-            return Ok(Claimed { deliveries: Vec::new(), next: from });
-        }
-        let look = read.count.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN);
-        if !self.has(|natives| natives.scripts).await? {
-            return self.autoclaim_in_steps(read, min_idle, from, look).await;
-        }
-        let arguments: [&dyn Argument; 6] =
-            [&read.group, &read.consumer, &idle_millis(min_idle), &Id(from), &read.count, &look];
-        let answer = self.scripts.autoclaim.run(self, &[read.stream], &arguments).await?;
-        let [last, taken] = tuple(answer)?;
+        let arguments = |mut script: Cmd| {
+            script.arg(read.group).arg(read.consumer).arg(idle_millis(min_idle));
+            script.arg(Id(from)).arg(read.count).arg(rows_looked_at(read));
+            script
+        };
+        let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[read.stream], arguments).await?)?;
         let delivery = |row| {
             let [at, counted, content] = tuple(row)?;
             Ok(Delivery { id: id(at)?, deliveries: count(counted)?, fields: fields(content)? })
@@ -125,17 +60,17 @@ impl Redis {
 
     /// The same without a script: look, see which entries are there, claim those. A row that somebody else claims
     /// in between is not idle any more, and the server leaves it to them.
-    async fn autoclaim_in_steps(
+    pub(super) async fn autoclaim_in_steps(
         &self,
         read: &Read<'_>,
         min_idle: Duration,
         from: StreamId,
-        look: usize,
     ) -> Result<Claimed, Error> {
+        let count = rows_looked_at(read);
         let everything =
-            PendingFilter { first: from, last: StreamId::MAX, count: look, consumer: None, min_idle: None };
+            PendingFilter { first: from, last: StreamId::MAX, count, consumer: None, min_idle: None };
         let rows = self.pending(read.stream, read.group, &everything).await?;
-        let is_last_page = rows.len() < look;
+        let is_last_page = rows.len() < count;
         let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);
         let mut last = rows.last().map(|row| row.id);
         let idle: Vec<&PendingRow> = rows.iter().filter(is_idle).take(read.count).collect();
@@ -145,16 +80,13 @@ impl Redis {
             last = None;
         }
         let contents = self.contents(read.stream, idle.iter().map(|row| row.id)).await?;
-        let mut command = cmd("XCLAIM");
-        command.arg(read.stream).arg(read.group).arg(read.consumer).arg(idle_millis(min_idle));
         let there = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
-        there.clone().for_each(|(row, _)| {
-            command.arg(Id(row.id));
-        });
+        let there: Vec<StreamId> = there.map(|(row, _)| row.id).collect();
         let mut claimed: Vec<StreamId> = Vec::new();
-        if there.count() > 0 {
+        if !there.is_empty() {
+            let claim = command!("XCLAIM", read.stream, read.group, read.consumer, idle_millis(min_idle));
             // Not only the ids: this is a delivery, and counts as one.
-            let taken = entries(self.link.command(read.stream, command).await?)?;
+            let taken = entries(self.link.command(read.stream, with_ids(claim, there)).await?)?;
             claimed = taken.into_iter().map(|entry| entry.id).collect();
         }
         let taken = idle.into_iter().zip(contents).filter_map(|(row, fields)| {
@@ -166,31 +98,19 @@ impl Redis {
     }
 
     /// The fields of these entries, where they are there.
-    async fn contents(
+    pub(super) async fn contents(
         &self,
         stream: &str,
         ids: impl Iterator<Item = StreamId>,
     ) -> Result<Vec<Option<Fields>>, Error> {
-        let mut batch = pipe();
-        for id in ids {
-            batch.cmd("XRANGE").arg(stream).arg(Id(id)).arg(Id(id));
-        }
+        let batch = ids.map(|id| commands::entry(stream, id)).collect();
         let answers = self.link.pipeline(stream, batch).await?.into_iter();
         answers.map(|answer| Ok(entries(answer)?.pop().map(|entry| entry.fields))).collect()
     }
 }
 
-fn read_command(read: &Read<'_>, wait: Option<u64>) -> Cmd {
-    let mut command = cmd("XREADGROUP");
-    command.arg("GROUP").arg(read.group).arg(read.consumer).arg("COUNT").arg(read.count);
-    if let Some(wait) = wait {
-        command.arg("BLOCK").arg(wait);
-    }
-    if let Some(idle) = read.claim_idle {
-        command.arg("CLAIM").arg(millis(idle));
-    }
-    command.arg("STREAMS").arg(read.stream).arg(">");
-    command
+fn rows_looked_at(read: &Read<'_>) -> usize {
+    read.count.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN)
 }
 
 /// Where a walk goes on that has come to here.

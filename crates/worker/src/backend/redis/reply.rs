@@ -1,10 +1,16 @@
 //! Replies as values. A server answers in one of two protocols: maps are pairs in a row in the older one.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use bytes::Bytes;
 use millstream_protocol::ids::parse_id;
 use redis::Value;
 
-use super::super::{Delivery, Entry, Error, Fields, StreamId};
+use super::super::{
+    ConsumerInfo, Delivery, Entry, Error, Fields, GroupInfo, PendingRow, StreamId, StreamInfo,
+};
+use super::NOBODY;
 use super::errors::{from_server, malformed};
 
 /// The reply, unless it is an error.
@@ -129,6 +135,94 @@ pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
         Some(stream) => tuple(stream).map(|[_, entries]| entries),
         None => Ok(Value::Nil),
     }
+}
+
+/// Slots of a cluster, and the host and the port of the server that has them.
+pub(super) type Slots = (RangeInclusive<u16>, String, u16);
+
+/// Which servers of a cluster have which slots, as CLUSTER SLOTS lists them.
+pub(super) fn slots(value: Value) -> Result<Vec<Slots>, Error> {
+    let number = |value| u16::try_from(count(value)?).map_err(|_| malformed("a number of a slot or a port"));
+    let mut found = Vec::new();
+    for range in array(value)? {
+        let mut parts = array(range)?.into_iter();
+        let (Some(first), Some(last), Some(master)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        let mut master = array(master)?.into_iter();
+        let (Some(host), Some(port)) = (master.next(), master.next()) else { continue };
+        found.push((number(first)?..=number(last)?, text(host)?, number(port)?));
+    }
+    Ok(found)
+}
+
+pub(super) fn stream_info(value: Value) -> Result<StreamInfo, Error> {
+    let mut stream = StreamInfo::default();
+    for (name, value) in pairs(value)? {
+        match &*text(name)? {
+            "length" => stream.length = count(value)?,
+            "groups" => stream.groups = count(value)?,
+            "entries-added" => stream.entries_added = Some(count(value)?),
+            "last-generated-id" => stream.last_id = id(value)?,
+            "max-deleted-entry-id" => stream.max_deleted_id = Some(id(value)?),
+            "first-entry" => stream.first_entry = entry_id(value)?,
+            "last-entry" => stream.last_entry = entry_id(value)?,
+            _ => {}
+        }
+    }
+    Ok(stream)
+}
+
+fn entry_id(value: Value) -> Result<Option<StreamId>, Error> {
+    array(value)?.into_iter().next().map(id).transpose()
+}
+
+pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {
+    let [at, owner, idle, counted] = tuple(value)?;
+    let owner = text(owner)?;
+    let is_owned = !owner.is_empty() && owner != NOBODY;
+    Ok(PendingRow {
+        id: id(at)?,
+        consumer: is_owned.then_some(owner),
+        idle: u64::try_from(integer(idle)?).ok().filter(|_| is_owned).map(Duration::from_millis),
+        deliveries: count(counted)?,
+    })
+}
+
+pub(super) fn group_info(value: Value) -> Result<GroupInfo, Error> {
+    let mut group = GroupInfo::default();
+    for (name, value) in pairs(value)? {
+        let known = |value| if matches!(value, Value::Nil) { Ok(None) } else { count(value).map(Some) };
+        match &*text(name)? {
+            "name" => group.name = text(value)?,
+            "consumers" => group.consumers = count(value)?,
+            "pending" => group.pending = count(value)?,
+            "last-delivered-id" => group.last_delivered = id(value)?,
+            "entries-read" => group.entries_read = known(value)?,
+            "lag" => group.lag = known(value)?,
+            _ => {}
+        }
+    }
+    Ok(group)
+}
+
+pub(super) fn consumer_info(value: Value) -> Result<ConsumerInfo, Error> {
+    let mut consumer = ConsumerInfo::default();
+    for (name, value) in pairs(value)? {
+        match &*text(name)? {
+            "name" => consumer.name = text(value)?,
+            "pending" => consumer.pending = count(value)?,
+            "idle" => consumer.idle = Duration::from_millis(count(value)?),
+            "inactive" => consumer.inactive = inactive(value)?,
+            _ => {}
+        }
+    }
+    Ok(consumer)
+}
+
+/// A consumer that never got anything has -1.
+fn inactive(value: Value) -> Result<Option<Duration>, Error> {
+    Ok(u64::try_from(integer(value)?).ok().map(Duration::from_millis))
 }
 
 #[cfg(test)]

@@ -3,91 +3,43 @@
 //! On such servers XCLAIM drops a pending row whose entry is gone. The scripts therefore look for the entry first,
 //! and leave such a row where it is, to be found by [`AUTOCLAIM`] and dead-lettered.
 
-use bytes::Bytes;
-use redis::{Cmd, Script, Value, cmd};
+use std::sync::OnceLock;
+
+use redis::{Cmd, Value};
 
 use super::super::{Error, ErrorKind};
 use super::Redis;
-use super::groups::says;
-use super::request::Id;
+use super::commands::command;
+use super::errors::says;
 
-/// A script and its name on the server.
-pub(super) struct Named {
+/// The most rows in one script: a script holds up everybody else.
+pub(super) const ROWS_PER_SCRIPT: usize = 500;
+
+/// A script, and its name on the server.
+pub(super) struct Script {
     code: &'static str,
-    hash: String,
+    hash: OnceLock<String>,
 }
 
-/// All of them.
-pub(super) struct Scripts {
-    pub(super) extend: Named,
-    pub(super) release: Named,
-    pub(super) dead_letter: Named,
-    pub(super) remove_consumer: Named,
-    pub(super) remove_empty_consumer: Named,
-    pub(super) autoclaim: Named,
-    pub(super) restore: Named,
-}
-
-impl Scripts {
-    pub(super) fn new() -> Scripts {
-        Scripts {
-            extend: Named::new(EXTEND),
-            release: Named::new(RELEASE),
-            dead_letter: Named::new(DEAD_LETTER),
-            remove_consumer: Named::new(REMOVE_CONSUMER),
-            remove_empty_consumer: Named::new(REMOVE_EMPTY_CONSUMER),
-            autoclaim: Named::new(AUTOCLAIM),
-            restore: Named::new(RESTORE),
-        }
-    }
-}
-
-/// Something that a script is given.
-pub(super) trait Argument: Send + Sync {
-    /// Adds it to the command.
-    fn put(&self, command: &mut Cmd);
-}
-
-macro_rules! argument {
-    ($($kind:ty),*) => {$(
-        impl Argument for $kind {
-            fn put(&self, command: &mut Cmd) {
-                command.arg(self);
-            }
-        }
-    )*};
-}
-argument!(&str, u64, usize, Id);
-
-impl Argument for Bytes {
-    fn put(&self, command: &mut Cmd) {
-        command.arg(&**self);
-    }
-}
-
-impl Named {
-    fn new(code: &'static str) -> Named {
-        Named { code, hash: Script::new(code).get_hash().to_owned() }
+impl Script {
+    const fn new(code: &'static str) -> Script {
+        Script { code, hash: OnceLock::new() }
     }
 
-    /// Runs it. The first key decides on which server of a cluster.
+    /// Runs it with what `arguments` adds to the command. The first key decides on which server of a cluster.
     pub(super) async fn run(
         &self,
         redis: &Redis,
         keys: &[&str],
-        arguments: &[&dyn Argument],
+        arguments: impl Fn(Cmd) -> Cmd,
     ) -> Result<Value, Error> {
         if !redis.has(|natives| natives.scripts).await? {
             let message = "the server has neither scripts nor the commands that would do without them";
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        let command = |verb: &str, script: &str| {
-            let mut command = cmd(verb);
-            command.arg(script).arg(keys.len()).arg(keys);
-            arguments.iter().for_each(|argument| argument.put(&mut command));
-            command
-        };
-        match redis.link.command(keys[0], command("EVALSHA", &self.hash)).await {
+        let hash = self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned());
+        let command = |verb: &str, script: &str| arguments(command!(verb, script, keys.len(), keys));
+        match redis.link.command(keys[0], command("EVALSHA", hash)).await {
             Err(error) if says(&error, "NOSCRIPT") => {
                 redis.link.command(keys[0], command("EVAL", self.code)).await
             }
@@ -98,7 +50,8 @@ impl Named {
 
 /// Restarts the idle time of rows that are the consumer's. KEYS: stream. ARGV: group, consumer, ids.
 /// Gives the ids that are the consumer's.
-const EXTEND: &str = r"
+pub(super) static EXTEND: Script = Script::new(
+    r"
 local ours = {}
 for i = 3, #ARGV do
   local id = ARGV[i]
@@ -111,12 +64,14 @@ for i = 3, #ARGV do
     end
   end
 end
-return ours";
+return ours",
+);
 
 /// Gives deliveries back that are the consumer's and the last: their rows become nobody's, as if untouched since 1970.
 /// KEYS: stream. ARGV: group, consumer, nobody, then of each row its id, which delivery it is, and how many it is to count.
 /// Gives how many there were.
-const RELEASE: &str = r"
+pub(super) static RELEASE: Script = Script::new(
+    r"
 local released = 0
 for i = 4, #ARGV, 3 do
   local id = ARGV[i]
@@ -127,12 +82,14 @@ for i = 4, #ARGV, 3 do
     released = released + 1
   end
 end
-return released";
+return released",
+);
 
 /// Moves rows to dead letters: those of the consumer, and those whose entry is gone, which nobody can work on.
 /// KEYS: stream, dead-letter streams. ARGV: group, consumer, then of each row its id, the number of its
 /// dead-letter stream among KEYS, how many arguments its fields are, and those. Gives the ids that moved.
-const DEAD_LETTER: &str = r"
+pub(super) static DEAD_LETTER: Script = Script::new(
+    r"
 local moved, i = {}, 3
 while i <= #ARGV do
   local id, fields = ARGV[i], tonumber(ARGV[i + 2])
@@ -145,12 +102,14 @@ while i <= #ARGV do
   end
   i = i + 3 + fields
 end
-return moved";
+return moved",
+);
 
 /// Gives all rows of a consumer to its heir, with times and counts as they are, and removes the consumer. Rows whose
 /// entry is gone cannot change hands; while there are any, the consumer stays with them.
 /// KEYS: stream. ARGV: group, consumer, heir. Gives how many rows moved.
-const REMOVE_CONSUMER: &str = r"
+pub(super) static REMOVE_CONSUMER: Script = Script::new(
+    r"
 local moved, from, gone = 0, '-', false
 while true do
   local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], from, '+', 500, ARGV[2])
@@ -168,20 +127,24 @@ while true do
   from = '(' .. rows[#rows][1]
 end
 if not gone then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) end
-return moved";
+return moved",
+);
 
 /// Removes a consumer unless it holds something. KEYS: stream. ARGV: group, consumer. Gives whether it is gone.
-const REMOVE_EMPTY_CONSUMER: &str = r"
+pub(super) static REMOVE_EMPTY_CONSUMER: Script = Script::new(
+    r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if rows.err then return rows end
 if #rows > 0 then return 0 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
-return 1";
+return 1",
+);
 
 /// Takes over idle rows; one that was released natively has an idle time of -1. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
 /// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
 /// of deliveries and its fields, or nothing where they are gone.
-const AUTOCLAIM: &str = r"
+pub(super) static AUTOCLAIM: Script = Script::new(
+    r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
 if rows.err then return rows end
 local taken, last, most = {}, false, tonumber(ARGV[5])
@@ -199,14 +162,17 @@ for at, row in ipairs(rows) do
   last = row[1]
   if at == #rows and #rows < tonumber(ARGV[6]) then last = false end
 end
-return {last, taken}";
+return {last, taken}",
+);
 
 /// Makes an entry pending again, as nobody's. KEYS: stream. ARGV: group, nobody, id. Gives whether there is the entry.
-const RESTORE: &str = r"
+pub(super) static RESTORE: Script = Script::new(
+    r"
 local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)
 if row.err then return row end
 if #redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3]) == 0 then return 0 end
 if #row == 0 then
   redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[3], 'TIME', 0, 'RETRYCOUNT', 0, 'FORCE', 'JUSTID')
 end
-return 1";
+return 1",
+);

@@ -1,6 +1,7 @@
 //! Calls that wait: each has a connection of its own while it waits, to the server that owns its key.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -10,9 +11,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, 
 use tokio::time::timeout;
 
 use super::super::{Error, ErrorKind};
-use super::errors::{from_redis, malformed};
+use super::errors::from_redis;
 use super::link::{ANSWER_WITHIN, CONNECT_WITHIN, Link};
-use super::reply::{array, count, text};
 
 /// How often a call follows its slot to another server before it gives up.
 const REDIRECTS_MAX: usize = 5;
@@ -160,24 +160,18 @@ impl Waiters {
 
     /// Asks the cluster which server owns a slot, and remembers it.
     async fn find_owner(&self, link: &Link, key: &str, slot: Slot) -> Result<Node, Error> {
-        let mut command = cmd("CLUSTER");
-        command.arg("SLOTS");
-        for range in array(link.command(key, command).await?)? {
-            let mut parts = array(range)?.into_iter();
-            let (Some(first), Some(last), Some(master)) = (parts.next(), parts.next(), parts.next()) else {
-                continue;
-            };
-            let mut numbers = small(first)?..=small(last)?;
-            if !numbers.any(|number| Slot::new(number) == Some(slot)) {
-                continue;
-            }
-            let mut master = array(master)?.into_iter();
-            let (Some(host), Some(port)) = (master.next(), master.next()) else { continue };
-            let node = Node { host: self.host(text(host)?), port: small(port)? };
-            self.set_owner(slot, &node);
-            return Ok(node);
-        }
-        Err(Error::new(ErrorKind::Busy, format!("no server of the cluster has the slot of {key}")))
+        let has_it = |mut numbers: RangeInclusive<u16>| numbers.any(|number| Slot::new(number) == Some(slot));
+        let Some((_, host, port)) =
+            link.slots().await?.into_iter().find(|(numbers, ..)| has_it(numbers.clone()))
+        else {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                format!("no server of the cluster has the slot of {key}"),
+            ));
+        };
+        let node = Node { host: self.host(host), port };
+        self.set_owner(slot, &node);
+        Ok(node)
     }
 
     /// A server that does not know its own address is where it was reached.
@@ -220,9 +214,4 @@ impl Node {
         let host = if host.is_empty() { &self.host } else { host };
         Some(Node { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().ok()? })
     }
-}
-
-/// A number of a slot or a port.
-fn small(value: Value) -> Result<u16, Error> {
-    u16::try_from(count(value)?).map_err(|_| malformed("a number of a slot or a port"))
 }

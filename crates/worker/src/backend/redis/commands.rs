@@ -1,0 +1,157 @@
+//! How commands are spelled: one function for each.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
+
+use super::super::{Fields, Idempotence, Order, PendingFilter, Range, Read, Start, StreamId, Trim};
+
+/// The longest idle time a server is asked for, about 30 years. Where releases are emulated, released rows look untouched since
+/// 1970: they match this, as released rows match any idle time, and no delivery is that long ago.
+const IDLE_MS_MAX: u64 = 30 * 365 * 24 * 3600 * 1000;
+
+/// How many keys a server looks at in one step of a scan.
+const KEYS_PER_SCAN: usize = 1000;
+
+/// An id as an argument, written where it is needed.
+pub(super) struct Id(pub(super) StreamId);
+
+impl ToRedisArgs for Id {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        out.write_arg_fmt(self.0);
+    }
+}
+
+impl ToSingleRedisArg for Id {}
+
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(i64::MAX as u64)
+}
+
+pub(super) fn idle_millis(min_idle: Duration) -> u64 {
+    millis(min_idle).min(IDLE_MS_MAX)
+}
+
+/// A command of these arguments.
+macro_rules! command {
+    ($name:expr, $($argument:expr),+ $(,)?) => {{
+        let mut command = redis::cmd($name);
+        $(command.arg($argument);)+
+        command
+    }};
+}
+pub(super) use command;
+
+/// The command with all of these ids behind it.
+pub(super) fn with_ids(mut command: Cmd, ids: impl IntoIterator<Item = StreamId>) -> Cmd {
+    ids.into_iter().for_each(|id| {
+        command.arg(Id(id));
+    });
+    command
+}
+
+pub(super) fn ping() -> Cmd {
+    redis::cmd("PING")
+}
+
+// Entries
+
+pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, trim: Option<Trim>) -> Cmd {
+    let size = fields.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    let mut command = Cmd::with_capacity(10 + 2 * fields.len(), 64 + stream.len() + size);
+    command.arg("XADD").arg(stream);
+    if let Some(once) = once {
+        command.arg("IDMP").arg(&once.producer).arg(&once.iid);
+    }
+    match trim {
+        Some(Trim::About(length)) => command.arg("MAXLEN").arg("~").arg(length),
+        Some(Trim::Exactly(length)) => command.arg("MAXLEN").arg("=").arg(length),
+        None => &mut command,
+    };
+    command.arg("*");
+    for (name, value) in fields {
+        command.arg(&**name).arg(&**value);
+    }
+    command
+}
+
+pub(super) fn range(stream: &str, range: Range) -> Cmd {
+    let (name, from, to) = match range.order {
+        Order::Rising => ("XRANGE", range.first, range.last),
+        Order::Falling => ("XREVRANGE", range.last, range.first),
+    };
+    command!(name, stream, Id(from), Id(to), "COUNT", range.count)
+}
+
+/// One entry, if it is there.
+pub(super) fn entry(stream: &str, id: StreamId) -> Cmd {
+    range(stream, Range { first: id, last: id, order: Order::Rising, count: 1 })
+}
+
+pub(super) fn read(stream: &str, after: StreamId, count: usize, wait_ms: u64) -> Cmd {
+    command!("XREAD", "COUNT", count, "BLOCK", wait_ms, "STREAMS", stream, Id(after))
+}
+
+pub(super) fn delete(stream: &str, ids: &[StreamId]) -> Cmd {
+    with_ids(command!("XDEL", stream), ids.iter().copied())
+}
+
+/// One step of a walk over the names of all streams.
+pub(super) fn scan(cursor: &str, pattern: &str) -> Cmd {
+    command!("SCAN", cursor, "MATCH", pattern, "COUNT", KEYS_PER_SCAN, "TYPE", "stream")
+}
+
+// Groups
+
+pub(super) fn start_id(start: Start) -> String {
+    match start {
+        Start::Beginning => StreamId::MIN.to_string(),
+        Start::End => "$".to_owned(),
+        Start::After(id) => id.to_string(),
+    }
+}
+
+pub(super) fn read_group(read: &Read<'_>, wait_ms: Option<u64>) -> Cmd {
+    let mut command = command!("XREADGROUP", "GROUP", read.group, read.consumer, "COUNT", read.count);
+    if let Some(wait_ms) = wait_ms {
+        command.arg("BLOCK").arg(wait_ms);
+    }
+    if let Some(idle) = read.claim_idle {
+        command.arg("CLAIM").arg(millis(idle));
+    }
+    command.arg("STREAMS").arg(read.stream).arg(">");
+    command
+}
+
+pub(super) fn acknowledge(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
+    let mut command = Cmd::with_capacity(3 + ids.len(), 32 + stream.len() + group.len() + 20 * ids.len());
+    command.arg("XACK").arg(stream).arg(group);
+    with_ids(command, ids.iter().copied())
+}
+
+pub(super) fn extend(stream: &str, group: &str, consumer: &str, ids: &[StreamId]) -> Cmd {
+    with_ids(command!("XEXTEND", stream, group, consumer, "IDS", ids.len()), ids.iter().copied())
+}
+
+/// The caller says how often the rows count as delivered.
+pub(super) fn release(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
+    with_ids(command!("XNACK", stream, group, "SILENT", "IDS", ids.len()), ids.iter().copied())
+}
+
+pub(super) fn adopt(stream: &str, group: &str, consumer: &str, heir: &str) -> Cmd {
+    command!("XADOPT", stream, group, consumer, heir)
+}
+
+pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd {
+    let mut command = command!("XPENDING", stream, group);
+    if let Some(idle) = filter.min_idle.filter(|idle| !idle.is_zero()) {
+        command.arg("IDLE").arg(idle_millis(idle));
+    }
+    command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count).arg(&filter.consumer);
+    command
+}
+
+/// One row, if it is there.
+pub(super) fn pending_row(stream: &str, group: &str, id: StreamId) -> Cmd {
+    command!("XPENDING", stream, group, Id(id), Id(id), 1)
+}
