@@ -2,7 +2,7 @@
 //! where the reference is older than what Millstream follows. Every exception is here and says why.
 
 use crate::play::Exchange;
-use crate::script::{Argv, is_named, line};
+use crate::script::{Argv, Script, is_named, line};
 use crate::support::resp::{Value, escape};
 
 /// The first reply that differs.
@@ -29,12 +29,8 @@ impl Difference {
 }
 
 /// The first difference, or `None`.
-pub(crate) fn difference(
-    left: &[Exchange],
-    right: &[Exchange],
-    lag_is_comparable: bool,
-) -> Option<Difference> {
-    let mut masks = Masks { lag_is_comparable, queued: [Vec::new(), Vec::new()] };
+pub(crate) fn difference(left: &[Exchange], right: &[Exchange], script: &Script) -> Option<Difference> {
+    let mut masks = Masks { script, queued: [Vec::new(), Vec::new()] };
     for (one, other) in left.iter().zip(right) {
         let (Some(first), Some(second)) = (&one.reply, &other.reply) else {
             if one.reply.is_none() && other.reply.is_none() {
@@ -59,12 +55,12 @@ fn told(one: &Exchange, other: &Exchange) -> Difference {
 }
 
 /// Knows which commands a transaction holds, so that the parts of EXEC's reply are treated as their commands' are.
-struct Masks {
-    lag_is_comparable: bool,
+struct Masks<'s> {
+    script: &'s Script,
     queued: [Vec<Argv>; 2],
 }
 
-impl Masks {
+impl Masks<'_> {
     fn follow(&mut self, exchange: &Exchange, reply: &Value) {
         let queue = &mut self.queued[exchange.connection];
         if *reply == Value::Simple(b"QUEUED".to_vec()) {
@@ -118,15 +114,15 @@ impl Masks {
             let Value::Bulk(name) = key else { continue };
             let value = match name.as_slice() {
                 // Fields of Redis 7.2.
-                b"inactive" | b"active-time" => continue,
+                b"inactive" | b"active-time" if !self.script.knows_activity => continue,
+                b"inactive" | b"active-time" => sign(value),
                 // Fields of Redis 8.6 and 8.8.
                 b"idmp-duration" | b"idmp-maxsize" | b"pids-tracked" | b"iids-tracked" => continue,
                 b"iids-added" | b"iids-duplicates" | b"nacked-count" => continue,
                 // A matter of how the tree is built.
                 b"radix-tree-keys" | b"radix-tree-nodes" => Value::Int(0),
                 b"idle" | b"seen-time" => Value::Int(0),
-                // Redis 8 corrected the rules for streams with deleted or trimmed entries.
-                b"lag" | b"entries-read" if !self.lag_is_comparable => Value::Null,
+                b"lag" | b"entries-read" if !self.script.lag_is_comparable => Value::Null,
                 b"pending" => timed_rows(value),
                 b"groups" | b"consumers" => self.info(value),
                 _ => value.clone(),
@@ -180,6 +176,14 @@ fn timed_rows(value: &Value) -> Value {
         other => other.clone(),
     };
     Value::Array(rows.iter().map(row).collect())
+}
+
+/// Whether there is a time at all: a consumer that never got anything has -1.
+fn sign(value: &Value) -> Value {
+    match value {
+        Value::Int(ms) => Value::Int(ms.signum().min(0)),
+        other => other.clone(),
+    }
 }
 
 fn magnitude(value: &Value) -> Value {

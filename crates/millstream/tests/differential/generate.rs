@@ -7,6 +7,7 @@ use crate::mutate::mutated;
 use crate::random::Random;
 use crate::script::{Argv, Script, Step, argv};
 use crate::streams;
+use crate::support::peers::Peer;
 
 /// What the commands of one sequence are made from.
 pub(crate) struct Pool {
@@ -22,10 +23,18 @@ pub(crate) struct Pool {
     pub edge_ids: bool,
     /// Whether entries may be deleted, trimmed, or counted by the client, which versions of Redis reckon differently.
     pub deletes: bool,
+    /// Whether commands and words of Redis 8.2 occur: XDELEX, XACKDEL, references of trimmed entries, XREAD +.
+    pub has_references: bool,
+    /// Whether the reference makes the consumer of a read that finds nothing, and tells when consumers last got something.
+    pub knows_activity: bool,
+    /// Whether groups may be destroyed. Redis 8.2 keeps the position of a destroyed group in a cache that ACKED asks
+    /// (redis/redis#14552), so that a sequence has either.
+    pub destroys: bool,
 }
 
-/// The sequence of a seed.
-pub(crate) fn script(seed: u64) -> Script {
+/// The sequence of a seed, of commands that this server has.
+pub(crate) fn script(seed: u64, peer: &Peer) -> Script {
+    let (has_references, knows_activity) = (peer.redis_version >= (8, 2), peer.redis_version >= (7, 2));
     let mut random = Random::new(seed);
     let resp3 = random.percent(50);
     let deletes = !random.percent(15);
@@ -38,6 +47,9 @@ pub(crate) fn script(seed: u64) -> Script {
         consumers: random.between(1, 4),
         edge_ids: random.percent(15),
         deletes,
+        has_references,
+        knows_activity,
+        destroys: !has_references || random.percent(50),
         random,
     };
     let mut steps = vec![step(0, vec![block_limits(&mut pool.random)])];
@@ -46,7 +58,9 @@ pub(crate) fn script(seed: u64) -> Script {
     }
     steps.extend(inspection(&pool).into_iter().map(|command| step(0, vec![command])));
     cut_into_batches(&mut pool.random, &mut steps);
-    Script { resp3, lag_is_comparable: !deletes, steps }
+    // Redis 8 corrected the lag of streams with deleted or trimmed entries.
+    let lag_is_comparable = !deletes || peer.redis_version >= (8, 0);
+    Script { resp3, lag_is_comparable, knows_activity, steps }
 }
 
 fn step(connection: usize, commands: Vec<Argv>) -> Step {

@@ -1,7 +1,7 @@
 //! Plays a sequence on a server: connections of its own, pipelined as the sequence says.
 
 use crate::script::{Argv, Script};
-use crate::support::process::Server;
+use crate::support::process::{Kind, Server};
 use crate::support::wire::{Client, Outcome, PATIENCE, Reply};
 
 /// What a server answered to one command.
@@ -21,17 +21,17 @@ const SETTINGS: [(&str, &str); 3] =
 
 /// A server, emptied before each sequence, and started again after one that killed it.
 pub(crate) struct Stage {
-    start: fn() -> Server,
+    kind: Kind,
     server: Server,
     control: Client,
 }
 
 impl Stage {
     /// A server of this kind.
-    pub(crate) fn new(start: fn() -> Server) -> Stage {
-        let server = start();
+    pub(crate) fn new(kind: Kind) -> Stage {
+        let server = start(kind);
         let control = server.client();
-        Stage { start, server, control }
+        Stage { kind, server, control }
     }
 
     /// Changes a setting for one sequence: a difference on purpose.
@@ -52,7 +52,7 @@ impl Stage {
         self.control.send(&["FLUSHALL"]);
         let alive = matches!(self.control.next(PATIENCE), Outcome::Reply(_));
         if !alive {
-            self.server = (self.start)();
+            self.server = start(self.kind);
             self.control = self.server.client();
         }
         alive
@@ -101,4 +101,11 @@ fn collect(client: &mut Client, exchanges: &mut [Exchange], awaited: &mut usize)
         }
     }
     *awaited = 0;
+}
+
+fn start(kind: Kind) -> Server {
+    match kind {
+        Kind::Millstream => Server::millstream(&[]),
+        Kind::Peer(peer) => Server::peer(peer),
+    }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Script {
     pub resp3: bool,
     /// Whether entries-read and lag mean the same in every version, given what the sequence leaves out.
     pub lag_is_comparable: bool,
+    /// Whether the reference tells when consumers last got something.
+    pub knows_activity: bool,
     /// What is sent.
     pub steps: Vec<Step>,
 }

@@ -3,10 +3,21 @@
 use crate::generate::Pool;
 use crate::script::{Argv, argv};
 
-/// One command; before what may create a consumer, the command that surely does, because an older Redis creates it
-/// only when something is delivered.
+/// One command; before what may create a consumer, the command that surely does where the reference is older than Redis 7.2,
+/// which creates it only when something is delivered.
 pub(crate) fn commands(pool: &mut Pool) -> Vec<Argv> {
+    let mut commands = with_consumer(pool);
+    if pool.knows_activity {
+        commands.drain(..commands.len() - 1);
+    }
+    commands
+}
+
+fn with_consumer(pool: &mut Pool) -> Vec<Argv> {
     let key = pool.key();
+    if pool.has_references && pool.deletes && pool.random.percent(8) {
+        return vec![delete_with_references(pool, &key)];
+    }
     match pool.random.below(100) {
         0..24 => vec![append(pool, &key)],
         24..30 => vec![range(pool, &key)],
@@ -83,7 +94,9 @@ fn value(pool: &mut Pool) -> Vec<u8> {
 fn trim(pool: &mut Pool) -> Argv {
     let by_length = pool.random.percent(60);
     let mut words = argv(&[if by_length { "MAXLEN" } else { "MINID" }]);
-    let approximate = pool.random.percent(60);
+    // Before 8.4 Redis trims whole blocks only, also where it looks at references; what it keeps depends on how they lie.
+    let references = pool.has_references && pool.random.percent(40);
+    let approximate = pool.random.percent(60) && !references;
     if approximate || pool.random.percent(50) {
         words.extend(argv(&[if approximate { "~" } else { "=" }]));
     }
@@ -92,7 +105,30 @@ fn trim(pool: &mut Pool) -> Argv {
     if pool.random.percent(if approximate { 40 } else { 3 }) {
         words.extend(argv(&["LIMIT", &pool.random.below(40).to_string()]));
     }
+    if references {
+        words.extend(reference_policy(pool));
+    }
     words
+}
+
+fn reference_policy(pool: &mut Pool) -> Argv {
+    let policies: &[&str] =
+        if pool.destroys { &["KEEPREF", "DELREF"] } else { &["KEEPREF", "DELREF", "ACKED", "ACKED"] };
+    argv(&[pool.random.pick(policies)])
+}
+
+/// XDELEX and XACKDEL.
+fn delete_with_references(pool: &mut Pool, key: &str) -> Argv {
+    let mut command =
+        if pool.random.percent(50) { argv(&["XDELEX", key]) } else { argv(&["XACKDEL", key, &pool.group()]) };
+    let policy = if pool.random.percent(85) { reference_policy(pool) } else { Argv::new() };
+    let count = pool.random.between(1, 6);
+    let mut ids = argv(&["IDS", &count.to_string()]);
+    ids.extend((0..count).map(|_| pool.id().into_bytes()));
+    let (first, second) = if pool.random.percent(80) { (policy, ids) } else { (ids, policy) };
+    command.extend(first);
+    command.extend(second);
+    command
 }
 
 /// XTRIM, XDEL, XSETID: what makes lag hard to tell.
@@ -149,7 +185,11 @@ fn read(pool: &mut Pool) -> Argv {
     let keys: Vec<String> = (0..pool.random.between(1, 3)).map(|_| pool.key()).collect();
     command.extend(keys.iter().map(|key| key.clone().into_bytes()));
     for _ in keys {
-        let id = if pool.random.percent(10) { "$".to_string() } else { pool.id() };
+        let id = match pool.random.below(100) {
+            0..10 => "$".to_string(),
+            10..18 if pool.has_references => "+".to_string(),
+            _ => pool.id(),
+        };
         command.push(id.into_bytes());
     }
     command
@@ -256,8 +296,8 @@ fn group(pool: &mut Pool, key: &str) -> Argv {
     let mut command = match pool.random.below(20) {
         0..11 => argv(&["XGROUP", "CREATE", key, &group, &start]),
         11..15 => argv(&["XGROUP", "SETID", key, &group, &start]),
-        15 => return argv(&["XGROUP", "DESTROY", key, &group]),
-        16..18 => return create_consumer(key, &group, &pool.consumer()),
+        15 if pool.destroys => return argv(&["XGROUP", "DESTROY", key, &group]),
+        15..18 => return create_consumer(key, &group, &pool.consumer()),
         _ => return argv(&["XGROUP", "DELCONSUMER", key, &group, &pool.consumer()]),
     };
     if pool.random.percent(40) && command[1] == b"CREATE" {
