@@ -5,7 +5,7 @@
 use crate::companions;
 use crate::mutate::mutated;
 use crate::random::Random;
-use crate::script::{Argv, Script, Step, argv};
+use crate::script::{Argv, Script, Step, argv, is_named};
 use crate::streams;
 use crate::support::peers::Peer;
 
@@ -27,6 +27,8 @@ pub(crate) struct Pool {
     pub has_references: bool,
     /// Whether the reference makes the consumer of a read that finds nothing, and tells when consumers last got something.
     pub knows_activity: bool,
+    /// Whether the reference is a Valkey.
+    pub is_valkey: bool,
     /// Whether groups may be destroyed. Redis 8.2 keeps the position of a destroyed group in a cache that ACKED asks
     /// (redis/redis#14552), so that a sequence has either.
     pub destroys: bool,
@@ -49,6 +51,7 @@ pub(crate) fn script(seed: u64, peer: &Peer) -> Script {
         deletes,
         has_references,
         knows_activity,
+        is_valkey: peer.is_valkey,
         destroys: !has_references || random.percent(50),
         random,
     };
@@ -98,7 +101,9 @@ fn commands(pool: &mut Pool) -> Vec<Argv> {
         if pool.random.percent(80) { streams::commands(pool) } else { companions::commands(pool) };
     if pool.random.percent(6) {
         let last = commands.pop().expect("at least one command");
-        commands.push(mutated(&mut pool.random, last));
+        // Valkey checks the time before the key, and refuses types that it does not know.
+        let is_checked_otherwise = pool.is_valkey && (is_named(&last, "GETEX") || is_named(&last, "SCAN"));
+        commands.push(if is_checked_otherwise { last } else { mutated(&mut pool.random, last) });
     }
     commands
 }

@@ -65,7 +65,9 @@ fn harmless(command: &Argv) -> Option<(usize, usize)> {
 fn is_safe(command: &Argv) -> bool {
     let reads = is_named(command, "XREAD") || is_named(command, "XREADGROUP");
     let has = |word: &[u8]| command.iter().any(|argument| argument.eq_ignore_ascii_case(word));
-    let new_or_waiting = has(b"*") || reads && (has(b"BLOCK") || has(b"+"));
+    // Before 8.4 Redis looks at references block by block where a trim is approximate.
+    let by_blocks = has(b"~") && (has(b"DELREF") || has(b"ACKED"));
+    let new_or_waiting = has(b"*") || by_blocks || reads && (has(b"BLOCK") || has(b"+"));
     !new_or_waiting && !depends_on_the_clock(command) && !wants_much_memory(command)
 }
 

@@ -13,6 +13,7 @@
 //!            └──> runs, cause ──> account <──────┘
 //! ```
 //!
+//! `MILLSTREAM_LEDGER_PEER=valkey-9.1` takes this server instead of Redis 7.0 (`support/peers.rs` has the names).
 //! `MILLSTREAM_LEDGER_MESSAGES` and `MILLSTREAM_LEDGER_SECONDS` make it longer, `MILLSTREAM_SEED` is the seed, and
 //! `MILLSTREAM_LEDGER_OUT` a file to which the accounts are appended. `scripts/ledger` publishes a long one.
 
@@ -51,6 +52,7 @@ use account::Account;
 use campaign::{Campaign, Size};
 use crew::Program;
 use role::Role;
+use support::peers::{PEERS, REDIS_7_0};
 use support::process::Server;
 
 /// An ordinary run.
@@ -83,7 +85,10 @@ fn nothing_is_lost_on_millstreams_server() {
 #[test]
 fn nothing_is_lost_on_a_redis_server() {
     if Server::reference_is_wanted() {
-        check("redis", store::Kind::Redis, Program::Crate);
+        let name = std::env::var("MILLSTREAM_LEDGER_PEER").unwrap_or(REDIS_7_0.name.to_owned());
+        let peer = PEERS.into_iter().find(|peer| peer.name == name);
+        let peer = peer.unwrap_or_else(|| panic!("MILLSTREAM_LEDGER_PEER: there is no server {name}"));
+        check(peer.title, store::Kind::Peer(peer), Program::Crate);
     }
 }
 

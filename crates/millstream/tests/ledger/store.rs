@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::peers::Peer;
 use crate::support::resp::Value;
 use crate::support::wire::{Client, Outcome};
 
@@ -17,7 +18,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Millstream,
-    Redis,
+    Peer(&'static Peer),
     Embedded,
 }
 
@@ -84,11 +85,11 @@ impl Store {
         let port = self.port.to_string();
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).expect("open the log");
         let mut command = match self.kind {
-            Kind::Redis => Command::new("redis-server"),
+            Kind::Peer(peer) => Command::new(peer.program()),
             _ => Command::new(env!("CARGO_BIN_EXE_millstream")),
         };
         match self.kind {
-            Kind::Redis => command.args(["--bind", "127.0.0.1", "--save", ""]),
+            Kind::Peer(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
             _ => command.arg("serve"),
         };
         command

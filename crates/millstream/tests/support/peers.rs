@@ -42,13 +42,19 @@ impl Peer {
     /// # Panics
     /// When it is not installed; the message says how to install it.
     pub(crate) fn program(&self) -> PathBuf {
+        let path = self.path();
+        let is_missing = *self != REDIS_7_0 && !path.is_file();
+        assert!(!is_missing, "{} is not installed at {}: run scripts/peers", self.title, path.display());
+        path
+    }
+
+    /// Where the program should be.
+    pub(crate) fn path(&self) -> PathBuf {
         if *self == REDIS_7_0 {
             return "redis-server".into();
         }
         let program = if self.is_valkey { "valkey-server" } else { "redis-server" };
-        let path = folder().join(self.name).join(program);
-        assert!(path.is_file(), "{} is not installed at {}: run scripts/peers", self.title, path.display());
-        path
+        folder().join(self.name).join(program)
     }
 }
 

@@ -4,12 +4,15 @@
 //! server can do: go away, come back, refuse.
 
 mod cases;
+#[path = "../../../millstream/tests/support/peers.rs"]
+mod peers;
 mod servers;
 
 use std::time::Duration;
 
 use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Read};
 use millstream_worker::{client, connect};
+use peers::{PEERS, Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use servers::{Cluster, Program, Server, Tls, new_folder};
 
 /// How long a condition may take to come true on a busy machine.
@@ -47,11 +50,34 @@ async fn millstream_server() {
     cases::all(&*newer).await;
 }
 
+/// The oldest server there is support for.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_server() {
-    let Some(server) = Server::redis(&[]) else { return };
+async fn redis_6_2_server() {
+    real_server(&REDIS_6_2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_7_0_server() {
+    real_server(&REDIS_7_0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_8_2_server() {
+    real_server(&REDIS_8_2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn valkey_9_1_server() {
+    real_server(&VALKEY_9_1).await;
+}
+
+async fn real_server(peer: &'static Peer) {
+    let Some(server) = Server::peer(peer, &[]) else { return };
     let backend = connect(&server.url()).await.unwrap();
     cases::all(&*backend).await;
+    if peer.redis_version >= (7, 0) {
+        cases::groups::lag_is_told(&*backend).await;
+    }
     let newer = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
     cases::all(&*newer).await;
     let elsewhere = connect(&format!("{}/7", server.url())).await.unwrap();
@@ -61,16 +87,26 @@ async fn redis_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_cluster() {
-    let Some(cluster) = Cluster::start() else { return };
+    cluster(&REDIS_7_0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn valkey_cluster() {
+    cluster(&VALKEY_9_1).await;
+}
+
+async fn cluster(peer: &'static Peer) {
+    let Some(cluster) = Cluster::start(peer) else { return };
     let backend = connect(&cluster.url()).await.unwrap();
     cases::all(&*backend).await;
+    cases::groups::lag_is_told(&*backend).await;
     cases::waiting::follow_a_slot(&*backend, &cluster).await;
 }
 
 /// A server of the cluster dies, and its replica takes over.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_cluster_fails_over() {
-    let Some(mut cluster) = Cluster::start() else { return };
+async fn valkey_cluster_fails_over() {
+    let Some(mut cluster) = Cluster::start(&VALKEY_9_1) else { return };
     cluster.add_replica();
     let backend = connect(&cluster.url()).await.unwrap();
     let streams: Vec<String> = (0..9).map(|n| format!("failover:{n}")).collect();
@@ -176,9 +212,11 @@ async fn comes_back(mut server: Server) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_memory_takes_no_writes_and_buries_nothing_by_half() {
-    let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction"]) else { return };
-    let backend = connect(&server.url()).await.unwrap();
-    cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;
+    for peer in PEERS {
+        let Some(server) = Server::peer(peer, &["--maxmemory-policy", "noeviction"]) else { continue };
+        let backend = connect(&server.url()).await.unwrap();
+        cases::settling::without_memory(&*backend, |limit| server.configure("maxmemory", limit)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

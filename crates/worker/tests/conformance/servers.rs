@@ -10,11 +10,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::PATIENCE;
+use crate::peers::{Peer, REDIS_7_0};
 
 /// Which program serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    Redis,
+    Peer(&'static Peer),
     Millstream,
 }
 
@@ -35,14 +36,20 @@ impl Server {
         Server::start_at(program, free_port, arguments, false)
     }
 
-    /// Starts a `redis-server`; `None` where there is none, which is an error on a CI machine.
+    /// Starts Redis 7.0, the `redis-server` of the system; `None` where there is none, which is an error on a CI machine.
     pub(crate) fn redis(arguments: &[&str]) -> Option<Server> {
-        redis_is_there().then(|| Server::start(Program::Redis, arguments))
+        Server::peer(&REDIS_7_0, arguments)
+    }
+
+    /// Starts a real server; `None` where there is none, which is an error on a CI machine.
+    pub(crate) fn peer(peer: &'static Peer, arguments: &[&str]) -> Option<Server> {
+        is_installed(peer).then(|| Server::start(Program::Peer(peer), arguments))
     }
 
     /// The same, listening for TLS only.
     pub(crate) fn redis_tls(arguments: &[&str]) -> Option<Server> {
-        redis_is_there().then(|| Server::start_at(Program::Redis, free_port, arguments, true))
+        is_installed(&REDIS_7_0)
+            .then(|| Server::start_at(Program::Peer(&REDIS_7_0), free_port, arguments, true))
     }
 
     fn start_at(program: Program, port: fn() -> u16, arguments: &[&str], is_tls: bool) -> Server {
@@ -99,7 +106,7 @@ impl Server {
     /// By its own words: whoever answers at the port may be another, who was quicker.
     fn wait_until_it_listens(&mut self) -> Result<(), String> {
         let words = match self.program {
-            Program::Redis => "Ready to accept connections",
+            Program::Peer(_) => "Ready to accept connections",
             Program::Millstream => "listening",
         };
         let deadline = Instant::now() + PATIENCE;
@@ -132,8 +139,8 @@ fn spawn(program: Program, port: u16, folder: &Path, arguments: &[String], is_tl
     let output = File::create(folder.join("output.txt")).expect("create the server's output file");
     let port = port.to_string();
     let mut command = match program {
-        Program::Redis => {
-            let mut command = Command::new("redis-server");
+        Program::Peer(peer) => {
+            let mut command = Command::new(peer.program());
             match is_tls {
                 true => command.args(["--port", "0", "--tls-port", &port]),
                 false => command.args(["--port", &port]),
@@ -186,17 +193,18 @@ fn millstream() -> &'static Path {
 
 /// Three masters that share the slots, and perhaps a replica of the first.
 pub(crate) struct Cluster {
+    peer: &'static Peer,
     nodes: Vec<Server>,
 }
 
 const CLUSTER_ARGUMENTS: &[&str] = &["--cluster-enabled", "yes", "--cluster-node-timeout", "3000"];
 
 impl Cluster {
-    pub(crate) fn start() -> Option<Cluster> {
-        if !redis_is_there() {
+    pub(crate) fn start(peer: &'static Peer) -> Option<Cluster> {
+        if !is_installed(peer) {
             return None;
         }
-        let cluster = Cluster { nodes: (0..3).map(|_| Cluster::node()).collect() };
+        let cluster = Cluster { peer, nodes: (0..3).map(|_| Cluster::node(peer)).collect() };
         let addresses: Vec<String> =
             cluster.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         let created = Command::new("redis-cli")
@@ -216,13 +224,13 @@ impl Cluster {
         Some(cluster)
     }
 
-    fn node() -> Server {
-        Server::start_at(Program::Redis, free_cluster_port, CLUSTER_ARGUMENTS, false)
+    fn node(peer: &'static Peer) -> Server {
+        Server::start_at(Program::Peer(peer), free_cluster_port, CLUSTER_ARGUMENTS, false)
     }
 
     /// Adds a replica of the first server.
     pub(crate) fn add_replica(&mut self) {
-        let replica = Cluster::node();
+        let replica = Cluster::node(self.peer);
         let (first, port) = (&self.nodes[0], replica.port.to_string());
         let id = first.cli(&["CLUSTER", "MYID"]);
         assert_eq!(first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]), "OK");
@@ -278,7 +286,7 @@ pub(crate) struct Tls {
 impl Tls {
     /// `None` where a part is missing: a redis-server with TLS, or openssl.
     pub(crate) fn new() -> Option<Tls> {
-        if !redis_is_there() || !is_there("openssl", &["version"]) {
+        if !is_installed(&REDIS_7_0) || !is_there("openssl", &["version"]) {
             return None;
         }
         let tls = Tls { folder: new_folder() };
@@ -367,16 +375,19 @@ fn cli(port: u16, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Whether there is a `redis-server`. On a CI machine there must be.
-fn redis_is_there() -> bool {
-    is_there("redis-server", &["--version"])
+/// Whether there is this server. On a CI machine there must be.
+fn is_installed(peer: &Peer) -> bool {
+    is_there(&peer.path().to_string_lossy(), &["--version"])
 }
 
 fn is_there(program: &str, arguments: &[&str]) -> bool {
     let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
-    assert!(found || std::env::var_os("CI").is_none(), "{program} is missing");
+    assert!(
+        found || std::env::var_os("CI").is_none(),
+        "{program} is missing; scripts/peers installs servers"
+    );
     if !found {
-        eprintln!("skipped: there is no {program} here");
+        eprintln!("skipped: there is no {program} here; scripts/peers installs servers");
     }
     found
 }

@@ -59,8 +59,10 @@ fn kind_of(code: &str, details: &str) -> ErrorKind {
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // Old servers wrap what went wrong in a script in a text of their own.
-    let wrapped = CODES.iter().find(|(known, _)| details.contains(&format!(" -{known} ")));
+    // Redis before 7.0 wraps what went wrong in a script in a text of its own, some codes with a dash before them.
+    let text = details.strip_prefix("Error running script").unwrap_or_default();
+    let names = |code: &str| text.contains(&format!(": -{code} ")) || text.contains(&format!(": {code} "));
+    let wrapped = CODES.iter().find(|(known, _)| names(known));
     wrapped.map_or(ErrorKind::Refused, |(_, kind)| *kind)
 }
 
@@ -86,7 +88,11 @@ mod tests {
         assert_eq!(kind_of("NOGROUP", "No such key"), ErrorKind::NoGroup);
         assert_eq!(kind_of("ERR", "max number of clients reached"), ErrorKind::Busy);
         assert_eq!(kind_of("ERR", "syntax error"), ErrorKind::Refused);
-        let wrapped = "Error running script (call to f_0): @user_script:1: -NOGROUP No such key 's'";
-        assert_eq!(kind_of("ERR", wrapped), ErrorKind::NoGroup);
+        let wrapped =
+            |text| kind_of("ERR", &format!("Error running script (call to f_0): @user_script:1: {text}"));
+        assert_eq!(wrapped("NOGROUP No such key 's'"), ErrorKind::NoGroup);
+        assert_eq!(wrapped("WRONGTYPE Operation against a key"), ErrorKind::WrongType);
+        assert_eq!(wrapped("@user_script: 1: -OOM command not allowed"), ErrorKind::NotWritable);
+        assert_eq!(wrapped("ERR no such thing as OOM here"), ErrorKind::Refused);
     }
 }
