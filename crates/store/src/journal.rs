@@ -21,7 +21,6 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::log::{Log, LogError, LogStats, Policy};
-use crate::planted::{self, Bug};
 use crate::snapshots::SnapshotTaken;
 use crate::store::Store;
 use crate::window::LossWindow;
@@ -114,7 +113,6 @@ impl Journal {
     /// The position up to which what was appended may be told.
     fn settled(&self) -> u64 {
         match self.log.policy() {
-            _ if planted::has(Bug::ToldBeforeSettled) => self.log.appended(),
             Policy::Always => self.log.durable(),
             Policy::EverySecond if self.window.is_closed(|| self.clock.now_ms()) => self.log.durable(),
             Policy::EverySecond | Policy::Never => self.log.written(),

@@ -23,7 +23,6 @@ mod keys;
 mod lists;
 mod lock;
 pub mod log;
-mod planted;
 pub mod priority;
 mod progress;
 mod queues;

@@ -11,7 +11,7 @@ use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use crate::codec::{self, LastEntry};
-use crate::planted::{self, Bug};
+use crate::log::Log;
 
 /// A buffer larger than this is given back.
 const KEEP_BYTES: usize = 1 << 20;
@@ -81,7 +81,7 @@ impl Record {
         entry: (StreamId, &[&[u8]]),
         laid: Option<Laid<'_>>,
     ) {
-        if self.delivery.is_some() && !planted::has(Bug::DeliveryOutOfOrder) {
+        if self.delivery.is_some() {
             self.end_delivery();
         }
         codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), entry, laid);
@@ -152,6 +152,11 @@ impl Delivery {
     fn is_for(&self, key: &[u8], group: &[u8], consumer: &[u8]) -> bool {
         self.names() == (key, group, consumer)
     }
+}
+
+/// Appends a record to the log. A log that has failed keeps its error, and whoever waits for this record is told.
+pub(crate) fn append(log: &Log, record: &[u8]) {
+    let _ = log.append(record);
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::dbkey::{DbKeyMap, DbKeyRef};
 use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
 use crate::log::{Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
-use crate::planted::{self, Bug};
 use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
 use crate::snapshot::read_snapshot;
 use crate::snapshots::{self, SnapshotTaken};
@@ -285,7 +284,7 @@ impl<'s> Rebuild<'s> {
         let mut records = 0;
         let bytes_total = recovery.log_bytes();
         progress.begin_part();
-        let scan = recovery.read(options.planted, &mut |position, payload| {
+        let scan = recovery.read(&mut |position, payload| {
             self.replay(position, payload)?;
             records += 1;
             let reached = Reached { count: records, bytes: recovery.bytes_read(), bytes_total };
@@ -344,7 +343,7 @@ impl<'s> Rebuild<'s> {
             return true;
         }
         let stamp = self.stamps.get(&DbKeyRef { db, key });
-        stamp.is_none_or(|stamp| position > *stamp || planted::has(Bug::StampsIgnored))
+        stamp.is_none_or(|stamp| position > *stamp)
     }
 }
 

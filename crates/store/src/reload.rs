@@ -9,7 +9,7 @@ use millstream_engine::keyspace::Entry;
 use crate::clock::ManualClock;
 use crate::codec::{put_value, take_value};
 use crate::journal::Journal;
-use crate::log::{LogError, Planted, Recovery};
+use crate::log::{LogError, Recovery};
 use crate::progress::Progress;
 use crate::recovery::{FolderError, Rebuild};
 use crate::store::Store;
@@ -64,7 +64,7 @@ impl Store {
             let mut rebuild = Rebuild::of(self);
             let (clock, tell_nobody) = (ManualClock::new(0), &mut |_| {});
             rebuild.load_snapshot(&recovery, &*journal.disk, &mut Progress::new(&clock, tell_nobody))?;
-            recovery.read(Planted::default(), &mut |position, payload| rebuild.replay(position, payload))?;
+            recovery.read(&mut |position, payload| rebuild.replay(position, payload))?;
             rebuild.check_databases()
         };
         read().map_err(ReloadFailed::Folder)

@@ -19,7 +19,6 @@ use millstream_engine::Value;
 use crate::disk::{Access, Disk, DiskError, File, write_full};
 use crate::journal::Journal;
 use crate::log::LogError;
-use crate::planted::{self, Bug};
 use crate::shard::Shard;
 use crate::snapshot::SnapshotWriter;
 use crate::store::Store;
@@ -92,9 +91,7 @@ impl Store {
         journal: &Journal,
         meanwhile: &mut dyn FnMut(),
     ) -> Result<Option<SnapshotTaken>, SnapshotFailed> {
-        if let Some(error) = journal.log.error()
-            && !planted::has(Bug::SnapshotAfterFailure)
-        {
+        if let Some(error) = journal.log.error() {
             // The manifest on the disk may name a snapshot that this process does not know to be in force: none may be touched.
             return Err(SnapshotFailed::Log(error.clone()));
         }
@@ -108,14 +105,10 @@ impl Store {
         match rotated {
             // Without room for another segment, this one stays until the next snapshot.
             Ok(()) | Err(LogError::Full(_) | LogError::Exhausted(_)) => {}
-            Err(_) if planted::has(Bug::SnapshotAfterFailure) => {}
             Err(error) => return Err(SnapshotFailed::Log(error)),
         }
         let taken = self.write_undisturbed(journal, meanwhile).map_err(SnapshotFailed::File)?;
-        if planted::has(Bug::OldSnapshotRemovedFirst) {
-            remove_others(&*journal.disk, Some(taken.position));
-        }
-        let released = journal.log.release_before(first_needed(journal, taken), Some(taken.position));
+        let released = journal.log.release_before(taken.position + 1, Some(taken.position));
         journal.wake_settled();
         if let Err(error) = released {
             if let LogError::Full(_) | LogError::Exhausted(_) = error {
@@ -135,7 +128,7 @@ impl Store {
             let before = journal.rearranged.load(Ordering::Acquire);
             let taken = self.write_snapshot(journal, meanwhile)?;
             let after = journal.rearranged.load(Ordering::Acquire);
-            if after == before || planted::has(Bug::RearrangementUnnoticed) {
+            if after == before {
                 return Ok(taken);
             }
             journal.disk.remove(&name(taken.position)).map_err(io::Error::other)?;
@@ -155,13 +148,7 @@ impl Store {
                         }
                         meanwhile();
                         let mut slice = Vec::new();
-                        slot = capture(
-                            &self.shard(number).lock(),
-                            journal,
-                            (db, from),
-                            self.now_ms(),
-                            &mut slice,
-                        );
+                        slot = capture(&self.shard(number).lock(), journal, (db, from), &mut slice);
                         put_all(writer, slice)?;
                     }
                 }
@@ -179,7 +166,7 @@ impl Store {
             for db in 0..self.databases() {
                 let mut slot = Some(0);
                 while let Some(from) = slot {
-                    slot = capture(shard, journal, (db, from), txn.now_ms(), &mut all);
+                    slot = capture(shard, journal, (db, from), &mut all);
                 }
             }
         }
@@ -189,48 +176,17 @@ impl Store {
 }
 
 /// Clones a slice of keys. Gives the slot to go on from.
-fn capture(
-    shard: &Shard,
-    journal: &Journal,
-    at: (u32, u32),
-    now_ms: u64,
-    into: &mut Vec<Captured>,
-) -> Option<u32> {
+fn capture(shard: &Shard, journal: &Journal, at: (u32, u32), into: &mut Vec<Captured>) -> Option<u32> {
     // Transactions append under the lock that is held here: no record of these keys is missing below this position.
-    let stamp = stamp(journal);
+    let stamp = journal.log.appended();
     let (db, from) = at;
     // As of time 0 nothing has expired. A key whose time has come but that was not removed yet is captured too: records since
     // the snapshot began that change it would otherwise begin it anew, without the expiry.
-    let as_of_ms = if planted::has(Bug::ExpiredNotInSnapshot) { now_ms } else { 0 };
-    shard.keys.scan(db, from, KEYS_AT_ONCE, as_of_ms, |key, value| {
+    shard.keys.scan(db, from, KEYS_AT_ONCE, 0, |key, value| {
         let found = shard.keys.find_even_expired(db, key);
         let expires_at_ms = found.and_then(|at| shard.keys.expires_at_ms_at(at));
-        into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: copy_of(value) });
+        into.push(Captured { db, key: key.into(), stamp, expires_at_ms, value: value.clone() });
     })
-}
-
-fn copy_of(value: &Value) -> Value {
-    let copy = value.clone();
-    #[cfg(test)]
-    let copy = planted::testing::tampered(copy);
-    copy
-}
-
-fn stamp(journal: &Journal) -> u64 {
-    let last = journal.log.appended();
-    match last {
-        _ if planted::has(Bug::StampTooLate) => last + 1,
-        _ if planted::has(Bug::StampTooEarly) => last.saturating_sub(1),
-        _ => last,
-    }
-}
-
-/// The first record that is needed beside this snapshot.
-fn first_needed(journal: &Journal, taken: SnapshotTaken) -> u64 {
-    if planted::has(Bug::SnapshotPositionTooLate) {
-        return (taken.position + 2).min(journal.log.appended() + 1);
-    }
-    taken.position + 1
 }
 
 fn put_all(writer: &mut SnapshotWriter<'_>, keys: Vec<Captured>) -> io::Result<()> {
@@ -258,9 +214,7 @@ fn write_file(
         let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
         fill(&mut writer)?;
         let info = writer.finish()?;
-        if !planted::has(Bug::SnapshotNotSynced) {
-            file.sync().map_err(io::Error::other)?;
-        }
+        file.sync().map_err(io::Error::other)?;
         journal.log.sync_folder().map_err(io::Error::other)?;
         Ok(SnapshotTaken { position, keys: info.keys, bytes: info.bytes })
     })();
@@ -368,7 +322,7 @@ pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimDisk;
+    use crate::disk::{Fault, SimDisk};
     use crate::log::LogOptions;
     use crate::{ManualClock, SetExpiry, SetIf, StoreOptions};
 
@@ -425,6 +379,27 @@ mod tests {
         world.leave_free(RESERVE_BYTES + 120_000);
         world.store.take_snapshot().unwrap().unwrap();
         assert!(!world.is_put_off());
+    }
+
+    /// The manifest on the disk may name a snapshot that this process does not know to be in force: none may be touched.
+    #[test]
+    fn none_is_taken_after_the_log_has_failed_or_while_it_fails() {
+        for failed_before in [true, false] {
+            let world = World::new();
+            world.set(0..3);
+            world.store.take_snapshot().unwrap().unwrap();
+            world.store.lock_all(0, 0).set(b"k", b"v", SetIf::Always, SetExpiry::Never);
+            world.disk.fail_at(world.disk.calls() + 2, Fault::Io);
+            if failed_before {
+                world.store.make_durable().unwrap_err();
+            }
+            let snapshots = || -> Vec<String> {
+                world.disk.contents().into_keys().filter(|name| name.starts_with(PREFIX)).collect()
+            };
+            let before = (snapshots(), world.disk.contents().remove("manifest"));
+            assert!(matches!(world.store.take_snapshot(), Err(SnapshotFailed::Log(LogError::Failed(_)))));
+            assert_eq!((snapshots(), world.disk.contents().remove("manifest")), before);
+        }
     }
 
     #[test]

@@ -25,10 +25,12 @@ use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
 use change::{Change, Consequences, Touched};
 use locked::Locked;
 
-use crate::log::Log;
-use crate::planted::{self, Bug};
 use crate::record::Record;
+#[cfg(not(test))]
+use crate::record::append;
 use crate::shard::Shard;
+#[cfg(test)]
+use crate::sim_tests::planted::append;
 use crate::store::{Settings, Store};
 use crate::watch::WatchFlag;
 
@@ -183,12 +185,6 @@ impl<'s> Txn<'s> {
             Touched::Two(places) => places.into_iter().for_each(|at| self.notify(at, consequences)),
             Touched::Databases { dbs, watched } => self.notify_of_databases(dbs, &watched, consequences),
         }
-        if planted::has(Bug::TransactionInPieces) {
-            self.log_changes();
-        }
-        if planted::has(Bug::RearrangementCountedEarly) {
-            self.count_rearranged();
-        }
         outcome
     }
 
@@ -240,18 +236,12 @@ impl<'s> Txn<'s> {
         if let Some(journal) = self.store().journal() {
             append(&journal.log, record.finish());
             // Once the record has its position: a snapshot that begins before that must see the count change.
-            self.count_rearranged();
+            let rearranged = std::mem::take(&mut self.rearranged);
+            if rearranged > 0 {
+                journal.rearranged.fetch_add(rearranged, Ordering::AcqRel);
+            }
         }
         record.done();
-    }
-
-    fn count_rearranged(&mut self) {
-        let count = std::mem::take(&mut self.rearranged);
-        if count > 0
-            && let Some(journal) = self.store().journal()
-        {
-            journal.rearranged.fetch_add(count, Ordering::AcqRel);
-        }
     }
 
     /// Raises `flag` when `key` is touched from now on.
@@ -346,15 +336,6 @@ impl Drop for Txn<'_> {
             self.log_changes();
         }
     }
-}
-
-fn append(log: &Log, record: &[u8]) {
-    #[cfg(test)]
-    if planted::has(Bug::LoggedAfterUnlock) {
-        return planted::testing::append_late(log, record);
-    }
-    // A log that has failed keeps its error, and whoever waits for this record is told.
-    let _ = log.append(record);
 }
 
 #[cfg(test)]

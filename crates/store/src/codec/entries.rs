@@ -16,7 +16,6 @@ use millstream_engine::value::number::{IntegerText, parse_integer};
 
 use super::effect::tag;
 use super::wire::{CodecError, Reader};
-use crate::planted::{self, Bug};
 
 /// The entry that was written last: where its key is in the record, and the block that has it as its values alone.
 pub(crate) struct LastEntry {
@@ -48,12 +47,7 @@ pub(crate) fn put_entry(
         return;
     }
     let key = put_whole(out, (db, key), id, fields);
-    let block = match laid {
-        Some(laid) => Some(laid.block),
-        None if planted::has(Bug::OtherNamesOverlooked) => last.as_ref().map(|last| last.block),
-        None => None,
-    };
-    *last = block.map(|block| LastEntry { db, key, id, block });
+    *last = laid.map(|laid| LastEntry { db, key, id, block: laid.block });
 }
 
 /// Appends all of an entry, and says where its key is.

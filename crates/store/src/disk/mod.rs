@@ -1,11 +1,11 @@
 //! The seam between the store and the medium: one flat folder of files, and the errors it can give.
 //!
 //! Everything durable goes through [`Disk`] and [`File`]; [`RealDisk`] is a folder of the machine, and
-//! `SimDisk` (tests, and the `sim` feature) is a folder in memory that loses, tears and reorders what was
+//! `SimDisk` (in tests) is a folder in memory that loses, tears and reorders what was
 //! not synced. The seam knows names, bytes and syncs; it knows neither records nor snapshots.
 
 mod real;
-#[cfg(any(test, feature = "sim"))]
+#[cfg(test)]
 mod sim;
 
 use std::fmt;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 pub use real::RealDisk;
-#[cfg(any(test, feature = "sim"))]
-pub use sim::{Fault, SimDisk};
+#[cfg(test)]
+pub(crate) use sim::{Fault, SimDisk};
 
 /// The name of the file whose lock means "this folder is in use".
 pub const LOCK_FILE: &str = "LOCK";

@@ -17,7 +17,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// What goes wrong at a call that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The call fails with an I/O error. A write may have written a part; a sync leaves its pages clean.
     Io,
     /// The call fails for lack of space and changes nothing.
@@ -30,18 +30,18 @@ pub enum Fault {
 
 /// A folder in memory. Clones are handles to the same folder.
 #[derive(Clone)]
-pub struct SimDisk {
+pub(crate) struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
 impl SimDisk {
     /// An empty folder. The seed decides what failing calls leave behind.
-    pub fn new(seed: u64) -> SimDisk {
+    pub(crate) fn new(seed: u64) -> SimDisk {
         SimDisk::with_contents(&BTreeMap::new(), seed)
     }
 
     /// A folder with these files, all durable.
-    pub fn with_contents(contents: &BTreeMap<String, Vec<u8>>, seed: u64) -> SimDisk {
+    pub(crate) fn with_contents(contents: &BTreeMap<String, Vec<u8>>, seed: u64) -> SimDisk {
         let mut state = State { random: Random(seed), ..State::default() };
         for (name, bytes) in contents {
             let inode = state.files.len();
@@ -57,44 +57,44 @@ impl SimDisk {
     }
 
     /// Every file as a running process sees it.
-    pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(crate) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.lock();
         state.live.iter().map(|(name, &inode)| (name.clone(), state.files[inode].live.clone())).collect()
     }
 
     /// How many calls that change something there were.
-    pub fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.state.lock().calls
     }
 
     /// Injects `fault` at the call with this number (the first is 1).
-    pub fn fail_at(&self, call: u64, fault: Fault) {
+    pub(crate) fn fail_at(&self, call: u64, fault: Fault) {
         self.state.lock().faults.insert(call, fault);
     }
 
     /// From now on, one in `one_in` of the calls that change something is looked at just before: an outcome of a power cut at that
     /// moment is kept for [`SimDisk::take_cuts`]. 0 ends it.
-    pub fn watch(&self, one_in: u64) {
+    pub(crate) fn watch(&self, one_in: u64) {
         self.state.lock().watched_one_in = one_in;
     }
 
     /// The outcomes kept since the last time.
-    pub fn take_cuts(&self) -> Vec<SimDisk> {
+    pub(crate) fn take_cuts(&self) -> Vec<SimDisk> {
         std::mem::take(&mut self.state.lock().cuts)
     }
 
     /// While this is set nothing can be opened: creating, opening and listing fail, and change nothing.
-    pub fn set_exhausted(&self, exhausted: bool) {
+    pub(crate) fn set_exhausted(&self, exhausted: bool) {
         self.state.lock().exhausted = exhausted;
     }
 
     /// Limits the bytes of all files together; `None` lifts it.
-    pub fn set_capacity(&self, bytes: Option<u64>) {
+    pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity = bytes;
     }
 
     /// The process is gone, the machine is not: the live image stays, the lock and the faults go.
-    pub fn restart(&self) {
+    pub(crate) fn restart(&self) {
         let mut state = self.state.lock();
         state.locked = false;
         state.halted = false;
@@ -103,7 +103,7 @@ impl SimDisk {
     }
 
     /// The folder after a power cut: one of the states that the pending changes allow.
-    pub fn crash(&self, seed: u64) -> SimDisk {
+    pub(crate) fn crash(&self, seed: u64) -> SimDisk {
         self.state.lock().crash(seed)
     }
 }

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use super::frame::{self, Placing, Salt};
 use super::manifest::{self, Manifest};
-use super::planted::Bug;
 use super::segment::{self, SegmentHeader};
 use super::writer::{Batch, Segment, Writer};
 use super::{Log, LogError, Policy};
@@ -43,9 +42,6 @@ impl Log {
 
     /// Ends the log: from here on nothing succeeds.
     fn fail(&self, error: DiskError) -> LogError {
-        if self.planted.has(Bug::SyncRetried) {
-            return LogError::Failed(error);
-        }
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
     }
 
@@ -95,7 +91,7 @@ impl Log {
     /// Gives the frames of a batch their headers: each continues the one before, over the turns between segments.
     pub(super) fn seal_batch(&self, writer: &mut Writer) {
         let Writer { batch: Batch { bytes, frames, turns, last, .. }, last_checksum, salt, .. } = writer;
-        let durable = self.durable() + u64::from(self.planted.has(Bug::ClaimOffByOne));
+        let durable = self.durable();
         let mut turns = turns.iter_mut().peekable();
         for (index, begin) in frames.iter().enumerate() {
             if let Some(turn) = turns.next_if(|turn| turn.at <= begin.at) {
@@ -225,9 +221,6 @@ impl Log {
     pub(crate) fn sync_folder(&self) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
-        if self.planted.has(Bug::FolderNotSynced) {
-            return Ok(());
-        }
         self.disk.sync_dir().map_err(|error| self.fail(error))
     }
 
@@ -244,12 +237,6 @@ impl Log {
             return Ok(());
         }
         let (file, position) = self.current.lock().clone();
-        if self.planted.has(Bug::AcknowledgedBeforeSync) || self.planted.has(Bug::SyncSkipped) {
-            self.publish_durable(position);
-        }
-        if self.planted.has(Bug::SyncSkipped) {
-            return Ok(());
-        }
         let began = Instant::now();
         file.sync().map_err(|error| self.fail(error))?;
         self.count_sync(began);

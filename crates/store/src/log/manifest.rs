@@ -50,7 +50,7 @@ impl Manifest {
         }
     }
 
-    fn encode(&self) -> [u8; BYTES] {
+    pub(crate) fn encode(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -65,7 +65,7 @@ impl Manifest {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Manifest, What> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, What> {
         let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| What::ManifestDamaged)?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));

@@ -16,7 +16,6 @@ mod frame;
 mod gap;
 mod manifest;
 mod order;
-mod planted;
 mod recover;
 mod salvage;
 mod scan;
@@ -34,7 +33,6 @@ use crate::disk::{Disk, DiskError};
 pub use gap::Gap;
 pub use manifest::Manifest;
 pub use order::Astray;
-pub use planted::{Bug, Planted};
 pub use recover::{Cut, OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
 pub use salvage::{Loss, Salvage, Wanted, salvage};
@@ -52,8 +50,6 @@ pub struct LogOptions {
     pub reserve_bytes: u64,
     /// Where the store id and the salts come from. Must be unpredictable in production.
     pub random: Box<dyn FnMut() -> u64 + Send>,
-    /// A deliberate mistake, for tests.
-    pub planted: Planted,
 }
 
 impl LogOptions {
@@ -64,7 +60,6 @@ impl LogOptions {
             policy: Policy::Always,
             reserve_bytes: 8 << 20,
             random: Box::new(random),
-            planted: Planted::default(),
         }
     }
 }

@@ -3,7 +3,6 @@
 
 use std::mem;
 
-use super::planted::Planted;
 use super::segment::{self, Records, SegmentHeader, Step};
 use super::{StoreId, What};
 use crate::disk::{Access, Disk, DiskError, Listed};
@@ -96,7 +95,7 @@ impl Placed<'_> {
     fn intact_records(&self, disk: &dyn Disk) -> Result<u64, DiskError> {
         let Some(header) = &self.header else { return Ok(0) };
         let file = disk.open(&self.file.name, Access::Read)?;
-        let mut records = Records::new(&*file, self.file.bytes, header, Planted::default());
+        let mut records = Records::new(&*file, self.file.bytes, header);
         while let Step::Record { .. } = records.step()? {}
         Ok(records.expected() - header.first)
     }

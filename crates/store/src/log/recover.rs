@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::manifest::{self, Manifest};
-use super::planted::{Bug, Planted};
 use super::scan::{
     EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, ScannedSegment, Tail, decide_end, decide_header,
 };
@@ -113,11 +112,11 @@ impl Recovery {
 
     /// Walks through the log and hands every record that the manifest needs to `visit`. Changes nothing. An error of
     /// `visit` ends the walk.
-    pub fn read(&self, planted: Planted, visit: &mut Visit<'_>) -> Result<Option<Scan>, OpenError> {
+    pub fn read(&self, visit: &mut Visit<'_>) -> Result<Option<Scan>, OpenError> {
         match &self.manifest {
             None => Ok(None),
             Some(manifest) => {
-                let walk = Walk::new(&*self.disk, manifest, planted, &self.bytes_read);
+                let walk = Walk::new(&*self.disk, manifest, &self.bytes_read);
                 walk.run(&self.listed, visit).map(Some)
             }
         }
@@ -145,7 +144,7 @@ impl Recovery {
         options: LogOptions,
         mut visit: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> Result<Opened, OpenError> {
-        let scan = self.read(options.planted, &mut visit)?;
+        let scan = self.read(&mut visit)?;
         self.open_scanned(scan, options)
     }
 
@@ -161,7 +160,7 @@ impl Recovery {
             (Some(manifest), Some(scan)) => (manifest, scan),
             _ => self.create(&mut options, &mut report)?,
         };
-        let file = self.repair(&scan, options.planted, &mut report)?;
+        let file = self.repair(&scan, &mut report)?;
         report.segments = scan.segments.len();
         report.bytes = scan.segments.iter().map(|segment| segment.bytes).sum();
         (report.records, report.last) = (scan.records, scan.last);
@@ -189,14 +188,10 @@ impl Recovery {
         let file = self.disk.create(&name)?;
         write_full(&*file, 0, &header.encode())?;
         file.sync()?;
-        let sync_folder = || match options.planted.has(Bug::FolderNotSynced) {
-            true => Ok(()),
-            false => self.disk.sync_dir(),
-        };
-        sync_folder()?;
+        self.disk.sync_dir()?;
         let manifest = Manifest::new(store_id, None, 1, 0);
         manifest.put(&*self.disk)?;
-        sync_folder()?;
+        self.disk.sync_dir()?;
         let bytes = segment::HEADER_BYTES as u64;
         let scan = Scan {
             segments: vec![ScannedSegment { name, first: 1, bytes, salt: header.salt, previous: 0 }],
@@ -212,12 +207,7 @@ impl Recovery {
     }
 
     /// Does what the scan calls for, and gives the last segment, whole and durable.
-    fn repair(
-        &self,
-        scan: &Scan,
-        planted: Planted,
-        report: &mut OpenReport,
-    ) -> Result<Arc<dyn File>, OpenError> {
+    fn repair(&self, scan: &Scan, report: &mut OpenReport) -> Result<Arc<dyn File>, OpenError> {
         if let Some(name) = &scan.unfinished {
             // Before the one before it is touched: what follows a segment says that nothing in it was under way.
             self.disk.remove(name)?;
@@ -226,17 +216,15 @@ impl Recovery {
         }
         let last = scan.segments.last().expect("a log has a segment");
         let file = self.disk.open(&last.name, Access::Write)?;
-        if file.bytes()? > last.bytes && !planted.has(Bug::TailNotCut) {
+        if file.bytes()? > last.bytes {
             // Room goes too: zeros in the cache may be other bytes on the disk, if a sync had failed.
             file.truncate(last.bytes)?;
             if let Tail::Torn { at, bytes } = scan.tail {
                 report.cut = Some(Cut { file: self.disk.path_of(&last.name), at, bytes });
             }
         }
-        if !planted.has(Bug::TailNotRewritten) {
-            rewrite(&*file, scan.unproven_from, last.bytes)?;
-            report.rewritten_bytes = last.bytes - scan.unproven_from;
-        }
+        rewrite(&*file, scan.unproven_from, last.bytes)?;
+        report.rewritten_bytes = last.bytes - scan.unproven_from;
         file.sync()?;
         // The manifest may have its name in the cache only; nothing it does without goes before that is durable.
         self.disk.sync_dir()?;
@@ -283,19 +271,13 @@ fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: What) -
 struct Walk<'a> {
     disk: &'a dyn Disk,
     manifest: &'a Manifest,
-    planted: Planted,
     scan: Scan,
     unproven: Unproven,
     bytes_read: &'a Cell<u64>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(
-        disk: &'a dyn Disk,
-        manifest: &'a Manifest,
-        planted: Planted,
-        bytes_read: &'a Cell<u64>,
-    ) -> Walk<'a> {
+    fn new(disk: &'a dyn Disk, manifest: &'a Manifest, bytes_read: &'a Cell<u64>) -> Walk<'a> {
         let scan = Scan {
             segments: Vec::new(),
             records: 0,
@@ -308,7 +290,7 @@ impl<'a> Walk<'a> {
         };
         let unproven = Unproven { claim: manifest.durable, marks: VecDeque::new() };
         bytes_read.set(0);
-        Walk { disk, manifest, planted, scan, unproven, bytes_read }
+        Walk { disk, manifest, scan, unproven, bytes_read }
     }
 
     fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
@@ -362,7 +344,7 @@ impl<'a> Walk<'a> {
             is_of_this_store: header.as_ref().is_ok_and(|header| header.store_id == self.manifest.store_id),
         };
         let position = facts.before.map_or(named, |(last, _)| last + 1);
-        match (decide_header(&facts, self.planted), header) {
+        match (decide_header(&facts), header) {
             (HeaderVerdict::Gap, _) => {
                 Err(self.gap(Gap::between(position, found[index - 1].1, found[index])))
             }
@@ -385,7 +367,7 @@ impl<'a> Walk<'a> {
         visit: &mut Visit<'_>,
     ) -> Result<(), OpenError> {
         let file = self.disk.open(&listed.name, Access::Read)?;
-        let mut records = Records::new(&*file, listed.bytes, header, self.planted);
+        let mut records = Records::new(&*file, listed.bytes, header);
         self.unproven.marks.clear();
         let bytes_before = self.bytes_read.get();
         let found = loop {
@@ -413,7 +395,7 @@ impl<'a> Walk<'a> {
             durable: self.manifest.durable,
         };
         let (offset, expected) = (records.offset(), records.expected());
-        self.scan.tail = match decide_end(facts, self.planted) {
+        self.scan.tail = match decide_end(facts) {
             EndVerdict::Clean => Tail::Clean,
             EndVerdict::Torn => Tail::Torn { at: offset, bytes: listed.bytes - offset },
             EndVerdict::Refuse(what) => {

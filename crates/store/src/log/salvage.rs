@@ -4,7 +4,6 @@
 //! different is that the walk goes on behind damage, at the next intact frame.
 
 use super::order::{Astray, Order, Placed};
-use super::planted::Planted;
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
 use super::segment::{self, Records, SegmentHeader, Step};
 use super::{Gap, StoreId, Visit, What};
@@ -175,12 +174,12 @@ impl Walk<'_> {
                 .is_ok_and(|header| self.wanted.store_id.is_none_or(|wanted| header.store_id == wanted)),
         };
         let is_ours = facts.is_of_this_store;
-        let mut verdict = decide_header(&facts, Planted::default());
+        let mut verdict = decide_header(&facts);
         if verdict == HeaderVerdict::Gap {
             self.lose_gap(Gap::between(self.found.last + 1, segments[index - 1].1, segments[index]));
             // What follows a gap continues nothing that is known.
             (self.before, facts.before) = (None, None);
-            verdict = decide_header(&facts, Planted::default());
+            verdict = decide_header(&facts);
         }
         if verdict == HeaderVerdict::Unfinished {
             self.found.unfinished = Some(listed.name.clone());
@@ -193,24 +192,16 @@ impl Walk<'_> {
                 // Readable, though not where it belongs: what is missing is what lies between.
                 let first = self.expected(header.first);
                 self.lose(&listed.name, (0, 0), (first, Some(header.first.max(first))), what);
-                self.records(
-                    listed,
-                    Records::new(&*file, listed.bytes, &header, Planted::default()),
-                    later,
-                    visit,
-                )
+                self.records(listed, Records::new(&*file, listed.bytes, &header), later, visit)
             }
             (HeaderVerdict::Refuse(what), _) => {
                 self.lose(&listed.name, (0, listed.bytes), (self.expected(named).max(named), later), what);
                 self.before = None;
                 Ok(())
             }
-            (_, Ok(header)) => self.records(
-                listed,
-                Records::new(&*file, listed.bytes, &header, Planted::default()),
-                later,
-                visit,
-            ),
+            (_, Ok(header)) => {
+                self.records(listed, Records::new(&*file, listed.bytes, &header), later, visit)
+            }
             (_, Err(_)) => Ok(()),
         }
     }
@@ -273,7 +264,7 @@ impl Walk<'_> {
             durable: self.wanted.durable,
             claimed: records.find_claim()?.is_some(),
         };
-        let EndVerdict::Refuse(what) = decide_end(facts, Planted::default()) else {
+        let EndVerdict::Refuse(what) = decide_end(facts) else {
             self.found.torn = Some((self.disk.path_of(&listed.name), offset, listed.bytes - offset));
             return Ok(false);
         };

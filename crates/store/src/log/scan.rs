@@ -3,7 +3,6 @@
 //! Facts come in, verdicts go out; nothing here reads or writes.
 
 use super::What;
-use super::planted::{Bug, Planted};
 use super::segment::{self, SegmentHeader};
 
 /// What was found by walking through a log. Returned, not acted upon.
@@ -80,7 +79,7 @@ pub(crate) enum HeaderVerdict {
 }
 
 /// The table "a segment's header".
-pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> HeaderVerdict {
+pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
     let expected = facts.before.map_or(facts.named, |(last, _)| last + 1);
     match facts.header {
         // Before its name is believed.
@@ -99,10 +98,7 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>, planted: Planted) -> Header
         }
         Err(what) => HeaderVerdict::Refuse(what.clone()),
         Ok(_) if !facts.is_of_this_store => HeaderVerdict::Refuse(What::SegmentForeign),
-        Ok(header)
-            if facts.before.is_some_and(|(_, checksum)| checksum != header.previous)
-                && !planted.has(Bug::ChainUnchecked) =>
-        {
+        Ok(header) if facts.before.is_some_and(|(_, checksum)| checksum != header.previous) => {
             HeaderVerdict::Refuse(What::SegmentNotContinuing)
         }
         Ok(_) => HeaderVerdict::Read,
@@ -132,7 +128,7 @@ pub(crate) enum EndVerdict {
 }
 
 /// The table "where its records end".
-pub(crate) fn decide_end(facts: EndFacts, planted: Planted) -> EndVerdict {
+pub(crate) fn decide_end(facts: EndFacts) -> EndVerdict {
     let was_durable = facts.later_segment || facts.expected <= facts.durable || facts.claimed;
     match facts.found {
         None if !facts.later_segment && facts.expected <= facts.durable => {
@@ -141,7 +137,6 @@ pub(crate) fn decide_end(facts: EndFacts, planted: Planted) -> EndVerdict {
         None => EndVerdict::Clean,
         // Its checksum is right, so it is as it was written: no crash makes such a frame.
         Some(what @ What::Payload(_)) => EndVerdict::Refuse(what),
-        Some(_) if planted.has(Bug::CutOnAnyDamage) && !facts.later_segment => EndVerdict::Torn,
         Some(what) if was_durable => EndVerdict::Refuse(what),
         Some(_) => EndVerdict::Torn,
     }
@@ -164,7 +159,7 @@ mod tests {
         let is_of_this_store = header.as_ref().is_ok_and(|header| header.store_id == StoreId([1; 16]));
         let facts =
             HeaderFacts { header: header.as_ref(), named: 10, file_bytes, is_last, before, is_of_this_store };
-        decide_header(&facts, Planted::default())
+        decide_header(&facts)
     }
 
     /// Every combination of header, length, place and predecessor.
@@ -232,10 +227,10 @@ mod tests {
             let expected = if behind { 5 } else { 6 };
             let text = format!("{found:?} {later_segment} {behind} {claimed}");
             let facts = EndFacts { found, later_segment, expected, durable: 5, claimed };
-            assert_eq!(decide_end(facts, Planted::default()), verdict, "{text}");
+            assert_eq!(decide_end(facts), verdict, "{text}");
             let nonsense = || What::Payload("nonsense".to_owned());
             let facts = EndFacts { found: Some(nonsense()), later_segment, expected, durable: 5, claimed };
-            assert_eq!(decide_end(facts, Planted::default()), EndVerdict::Refuse(nonsense()), "{text}");
+            assert_eq!(decide_end(facts), EndVerdict::Refuse(nonsense()), "{text}");
         }
     }
 }

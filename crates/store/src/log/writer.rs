@@ -11,7 +11,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::frame::{self, Salt};
 use super::manifest::Manifest;
-use super::planted::{Bug, Planted};
 use super::recover::{FolderLock, Opened, Recovery};
 use super::scan::Scan;
 use super::segment::{self, Records, SegmentHeader, Step};
@@ -33,7 +32,6 @@ pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
     pub(crate) reserve_bytes: u64,
-    pub(super) planted: Planted,
     pub(super) policy: AtomicU8,
     pub(super) writer: Mutex<Writer>,
     pub(super) syncing: Mutex<()>,
@@ -148,11 +146,7 @@ impl Log {
             store_id: manifest.store_id,
             random: options.random,
         };
-        let file_bytes = if options.planted.has(Bug::TailNotCut) {
-            file.bytes().unwrap_or(last_segment.bytes)
-        } else {
-            last_segment.bytes
-        };
+        let file_bytes = last_segment.bytes;
         let segments = scan.segments.iter().map(|scanned| Segment {
             name: scanned.name.clone(),
             header: SegmentHeader {
@@ -180,7 +174,6 @@ impl Log {
             disk,
             segment_bytes: options.segment_bytes,
             reserve_bytes: options.reserve_bytes,
-            planted: options.planted,
             policy: AtomicU8::new(options.policy as u8),
             writer: Mutex::new(writer),
             syncing: Mutex::new(()),
@@ -353,9 +346,6 @@ impl Log {
     pub fn release_before(&self, first: u64, snapshot: Option<u64>) -> Result<Vec<String>, LogError> {
         let durable = self.commit()?;
         assert!(first <= durable + 1, "records not yet durable cannot be done without");
-        if self.planted.has(Bug::RemovedBeforeManifest) {
-            self.remove_covered(first);
-        }
         let mut manifest = self.manifest.lock();
         let next = Manifest::new(manifest.store_id, snapshot, first.max(manifest.first), durable);
         self.replace_manifest(&next)?;
@@ -389,7 +379,7 @@ impl Log {
         let begin = segments.iter().rposition(|segment| segment.header.first <= from).unwrap_or(0);
         for segment in &segments[begin..] {
             let file = self.disk.open(&segment.name, Access::Read)?;
-            let mut records = Records::new(&*file, segment.bytes, &segment.header, self.planted);
+            let mut records = Records::new(&*file, segment.bytes, &segment.header);
             while let Step::Record { position, payload, .. } = records.step()? {
                 if position >= from {
                     visit(position, payload);

@@ -6,15 +6,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::AddAssign;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use super::dump::dump;
+use super::planted::{Bug, MistakenDisk, plant};
 use super::random::Random;
 use super::work::{self, DATABASES, Seen};
-use crate::disk::{Disk, Fault, SimDisk};
+use crate::disk::{Fault, SimDisk};
 use crate::journal::Journal;
-use crate::log::{self, LogError, LogOptions, OpenError, OpenReport, Planted, Policy};
-use crate::planted::{self, Bug};
+use crate::log::{LogError, LogOptions, OpenError, OpenReport, Policy};
 use crate::recovery::{FolderError, Recovered};
 use crate::{ManualClock, Store, StoreOptions};
 
@@ -29,13 +30,6 @@ const CUTS_MEANWHILE: u64 = 4;
 const CUTS_AT_ONE_IN: u64 = 2;
 /// The first of the times at which something happens.
 const START_MS: u64 = 1_000_000;
-
-/// A deliberate mistake, in the store or in its log.
-#[derive(Clone, Copy)]
-pub(super) enum Mistake {
-    Store(Bug),
-    Log(log::Bug),
-}
 
 /// What happened in episodes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,7 +86,7 @@ struct Episode {
     seen: Seen,
     segment_bytes: u64,
     policy: Policy,
-    mistake: Option<Mistake>,
+    bug: Option<Bug>,
     counts: Counts,
     /// Folders that were compared already, and what was told then.
     compared: HashMap<u64, u64>,
@@ -102,7 +96,7 @@ struct Episode {
 type Outcome = Result<(), String>;
 
 /// Runs an episode; gives what happened, or the rule that was broken.
-pub(super) fn run(seed: u64, mistake: Option<Mistake>) -> Result<Counts, String> {
+pub(super) fn run(seed: u64, bug: Option<Bug>) -> Result<Counts, String> {
     let mut random = Random::new(seed);
     let policy =
         random.pick(&[Policy::Always, Policy::Always, Policy::Always, Policy::EverySecond, Policy::Never]);
@@ -112,7 +106,7 @@ pub(super) fn run(seed: u64, mistake: Option<Mistake>) -> Result<Counts, String>
         seen: Seen::default(),
         segment_bytes: random.pick(&[300, 1500, 8000]),
         policy,
-        mistake,
+        bug,
         counts: Counts::default(),
         compared: HashMap::new(),
         failed: false,
@@ -152,14 +146,11 @@ impl Episode {
     /// Opens the store. `None`: the disk would not.
     fn open(&mut self, disk: &SimDisk) -> Result<Option<(Store, OpenReport)>, String> {
         self.counts.recoveries += 1;
-        planted::testing::plant(match self.mistake {
-            Some(Mistake::Store(bug)) => Some(bug),
-            _ => None,
-        });
+        plant(self.bug);
         let log_options = self.log_options();
-        match open_store(disk, Arc::clone(&self.clock), log_options) {
+        match open_store(disk, Arc::clone(&self.clock), log_options, self.bug) {
             Ok((store, recovered)) => {
-                store.settings().stream_node_max_entries.store(4, std::sync::atomic::Ordering::Relaxed);
+                store.settings().stream_node_max_entries.store(4, Ordering::Relaxed);
                 Ok(Some((store, recovered.log)))
             }
             Err(FolderError::Log(OpenError::Disk(_))) => Ok(None),
@@ -169,15 +160,10 @@ impl Episode {
 
     fn log_options(&mut self) -> LogOptions {
         let mut salts = Random::new(self.random.next());
-        let planted = match self.mistake {
-            Some(Mistake::Log(bug)) => Planted::with(bug),
-            _ => Planted::default(),
-        };
         LogOptions {
             segment_bytes: self.segment_bytes,
             policy: self.policy,
             reserve_bytes: RESERVE_BYTES,
-            planted,
             ..LogOptions::new(move || salts.next())
         }
     }
@@ -311,7 +297,8 @@ impl Episode {
         self.model.told_alive = self.model.told_alive.max(stats.log.written);
         self.failed |= stats.error.is_some();
         let position = store.seen();
-        if store.is_settled(position) { self.told_all(position) } else { Ok(()) }
+        let is_told = store.is_settled(position) || self.bug == Some(Bug::ToldBeforeSettled);
+        if is_told && !self.failed { self.told_all(position) } else { Ok(()) }
     }
 
     /// A snapshot, while others go on; sometimes a transaction is under way when it begins.
@@ -325,13 +312,21 @@ impl Episode {
         }
         let busy = self.random.pick(&[2, 6, 30, 1000]);
         let mut meanwhile = Ok(());
+        let rearranged = &store.journal().expect("it has a log").rearranged;
+        let begun = rearranged.load(Ordering::Relaxed);
         let taken = store.take_snapshot_while(&mut || {
             if held.take().is_some() && meanwhile.is_ok() {
+                if self.bug == Some(Bug::RearrangementCountedEarly) {
+                    rearranged.store(begun, Ordering::Relaxed);
+                }
                 meanwhile = self.note(store);
             }
             self.clock.advance(self.random.below(2) * self.random.below(100));
             if self.random.one_in(busy) && meanwhile.is_ok() {
                 meanwhile = self.transaction(store);
+            }
+            if self.bug == Some(Bug::RearrangementUnnoticed) {
+                rearranged.store(begun, Ordering::Relaxed);
             }
         });
         let early = held.take().is_some();
@@ -443,9 +438,10 @@ pub(super) fn open_store(
     disk: &SimDisk,
     clock: Arc<ManualClock>,
     log_options: LogOptions,
+    bug: Option<Bug>,
 ) -> Result<(Store, Recovered), FolderError> {
+    let disk = MistakenDisk::over(disk, bug, Arc::clone(&clock) as _);
     let options = StoreOptions { databases: DATABASES, shards: SHARDS, seed: 7, clock };
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended)
 }
 

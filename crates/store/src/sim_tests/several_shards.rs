@@ -19,7 +19,7 @@ const ID: StreamId = StreamId { ms: 1000, seq: 0 };
 
 fn open(disk: &SimDisk) -> Store {
     let options = LogOptions { policy: Policy::Always, ..LogOptions::new(|| 7) };
-    open_store(disk, Arc::new(ManualClock::new(1000)), options).expect("a good disk").0
+    open_store(disk, Arc::new(ManualClock::new(1000)), options, None).expect("a good disk").0
 }
 
 /// A key of another shard than that of `WORK`.

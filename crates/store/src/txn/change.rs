@@ -36,9 +36,6 @@ impl<'a> Change<'a, '_> {
     #[inline(always)]
     pub(super) fn consequences(&self) -> Consequences {
         match *self {
-            Change::Effect(_, effect) if crate::planted::hides(&effect) => {
-                Consequences { is_logged: false, ..Consequences::of(&effect) }
-            }
             Change::Effect(_, effect) => Consequences::of(&effect),
             Change::Entry(_, (id, fields), _) => {
                 Consequences::of(&Effect::Stream(StreamEffect::Append { id, fields }))

@@ -10,7 +10,7 @@ use crate::log::OpenError;
 #[test]
 fn records_come_back_in_order_over_many_segments() {
     let disk = SimDisk::new(1);
-    let (opened, none) = open(&disk, options(300, 1, None)).unwrap();
+    let (opened, none) = open(&disk, options(300, 1)).unwrap();
     assert!(opened.report.created && none.is_empty());
     let mut random = Random::new(2);
     let payloads: Vec<Vec<u8>> = (0..100u64).map(|n| random.bytes(n % 90)).collect();
@@ -32,7 +32,7 @@ fn records_come_back_in_order_over_many_segments() {
     assert!(read.iter().all(|(position, payload)| *payload == payloads[*position as usize - 1]));
     opened.log.close().unwrap();
 
-    let (opened, records) = open(&disk, options(300, 2, None)).unwrap();
+    let (opened, records) = open(&disk, options(300, 2)).unwrap();
     assert!(records.iter().map(|(position, _)| *position).eq(1..=100));
     assert!(records.iter().map(|(_, payload)| payload).eq(payloads.iter()));
     assert_eq!(
@@ -46,7 +46,7 @@ fn records_come_back_in_order_over_many_segments() {
 #[test]
 fn records_share_a_frame_until_they_are_written_or_it_is_great() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let bytes = || disk.contents()["log-00000000000000000001"].len();
     for _ in 0..10 {
         opened.log.append(&[1; 99]).unwrap();
@@ -60,7 +60,7 @@ fn records_share_a_frame_until_they_are_written_or_it_is_great() {
     // Two frames of 41 records: the first that reaches 4 KiB is closed.
     assert_eq!(bytes(), 64 + 3 * 32 + 92 * 100);
     drop(opened);
-    let (opened, records) = open(&disk, options(1 << 20, 2, None)).unwrap();
+    let (opened, records) = open(&disk, options(1 << 20, 2)).unwrap();
     assert!(records.iter().map(|(position, _)| *position).eq(1..=92));
     assert!(records.iter().all(|(_, payload)| *payload == [1; 99]));
     assert_eq!(opened.report.records, 92);
@@ -69,7 +69,7 @@ fn records_share_a_frame_until_they_are_written_or_it_is_great() {
 #[test]
 fn a_rotated_log_can_be_released_up_to_its_end() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
     let segments =
         || disk.contents().keys().filter(|name| name.starts_with("log-")).cloned().collect::<Vec<_>>();
@@ -92,14 +92,14 @@ fn a_rotated_log_can_be_released_up_to_its_end() {
     }
     log.append(b"last").unwrap();
     log.close().unwrap();
-    let (_, records) = open(&disk, options(1 << 20, 2, None)).unwrap();
+    let (_, records) = open(&disk, options(1 << 20, 2)).unwrap();
     assert_eq!(records, [(16, b"last".to_vec())]);
 }
 
 #[test]
 fn a_released_segment_is_gone_and_what_is_needed_stays() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(200, 1)).unwrap();
     for _ in 0..40 {
         opened.log.append(&[5; 60]).unwrap();
     }
@@ -109,7 +109,7 @@ fn a_released_segment_is_gone_and_what_is_needed_stays() {
     assert_eq!((manifest.snapshot, manifest.first, manifest.durable), (Some(20), 21, 40));
     assert!(removed.iter().all(|name| !disk.contents().contains_key(name)));
     opened.log.close().unwrap();
-    let (opened, records) = open(&disk, options(200, 2, None)).unwrap();
+    let (opened, records) = open(&disk, options(200, 2)).unwrap();
     assert!(records.iter().map(|(position, _)| *position).eq(21..=40));
     assert_eq!(opened.log.stats().first, 21);
 }
@@ -117,14 +117,14 @@ fn a_released_segment_is_gone_and_what_is_needed_stays() {
 #[test]
 fn a_torn_tail_is_cut_and_reported() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"kept").unwrap();
     opened.log.commit().unwrap();
     drop(opened);
     let mut contents = disk.contents();
     let name = "log-00000000000000000001";
     contents.get_mut(name).unwrap().extend_from_slice(&[1; 500]);
-    let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2, None)).unwrap();
+    let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2)).unwrap();
     assert_eq!(records, [(1, b"kept".to_vec())]);
     assert_eq!(opened.report.cut, Some(Cut { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));
 }
@@ -132,7 +132,7 @@ fn a_torn_tail_is_cut_and_reported() {
 #[test]
 fn a_failed_sync_ends_the_log_for_good() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"one").unwrap();
     opened.log.commit().unwrap();
     opened.log.append(b"two").unwrap();
@@ -150,7 +150,7 @@ fn a_failed_sync_ends_the_log_for_good() {
 #[test]
 fn a_full_disk_puts_off_and_goes_on() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(400, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(400, 1)).unwrap();
     let log = opened.log;
     let mut appended = 0;
     for room in 0..120 {
@@ -172,14 +172,14 @@ fn a_full_disk_puts_off_and_goes_on() {
         assert_eq!(log.commit().unwrap(), appended);
     }
     drop(log);
-    let (_, records) = open(&disk, options(400, 2, None)).unwrap();
+    let (_, records) = open(&disk, options(400, 2)).unwrap();
     assert_eq!(records.len() as u64, appended);
 }
 
 #[test]
 fn while_a_batch_waits_for_space_no_more_is_taken_whatever_is_said_to_be_free() {
     let disk = SimDisk::new(1);
-    let log = open(&disk, options(1 << 20, 1, None)).unwrap().0.log;
+    let log = open(&disk, options(1 << 20, 1)).unwrap().0.log;
     log.check_space(0).unwrap();
     log.append(b"one").unwrap();
     // As beyond a quota, of which the free space tells nothing.
@@ -197,7 +197,7 @@ fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
     let mut refused = Vec::new();
     for call in 1..=4 {
         let disk = SimDisk::new(1);
-        let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+        let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
         let log = opened.log;
         log.append(b"one").unwrap();
         log.commit().unwrap();
@@ -220,7 +220,7 @@ fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
 #[test]
 fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(200, 1)).unwrap();
     let log = opened.log;
     log.append(&[1; 150]).unwrap();
     log.commit().unwrap();
@@ -246,7 +246,7 @@ fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() 
     disk.set_exhausted(false);
     log.release_before(3, Some(2)).unwrap();
     log.close().unwrap();
-    let (_, records) = open(&disk, options(200, 2, None)).unwrap();
+    let (_, records) = open(&disk, options(200, 2)).unwrap();
     assert_eq!(records, [(3, vec![2; 50])]);
 }
 
@@ -254,7 +254,7 @@ fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() 
 #[test]
 fn a_segment_that_cannot_be_made_for_another_reason_ends_the_log() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(200, 1)).unwrap();
     opened.log.append(&[1; 150]).unwrap();
     opened.log.commit().unwrap();
     opened.log.append(&[2; 50]).unwrap();
@@ -269,7 +269,7 @@ fn a_segment_that_cannot_be_made_for_another_reason_ends_the_log() {
 #[test]
 fn space_is_refused_before_it_runs_out_and_given_again() {
     let disk = SimDisk::new(1);
-    let mut with_reserve = options(1 << 20, 1, None);
+    let mut with_reserve = options(1 << 20, 1);
     with_reserve.reserve_bytes = 1000;
     let (opened, _) = open(&disk, with_reserve).unwrap();
     disk.set_capacity(Some(3000));
@@ -293,7 +293,7 @@ fn space_is_refused_before_it_runs_out_and_given_again() {
 #[test]
 fn policies_write_and_sync_when_they_say() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
     let mut now_ms = 10_000;
     let mut step = |policy, later_ms| {
@@ -314,7 +314,7 @@ fn policies_write_and_sync_when_they_say() {
 #[test]
 fn who_must_not_wait_for_another_writer_is_told() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
     log.append(b"one").unwrap();
     let another = log.writer.lock();
@@ -328,13 +328,13 @@ fn who_must_not_wait_for_another_writer_is_told() {
 #[test]
 fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(1 << 20, 1, None)).unwrap();
+    let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"odd").unwrap();
     opened.log.commit().unwrap();
     drop(opened);
     let before = disk.contents();
     let recovery = crate::log::Recovery::begin(Arc::new(disk.clone())).unwrap();
-    let error = recovery.open(options(100, 1, None), |_, _| Err("odd".to_owned())).err().unwrap();
+    let error = recovery.open(options(100, 1), |_, _| Err("odd".to_owned())).err().unwrap();
     let what = What::Payload("odd".to_owned());
     let file = "log-00000000000000000001".to_owned();
     assert_eq!(error, OpenError::Damage(Damage { file, offset: 64, position: 1, what }));
@@ -344,11 +344,11 @@ fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
 #[test]
 fn a_folder_is_held_by_one_log_at_a_time() {
     let disk = SimDisk::new(1);
-    let (opened, _) = open(&disk, options(100, 1, None)).unwrap();
-    assert!(open(&disk, options(100, 1, None)).is_err());
+    let (opened, _) = open(&disk, options(100, 1)).unwrap();
+    assert!(open(&disk, options(100, 1)).is_err());
     opened.log.close().unwrap();
     assert_eq!(opened.log.append(b"x"), Err(LogError::Closed));
-    assert!(open(&disk, options(100, 1, None)).is_ok());
+    assert!(open(&disk, options(100, 1)).is_ok());
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn threads_share_commits_on_a_real_folder() {
     let dir = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let disk = Arc::new(RealDisk::create(&dir).unwrap());
-    let log = Log::open(disk.clone(), options(20_000, 1, None)).unwrap().log;
+    let log = Log::open(disk.clone(), options(20_000, 1)).unwrap().log;
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
             let log = &log;
@@ -380,7 +380,7 @@ fn threads_share_commits_on_a_real_folder() {
         next[thread] += 1;
         Ok(())
     };
-    recovery.open(options(20_000, 2, None), visit).unwrap();
+    recovery.open(options(20_000, 2), visit).unwrap();
     assert_eq!(next, [50; 4]);
     std::fs::remove_dir_all(&dir).unwrap();
 }

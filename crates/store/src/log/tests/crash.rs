@@ -2,10 +2,11 @@
 //!
 //! `MILLSTREAM_CRASH_SEEDS=n` sets how many episodes are run. A failure names its seed; an episode is a function of it.
 
-use super::super::{Bug, Log, LogError, OpenError};
+use super::super::{Log, LogError, OpenError};
 use super::damage::rot;
-use super::{Random, open, options};
+use super::{Random, open, open_with, options};
 use crate::disk::{Fault, SimDisk};
+use crate::sim_tests::planted::Bug;
 
 const EPISODES: u64 = 7000;
 const GENERATIONS: u64 = 4;
@@ -48,7 +49,7 @@ fn every_crash_leaves_a_prefix_that_covers_what_was_told() {
 fn segments_outlive_a_manifest_that_is_not_durable_yet() {
     for halted_after in 1..12 {
         let disk = SimDisk::new(halted_after);
-        let (opened, _) = open(&disk, options(200, 1, None)).unwrap();
+        let (opened, _) = open(&disk, options(200, 1)).unwrap();
         for _ in 0..20 {
             opened.log.append(&[1; 100]).unwrap();
         }
@@ -60,10 +61,9 @@ fn segments_outlive_a_manifest_that_is_not_durable_yet() {
         disk.restart();
         drop(opened);
         disk.fail_at(folder_sync + halted_after, Fault::Halt);
-        let _ = open(&disk, options(200, 2, None));
+        let _ = open(&disk, options(200, 2));
         for seed in 0..50 {
-            let (recovered, _) =
-                open(&disk.crash(seed), options(200, 3, None)).expect("one of the manifests");
+            let (recovered, _) = open(&disk.crash(seed), options(200, 3)).expect("one of the manifests");
             assert_eq!(recovered.report.last, 20);
         }
     }
@@ -71,7 +71,7 @@ fn segments_outlive_a_manifest_that_is_not_durable_yet() {
 
 #[test]
 fn every_planted_bug_is_caught() {
-    for bug in Bug::ALL {
+    for bug in Bug::OF_LOG {
         let (crash, rotten) = caught(bug);
         println!("{bug:?}: power cuts find it at seed {crash:?}, damage at seed {rotten:?}");
         assert!(crash.is_some() || rotten.is_some(), "{bug:?} is not caught");
@@ -113,7 +113,7 @@ impl Episode {
     /// Opens the folder and compares what is there with the model, which then takes over what was recovered.
     fn recover(&mut self, disk: &SimDisk, salt: u64) -> Result<Option<Log>, String> {
         let seed = self.random.next() ^ salt;
-        let (opened, records) = match open(disk, options(self.segment_bytes, seed, self.bug)) {
+        let (opened, records) = match open_with(disk, options(self.segment_bytes, seed), self.bug) {
             Ok(opened) => opened,
             Err(OpenError::Damage(damage)) => return Err(format!("refused: {damage}")),
             Err(OpenError::Disk(_)) => return Ok(None),

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::super::{Bug, OpenError, Wanted};
-use super::{Random, open, options};
+use super::super::{OpenError, Wanted};
+use super::{Random, open, open_with, options};
 use crate::disk::SimDisk;
 use crate::log::frame::{FrameHeader, HEADER_BYTES, Salt};
 use crate::log::segment;
+use crate::sim_tests::planted::Bug;
 
 pub(super) type Contents = BTreeMap<String, Vec<u8>>;
 
@@ -40,7 +41,7 @@ impl Written {
     }
 
     pub(super) fn append(disk: &SimDisk, payloads: &[Vec<u8>], segment_bytes: u64, close: bool, seed: u64) {
-        let (opened, _) = open(disk, options(segment_bytes, seed, None)).unwrap();
+        let (opened, _) = open(disk, options(segment_bytes, seed)).unwrap();
         for (index, payload) in payloads.iter().enumerate() {
             opened.log.append(payload).unwrap();
             if index % 3 == 2 {
@@ -89,7 +90,7 @@ impl Written {
     /// Opens the damaged folder; gives whether it opened, or what rule the outcome breaks.
     pub(super) fn verdict(&self, damaged: &Contents, bug: Option<Bug>) -> Result<bool, String> {
         let disk = SimDisk::with_contents(damaged, 9);
-        match open(&disk, options(1 << 20, 77, bug)) {
+        match open_with(&disk, options(1 << 20, 77), bug) {
             Ok((opened, records)) => {
                 let in_order = records.iter().map(|(position, _)| *position).eq(1..=opened.report.last);
                 let same = records.iter().zip(&self.payloads).all(|((_, read), wrote)| read == wrote);
@@ -234,7 +235,7 @@ fn missing_segments_are_told_by_their_positions_and_sound_files_not_blamed() {
     let refusal = |missing: &[&String]| {
         let contents: Contents =
             written.contents.clone().into_iter().filter(|(name, _)| !missing.contains(&name)).collect();
-        let error = open(&SimDisk::with_contents(&contents, 1), options(800, 1, None)).err().unwrap();
+        let error = open(&SimDisk::with_contents(&contents, 1), options(800, 1)).err().unwrap();
         error.to_string()
     };
     let first = |name| segment::first_of(name).unwrap();

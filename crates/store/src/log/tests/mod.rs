@@ -10,8 +10,19 @@ mod room;
 
 use std::sync::Arc;
 
-use super::{Bug, LogOptions, OpenError, Opened, Planted, Recovery};
-use crate::disk::{Disk, SimDisk};
+use super::{LogOptions, OpenError, Opened, Recovery};
+use crate::clock::ManualClock;
+use crate::disk::SimDisk;
+use crate::sim_tests::planted::{Bug, MistakenDisk};
+
+// For those that make mistakes in files.
+pub(crate) use super::frame::{
+    FrameHeader, HEADER_BYTES as FRAME_HEADER_BYTES, Placing, Salt, is_intact, seal,
+};
+pub(crate) use super::manifest::{Manifest, NEW_NAME as MANIFEST_NEW};
+pub(crate) use super::segment::{
+    HEADER_BYTES as SEGMENT_HEADER_BYTES, SegmentHeader, first_of as segment_first,
+};
 
 /// A small generator for workloads (xorshift*); unlike the disk's own, so that neither follows the other.
 pub(super) struct Random(u64);
@@ -38,10 +49,9 @@ impl Random {
 }
 
 /// Options with small segments and salts from `seed`.
-pub(super) fn options(segment_bytes: u64, seed: u64, bug: Option<Bug>) -> LogOptions {
+pub(super) fn options(segment_bytes: u64, seed: u64) -> LogOptions {
     let mut random = Random::new(seed ^ 0x5A17);
-    let planted = bug.map_or(Planted::default(), Planted::with);
-    LogOptions { segment_bytes, reserve_bytes: 0, planted, ..LogOptions::new(move || random.next()) }
+    LogOptions { segment_bytes, reserve_bytes: 0, ..LogOptions::new(move || random.next()) }
 }
 
 /// Records with their positions.
@@ -49,8 +59,17 @@ pub(super) type Found = Vec<(u64, Vec<u8>)>;
 
 /// Opens the folder and gives its records with their positions.
 pub(super) fn open(disk: &SimDisk, options: LogOptions) -> Result<(Opened, Found), OpenError> {
+    open_with(disk, options, None)
+}
+
+/// The same of a log that makes a mistake.
+pub(super) fn open_with(
+    disk: &SimDisk,
+    options: LogOptions,
+    bug: Option<Bug>,
+) -> Result<(Opened, Found), OpenError> {
     let mut records = Vec::new();
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let disk = MistakenDisk::over(disk, bug, Arc::new(ManualClock::new(0)));
     let opened = Recovery::begin(disk)?.open(options, |position, payload| {
         records.push((position, payload.to_vec()));
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
-use super::super::{Cut, Damage, Gap, Log, OpenError, Planted, Policy, What};
+use super::super::{Cut, Damage, Gap, Log, OpenError, Policy, What};
 use super::{Found, open, options};
 use crate::disk::{Access, Disk, Fault, SimDisk};
 
@@ -23,12 +23,12 @@ fn add(log: &Log, byte: u8) {
 }
 
 fn log_on(disk: &SimDisk) -> Log {
-    open(disk, options(SEGMENT_BYTES, 1, None)).unwrap().0.log
+    open(disk, options(SEGMENT_BYTES, 1)).unwrap().0.log
 }
 
 /// What opening a folder with these files finds.
 fn reopened(contents: &BTreeMap<String, Vec<u8>>) -> Result<(Option<Cut>, Found), OpenError> {
-    let (opened, records) = open(&SimDisk::with_contents(contents, 1), options(SEGMENT_BYTES, 2, None))?;
+    let (opened, records) = open(&SimDisk::with_contents(contents, 1), options(SEGMENT_BYTES, 2))?;
     Ok((opened.report.cut, records))
 }
 
@@ -182,7 +182,7 @@ fn whoever_reads_while_others_write_into_the_room_sees_no_damage() {
     add(&log, 7);
     let file = disk.open(FIRST, Access::Read).unwrap();
     let header = SegmentHeader::read(&*file).unwrap().unwrap();
-    let mut walk = Records::new(&*file, length(&disk), &header, Planted::default());
+    let mut walk = Records::new(&*file, length(&disk), &header);
     assert!(matches!(walk.step().unwrap(), Step::Record { position: 1, .. }));
     // What is in the walk's hands already ends in zeros.
     add(&log, 8);
@@ -208,7 +208,7 @@ fn giving_room_back_beside_an_unfinished_segment_may_be_cut_short_anywhere() {
         for seed in 0..200 {
             let image = SimDisk::with_contents(&contents, 1);
             image.fail_at(call, Fault::Halt);
-            let _ = open(&image, options(SEGMENT_BYTES, 2, None));
+            let _ = open(&image, options(SEGMENT_BYTES, 2));
             let found = reopened(&image.crash(seed).contents()).map(|(_, found)| found);
             assert_eq!(found.unwrap(), records(&[1, 2]), "call {call}, seed {seed}");
         }

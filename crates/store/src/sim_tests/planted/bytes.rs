@@ -1,0 +1,203 @@
+//! Segments, manifests and snapshots as a mistaken program would write them, or take them to be.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{ControlFlow, Range};
+
+use millstream_engine::stream::MemoryCounters;
+use millstream_engine::value::Hashing;
+use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
+
+use super::Bug;
+use crate::log::tests::{
+    FRAME_HEADER_BYTES, FrameHeader, Manifest, Placing, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, is_intact,
+    seal,
+};
+use crate::snapshot::{SnapshotKey, SnapshotReader, SnapshotWriter};
+
+/// The checksum that a frame was written with, and the one it has since it was sealed again.
+pub(super) type Resealed = HashMap<u32, u32>;
+
+/// One frame of a segment, where it lies.
+struct Frame {
+    header: FrameHeader,
+    at: Range<usize>,
+    is_intact: bool,
+}
+
+/// The frames of a segment up to the first that is none, or does not end.
+fn frames(segment: &[u8], salt: Salt) -> Vec<Frame> {
+    let (mut frames, mut begin) = (Vec::new(), SEGMENT_HEADER_BYTES);
+    while let Some(header) = segment.get(begin..).and_then(|bytes| FrameHeader::decode(bytes, salt)) {
+        let at = begin..begin + FRAME_HEADER_BYTES + header.length as usize;
+        let Some(bytes) = segment.get(at.clone()) else { break };
+        begin = at.end;
+        frames.push(Frame { header, is_intact: is_intact(bytes, salt), at });
+    }
+    frames
+}
+
+fn header_of(segment: &[u8]) -> Option<SegmentHeader> {
+    SegmentHeader::decode(segment.get(..SEGMENT_HEADER_BYTES)?).ok()
+}
+
+/// What a reader with this mistake takes a segment to be, of all segments there are. `None`: what it is.
+pub(super) fn believed(bug: Bug, segments: &BTreeMap<String, Vec<u8>>, name: &str) -> Option<Vec<u8>> {
+    match bug {
+        Bug::CutOnAnyDamage => {
+            let (last, bytes) = segments.last_key_value()?;
+            let header = header_of(bytes).filter(|_| last == name)?;
+            let (mut end, mut previous) = (SEGMENT_HEADER_BYTES, header.previous);
+            for frame in frames(bytes, Salt::new(header.salt)) {
+                if !frame.is_intact || frame.header.previous != previous {
+                    break;
+                }
+                (end, previous) = (frame.at.end, frame.header.checksum);
+            }
+            Some(bytes[..end].to_vec())
+        }
+        Bug::ChecksumUnchecked | Bug::ChainUnchecked => {
+            let mut resealed = Resealed::new();
+            let mut last = None;
+            for (found, bytes) in segments {
+                let mut bytes = bytes.clone();
+                last = Some(believe(bug, &mut bytes, last, &mut resealed)).flatten().or(last);
+                if found == name {
+                    return Some(bytes);
+                }
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Seals the frames of a segment anew where the mistake overlooks that they are damaged, or do not continue the ones before. Takes and
+/// gives the checksum of the last frame.
+fn believe(bug: Bug, segment: &mut [u8], last: Option<u32>, resealed: &mut Resealed) -> Option<u32> {
+    let mut header = header_of(segment)?;
+    let continues = |previous: u32, last: Option<u32>, resealed: &Resealed| match (bug, last) {
+        (Bug::ChainUnchecked, Some(last)) => last,
+        _ => resealed.get(&previous).copied().unwrap_or(previous),
+    };
+    header.previous = continues(header.previous, last, resealed);
+    segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
+    let (salt, mut last) = (Salt::new(header.salt), header.previous);
+    for Frame { header, at, is_intact } in frames(segment, salt) {
+        if !is_intact && bug != Bug::ChecksumUnchecked {
+            break;
+        }
+        let FrameHeader { position, count, claim, previous, checksum, .. } = header;
+        let previous = continues(previous, Some(last), resealed);
+        let placing = Placing { position, count, durable: claim, previous };
+        last = seal(&mut segment[at], salt, placing);
+        resealed.insert(checksum, last);
+    }
+    Some(last)
+}
+
+/// Lets every new frame of a segment claim one position more. Gives what changed.
+pub(super) fn claim_more(segment: &mut [u8], resealed: &mut Resealed) -> Vec<Range<usize>> {
+    let Some(mut header) = header_of(segment) else { return Vec::new() };
+    let mut changed = Vec::new();
+    if let Some(now) = resealed.get(&header.previous) {
+        header.previous = *now;
+        segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
+        changed.push(0..SEGMENT_HEADER_BYTES);
+    }
+    let salt = Salt::new(header.salt);
+    for Frame { header, at, is_intact } in frames(segment, salt) {
+        let is_done = resealed.values().any(|now| *now == header.checksum);
+        if !is_intact {
+            break;
+        }
+        if !is_done {
+            let FrameHeader { position, count, claim, previous, checksum, .. } = header;
+            let previous = resealed.get(&previous).copied().unwrap_or(previous);
+            let placing = Placing { position, count, durable: (claim + 1).min(position - 1), previous };
+            resealed.insert(checksum, seal(&mut segment[at.clone()], salt, placing));
+            changed.push(at);
+        }
+    }
+    changed
+}
+
+/// A manifest as it is written by mistake.
+pub(super) fn tampered_manifest(bug: Bug, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut manifest = Manifest::decode(bytes).ok()?;
+    let position = manifest.snapshot.filter(|_| bug == Bug::SnapshotPositionTooLate)?;
+    manifest.first = manifest.first.max((position + 2).min(manifest.durable + 1));
+    Some(manifest.encode().to_vec())
+}
+
+/// A snapshot as it is written by mistake.
+pub(super) fn tampered_snapshot(bug: Bug, file: &[u8], now_ms: u64) -> Option<Vec<u8>> {
+    const MISTAKES: [Bug; 7] = [
+        Bug::PendingNotInSnapshot,
+        Bug::ReleasedNotInSnapshot,
+        Bug::MemoryNotInSnapshot,
+        Bug::ExpiredNotInSnapshot,
+        Bug::StampTooLate,
+        Bug::StampTooEarly,
+        Bug::StampsIgnored,
+    ];
+    if !MISTAKES.contains(&bug) {
+        return None;
+    }
+    let mut reader = SnapshotReader::open(file).ok()?;
+    let info = *reader.info();
+    let (mut out, mut payload) = (Vec::new(), Vec::new());
+    let mut writer = SnapshotWriter::begin(&mut out, info.store_id, info.position);
+    while reader.next(&mut payload).ok()? {
+        let SnapshotKey { db, key, stamp, mut entry } =
+            SnapshotKey::decode(&payload, Hashing::new(1)).ok()?;
+        let is_expired = entry.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        if bug == Bug::ExpiredNotInSnapshot && is_expired {
+            continue;
+        }
+        let stamp = match bug {
+            Bug::StampTooLate => stamp + 1,
+            Bug::StampTooEarly => stamp.saturating_sub(1),
+            Bug::StampsIgnored => 0,
+            _ => stamp,
+        };
+        leave_out(bug, &mut entry.value);
+        writer.put(db, key, stamp, entry.expires_at_ms, &entry.value).ok()?;
+    }
+    writer.finish().ok()?;
+    Some(out)
+}
+
+/// Takes out of a value what the mistake forgets.
+fn leave_out(bug: Bug, value: &mut Value) {
+    let Value::Stream(stream) = value else { return };
+    match bug {
+        Bug::PendingNotInSnapshot => forget_pending(stream, false),
+        Bug::ReleasedNotInSnapshot => forget_pending(stream, true),
+        Bug::MemoryNotInSnapshot => {
+            let Some(MemoryCounters { limits, .. }) = stream.memory_counters() else { return };
+            // Other limits make it forget everything; then they are as before.
+            for duration_s in [limits.duration_s + 1, limits.duration_s] {
+                let effect = StreamEffect::IdempotenceConfigure { duration_s, max_size: limits.max_size };
+                stream.apply(&effect, BlockLimits::default());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn forget_pending(stream: &mut Stream, only_released: bool) {
+    let mut pending: Vec<(Vec<u8>, Vec<StreamId>)> = Vec::new();
+    for (name, group) in stream.groups() {
+        let mut ids = Vec::new();
+        group.pending().walk(StreamId::MIN, Default::default(), |row| {
+            if !only_released || row.consumer.is_none() {
+                ids.push(row.id);
+            }
+            ControlFlow::Continue(())
+        });
+        pending.push((name.to_vec(), ids));
+    }
+    for (group, ids) in pending {
+        stream.apply(&StreamEffect::Ack { group: &group, ids: &ids }, BlockLimits::default());
+    }
+}

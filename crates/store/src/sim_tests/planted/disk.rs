@@ -1,0 +1,251 @@
+//! A disk on which the program above makes a mistake: it hands on what that program would have asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Bug;
+use super::bytes;
+use crate::clock::Clock;
+use crate::disk::{Access, Disk, DiskError, File, Listed, SimDisk, read_full, write_full};
+use crate::log::tests::{MANIFEST_NEW, Manifest, segment_first};
+
+const SNAPSHOT: &str = "snapshot-";
+
+/// Hands calls on, but for those that the mistake changes.
+pub(crate) struct MistakenDisk {
+    state: Arc<State>,
+}
+
+struct State {
+    disk: SimDisk,
+    bug: Bug,
+    clock: Arc<dyn Clock>,
+    /// A file whose sync was answered and not yet done.
+    unsynced: Mutex<Option<Arc<dyn File>>>,
+    /// By file, from where on writes go how much further: behind a tail that was not cut.
+    shifts: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// Checksums that frames were written with, and those they have now.
+    resealed: Mutex<bytes::Resealed>,
+}
+
+impl MistakenDisk {
+    /// The disk itself, if there is no mistake.
+    pub(crate) fn over(disk: &SimDisk, bug: Option<Bug>, clock: Arc<dyn Clock>) -> Arc<dyn Disk> {
+        let Some(bug) = bug else { return Arc::new(disk.clone()) };
+        let (unsynced, shifts, resealed) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let state = State { disk: disk.clone(), bug, clock, unsynced, shifts, resealed };
+        Arc::new(MistakenDisk { state: Arc::new(state) })
+    }
+
+    fn handle(&self, name: &str, file: Arc<dyn File>, believed: Option<Vec<u8>>) -> Arc<dyn File> {
+        Arc::new(MistakenFile { state: Arc::clone(&self.state), name: name.to_owned(), file, believed })
+    }
+}
+
+impl State {
+    /// Before anything else happens: a sync that was answered early.
+    fn catch_up(&self) {
+        if let Some(file) = self.unsynced.lock().take() {
+            let _ = file.sync();
+        }
+    }
+
+    /// What the program takes a segment to be, where it does not look closely.
+    fn believed(&self, name: &str) -> Option<Vec<u8>> {
+        segment_first(name)?;
+        let contents = self.disk.contents();
+        let segments: BTreeMap<String, Vec<u8>> =
+            contents.into_iter().filter(|(name, _)| segment_first(name).is_some()).collect();
+        bytes::believed(self.bug, &segments, name)
+    }
+
+    /// Removes the segments that the manifest to come does without.
+    fn remove_covered(&self) -> Result<(), DiskError> {
+        let contents = self.disk.contents();
+        let Some(manifest) = contents.get(MANIFEST_NEW).and_then(|bytes| Manifest::decode(bytes).ok()) else {
+            return Ok(());
+        };
+        let segments: Vec<(u64, &String)> =
+            contents.keys().filter_map(|name| Some((segment_first(name)?, name))).collect();
+        let covered = segments.windows(2).take_while(|pair| pair[1].0 <= manifest.first);
+        covered.map(|pair| pair[0].1).try_for_each(|name| self.disk.remove(name))
+    }
+
+    fn remove_other_snapshots(&self, but: &str) -> Result<(), DiskError> {
+        let contents = self.disk.contents();
+        let mut others = contents.keys().filter(|name| name.starts_with(SNAPSHOT) && *name != but);
+        others.try_for_each(|name| self.disk.remove(name))
+    }
+}
+
+impl Disk for MistakenDisk {
+    fn lock(&self) -> Result<(), DiskError> {
+        self.state.disk.lock()
+    }
+
+    fn unlock(&self) {
+        self.state.disk.unlock();
+    }
+
+    fn list(&self) -> Result<Vec<Listed>, DiskError> {
+        self.state.disk.list()
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
+        self.state.catch_up();
+        Ok(self.handle(name, self.state.disk.create(name)?, None))
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError> {
+        let file = self.state.disk.open(name, access)?;
+        let believed = self.state.believed(name).filter(|_| access == Access::Read);
+        Ok(self.handle(name, file, believed))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.state.catch_up();
+        if self.state.bug == Bug::RemovedBeforeManifest && from == MANIFEST_NEW {
+            self.state.remove_covered()?;
+        }
+        self.state.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), DiskError> {
+        self.state.catch_up();
+        match self.state.disk.contents().contains_key(name) {
+            true => self.state.disk.remove(name),
+            // It went early.
+            false => Ok(()),
+        }
+    }
+
+    fn sync_dir(&self) -> Result<(), DiskError> {
+        self.state.catch_up();
+        match self.state.bug {
+            Bug::FolderNotSynced => Ok(()),
+            _ => self.state.disk.sync_dir(),
+        }
+    }
+
+    fn free_bytes(&self) -> Result<u64, DiskError> {
+        self.state.disk.free_bytes()
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        self.state.disk.path_of(name)
+    }
+}
+
+struct MistakenFile {
+    state: Arc<State>,
+    name: String,
+    file: Arc<dyn File>,
+    /// Read instead of what is there.
+    believed: Option<Vec<u8>>,
+}
+
+impl MistakenFile {
+    fn is_segment(&self) -> bool {
+        segment_first(&self.name).is_some()
+    }
+
+    fn contents(&self) -> Result<Vec<u8>, DiskError> {
+        let mut bytes = vec![0; self.file.bytes()? as usize];
+        read_full(&*self.file, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Puts other contents in the place of these.
+    fn replace(&self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.file.truncate(bytes.len() as u64)?;
+        write_full(&*self.file, 0, bytes)
+    }
+
+    /// Writes segments with what their frames are to claim.
+    fn reseal(&self) -> Result<(), DiskError> {
+        if self.state.bug == Bug::ClaimOffByOne && self.is_segment() {
+            let mut bytes = self.contents()?;
+            for range in bytes::claim_more(&mut bytes, &mut self.state.resealed.lock()) {
+                write_full(&*self.file, range.start as u64, &bytes[range])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that are written once and whole become what the mistake makes of them.
+    fn tamper(&self) -> Result<(), DiskError> {
+        let tampered = match self.name.as_str() {
+            MANIFEST_NEW => bytes::tampered_manifest(self.state.bug, &self.contents()?),
+            name if name.starts_with(SNAPSHOT) => {
+                bytes::tampered_snapshot(self.state.bug, &self.contents()?, self.state.clock.now_ms())
+            }
+            _ => None,
+        };
+        tampered.map_or(Ok(()), |bytes| self.replace(&bytes))
+    }
+}
+
+impl File for MistakenFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
+        let Some(believed) = &self.believed else { return self.file.read_at(offset, into) };
+        let rest = believed.get(offset as usize..).unwrap_or_default();
+        let count = into.len().min(rest.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
+        self.state.catch_up();
+        if self.state.bug == Bug::TailNotRewritten && self.is_segment() {
+            let there = self.contents()?;
+            if there.get(offset as usize..offset as usize + bytes.len()) == Some(bytes) {
+                return Ok(bytes.len());
+            }
+        }
+        let shift = match self.state.shifts.lock().get(&self.name) {
+            Some((from, by)) if offset >= *from => *by,
+            _ => 0,
+        };
+        let count = self.file.write_at(offset + shift, bytes)?;
+        self.reseal()?;
+        Ok(count)
+    }
+
+    fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
+        self.state.catch_up();
+        if self.state.bug == Bug::TailNotCut && self.is_segment() {
+            let there = self.contents()?;
+            let tail = there.get(bytes as usize..).unwrap_or_default();
+            if tail.iter().any(|byte| *byte != 0) {
+                self.state.shifts.lock().insert(self.name.clone(), (bytes, tail.len() as u64));
+                return Ok(());
+            }
+        }
+        self.file.truncate(bytes)
+    }
+
+    fn sync(&self) -> Result<(), DiskError> {
+        self.state.catch_up();
+        self.tamper()?;
+        match self.state.bug {
+            Bug::AcknowledgedBeforeSync if self.is_segment() => {
+                *self.state.unsynced.lock() = Some(Arc::clone(&self.file));
+                Ok(())
+            }
+            Bug::SyncSkipped if self.is_segment() => Ok(()),
+            Bug::SyncRetried => self.file.sync().or_else(|_| self.file.sync()),
+            Bug::SnapshotNotSynced if self.name.starts_with(SNAPSHOT) => Ok(()),
+            Bug::OldSnapshotRemovedFirst if self.name.starts_with(SNAPSHOT) => {
+                self.file.sync()?;
+                self.state.remove_other_snapshots(&self.name)
+            }
+            _ => self.file.sync(),
+        }
+    }
+
+    fn bytes(&self) -> Result<u64, DiskError> {
+        self.file.bytes()
+    }
+}
