@@ -1,7 +1,7 @@
 //! The first words of a server: where it listens, where the data is, what to type next.
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 
 use anstyle::{AnsiColor, Style};
@@ -10,7 +10,6 @@ use millstream_server::settings::Id;
 
 /// Prints it, on the error output: the standard output is for what was asked for.
 pub(crate) fn print(running: &Running) {
-    let mut stderr = std::io::stderr().lock();
     let facts = Facts {
         addresses: running.addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
@@ -19,10 +18,13 @@ pub(crate) fn print(running: &Running) {
         io_threads: running.settings().number(Id::IoThreads),
         has_password: !running.settings().is_empty(Id::RequirePass),
     };
-    let text = facts.render(&Paint::new(stderr.is_terminal()));
     // Nobody to read it is no reason not to serve.
-    let _ = stderr.write_all(text.as_bytes());
+    let _ = anstream::stderr().write_all(facts.render().as_bytes());
 }
+
+const TITLE: Style = AnsiColor::Cyan.on_default().bold();
+const LABEL: Style = Style::new().dimmed();
+const COMMAND: Style = AnsiColor::Green.on_default();
 
 /// More removed files than this are counted, not named.
 const NAMES_MAX: usize = 5;
@@ -72,21 +74,21 @@ fn removed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Facts<'_> {
-    fn render(&self, paint: &Paint) -> String {
+    fn render(&self) -> String {
         let mut text = String::new();
         let version = concat!("millstream ", env!("CARGO_PKG_VERSION"));
-        let _ = write!(text, "\n  {}  Redis streams, consumer groups included\n\n", paint.title(version));
+        let _ = write!(text, "\n  {}  Redis streams, consumer groups included\n\n", painted(TITLE, version));
         let threads =
             if self.io_threads == 1 { "1 thread".to_owned() } else { format!("{} threads", self.io_threads) };
         let rows = [
             ("listening", format!("{} ({threads}, pid {})", self.listening(), std::process::id())),
             ("data", self.data.clone()),
             ("removed", self.removed.clone()),
-            ("try", paint.command(&self.example())),
+            ("try", painted(COMMAND, &self.example())),
             ("stop", "Ctrl-C".to_owned()),
         ];
         for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
-            let _ = writeln!(text, "  {}  {value}", paint.label(&format!("{label:<9}")));
+            let _ = writeln!(text, "  {}  {value}", painted(LABEL, &format!("{label:<9}")));
         }
         text.push('\n');
         text
@@ -113,33 +115,8 @@ impl Facts<'_> {
     }
 }
 
-/// Colours, if the reader can see them and has not asked for none.
-struct Paint {
-    colours: bool,
-}
-
-impl Paint {
-    fn new(terminal: bool) -> Paint {
-        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-        Paint { colours: terminal && !unwanted }
-    }
-
-    fn title(&self, text: &str) -> String {
-        self.paint(AnsiColor::Cyan.on_default().bold(), text)
-    }
-
-    fn label(&self, text: &str) -> String {
-        self.paint(Style::new().dimmed(), text)
-    }
-
-    fn command(&self, text: &str) -> String {
-        self.paint(AnsiColor::Green.on_default(), text)
-    }
-
-    fn paint(&self, style: Style, text: &str) -> String {
-        if self.colours { format!("{style}{text}{style:#}") } else { text.to_owned() }
-    }
+fn painted(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }
 
 #[cfg(test)]
@@ -157,10 +134,14 @@ mod tests {
         }
     }
 
+    fn plain(facts: &Facts<'_>) -> String {
+        anstream::adapter::strip_str(&facts.render()).to_string()
+    }
+
     #[test]
     fn it_says_where_and_what_next() {
         let addresses = ["127.0.0.1:7000".parse().unwrap(), "[::1]:7000".parse().unwrap()];
-        let text = facts(&addresses, "").render(&Paint { colours: false });
+        let text = plain(&facts(&addresses, ""));
         assert!(text.contains("listening  127.0.0.1:7000, [::1]:7000 (1 thread, pid "), "{text}");
         assert!(text.contains("try        redis-cli -p 7000 XADD orders '*' item book\n"), "{text}");
         assert!(
@@ -173,7 +154,7 @@ mod tests {
     fn it_names_what_was_removed_if_anything_was() {
         let row = |names: &[&str]| {
             let removed = removed(names.iter().copied());
-            let text = Facts { removed, ..facts(&[], "/s") }.render(&Paint { colours: false });
+            let text = plain(&Facts { removed, ..facts(&[], "/s") });
             text.lines().find_map(|line| line.strip_prefix("  removed    ")).map(str::to_owned)
         };
         assert_eq!(row(&[]), None);
@@ -191,7 +172,6 @@ mod tests {
 
     #[test]
     fn colours_are_for_terminals() {
-        let text = facts(&[], "/s").render(&Paint { colours: true });
-        assert!(text.contains("\u{1b}["), "{text}");
+        assert!(facts(&[], "/s").render().contains("\u{1b}["));
     }
 }

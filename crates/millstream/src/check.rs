@@ -31,14 +31,13 @@ pub(crate) fn run(task: &CheckTask) -> Result<ExitCode, CheckError> {
     let (told, is_well) = match &task.salvage {
         None => {
             let report = check_folder(&task.dir)?;
-            (if task.json { json::of_report(&report) } else { text::of_report(&report) }, report.is_sound())
+            let told = if task.json { line(json::of_report(&report)) } else { text::of_report(&report) };
+            (told, report.is_sound())
         }
         Some(out) => {
             let report = salvage(&task.dir, out)?;
-            (
-                if task.json { json::of_salvage(&report) } else { text::of_salvage(&report) },
-                report.lost_nothing(),
-            )
+            let told = if task.json { line(json::of_salvage(&report)) } else { text::of_salvage(&report) };
+            (told, report.lost_nothing())
         }
     };
     match io::stdout().write_all(told.as_bytes()) {
@@ -49,6 +48,10 @@ pub(crate) fn run(task: &CheckTask) -> Result<ExitCode, CheckError> {
         _ => {}
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
+}
+
+fn line(value: serde_json::Value) -> String {
+    format!("{value}\n")
 }
 
 /// How the program ends when it could not be done.

@@ -15,23 +15,26 @@ pub struct Definition {
     pub(super) buckets: Buckets,
 }
 
-/// The bounds of a histogram, in whole units.
+/// The bounds of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buckets {
     /// Not a histogram.
     None,
-    /// Times: nanoseconds, told in seconds.
+    /// Times: bounds in milliseconds, values in nanoseconds, told in seconds.
     Seconds(&'static [u64]),
     /// Numbers of things.
     Count(&'static [u64]),
 }
 
 impl Buckets {
-    pub(super) fn bounds(self) -> &'static [u64] {
-        match self {
-            Buckets::None => &[],
-            Buckets::Seconds(bounds) | Buckets::Count(bounds) => bounds,
-        }
+    /// The bounds, in the unit of the values.
+    pub(super) fn bounds(self) -> impl ExactSizeIterator<Item = u64> {
+        let (bounds, unit): (&[u64], u64) = match self {
+            Buckets::None => (&[], 1),
+            Buckets::Seconds(bounds) => (bounds, 1_000_000),
+            Buckets::Count(bounds) => (bounds, 1),
+        };
+        bounds.iter().map(move |bound| bound * unit)
     }
 
     pub(super) fn in_units(self, value: u64) -> f64 {
@@ -42,45 +45,12 @@ impl Buckets {
     }
 }
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
+/// The bounds that OpenTelemetry names for `messaging.process.duration`, in milliseconds.
+const PROCESS_BOUNDS: &[u64] = &[5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000];
 
-/// The bounds that OpenTelemetry names for `messaging.process.duration`.
-const PROCESS_BOUNDS: &[u64] = &[
-    5 * MS,
-    10 * MS,
-    25 * MS,
-    50 * MS,
-    75 * MS,
-    100 * MS,
-    250 * MS,
-    500 * MS,
-    750 * MS,
-    S,
-    2500 * MS,
-    5 * S,
-    7500 * MS,
-    10 * S,
-];
-
-/// A message may have waited for hours before it is delivered.
-const LATENCY_BOUNDS: &[u64] = &[
-    MS,
-    5 * MS,
-    10 * MS,
-    50 * MS,
-    100 * MS,
-    500 * MS,
-    S,
-    5 * S,
-    10 * S,
-    30 * S,
-    60 * S,
-    300 * S,
-    900 * S,
-    3600 * S,
-    21600 * S,
-];
+/// A message may have waited for hours before it is delivered. In milliseconds.
+const LATENCY_BOUNDS: &[u64] =
+    &[1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000];
 
 macro_rules! definitions {
     ($($constant:ident $name:literal $kind:ident $buckets:expr, $help:literal;)+) => {

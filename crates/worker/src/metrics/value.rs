@@ -101,7 +101,7 @@ impl Histogram {
 
     /// A number has been seen. For histograms of things.
     pub fn observe(&self, value: u64) {
-        let bucket = self.buckets.bounds().partition_point(|bound| *bound < value);
+        let bucket = self.buckets.bounds().take_while(|bound| *bound < value).count();
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
@@ -114,9 +114,9 @@ impl Histogram {
     pub(super) fn seen(&self) -> Seen {
         let mut count = 0;
         let mut up_to = Vec::with_capacity(self.counts.len());
-        for (bound, counted) in self.buckets.bounds().iter().zip(&self.counts) {
+        for (bound, counted) in self.buckets.bounds().zip(&self.counts) {
             count += counted.load(Ordering::Relaxed);
-            up_to.push((self.buckets.in_units(*bound), count));
+            up_to.push((self.buckets.in_units(bound), count));
         }
         count += self.counts[up_to.len()].load(Ordering::Relaxed);
         Seen { up_to, count, sum: self.buckets.in_units(self.sum.load(Ordering::Relaxed)) }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn times_are_told_in_seconds() {
-        let histogram = Histogram::new(Buckets::Seconds(&[5_000_000, 1_000_000_000]));
+        let histogram = Histogram::new(Buckets::Seconds(&[5, 1000]));
         histogram.observe_duration(Duration::from_millis(500));
         histogram.observe_duration(Duration::from_secs(2));
         let seen = histogram.seen();

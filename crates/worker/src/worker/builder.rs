@@ -35,18 +35,10 @@ pub struct WorkerBuilder {
     timeout: Option<Duration>,
     handler_name: String,
     concurrency: usize,
-    autoscale: Option<Autoscale>,
     prefetch: usize,
-    backoff: Backoff,
-    max_deliveries: u64,
     dead_letters: Option<String>,
-    lease: Duration,
-    dedupe: Option<Dedupe>,
     name: WorkerName,
-    start: Start,
-    drain: Duration,
-    reap_after: Option<Duration>,
-    waiting_max: usize,
+    settings: Settings,
     registry: Registry,
     listen: Option<String>,
 }
@@ -135,18 +127,10 @@ impl WorkerBuilder {
             timeout: None,
             handler_name: String::new(),
             concurrency: 8,
-            autoscale: None,
             prefetch: 1024,
-            backoff: Backoff::default(),
-            max_deliveries: 5,
             dead_letters: None,
-            lease: Duration::from_secs(30),
-            dedupe: None,
             name: WorkerName::default(),
-            start: Start::Beginning,
-            drain: Duration::from_secs(25),
-            reap_after: Some(Duration::from_secs(60 * 60)),
-            waiting_max: 10_000,
+            settings: Settings::default(),
             registry: Registry::default(),
             listen: None,
         }
@@ -166,7 +150,7 @@ impl WorkerBuilder {
 
     /// Where the group begins if it has to be made: with the oldest entry, unless said otherwise.
     pub fn start(mut self, start: Start) -> Self {
-        self.start = start;
+        self.settings.start = start;
         self
     }
 
@@ -239,7 +223,7 @@ impl WorkerBuilder {
     /// How many messages are handled at the same time: 8, unless said otherwise.
     pub fn concurrency(mut self, slots: usize) -> Self {
         self.concurrency = slots;
-        self.autoscale = None;
+        self.settings.autoscale = None;
         self
     }
 
@@ -247,7 +231,7 @@ impl WorkerBuilder {
     pub fn autoscale(mut self, policy: impl Into<Autoscale>) -> Self {
         let policy = policy.into();
         self.concurrency = policy.min;
-        self.autoscale = Some(policy);
+        self.settings.autoscale = Some(policy);
         self
     }
 
@@ -259,13 +243,13 @@ impl WorkerBuilder {
 
     /// How long a message waits before it is tried again: from a second to a minute, unless said otherwise.
     pub fn retry(mut self, backoff: Backoff) -> Self {
-        self.backoff = backoff;
+        self.settings.backoff = backoff;
         self
     }
 
     /// How often a message is delivered before it goes to the dead letters: 5 times, unless said otherwise.
     pub fn max_deliveries(mut self, deliveries: u64) -> Self {
-        self.max_deliveries = deliveries;
+        self.settings.max_deliveries = deliveries;
         self
     }
 
@@ -279,13 +263,13 @@ impl WorkerBuilder {
     /// How long a worker may be silent before its messages are taken over: 30 seconds, unless said otherwise. All workers
     /// of a group should agree on it.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.settings.lease = lease;
         self
     }
 
     /// Acknowledges messages without handling them that were processed within a window.
     pub fn dedupe(mut self, dedupe: impl Into<Dedupe>) -> Self {
-        self.dedupe = Some(dedupe.into());
+        self.settings.dedupe = Some(dedupe.into());
         self
     }
 
@@ -297,21 +281,21 @@ impl WorkerBuilder {
 
     /// How long running handlers may take to finish when the worker ends: 25 seconds, unless said otherwise.
     pub fn drain(mut self, deadline: Duration) -> Self {
-        self.drain = deadline;
+        self.settings.drain = deadline;
         self
     }
 
     /// When consumers that nobody has heard of are removed: after an hour, unless said otherwise; `None` for never. What they
     /// left is kept.
     pub fn reap(mut self, gone_for: Option<Duration>) -> Self {
-        self.reap_after = gone_for;
+        self.settings.reap_after = gone_for;
         self
     }
 
     /// The most messages that wait here to be tried again, for each stream: 10,000, unless said otherwise. With more, nothing
     /// new is read until some have had their try.
     pub fn waiting(mut self, most: usize) -> Self {
-        self.waiting_max = most.max(1);
+        self.settings.waiting_max = most.max(1);
         self
     }
 
@@ -345,18 +329,9 @@ impl WorkerBuilder {
             Work::Each(_) => 1,
             Work::Batch { size, .. } => *size,
         };
-        let settings = Settings {
-            start: self.start,
-            survives_restart: self.name.survives_restart(),
-            backoff: self.backoff,
-            max_deliveries: self.max_deliveries,
-            lease: self.lease,
-            dedupe: self.dedupe,
-            autoscale: self.autoscale,
-            drain: self.drain,
-            reap_after: self.reap_after.map(|time| time.max(self.lease * 3)),
-            waiting_max: self.waiting_max,
-        };
+        let mut settings = self.settings;
+        settings.survives_restart = self.name.survives_restart();
+        settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let queue = Queue::new(batch, self.prefetch.max(batch));
         let core = Core::new(self.backend, settings, lanes, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
@@ -376,8 +351,10 @@ impl WorkerBuilder {
         match () {
             () if self.streams.is_empty() => Err(BuildError::NoStream),
             () if self.concurrency == 0 => Err(BuildError::NoSlots),
-            () if self.max_deliveries == 0 => Err(BuildError::NoDeliveries),
-            () if self.lease < Self::LEASE_MIN => Err(BuildError::LeaseTooShort(self.lease)),
+            () if self.settings.max_deliveries == 0 => Err(BuildError::NoDeliveries),
+            () if self.settings.lease < Self::LEASE_MIN => {
+                Err(BuildError::LeaseTooShort(self.settings.lease))
+            }
             () => read_again.map_or(Ok(()), |stream| Err(BuildError::DeadLettersAreRead(stream.clone()))),
         }
     }

@@ -39,6 +39,23 @@ pub(crate) struct Settings {
     pub(crate) waiting_max: usize,
 }
 
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            start: Start::Beginning,
+            survives_restart: false,
+            backoff: Backoff::default(),
+            max_deliveries: 5,
+            lease: Duration::from_secs(30),
+            dedupe: None,
+            autoscale: None,
+            drain: Duration::from_secs(25),
+            reap_after: Some(Duration::from_secs(60 * 60)),
+            waiting_max: 10_000,
+        }
+    }
+}
+
 impl Settings {
     /// How long a read waits. Short, because it is never cut off: draining waits for it.
     pub(crate) fn block(&self) -> Duration {
