@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::backend::{
-    Admin, ConsumerInfo, Error, ErrorKind, GroupInfo, Order, Range, Start, StreamId, StreamInfo,
+    Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, Order, Range, Start, StreamId, StreamInfo,
 };
 use crate::monitor::{Lag, count_after};
 
@@ -145,7 +145,7 @@ impl GroupManager {
                 refused(format!("{consumer} is the only consumer of {group}: name an heir for its messages"))
             })?,
         };
-        let adopted = self.backend.remove_consumer(stream, group, consumer, heir).await?;
+        let adopted = self.backend.remove_consumer(Consumer::new(stream, group, consumer), heir).await?;
         Ok(Removed { consumer: consumer.to_owned(), heir: heir.to_owned(), adopted })
     }
 
@@ -161,7 +161,8 @@ impl GroupManager {
         let mut reaped = Vec::new();
         for consumer in self.consumers(stream, group).await? {
             if consumer.pending == 0 && consumer.idle >= idle && consumer.name != heir {
-                let adopted = self.backend.remove_consumer(stream, group, &consumer.name, heir).await?;
+                let adopted =
+                    self.backend.remove_consumer(Consumer::new(stream, group, &consumer.name), heir).await?;
                 reaped.push(Removed { consumer: consumer.name, heir: heir.to_owned(), adopted });
             }
         }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{ErrorKind, Release, StreamId};
+use millstream_worker::backend::{Consumer, ErrorKind, Release, StreamId};
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Admin, Error, Message, Outcome, Report, Worker};
 use tokio::signal::unix::SignalKind;
@@ -267,12 +267,13 @@ impl Work {
         for stream in &self.stream {
             let mut after = StreamId::MIN;
             loop {
-                let left = backend.own_pending(stream, &self.group, consumer, after, PAGE).await?;
+                let left =
+                    backend.own_pending(Consumer::new(stream, &self.group, consumer), after, PAGE).await?;
                 let Some(last) = left.last() else { break };
                 after = last.id;
                 let rows: Vec<Release> =
                     left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-                backend.release(stream, &self.group, consumer, &rows).await?;
+                backend.release(Consumer::new(stream, &self.group, consumer), &rows).await?;
             }
         }
         Ok(())

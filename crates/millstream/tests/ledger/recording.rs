@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::backend::{
-    Acknowledgement, Answer, Capabilities, Claimed, DeadLetter, Delivery, Error, NewEntry, Read, Release,
-    Start, StreamId, StreamInfo, Trim,
+    Acknowledgement, Answer, Capabilities, Claimed, Consumer, DeadLetter, Delivery, Error, NewEntry, Read,
+    Release, Start, StreamId, StreamInfo, Trim,
 };
 use millstream_worker::{Admin, Backend};
 use tokio::time::sleep;
@@ -82,15 +82,12 @@ impl Recording {
 
     async fn dead_letter_recorded(
         &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
+        consumer: Consumer<'_>,
         letters: &[DeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
         self.say_ids("burying", None, letters.iter().map(|letter| &letter.origin));
         self.plan.pass(Step::Burying, &self.journal);
-        let moved =
-            self.or_die(Step::BurySent, self.inner.dead_letter(stream, group, consumer, letters)).await;
+        let moved = self.or_die(Step::BurySent, self.inner.dead_letter(consumer, letters)).await;
         match &moved {
             Ok(moved) => {
                 self.say_ids("buried", None, moved);
@@ -103,13 +100,11 @@ impl Recording {
 
     async fn extend_recorded(
         &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
+        consumer: Consumer<'_>,
         ids: &[StreamId],
     ) -> Result<Vec<StreamId>, Error> {
         let asked = now_ms();
-        let ours = self.inner.extend(stream, group, consumer, ids).await?;
+        let ours = self.inner.extend(consumer, ids).await?;
         if !ours.is_empty() {
             self.say_ids("kept", Some(asked), &ours);
         }
@@ -178,40 +173,26 @@ impl Backend for Recording {
 
     fn dead_letter<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(self.dead_letter_recorded(stream, group, consumer, letters))
+        Box::pin(self.dead_letter_recorded(consumer, letters))
     }
 
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>> {
-        Box::pin(self.extend_recorded(stream, group, consumer, ids))
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
+        Box::pin(self.extend_recorded(consumer, ids))
     }
 
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        rows: &'a [Release],
-    ) -> Answer<'a, u64> {
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
         let words = rows.iter().map(|row| format!("{}:{}", row.id, row.deliveries));
         self.journal.say("releasing", words);
-        self.inner.release(stream, group, consumer, rows)
+        self.inner.release(consumer, rows)
     }
 
     pass_on! {
         add(stream: &'a str, entries: &'a [NewEntry], trim: Option<Trim>) -> Vec<StreamId>;
         create_group(stream: &'a str, group: &'a str, start: Start) -> bool;
-        own_pending(stream: &'a str, group: &'a str, consumer: &'a str, after: StreamId, count: usize) -> Vec<Delivery>;
+        own_pending(consumer: Consumer<'a>, after: StreamId, count: usize) -> Vec<Delivery>;
         seen(keys: &'a [String]) -> Vec<bool>;
         stream(stream: &'a str) -> Option<StreamInfo>;
     }

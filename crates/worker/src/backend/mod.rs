@@ -26,9 +26,9 @@ pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
 pub use redis::{Certificates, Redis};
 pub use types::{
-    Acknowledgement, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery, Entry, Fields, GroupInfo,
-    Idempotence, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release, Start,
-    StreamInfo, Trim,
+    Acknowledgement, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter, Delivery, Entry, Fields,
+    GroupInfo, Idempotence, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release,
+    Start, StreamInfo, Trim,
 };
 
 /// An answer on its way.
@@ -69,9 +69,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Entries that are gone from the stream have no fields.
     fn own_pending<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
     ) -> Answer<'a, Vec<Delivery>>;
@@ -93,31 +91,17 @@ pub trait Backend: Send + Sync + 'static {
     fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>>;
 
     /// Restarts the idle time of rows that are still this consumer's, and of no others; counts stay. Gives those ids.
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>>;
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>>;
 
     /// Releases deliveries that are still this consumer's and its last of that entry, to be claimed by anyone at once.
     /// Gives the number of rows.
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        rows: &'a [Release],
-    ) -> Answer<'a, u64>;
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64>;
 
     /// Adds entries to a dead-letter stream and acknowledges their origins, each pair in one step, and only
     /// those that are still this consumer's, or anyone's whose entry is gone. Gives the ids that moved.
     fn dead_letter<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>>;
 }
@@ -184,22 +168,11 @@ pub trait Admin: Backend {
     /// Removes a consumer after its pending rows have become the heir's, in one step: nothing is lost, whatever
     /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. Where the
     /// store cannot move a row whose entry is gone, the consumer stays with such rows until they are dead-lettered.
-    fn remove_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        heir: &'a str,
-    ) -> Answer<'a, u64>;
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64>;
 
     /// Removes a consumer without pending rows, in one step with looking whether it has any. True if it is gone;
     /// false if it has some, and stays.
-    fn remove_empty_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-    ) -> Answer<'a, bool>;
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool>;
 }
 
 /// An entry has at least one field.

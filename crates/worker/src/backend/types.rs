@@ -67,6 +67,24 @@ pub enum Start {
     After(StreamId),
 }
 
+/// A consumer of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Consumer<'a> {
+    /// The stream.
+    pub stream: &'a str,
+    /// The group.
+    pub group: &'a str,
+    /// Its name in the group.
+    pub name: &'a str,
+}
+
+impl<'a> Consumer<'a> {
+    /// The consumer of this name.
+    pub fn new(stream: &'a str, group: &'a str, name: &'a str) -> Consumer<'a> {
+        Consumer { stream, group, name }
+    }
+}
+
 /// Who reads, where, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'a> {

@@ -156,9 +156,7 @@ impl Core {
     pub(crate) async fn release(&self, lane: &Lane, leaving: Leaving<'_>) -> Option<u64> {
         let call = || {
             let rows = leaving.still_away();
-            let (stream, group, consumer) = (&lane.stream, &lane.group, &lane.consumer);
-            Box::pin(async move { self.backend.release(stream, group, consumer, &rows).await })
-                as Answer<'_, u64>
+            Box::pin(async move { self.backend.release(lane.as_consumer(), &rows).await }) as Answer<'_, u64>
         };
         self.insist(lane, Doing::Settling, call).await
     }

@@ -11,7 +11,7 @@ use super::job::Job;
 use super::outbox::Outbox;
 use super::trouble::Trouble;
 use super::waiting::{Waiter, Waiting};
-use crate::backend::{Read, StreamId};
+use crate::backend::{Consumer, Read, StreamId};
 use crate::message::Message;
 use crate::metrics::WorkerMetrics;
 
@@ -70,6 +70,11 @@ impl Lane {
             has_history: AtomicBool::new(false),
             last_read: Mutex::new(StreamId::MIN),
         }
+    }
+
+    /// The worker as a consumer of this stream.
+    pub(crate) fn as_consumer(&self) -> Consumer<'_> {
+        Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
     }
 
     /// A read of so many, to be completed by the caller.

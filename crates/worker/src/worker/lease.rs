@@ -34,7 +34,7 @@ pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) -> bool {
         messaging.destination.name = &*lane.stream,
         messaging.batch.message_count = ids.len()
     );
-    let call = || core.backend.extend(&lane.stream, &lane.group, &lane.consumer, &ids);
+    let call = || core.backend.extend(lane.as_consumer(), &ids);
     // If the group is gone, it is made again before the first of what is in hand; then the next answer tells that it is not ours.
     let Some(ours) = core.insist(lane, Doing::Extending, call).instrument(span).await else { return false };
     let lost = lane.held.renew(asked, about, &ours);

@@ -13,7 +13,7 @@ use super::admission::admit;
 use super::core::Core;
 use super::lane::Lane;
 use super::trouble::{Doing, Patience};
-use crate::backend::{Admin, ConsumerInfo, Error, Read, Release, StreamId};
+use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Read, Release, StreamId};
 
 /// How many rows are looked at in one call.
 pub(crate) const PAGE: usize = 512;
@@ -85,11 +85,11 @@ pub(crate) async fn claim(
 pub(crate) async fn release_history(core: &Core, lane: &Lane) {
     let (mut after, mut count) = (StreamId::MIN, 0);
     loop {
-        let call = || core.backend.own_pending(&lane.stream, &lane.group, &lane.consumer, after, PAGE);
+        let call = || core.backend.own_pending(lane.as_consumer(), after, PAGE);
         let Some(left) = core.insist(lane, Doing::Claiming, call).await else { return };
         let Some(last) = left.last().map(|delivery| delivery.id) else { break };
         let rows: Vec<Release> = left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        let call = || core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
+        let call = || core.backend.release(lane.as_consumer(), &rows);
         if core.insist(lane, Doing::Claiming, call).await.is_none() {
             return;
         }
@@ -130,7 +130,7 @@ async fn remove_one_gone(
     let consumers = admin.consumers(&lane.stream, &lane.group).await?;
     let mut gone = consumers.into_iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for));
     let Some(ConsumerInfo { name, .. }) = gone.next() else { return Ok(None) };
-    let moved = admin.remove_consumer(&lane.stream, &lane.group, &name, &lane.consumer).await?;
+    let moved = admin.remove_consumer(Consumer { name: &name, ..lane.as_consumer() }, &lane.consumer).await?;
     Ok(Some((name, moved)))
 }
 

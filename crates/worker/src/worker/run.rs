@@ -257,7 +257,7 @@ async fn leave(core: &Core, lane: &Lane) {
     if core.settings.survives_restart || core.giving_up.is_cancelled() {
         return;
     }
-    let left = admin.remove_empty_consumer(&lane.stream, &lane.group, &lane.consumer);
+    let left = admin.remove_empty_consumer(lane.as_consumer());
     // A failure leaves an empty consumer behind, as a crash does.
     let _ = timeout(LEAVE_TIME, left).await;
 }
@@ -273,7 +273,7 @@ async fn release_rest(core: &Core, lane: &Lane) {
         return;
     }
     let rows: Vec<Release> = rest.iter().map(|kept| Release::counted(kept.id, kept.attempt)).collect();
-    let released = core.backend.release(&lane.stream, &lane.group, &lane.consumer, &rows);
+    let released = core.backend.release(lane.as_consumer(), &rows);
     match timeout(LAST_WORDS, released).await {
         Ok(Ok(count)) => core.tally.released(lane, count),
         Ok(Err(_)) | Err(_) => core.tally.left_unsettled(rows.len() as u64),

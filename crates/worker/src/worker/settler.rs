@@ -196,7 +196,7 @@ async fn write_letters(core: &Core, lane: &Lane, letters: &[DeadLettering]) -> R
             dead_letter::compose(message, &lane.dead_letters, &letter.failure, redrives, now)
         })
         .collect();
-    core.backend.dead_letter(&lane.stream, &lane.group, &lane.consumer, &composed).await
+    core.backend.dead_letter(lane.as_consumer(), &composed).await
 }
 
 async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {

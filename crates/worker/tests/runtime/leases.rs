@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_worker::backend::Release;
+use millstream_worker::backend::{Consumer, Release};
 use millstream_worker::handler::{Data, Raw};
 use millstream_worker::outcome::Outcome;
 use millstream_worker::{Message, WorkerName};
@@ -169,7 +169,7 @@ async fn what_a_stable_name_claims_at_its_start_is_not_taken_for_what_it_left() 
     read_and_die(&backend, "name", 1000).await;
     let taken = read_and_die(&backend, "other", 100).await;
     let free: Vec<Release> = taken.into_iter().map(|id| Release::counted(id, 1)).collect();
-    assert_eq!(backend.release(STREAM, GROUP, "other", &free).await.unwrap(), 100);
+    assert_eq!(backend.release(Consumer::new(STREAM, GROUP, "other"), &free).await.unwrap(), 100);
     let running = run(worker(&backend)
         .lease(Duration::from_secs(3600))
         .concurrency(1100)

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, PendingFilter, PendingRow, Read, Release, StreamId};
+use millstream_worker::backend::{
+    Acknowledgement, Consumer, PendingFilter, PendingRow, Read, Release, StreamId,
+};
 use serde_json::{Value, json};
 
 use super::{Ack, Claim, Rows, all_rows};
@@ -105,7 +107,7 @@ pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failur
     for (owner, rows_of_owner) in owned(&*backend, rows).await? {
         let back: Vec<Release> =
             rows_of_owner.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        released += backend.release(&rows.of.stream, &rows.of.group, &owner, &back).await?;
+        released += backend.release(Consumer::new(&rows.of.stream, &rows.of.group, &owner), &back).await?;
     }
     tell(common, "released", released, rows.ids.len() as u64, &rows.of)
 }
@@ -115,7 +117,8 @@ pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> 
     let mut extended = 0;
     for (owner, rows_of_owner) in owned(&*backend, rows).await? {
         let ids: Vec<StreamId> = rows_of_owner.iter().map(|row| row.id).collect();
-        extended += backend.extend(&rows.of.stream, &rows.of.group, &owner, &ids).await?.len() as u64;
+        extended +=
+            backend.extend(Consumer::new(&rows.of.stream, &rows.of.group, &owner), &ids).await?.len() as u64;
     }
     tell(common, "extended", extended, rows.ids.len() as u64, &rows.of)
 }

@@ -18,9 +18,9 @@ use millstream_store::embedded::{Command, Millstream, ReadFrom, Refusal};
 use millstream_store::{Addition, Reader, SetExpiry, SetIf, Txn};
 
 use super::{
-    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, ConsumerInfo, DeadLetter, Delivery,
-    Entry, Error, GroupInfo, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read,
-    Release, Start, StreamInfo, Trim,
+    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter,
+    Delivery, Entry, Error, GroupInfo, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range,
+    Read, Release, Start, StreamInfo, Trim,
 };
 use folder::Contents;
 use read::ReadGroup;
@@ -176,13 +176,12 @@ impl Backend for Embedded {
 
     fn own_pending<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
     ) -> Answer<'a, Vec<Delivery>> {
-        let (group, consumer) = (group.to_owned(), consumer.to_owned());
+        let Consumer { stream, group, name } = consumer;
+        let (group, consumer) = (group.to_owned(), name.to_owned());
         self.look(stream, move |txn, key| {
             let stream = txn.stream(key)?.ok_or(Refusal::NoGroup)?;
             let group = stream.group(group.as_bytes()).ok_or(Refusal::NoGroup)?;
@@ -238,14 +237,9 @@ impl Backend for Embedded {
         self.call(step.and(keys.iter().map(|key| &**key)))
     }
 
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>> {
-        let (group, consumer, ids) = (group.to_owned(), consumer.to_owned(), ids.to_vec());
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
+        let Consumer { stream, group, name } = consumer;
+        let (group, consumer, ids) = (group.to_owned(), name.to_owned(), ids.to_vec());
         self.change(stream, move |txn, key| {
             let reader = Reader { key, group: group.as_bytes(), consumer: consumer.as_bytes() };
             let ours = txn.xextend(reader, &ids)?;
@@ -253,14 +247,9 @@ impl Backend for Embedded {
         })
     }
 
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        released: &'a [Release],
-    ) -> Answer<'a, u64> {
-        let (group, consumer, released) = (group.to_owned(), consumer.to_owned(), released.to_vec());
+    fn release<'a>(&'a self, consumer: Consumer<'a>, released: &'a [Release]) -> Answer<'a, u64> {
+        let Consumer { stream, group, name } = consumer;
+        let (group, consumer, released) = (group.to_owned(), name.to_owned(), released.to_vec());
         self.change(stream, move |txn, key| {
             rows::release(txn, (key, group.as_bytes(), consumer.as_bytes()), &released)
         })
@@ -268,15 +257,14 @@ impl Backend for Embedded {
 
     fn dead_letter<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>> {
+        let Consumer { stream, group, name } = consumer;
         if let Err(refused) = super::check_letters(letters) {
             return Box::pin(async { Err(refused) });
         }
-        let (group, consumer, buried) = (group.to_owned(), consumer.to_owned(), letters.to_vec());
+        let (group, consumer, buried) = (group.to_owned(), name.to_owned(), letters.to_vec());
         let step = Step::<true, _>::on(stream, move |txn: &mut Txn<'_>, key: &[u8]| {
             let (group, consumer) = (group.as_bytes(), consumer.as_bytes());
             let mut moved = Vec::with_capacity(buried.len());
@@ -442,30 +430,21 @@ impl Admin for Embedded {
         })
     }
 
-    fn remove_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        heir: &'a str,
-    ) -> Answer<'a, u64> {
-        if let Err(refused) = super::check_heir(consumer, heir) {
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
+        let Consumer { stream, group, name } = consumer;
+        if let Err(refused) = super::check_heir(name, heir) {
             return Box::pin(async { Err(refused) });
         }
-        let (group, consumer, heir) = (group.to_owned(), consumer.to_owned(), heir.to_owned());
+        let (group, consumer, heir) = (group.to_owned(), name.to_owned(), heir.to_owned());
         self.change(stream, move |txn, key| {
             let from = Reader { key, group: group.as_bytes(), consumer: consumer.as_bytes() };
             txn.xadopt(from, heir.as_bytes())
         })
     }
 
-    fn remove_empty_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-    ) -> Answer<'a, bool> {
-        let (group, consumer) = (group.to_owned(), consumer.to_owned());
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool> {
+        let Consumer { stream, group, name } = consumer;
+        let (group, consumer) = (group.to_owned(), name.to_owned());
         self.change(stream, move |txn, key| rows::dismiss(txn, (key, group.as_bytes(), consumer.as_bytes())))
     }
 }

@@ -8,8 +8,8 @@ use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, Value};
 
 use super::super::{
-    Admin, Answer, ConsumerInfo, Entry, Error, GroupInfo, PendingFilter, PendingRow, PendingSummary, Range,
-    Start, StreamId,
+    Admin, Answer, Consumer, ConsumerInfo, Entry, Error, GroupInfo, PendingFilter, PendingRow,
+    PendingSummary, Range, Start, StreamId,
 };
 use super::commands::{self, Id, command};
 use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
@@ -170,52 +170,41 @@ impl Admin for Redis {
         })
     }
 
-    fn remove_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        heir: &'a str,
-    ) -> Answer<'a, u64> {
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
         Box::pin(async move {
-            super::super::check_heir(consumer, heir)?;
+            let Consumer { stream, group, name } = consumer;
+            super::super::check_heir(name, heir)?;
             if self.has(|natives| natives.adopt).await? {
-                return count(
-                    self.link.command(stream, commands::adopt(stream, group, consumer, heir)).await?,
-                );
+                return count(self.link.command(stream, commands::adopt(consumer, heir)).await?);
             }
             let arguments = |mut script: Cmd| {
-                script.arg(group).arg(consumer).arg(heir);
+                script.arg(group).arg(name).arg(heir);
                 script
             };
             count(scripts::REMOVE_CONSUMER.run(self, &[stream], arguments).await?)
         })
     }
 
-    fn remove_empty_consumer<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-    ) -> Answer<'a, bool> {
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool> {
         Box::pin(async move {
+            let Consumer { stream, group, name } = consumer;
             if !self.has(|natives| natives.adopt).await? {
                 let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(consumer);
+                    script.arg(group).arg(name);
                     script
                 };
                 let answer = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], arguments).await?;
                 return Ok(count(answer)? > 0);
             }
             let consumers = self.consumers(stream, group).await?;
-            match consumers.iter().find(|found| found.name == consumer) {
+            match consumers.iter().find(|found| found.name == name) {
                 Some(found) if found.pending > 0 => return Ok(false),
                 Some(_) => {}
                 None => return Ok(true),
             }
             // Should something come at the last moment, an heir of a name that nobody else has keeps it until it is claimed.
-            let heir = format!("{consumer}:heir");
-            if self.remove_consumer(stream, group, consumer, &heir).await? == 0 {
+            let heir = format!("{name}:heir");
+            if self.remove_consumer(consumer, &heir).await? == 0 {
                 let command = command!("XGROUP", "DELCONSUMER", stream, group, &heir);
                 self.link.command(stream, command).await?;
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
-use super::super::{Fields, Idempotence, Order, PendingFilter, Range, Read, Start, StreamId, Trim};
+use super::super::{Consumer, Fields, Idempotence, Order, PendingFilter, Range, Read, Start, StreamId, Trim};
 
 /// The longest idle time a server is asked for, about 30 years. Where releases are emulated, released rows look untouched since
 /// 1970: they match this, as released rows match any idle time, and no delivery is that long ago.
@@ -129,8 +129,9 @@ pub(super) fn acknowledge(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
     with_ids(command, ids.iter().copied())
 }
 
-pub(super) fn extend(stream: &str, group: &str, consumer: &str, ids: &[StreamId]) -> Cmd {
-    with_ids(command!("XEXTEND", stream, group, consumer, "IDS", ids.len()), ids.iter().copied())
+pub(super) fn extend(consumer: Consumer<'_>, ids: &[StreamId]) -> Cmd {
+    let Consumer { stream, group, name } = consumer;
+    with_ids(command!("XEXTEND", stream, group, name, "IDS", ids.len()), ids.iter().copied())
 }
 
 /// The caller says how often the rows count as delivered.
@@ -138,8 +139,8 @@ pub(super) fn release(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
     with_ids(command!("XNACK", stream, group, "SILENT", "IDS", ids.len()), ids.iter().copied())
 }
 
-pub(super) fn adopt(stream: &str, group: &str, consumer: &str, heir: &str) -> Cmd {
-    command!("XADOPT", stream, group, consumer, heir)
+pub(super) fn adopt(from: Consumer<'_>, heir: &str) -> Cmd {
+    command!("XADOPT", from.stream, from.group, from.name, heir)
 }
 
 pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd {

@@ -2,7 +2,7 @@
 
 use redis::{Cmd, Value};
 
-use super::super::{Admin, Backend, DeadLetter, Error, ErrorKind, StreamId};
+use super::super::{Admin, Backend, Consumer, DeadLetter, Error, ErrorKind, StreamId};
 use super::commands::{self, Id, command};
 use super::reply::{array, count, entries, id, text};
 use super::{Redis, scripts};
@@ -13,9 +13,7 @@ const FIELDS_PER_SCRIPT: usize = 1000;
 impl Redis {
     pub(super) async fn move_letters(
         &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
+        consumer: Consumer<'_>,
         letters: &[DeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
         let mut moved = Vec::with_capacity(letters.len());
@@ -24,32 +22,31 @@ impl Redis {
         let scripts = self.has(|natives| natives.scripts).await?;
         for letter in letters {
             if !scripts || letter.fields.len() > FIELDS_PER_SCRIPT {
-                if self.move_in_steps(stream, group, consumer, letter).await? {
+                if self.move_in_steps(consumer, letter).await? {
                     moved.push(letter.origin);
                 }
                 continue;
             }
             if fields + letter.fields.len() > FIELDS_PER_SCRIPT {
-                moved.extend(self.move_by_script(stream, group, consumer, &batch).await?);
+                moved.extend(self.move_by_script(consumer, &batch).await?);
                 (batch, fields) = (Vec::new(), 0);
             }
             fields += letter.fields.len();
             batch.push(letter);
         }
-        moved.extend(self.move_by_script(stream, group, consumer, &batch).await?);
+        moved.extend(self.move_by_script(consumer, &batch).await?);
         Ok(moved)
     }
 
     async fn move_by_script(
         &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
+        consumer: Consumer<'_>,
         letters: &[&DeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
         if letters.is_empty() {
             return Ok(Vec::new());
         }
+        let Consumer { stream, group, name } = consumer;
         let mut keys = vec![stream];
         let mut places = Vec::with_capacity(letters.len());
         for letter in letters {
@@ -60,11 +57,11 @@ impl Redis {
             }
         }
         let arguments = |mut script: Cmd| {
-            script.arg(group).arg(consumer);
+            script.arg(group).arg(name);
             for (letter, place) in letters.iter().zip(&places) {
                 script.arg(Id(letter.origin)).arg(place).arg(2 * letter.fields.len());
-                for (name, value) in &letter.fields {
-                    script.arg(&**name).arg(&**value);
+                for (field, value) in &letter.fields {
+                    script.arg(&**field).arg(&**value);
                 }
             }
             script
@@ -75,14 +72,9 @@ impl Redis {
 
     /// Without a script: extending makes sure that the row is ours and stays so for a while; then the letter is added
     /// and the row acknowledged in one step.
-    async fn move_in_steps(
-        &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
-        letter: &DeadLetter,
-    ) -> Result<bool, Error> {
-        let is_ours = !self.extend(stream, group, consumer, &[letter.origin]).await?.is_empty();
+    async fn move_in_steps(&self, consumer: Consumer<'_>, letter: &DeadLetter) -> Result<bool, Error> {
+        let Consumer { stream, group, .. } = consumer;
+        let is_ours = !self.extend(consumer, &[letter.origin]).await?.is_empty();
         if !is_ours && self.find_row(stream, group, letter.origin).await? != (true, false) {
             return Ok(false);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::super::{Capabilities, Error, ErrorKind, Read, StreamId};
+use super::super::{Capabilities, Consumer, Error, ErrorKind, Read, StreamId};
 use super::commands::{self, command};
 use super::link::Link;
 use super::reply::{array, checked, text};
@@ -102,12 +102,13 @@ impl Natives {
 
 fn trials() -> Vec<Cmd> {
     let (id, claim_idle) = (StreamId::new(0, 1), Some(Duration::ZERO));
+    let consumer = Consumer::new(KEY, "g", "c");
     let read = Read { stream: KEY, group: "g", consumer: "c", count: 1, block: None, claim_idle };
     vec![
         commands::read_group(&read, None),
         commands::release(KEY, "g", &[id]),
-        commands::extend(KEY, "g", "c", &[id]),
-        commands::adopt(KEY, "g", "c", "d"),
+        commands::extend(consumer, &[id]),
+        commands::adopt(consumer, "d"),
         command!("XADD", KEY, "NOMKSTREAM", "IDMP", "p", "i", "*", "f", "v"),
         command!("EVAL", "return 1", 0),
         command!("CONFIG", "GET", "exact-lag"),

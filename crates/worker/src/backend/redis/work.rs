@@ -7,8 +7,8 @@ use redis::cluster_routing::Slot;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, DeadLetter, Delivery, Error, NewEntry,
-    PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
+    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, DeadLetter, Delivery, Error,
+    NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
 };
 use super::commands::{self, Id, command, millis, with_ids};
 use super::errors::{is_missing_key, says};
@@ -92,16 +92,15 @@ impl Backend for Redis {
 
     fn own_pending<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
     ) -> Answer<'a, Vec<Delivery>> {
         Box::pin(async move {
+            let Consumer { stream, group, name } = consumer;
             let Some(first) = after.next() else { return Ok(Vec::new()) };
             // Reading one's history would count as a delivery; looking at it does not.
-            let consumer = Some(consumer.to_owned());
+            let consumer = Some(name.to_owned());
             let filter = PendingFilter { first, last: StreamId::MAX, count, consumer, min_idle: None };
             let rows = self.pending(stream, group, &filter).await?;
             let contents = self.contents(stream, rows.iter().map(|row| row.id)).await?;
@@ -177,20 +176,15 @@ impl Backend for Redis {
         })
     }
 
-    fn extend<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        ids: &'a [StreamId],
-    ) -> Answer<'a, Vec<StreamId>> {
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
         Box::pin(async move {
+            let Consumer { stream, group, name } = consumer;
             let mut ours = Vec::with_capacity(ids.len());
             if ids.is_empty() {
                 return Ok(ours);
             }
             if self.has(|natives| natives.extend).await? {
-                let extend = commands::extend(stream, group, consumer, ids);
+                let extend = commands::extend(consumer, ids);
                 for (id, answer) in ids.iter().zip(array(self.link.command(stream, extend).await?)?) {
                     if integer(answer)? == 1 {
                         ours.push(*id);
@@ -200,7 +194,7 @@ impl Backend for Redis {
             }
             for some in ids.chunks(ROWS_PER_SCRIPT) {
                 let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(consumer);
+                    script.arg(group).arg(name);
                     with_ids(script, some.iter().copied())
                 };
                 for extended in array(scripts::EXTEND.run(self, &[stream], arguments).await?)? {
@@ -211,24 +205,19 @@ impl Backend for Redis {
         })
     }
 
-    fn release<'a>(
-        &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
-        rows: &'a [Release],
-    ) -> Answer<'a, u64> {
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
         Box::pin(async move {
+            let Consumer { stream, group, name } = consumer;
             if rows.is_empty() {
                 return Ok(0);
             }
             if self.has(|natives| natives.nack).await? {
-                return self.release_natively(stream, group, consumer, rows).await;
+                return self.release_natively(consumer, rows).await;
             }
             let mut released = 0;
             for some in rows.chunks(ROWS_PER_SCRIPT) {
                 let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(consumer).arg(NOBODY);
+                    script.arg(group).arg(name).arg(NOBODY);
                     for row in some {
                         script.arg(Id(row.id)).arg(row.delivery).arg(row.deliveries);
                     }
@@ -242,14 +231,12 @@ impl Backend for Redis {
 
     fn dead_letter<'a>(
         &'a self,
-        stream: &'a str,
-        group: &'a str,
-        consumer: &'a str,
+        consumer: Consumer<'a>,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>> {
         Box::pin(async move {
             super::super::check_letters(letters)?;
-            self.move_letters(stream, group, consumer, letters).await
+            self.move_letters(consumer, letters).await
         })
     }
 }
@@ -257,20 +244,15 @@ impl Backend for Redis {
 impl Redis {
     /// XNACK asks neither whose a row is nor how often it was delivered. Extending asks the first and keeps the row from being
     /// claimed in between; then the second is looked up.
-    async fn release_natively(
-        &self,
-        stream: &str,
-        group: &str,
-        consumer: &str,
-        rows: &[Release],
-    ) -> Result<u64, Error> {
+    async fn release_natively(&self, consumer: Consumer<'_>, rows: &[Release]) -> Result<u64, Error> {
+        let Consumer { stream, group, name } = consumer;
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-        let ours = self.extend(stream, group, consumer, &ids).await?;
+        let ours = self.extend(consumer, &ids).await?;
         let mut rows: Vec<&Release> = rows.iter().filter(|row| ours.contains(&row.id)).collect();
         let mut lookups = Vec::with_capacity(rows.len());
         for row in &rows {
             let mut lookup = commands::pending_row(stream, group, row.id);
-            lookup.arg(consumer);
+            lookup.arg(name);
             lookups.push(lookup);
         }
         let mut found = Vec::with_capacity(rows.len());

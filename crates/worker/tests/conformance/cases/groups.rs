@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_worker::Admin;
 use millstream_worker::backend::{Acknowledgement, ErrorKind, Read, Release, Start, StreamId};
 
-use super::{entry, ids_of, kind, make_a_string, pending, reader, reading};
+use super::{consumer, entry, ids_of, kind, make_a_string, pending, reader, reading};
 
 pub(super) async fn all(backend: &dyn Admin) {
     making(backend).await;
@@ -54,12 +54,12 @@ async fn missing(backend: &dyn Admin) {
     assert!(!backend.delete_group(none, "g").await.unwrap());
     assert_eq!(kind(backend.consumers(none, "g").await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.move_group(none, "g", Start::End).await), Some(ErrorKind::NoGroup));
-    assert_eq!(kind(backend.remove_consumer(none, "g", "a", "b").await), Some(ErrorKind::NoGroup));
+    assert_eq!(kind(backend.remove_consumer(consumer(none, "a"), "b").await), Some(ErrorKind::NoGroup));
     assert_eq!(backend.stream(none).await.unwrap(), None);
     backend.add(none, &[entry("n", "1")], None).await.unwrap();
     assert_eq!(kind(backend.consumers(none, "g").await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.move_group(none, "g", Start::End).await), Some(ErrorKind::NoGroup));
-    assert_eq!(kind(backend.remove_consumer(none, "g", "a", "b").await), Some(ErrorKind::NoGroup));
+    assert_eq!(kind(backend.remove_consumer(consumer(none, "a"), "b").await), Some(ErrorKind::NoGroup));
     assert!(backend.delete_stream(none).await.unwrap());
     make_a_string(backend, "{groups}:string").await;
     assert_eq!(kind(backend.groups("{groups}:string").await), Some(ErrorKind::WrongType));
@@ -90,7 +90,7 @@ async fn consumers(backend: &dyn Admin) {
     assert!(listed.iter().all(|consumer| consumer.idle < Duration::from_secs(60)));
     // What was given back is nobody's, and nobody is no consumer.
     let released = [Release::counted(ids[2], 1)];
-    assert_eq!(backend.release(stream, "g", "a", &released).await.unwrap(), 1);
+    assert_eq!(backend.release(consumer(stream, "a"), &released).await.unwrap(), 1);
     let listed = backend.consumers(stream, "g").await.unwrap();
     let shown: Vec<(&str, u64)> = listed.iter().map(|consumer| (&*consumer.name, consumer.pending)).collect();
     assert_eq!(shown, [("a", 0), ("b", 2)]);
@@ -103,9 +103,9 @@ async fn passing_on(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, ids[1]).await.unwrap();
-    assert_eq!(kind(backend.remove_consumer(stream, "g", "a", "a").await), Some(ErrorKind::Refused));
-    assert_eq!(backend.remove_consumer(stream, "g", "nobody", "b").await.unwrap(), 0);
-    assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 3);
+    assert_eq!(kind(backend.remove_consumer(consumer(stream, "a"), "a").await), Some(ErrorKind::Refused));
+    assert_eq!(backend.remove_consumer(consumer(stream, "nobody"), "b").await.unwrap(), 0);
+    assert_eq!(backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap(), 3);
     let rows = pending(backend, stream).await;
     let shown: Vec<(StreamId, &str, u64)> = rows
         .iter()
@@ -116,16 +116,16 @@ async fn passing_on(backend: &dyn Admin) {
         backend.consumers(stream, "g").await.unwrap().into_iter().map(|consumer| consumer.name).collect();
     assert_eq!(names, ["b"]);
     // An heir need not be there before.
-    assert_eq!(backend.remove_consumer(stream, "g", "b", "c").await.unwrap(), 4);
+    assert_eq!(backend.remove_consumer(consumer(stream, "b"), "c").await.unwrap(), 4);
     assert!(pending(backend, stream).await.iter().all(|row| row.consumer.as_deref() == Some("c")));
     // One that holds something is not dismissed; one that holds nothing is gone without a trace.
-    assert!(!backend.remove_empty_consumer(stream, "g", "c").await.unwrap());
+    assert!(!backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(pending(backend, stream).await.len(), 4);
     let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
     assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 4);
-    assert!(backend.remove_empty_consumer(stream, "g", "c").await.unwrap());
+    assert!(backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(backend.consumers(stream, "g").await.unwrap(), []);
-    assert!(backend.remove_empty_consumer(stream, "g", "c").await.unwrap(), "it is gone already");
+    assert!(backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap(), "it is gone already");
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
@@ -135,14 +135,14 @@ async fn passing_on_what_is_gone(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
-    let moved = backend.remove_consumer(stream, "g", "a", "b").await.unwrap();
+    let moved = backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap();
     assert!((1..=2).contains(&moved), "{moved}");
     let rows = pending(backend, stream).await;
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     assert_eq!(rows[1].consumer.as_deref(), Some("b"));
     // Once it is done with, the consumer can go.
     assert_eq!(backend.acknowledge(stream, "g", &super::done(&ids[..1])).await.unwrap(), 1);
-    assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 0);
+    assert_eq!(backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap(), 0);
     let listed = backend.consumers(stream, "g").await.unwrap();
     assert_eq!(listed.iter().map(|consumer| &*consumer.name).collect::<Vec<_>>(), ["b"]);
     assert!(backend.delete_stream(stream).await.unwrap());
@@ -172,7 +172,7 @@ async fn passing_on_in_a_crowd(backend: &dyn Admin) {
     let removals = async {
         for round in 0..20 {
             let (from, to) = (names[round % 4], names[(round + 1) % 4]);
-            backend.remove_consumer(stream, "g", from, to).await.unwrap();
+            backend.remove_consumer(consumer(stream, from), to).await.unwrap();
         }
     };
     let [a, b, c, d] = work;

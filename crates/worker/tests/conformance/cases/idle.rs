@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_worker::backend::{Admin, PendingFilter, Read, Release, StreamId};
 
-use super::{everything, ids_of, reader, reading};
+use super::{consumer, everything, ids_of, reader, reading};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Longer than any clock has run: no delivery is that long ago.
@@ -27,7 +27,7 @@ async fn make(
     let ids = reading::make(backend, stream, count).await;
     assert_eq!(backend.read(&reader(stream, "a", count)).await.unwrap().len(), count);
     let back: Vec<Release> = ids[released].iter().map(|id| Release::counted(*id, 1)).collect();
-    assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), back.len() as u64);
+    assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), back.len() as u64);
     ids
 }
 

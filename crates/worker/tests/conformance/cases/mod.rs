@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use millstream_worker::Admin;
 use millstream_worker::backend::{
-    Acknowledgement, DeadLetter, Delivery, ErrorKind, Fields, NewEntry, PendingFilter, PendingRow, Read,
-    Start, StreamId,
+    Acknowledgement, Consumer, DeadLetter, Delivery, ErrorKind, Fields, NewEntry, PendingFilter, PendingRow,
+    Read, Start, StreamId,
 };
 
 use super::PATIENCE;
@@ -91,6 +91,11 @@ pub(crate) async fn pending(backend: &dyn Admin, stream: &str) -> Vec<PendingRow
 
 pub(crate) fn everything() -> PendingFilter {
     PendingFilter { first: StreamId::MIN, last: StreamId::MAX, count: 1000, consumer: None, min_idle: None }
+}
+
+/// A consumer of the group of all cases.
+pub(crate) fn consumer<'a>(stream: &'a str, name: &'a str) -> Consumer<'a> {
+    Consumer::new(stream, "g", name)
 }
 
 pub(crate) fn done(ids: &[StreamId]) -> Acknowledgement {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_worker::Admin;
 use millstream_worker::backend::{ErrorKind, NewEntry, Read, Release, Start, StreamId};
 
-use super::{done, entry, fields, ids_of, kind, letter, pending, reader};
+use super::{consumer, done, entry, fields, ids_of, kind, letter, pending, reader};
 
 pub(super) async fn all(backend: &dyn Admin) {
     new_entries(backend).await;
@@ -49,7 +49,7 @@ async fn missing(backend: &dyn Admin) {
     for _ in 0..2 {
         assert_eq!(kind(backend.read(&reader(none, "a", 1)).await), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.read(&soon).await), Some(ErrorKind::NoGroup));
-        assert_eq!(kind(backend.own_pending(none, "g", "a", zero, 1).await), Some(ErrorKind::NoGroup));
+        assert_eq!(kind(backend.own_pending(consumer(none, "a"), zero, 1).await), Some(ErrorKind::NoGroup));
         let claimed = backend.autoclaim(&reader(none, "a", 1), Duration::ZERO, zero).await;
         assert_eq!(kind(claimed), Some(ErrorKind::NoGroup));
         // And the same if only the group is missing.
@@ -66,15 +66,15 @@ async fn own_pending(backend: &dyn Admin) {
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
     assert_eq!(backend.delete_entries(stream, &ids[2..3]).await.unwrap(), 1);
     for _ in 0..3 {
-        let own = backend.own_pending(stream, "g", "a", StreamId::MIN, 10).await.unwrap();
+        let own = backend.own_pending(consumer(stream, "a"), StreamId::MIN, 10).await.unwrap();
         assert_eq!(ids_of(&own), [ids[0], ids[2], ids[3]]);
         assert!(own.iter().all(|delivery| delivery.deliveries == 1), "looking is no delivery");
         assert_eq!((&own[1].fields, &own[2].fields), (&None, &Some(fields("n", "3"))));
     }
-    let beyond = backend.own_pending(stream, "g", "a", ids[0], 1).await.unwrap();
+    let beyond = backend.own_pending(consumer(stream, "a"), ids[0], 1).await.unwrap();
     assert_eq!(ids_of(&beyond), [ids[2]]);
-    assert_eq!(backend.own_pending(stream, "g", "a", StreamId::MAX, 10).await.unwrap(), []);
-    assert_eq!(backend.own_pending(stream, "g", "nobody", StreamId::MIN, 10).await.unwrap(), []);
+    assert_eq!(backend.own_pending(consumer(stream, "a"), StreamId::MAX, 10).await.unwrap(), []);
+    assert_eq!(backend.own_pending(consumer(stream, "nobody"), StreamId::MIN, 10).await.unwrap(), []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
@@ -123,7 +123,7 @@ async fn released(backend: &dyn Admin) {
     let ids = make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
-    assert_eq!(backend.release(stream, "g", "a", &back).await.unwrap(), 1);
+    assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 1);
     let long = Duration::from_secs(3600);
     let taken = backend.autoclaim(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
     assert_eq!(ids_of(&taken.deliveries), [ids[1]]);
@@ -144,7 +144,7 @@ async fn gone(backend: &dyn Admin) {
         taken.deliveries.iter().map(|row| (row.id, row.fields.is_some(), row.deliveries)).collect();
     assert_eq!(shown, [(ids[0], false, 1), (ids[1], false, 1), (ids[2], true, 2)]);
     assert_eq!(pending(backend, stream).await.len(), 3, "they are still pending");
-    let moved = backend.dead_letter(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap();
+    let moved = backend.dead_letter(consumer(stream, "b"), &[letter(ids[0], dead)]).await.unwrap();
     assert_eq!(moved, ids[..1]);
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
     assert_eq!(pending(backend, stream).await.len(), 1);
@@ -171,7 +171,7 @@ async fn reads_that_claim(backend: &dyn Admin) {
     let back = [Release { id: ids[1], delivery: 2, deliveries: 7 }];
     let (read, released) = tokio::join!(backend.read(&waiting), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        backend.release(stream, "g", "b", &back).await.unwrap()
+        backend.release(consumer(stream, "b"), &back).await.unwrap()
     });
     let read = read.unwrap();
     assert_eq!((released, ids_of(&read), read[0].deliveries), (1, vec![ids[1]], 8));

@@ -5,7 +5,9 @@ use std::time::Duration;
 use millstream_worker::Admin;
 use millstream_worker::backend::{Acknowledgement, ErrorKind, Order, Range, Release, StreamId};
 
-use super::{done, entry, fields, ids_of, kind, letter, make_a_string, pending, reader, reading, until};
+use super::{
+    consumer, done, entry, fields, ids_of, kind, letter, make_a_string, pending, reader, reading, until,
+};
 
 pub(super) async fn all(backend: &dyn Admin) {
     acknowledging(backend).await;
@@ -58,22 +60,22 @@ async fn extending(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    assert_eq!(backend.extend(stream, "g", "a", &[]).await.unwrap(), []);
-    assert_eq!(backend.extend(stream, "g", "nobody", &ids).await.unwrap(), []);
+    assert_eq!(backend.extend(consumer(stream, "a"), &[]).await.unwrap(), []);
+    assert_eq!(backend.extend(consumer(stream, "nobody"), &ids).await.unwrap(), []);
     // Longer: idle times follow a calendar that may be set meanwhile.
     let idle = Duration::from_millis(100);
     tokio::time::sleep(idle * 2).await;
     // Another's, one that is not pending, and one that is not there.
     let asked = [ids[0], ids[2], ids[3], StreamId::new(1, 1)];
-    assert_eq!(backend.extend(stream, "g", "a", &asked).await.unwrap(), ids[..1]);
+    assert_eq!(backend.extend(consumer(stream, "a"), &asked).await.unwrap(), ids[..1]);
     let rows = pending(backend, stream).await;
     assert!(rows[0].idle < rows[1].idle && rows[1].idle >= Some(idle) && rows[2].idle >= Some(idle));
     assert!(rows.iter().all(|row| row.deliveries == 1), "extending is no delivery");
     assert_eq!(rows[2].consumer.as_deref(), Some("b"), "and takes nothing from others");
     // What another has taken over is not ours any more.
     backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
-    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), []);
-    assert_eq!(backend.extend(stream, "g", "b", &ids).await.unwrap(), ids[..3]);
+    assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), []);
+    assert_eq!(backend.extend(consumer(stream, "b"), &ids).await.unwrap(), ids[..3]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
@@ -82,21 +84,21 @@ async fn releasing(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    assert_eq!(backend.release(stream, "g", "a", &[]).await.unwrap(), 0);
+    assert_eq!(backend.release(consumer(stream, "a"), &[]).await.unwrap(), 0);
     let back = |id, deliveries| Release { id, delivery: 1, deliveries };
     let rows = [back(ids[0], 4), back(ids[1], 0), back(ids[2], 9), back(StreamId::new(1, 1), 1)];
-    assert_eq!(backend.release(stream, "g", "nobody", &rows).await.unwrap(), 0);
-    assert_eq!(backend.release(stream, "g", "a", &rows).await.unwrap(), 2);
-    assert_eq!(backend.release(stream, "g", "a", &rows).await.unwrap(), 0, "it is ours no more");
+    assert_eq!(backend.release(consumer(stream, "nobody"), &rows).await.unwrap(), 0);
+    assert_eq!(backend.release(consumer(stream, "a"), &rows).await.unwrap(), 2);
+    assert_eq!(backend.release(consumer(stream, "a"), &rows).await.unwrap(), 0, "it is ours no more");
     let rows = pending(backend, stream).await;
     let shown: Vec<_> = rows.iter().map(|row| (row.consumer.as_deref(), row.deliveries)).collect();
     assert_eq!(shown, [(None, 4), (None, 0), (Some("b"), 1)]);
     assert!(rows[0].idle.is_none() && rows[2].idle.is_some());
-    assert_eq!(backend.own_pending(stream, "g", "a", StreamId::MIN, 9).await.unwrap(), []);
-    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), []);
+    assert_eq!(backend.own_pending(consumer(stream, "a"), StreamId::MIN, 9).await.unwrap(), []);
+    assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), []);
     let summary = backend.pending_summary(stream, "g").await.unwrap();
     assert_eq!((summary.total, summary.consumers), (3, vec![("b".to_owned(), 1)]));
-    assert_eq!(backend.remove_consumer(stream, "g", "a", "b").await.unwrap(), 0);
+    assert_eq!(backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap(), 0);
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 3);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -108,9 +110,9 @@ async fn releasing_an_older_delivery(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, StreamId::MIN).await.unwrap();
     let shown = async || pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries));
-    assert_eq!(backend.release(stream, "g", "a", &[Release::counted(ids[0], 1)]).await.unwrap(), 0);
+    assert_eq!(backend.release(consumer(stream, "a"), &[Release::counted(ids[0], 1)]).await.unwrap(), 0);
     assert_eq!(shown().await.collect::<Vec<_>>(), [(Some("a".to_owned()), 2)]);
-    assert_eq!(backend.release(stream, "g", "a", &[Release::counted(ids[0], 2)]).await.unwrap(), 1);
+    assert_eq!(backend.release(consumer(stream, "a"), &[Release::counted(ids[0], 2)]).await.unwrap(), 1);
     assert_eq!(shown().await.collect::<Vec<_>>(), [(None, 2)]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -121,9 +123,9 @@ async fn keeping_what_is_gone(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
-    assert_eq!(backend.extend(stream, "g", "a", &ids).await.unwrap(), ids, "they are still ours");
+    assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), ids, "they are still ours");
     let back = ids.iter().map(|id| Release::counted(*id, 1)).collect::<Vec<_>>();
-    let released = backend.release(stream, "g", "a", &back).await.unwrap();
+    let released = backend.release(consumer(stream, "a"), &back).await.unwrap();
     assert!((1..=2).contains(&released), "{released}");
     assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     let taken = backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
@@ -137,11 +139,11 @@ async fn dead_lettering(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    assert_eq!(backend.dead_letter(stream, "g", "a", &[]).await.unwrap(), []);
+    assert_eq!(backend.dead_letter(consumer(stream, "a"), &[]).await.unwrap(), []);
     // By somebody else nothing happens, and of what is not pending nothing either.
-    assert_eq!(backend.dead_letter(stream, "g", "b", &[letter(ids[0], dead)]).await.unwrap(), []);
+    assert_eq!(backend.dead_letter(consumer(stream, "b"), &[letter(ids[0], dead)]).await.unwrap(), []);
     assert_eq!(
-        backend.dead_letter(stream, "g", "a", &[letter(StreamId::new(1, 1), dead)]).await.unwrap(),
+        backend.dead_letter(consumer(stream, "a"), &[letter(StreamId::new(1, 1), dead)]).await.unwrap(),
         []
     );
     assert_eq!(backend.stream(dead).await.unwrap(), None);
@@ -155,10 +157,10 @@ async fn dead_lettering(backend: &dyn Admin) {
         letter(ids[2], dead),
         large.clone(),
     ];
-    let mut moved = backend.dead_letter(stream, "g", "a", &letters).await.unwrap();
+    let mut moved = backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap();
     moved.sort_unstable();
     assert_eq!(moved, ids[..4]);
-    assert_eq!(backend.dead_letter(stream, "g", "a", &letters).await.unwrap(), [], "each once");
+    assert_eq!(backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap(), [], "each once");
     let rows = pending(backend, stream).await;
     assert_eq!((rows.len(), rows[0].id), (1, ids[4]));
     let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 9 };
@@ -179,11 +181,11 @@ async fn dead_lettering_in_vain(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     make_a_string(backend, taken).await;
-    let buried = backend.dead_letter(stream, "g", "a", &[letter(ids[0], taken)]).await;
+    let buried = backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], taken)]).await;
     assert_eq!(kind(buried), Some(ErrorKind::WrongType));
     let mut empty = letter(ids[0], "{settling:vain}:dlq");
     empty.fields.clear();
-    assert_eq!(kind(backend.dead_letter(stream, "g", "a", &[empty]).await), Some(ErrorKind::Refused));
+    assert_eq!(kind(backend.dead_letter(consumer(stream, "a"), &[empty]).await), Some(ErrorKind::Refused));
     assert_eq!(pending(backend, stream).await.len(), 1);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -215,10 +217,10 @@ async fn missing(backend: &dyn Admin) {
     let id = StreamId::new(1, 1);
     for _ in 0..2 {
         assert_eq!(backend.acknowledge(none, "g", &done(&[id])).await.unwrap(), 0);
-        assert_eq!(kind(backend.extend(none, "g", "a", &[id]).await), Some(ErrorKind::NoGroup));
+        assert_eq!(kind(backend.extend(consumer(none, "a"), &[id]).await), Some(ErrorKind::NoGroup));
         let back = [Release::counted(id, 0)];
-        assert_eq!(kind(backend.release(none, "g", "a", &back).await), Some(ErrorKind::NoGroup));
-        let buried = backend.dead_letter(none, "g", "a", &[letter(id, "{settling:none}:dlq")]).await;
+        assert_eq!(kind(backend.release(consumer(none, "a"), &back).await), Some(ErrorKind::NoGroup));
+        let buried = backend.dead_letter(consumer(none, "a"), &[letter(id, "{settling:none}:dlq")]).await;
         assert_eq!(kind(buried), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.restore(none, "g", id).await), Some(ErrorKind::NoGroup));
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
@@ -235,7 +237,7 @@ pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
     limit("1");
     assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::NotWritable));
     assert_eq!(
-        kind(backend.dead_letter(stream, "g", "a", &[letter(ids[0], dead)]).await),
+        kind(backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], dead)]).await),
         Some(ErrorKind::NotWritable)
     );
     let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
@@ -243,5 +245,5 @@ pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
     assert_eq!(kind(backend.acknowledge(stream, "g", &done).await), Some(ErrorKind::NotWritable));
     assert_eq!(pending(backend, stream).await.len(), 1, "what is not remembered is not acknowledged");
     limit("0");
-    assert_eq!(backend.dead_letter(stream, "g", "a", &[letter(ids[0], dead)]).await.unwrap(), ids);
+    assert_eq!(backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], dead)]).await.unwrap(), ids);
 }
