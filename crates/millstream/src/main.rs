@@ -51,7 +51,7 @@ fn serve(settings: Settings) -> ExitCode {
 }
 
 fn print_compat() -> ExitCode {
-    let text = millstream_protocol::table::compat_markdown();
+    let text = millstream_server::compat_markdown();
     match std::io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         // A reader that has seen enough, as `head` does, is no failure.

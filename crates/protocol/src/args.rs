@@ -8,68 +8,68 @@ use crate::number;
 
 /// The arguments not yet read.
 #[derive(Clone, Copy)]
-pub(crate) struct Args<'a> {
+pub struct Args<'a> {
     rest: &'a [&'a [u8]],
 }
 
 impl<'a> Args<'a> {
     /// The arguments after the command's name.
-    pub(crate) fn of_command(argv: &'a [&'a [u8]]) -> Args<'a> {
+    pub fn of_command(argv: &'a [&'a [u8]]) -> Args<'a> {
         Args { rest: argv.get(1..).unwrap_or_default() }
     }
 
     /// The arguments after the names of the container and of the subcommand.
-    pub(crate) fn of_subcommand(argv: &'a [&'a [u8]]) -> Args<'a> {
+    pub fn of_subcommand(argv: &'a [&'a [u8]]) -> Args<'a> {
         Args { rest: argv.get(2..).unwrap_or_default() }
     }
 
     /// These arguments, from the first.
-    pub(crate) fn over(rest: &'a [&'a [u8]]) -> Args<'a> {
+    pub fn over(rest: &'a [&'a [u8]]) -> Args<'a> {
         Args { rest }
     }
 
     /// How many are left.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.rest.len()
     }
 
     /// Whether all have been read.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// The next argument; its absence is a syntax error.
-    pub(crate) fn next(&mut self) -> Result<&'a [u8], CommandError> {
+    pub fn next(&mut self) -> Result<&'a [u8], CommandError> {
         let (first, rest) = self.rest.split_first().ok_or(errors::SYNTAX)?;
         self.rest = rest;
         Ok(first)
     }
 
     /// The next argument as a 64-bit integer.
-    pub(crate) fn next_i64(&mut self) -> Result<i64, CommandError> {
+    pub fn next_i64(&mut self) -> Result<i64, CommandError> {
         self.next_i64_or(errors::NOT_AN_INTEGER)
     }
 
     /// The next argument as a 64-bit integer, `refusal` when it is none.
-    pub(crate) fn next_i64_or(&mut self, refusal: CommandError) -> Result<i64, CommandError> {
+    pub fn next_i64_or(&mut self, refusal: CommandError) -> Result<i64, CommandError> {
         number::parse_i64(self.next()?).ok_or(refusal)
     }
 
     /// The next argument as a 64-bit integer, negative ones read as 0.
-    pub(crate) fn next_count(&mut self) -> Result<u64, CommandError> {
+    pub fn next_count(&mut self) -> Result<u64, CommandError> {
         self.next_i64().map(not_negative)
     }
 
     /// Whether the next argument is this word, in whatever case; if so it is read.
     #[inline(always)]
-    pub(crate) fn keyword(&mut self, word: &str) -> bool {
+    pub fn keyword(&mut self, word: &str) -> bool {
         self.keyword_before(word, 0)
     }
 
     /// Like [`keyword`](Args::keyword), when at least `following` arguments stand after it. Where they
     /// are missing, Redis does not take the word for an option.
     #[inline(always)]
-    pub(crate) fn keyword_before(&mut self, word: &str, following: usize) -> bool {
+    pub fn keyword_before(&mut self, word: &str, following: usize) -> bool {
         match self.rest.split_first() {
             Some((first, rest)) if rest.len() >= following && is_word(first, word.as_bytes()) => {
                 self.rest = rest;
@@ -80,12 +80,12 @@ impl<'a> Args<'a> {
     }
 
     /// Whether the next argument is exactly this sign; if so it is read.
-    pub(crate) fn sign(&mut self, sign: &str) -> bool {
+    pub fn sign(&mut self, sign: &str) -> bool {
         self.next_if(|arg| (arg == sign.as_bytes()).then_some(())).is_some()
     }
 
     /// The next argument if it can be read this way; otherwise it is left where it is.
-    pub(crate) fn next_if<T>(&mut self, read: impl FnOnce(&'a [u8]) -> Option<T>) -> Option<T> {
+    pub fn next_if<T>(&mut self, read: impl FnOnce(&'a [u8]) -> Option<T>) -> Option<T> {
         let (first, rest) = self.rest.split_first()?;
         let value = read(first)?;
         self.rest = rest;
@@ -93,30 +93,30 @@ impl<'a> Args<'a> {
     }
 
     /// The next `count` arguments.
-    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [&'a [u8]], CommandError> {
+    pub fn take(&mut self, count: usize) -> Result<&'a [&'a [u8]], CommandError> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(errors::SYNTAX)?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// All that is left, which must be this many: for commands whose number of arguments is fixed.
-    pub(crate) fn exactly<const N: usize>(self) -> Result<[&'a [u8]; N], CommandError> {
+    pub fn exactly<const N: usize>(self) -> Result<[&'a [u8]; N], CommandError> {
         <[&[u8]; N]>::try_from(self.rest).map_err(|_| errors::SYNTAX)
     }
 
     /// All that is left, which must be pairs, and at least one.
-    pub(crate) fn pairs(self, command: &str) -> Result<&'a [&'a [u8]], CommandError> {
+    pub fn pairs(self, command: &str) -> Result<&'a [&'a [u8]], CommandError> {
         let complete = !self.rest.is_empty() && self.rest.len().is_multiple_of(2);
         if complete { Ok(self.rest) } else { Err(errors::wrong_arity(command)) }
     }
 
     /// Everything left, which finishes the cursor.
-    pub(crate) fn rest(self) -> &'a [&'a [u8]] {
+    pub fn rest(self) -> &'a [&'a [u8]] {
         self.rest
     }
 
     /// Nothing may be left.
-    pub(crate) fn finish(self) -> Result<(), CommandError> {
+    pub fn finish(self) -> Result<(), CommandError> {
         if self.rest.is_empty() { Ok(()) } else { Err(errors::SYNTAX) }
     }
 }
@@ -147,12 +147,12 @@ fn folded(word: &[u8]) -> Option<u64> {
 }
 
 /// The subcommand's name as typed, which errors repeat.
-pub(crate) fn subcommand<'a>(argv: &[&'a [u8]]) -> &'a [u8] {
+pub fn subcommand<'a>(argv: &[&'a [u8]]) -> &'a [u8] {
     argv.get(1).copied().unwrap_or_default()
 }
 
 /// A number where a negative one means zero.
-pub(crate) fn not_negative(number: i64) -> u64 {
+pub fn not_negative(number: i64) -> u64 {
     number.max(0).unsigned_abs()
 }
 

@@ -17,8 +17,8 @@ use crate::connection::Connection;
 use crate::io_thread::Entrance;
 use crate::listen::{Listeners, UnixSocket};
 use crate::registry::{Client, Peer};
-use crate::server::Server;
 use crate::settings::Id;
+use crate::state::Server;
 
 /// How long to wait when the system cannot give us a connection: no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

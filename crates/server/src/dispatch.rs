@@ -2,114 +2,56 @@
 //!
 //! ```text
 //! find in the table -> arity -> password -> pause -> queue, if in MULTI
-//!    -> parse -> lock its keys, unless the command before has -> run -> serve waiting readers -> count
+//!    -> room on the disk, if it writes -> lock its keys, unless the command before has
+//!    -> parse and run -> serve waiting readers -> count
 //! ```
 //!
 //! The order is Redis', and so is what a client sees of it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use millstream_protocol::Command;
-use millstream_protocol::commands::{Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
-use millstream_protocol::table::{self, CommandSpec, Flags, KeySpec, KeysBegin, KeysFind};
-use millstream_store::{Txn, monotonic_ns};
+use millstream_store::Txn;
 
-use crate::exec::{self, Call, LongReply, Outcome, Reach, transactions};
-use crate::server::{NANOS_PER_MILLI, Server};
-use crate::session::Session;
+use crate::command::{
+    self, CommandContext, CommandSpec, Flags, LongReply, Outcome, Reach, bytes_of, only_stream,
+};
+use crate::exec::transactions;
 use crate::settings::Id;
-use crate::slowlog::{self, SlowEntry};
-use crate::stats::ThreadStats;
+use crate::state::Server;
+use crate::table;
 use crate::waiting::Waiting;
 
-const NANOS_PER_MICRO: u64 = 1_000;
-/// A lock is kept from one command to the next, but not for longer than this: other threads may wait for it.
-const LOCK_KEPT_NS: u64 = 100 * NANOS_PER_MICRO;
-/// So many brief commands in a row may run before the clock is read again: reading it takes longer than some of them…
-const UNREAD_MAX: u32 = 16;
-/// … unless the slow log asks about less than this.
-const UNREAD_MICROS: i64 = 1_000;
-/// Who has more to say is not brief.
+/// Nanoseconds for which a lock is kept from one command to the next: other threads may wait for it.
+const LOCK_KEPT_NS: u64 = 100_000;
+/// Larger replies always read the clock.
 const BRIEF_REPLY_BYTES: usize = 4 << 10;
 
-/// What the commands of one batch have in common: above all, one moment.
-pub(crate) struct Batch {
-    /// The moment, in Unix milliseconds.
-    pub(crate) now_ms: u64,
-    /// The same, in milliseconds of uptime.
-    pub(crate) uptime_ms: u64,
-    /// When the clock was last read, which is when the commands before had ended and the next began, in nanoseconds of uptime.
-    /// If the next needs another lock, it writes the record of those before.
-    last_ns: u64,
-    /// What has run since then, brief and one command all of it, and how often.
-    unread: Option<(&'static CommandSpec, u32)>,
-    /// When what is locked now was locked.
-    locked_ns: u64,
-    /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
-    pub(crate) saw_data: bool,
-}
-
-/// What is to happen after a command.
+/// What the connection does after a request.
 pub(crate) enum Step {
-    /// The next.
+    /// It goes on with the next.
     Done,
-    /// Its reply is still to come.
+    /// It waits for the reply.
     Wait(Box<Waiting>),
-    /// The rest of its reply is to be written in slices.
+    /// It writes the rest of the reply in slices.
     Long(Box<LongReply>),
-    /// It was not run: commands are held back until then, in milliseconds of uptime.
-    Hold(u64),
+    /// The request was not run: the connection holds it until this uptime, in nanoseconds.
+    Hold { until_ns: u64 },
 }
 
-impl Batch {
-    pub(crate) fn begin(server: &Server) -> Batch {
-        let monotonic_ns = monotonic_ns();
-        let uptime_ns = server.uptime_at(monotonic_ns);
-        Batch {
-            now_ms: server.store.at_ms(monotonic_ns),
-            uptime_ms: uptime_ns / NANOS_PER_MILLI,
-            last_ns: uptime_ns,
-            unread: None,
-            locked_ns: uptime_ns,
-            saw_data: false,
-        }
-    }
-
-    /// Reads the clock: the nanoseconds since that was last done, or since the batch began.
-    fn lap_ns(&mut self, server: &Server) -> u64 {
-        self.unread = None;
-        let before = std::mem::replace(&mut self.last_ns, server.uptime_ns());
-        self.last_ns.saturating_sub(before)
-    }
-
-    /// Counts the time of what has run since the clock was last read, before something else runs or the batch ends.
-    pub(crate) fn end_lap(&mut self, server: &Server, stats: &ThreadStats) {
-        if let Some((spec, _)) = self.unread {
-            let took_ns = self.lap_ns(server);
-            stats.commands[spec.index()].nanos.add(took_ns);
-        }
-    }
+/// What happens with a request.
+enum Admitted {
+    Run(&'static CommandSpec),
+    Queue(&'static CommandSpec),
+    Hold { until_ns: u64 },
 }
 
-/// About what a command takes in the log.
-pub(crate) fn bytes_of(argv: &[&[u8]]) -> u64 {
-    argv.iter().map(|arg| arg.len() as u64).sum()
+/// Why nothing happens with it.
+struct Refused {
+    spec: Option<&'static CommandSpec>,
+    why: CommandError,
 }
 
-/// Where commands run: the server, the thread that counts, the connection and its batch.
-pub(crate) struct Desk<'a> {
-    pub(crate) server: &'a Arc<Server>,
-    pub(crate) stats: &'a ThreadStats,
-    pub(crate) session: &'a mut Session,
-    pub(crate) batch: &'a mut Batch,
-    /// Whether the request at hand has few arguments and none is long.
-    pub(crate) is_short: bool,
-}
-
-impl<'d> Desk<'d> {
+impl<'d> CommandContext<'d> {
     /// Runs one request of a client and writes the reply. What it had locked stays locked for the next, in `open`.
     pub(crate) fn run(&mut self, argv: &[&[u8]], out: &mut Writer, open: &mut Option<Txn<'d>>) -> Step {
         let mark = out.len();
@@ -119,9 +61,9 @@ impl<'d> Desk<'d> {
                 self.refuse(refused, argv, out);
                 Step::Done
             }
-            Ok(Admitted::Hold(until_ns)) => return Step::Hold(until_ns),
+            Ok(Admitted::Hold { until_ns }) => return Step::Hold { until_ns },
             Ok(Admitted::Queue(spec)) => {
-                self.session.queue(spec, argv, spec.flags.contains(Flags::WRITE));
+                self.session.queue(spec.index(), argv, spec.flags.contains(Flags::WRITE));
                 out.simple("QUEUED");
                 Step::Done
             }
@@ -147,7 +89,7 @@ impl<'d> Desk<'d> {
         if self.server.pause.may_hold()
             && let Some(until_ns) = self.held_until_ns(spec)
         {
-            return Ok(Admitted::Hold(until_ns));
+            return Ok(Admitted::Hold { until_ns });
         }
         if self.session.transaction.is_none() || transactions::runs_inside_multi(spec) {
             return Ok(Admitted::Run(spec));
@@ -193,7 +135,7 @@ impl<'d> Desk<'d> {
         self.write_error(&why, out);
     }
 
-    /// Locks what the command needs, and runs it.
+    /// Locks what the command needs, runs it and counts it.
     fn run_now(
         &mut self,
         spec: &'static CommandSpec,
@@ -202,16 +144,38 @@ impl<'d> Desk<'d> {
         open: &mut Option<Txn<'d>>,
     ) -> Step {
         let mark = out.len();
-        self.session.client.set_last_command(spec);
-        if self.batch.unread.is_some_and(|(before, _)| before.index() != spec.index()) {
-            self.batch.end_lap(self.server, self.stats);
-        }
+        self.session.client.set_last_command(spec.index());
+        self.end_lap_of_others(spec);
         let result = self.lock_and_run(spec, argv, out, open);
         let failed = result.is_err();
         let step = match result {
-            Ok(Ran::Briefly) if self.leave_unread(spec) => return Step::Done,
-            Ok(Ran::Briefly) => Step::Done,
-            Ok(Ran::Until(step)) => step,
+            Ok((outcome @ (Outcome::Done | Outcome::Brief), locked_before)) => {
+                let keeps_lock = open.as_mut().is_some_and(Txn::end);
+                let is_brief = matches!(outcome, Outcome::Brief)
+                    && keeps_lock
+                    && locked_before
+                    && self.is_short
+                    && out.len() - mark <= BRIEF_REPLY_BYTES;
+                if is_brief && self.leave_untimed(spec) {
+                    return Step::Done;
+                }
+                if !keeps_lock {
+                    *open = None;
+                }
+                Step::Done
+            }
+            Ok((Outcome::Long(missing), _)) => {
+                *open = None;
+                Step::Long(Box::new(LongReply::new(out, missing)))
+            }
+            Ok((Outcome::Block(blocked), _)) => {
+                let txn = open.take().expect("a command that waits has locked its keys");
+                Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, (spec, argv), blocked)))
+            }
+            Ok((Outcome::Later(later), _)) => {
+                *open = None;
+                Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later)))
+            }
             Err(error) => {
                 out.truncate(mark);
                 self.write_error(&error, out);
@@ -225,219 +189,68 @@ impl<'d> Desk<'d> {
         step
     }
 
-    /// Counts a brief command, but not its time yet. False: the clock must be read.
-    #[inline]
-    fn leave_unread(&mut self, spec: &'static CommandSpec) -> bool {
-        let before = self.batch.unread.map_or(0, |(_, count)| count);
-        // A negative number of microseconds is never.
-        let slow_from = self.server.settings.number(Id::SlowlogLogSlowerThan);
-        if before == UNREAD_MAX || (0..UNREAD_MICROS).contains(&slow_from) {
-            return false;
-        }
-        self.batch.unread = Some((spec, before + 1));
-        self.stats.commands[spec.index()].calls.add(1);
-        true
-    }
-
+    /// The outcome, and whether what the command needs was locked already.
+    #[inline(always)]
     fn lock_and_run(
         &mut self,
         spec: &'static CommandSpec,
         argv: &[&[u8]],
         out: &mut Writer,
         open: &mut Option<Txn<'d>>,
-    ) -> Result<Ran, CommandError> {
-        let Some(parse) = spec.parse else {
-            table::render::help(out, spec);
-            return Ok(Ran::Until(Step::Done));
-        };
-        let mark = out.len();
-        // Looked at where it was made: it is large.
-        let parsed = parse(argv);
-        let command = match &parsed {
-            Ok(command) => command,
-            Err(error) => return Err(error.clone()),
-        };
+    ) -> Result<(Outcome, bool), CommandError> {
         if spec.flags.contains(Flags::WRITE) {
             let bytes = if self.is_short { 0 } else { bytes_of(argv) };
             self.server.check_writable(bytes)?;
         }
-        let goes_on = self.lock(spec, argv, command, open);
+        let locked_before = self.lock(spec, argv, open);
         let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
-        let step = match exec::run(command, &mut Call { desk: self, txn, out })? {
-            Outcome::Done if txn.end() => {
-                let says_little = out.len() - mark <= BRIEF_REPLY_BYTES;
-                let briefly = goes_on && self.is_short && says_little && exec::is_brief(command);
-                return Ok(if briefly { Ran::Briefly } else { Ran::Until(Step::Done) });
-            }
-            Outcome::Done => Step::Done,
-            Outcome::Long(missing) => Step::Long(Box::new(LongReply::new(out, missing))),
-            Outcome::Block(blocked) => {
-                let command = (spec, argv);
-                Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, command, blocked)))
-            }
-            Outcome::Later(later) => {
-                *open = None;
-                Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later)))
-            }
-        };
-        *open = None;
-        Ok(Ran::Until(step))
+        Ok((self.call(spec, argv, txn, out)?, locked_before))
     }
 
     /// Makes `open` what the command needs. True: it was so already.
-    fn lock(
-        &mut self,
-        spec: &CommandSpec,
-        argv: &[&[u8]],
-        command: &Command<'_>,
-        open: &mut Option<Txn<'d>>,
-    ) -> bool {
+    fn lock(&mut self, spec: &CommandSpec, argv: &[&[u8]], open: &mut Option<Txn<'d>>) -> bool {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
-        let reach = exec::reach(spec, command);
-        self.batch.saw_data |= reach != Reach::Nothing;
-        let only_key = if reach == Reach::Keys { only_key(spec, argv, command) } else { None };
-        let goes_on = open.as_mut().is_some_and(|txn| match (reach, only_key) {
-            (Reach::Nothing, _) => txn.go_on_without_keys(db),
-            (_, Some(key)) => txn.go_on(db, key),
-            _ => false,
-        });
-        if goes_on {
+        let reach = match spec.reach {
+            Reach::EverythingIf(needed) if needed(argv) => Reach::Everything,
+            Reach::EverythingIf(_) => Reach::Nothing,
+            reach => reach,
+        };
+        // Most commands name one key: no list is made for it.
+        let only_key = match reach {
+            Reach::Nothing => return self.lock_nothing(open),
+            Reach::Key(at) => argv.get(at).copied(),
+            Reach::Streams => only_stream(argv),
+            _ => None,
+        };
+        self.batch.saw_data = true;
+        if only_key.is_some_and(|key| open.as_mut().is_some_and(|txn| txn.go_on(db, key))) {
             return true;
         }
         // Whoever locks while something is locked may wait for ever.
         *open = None;
         self.batch.locked_ns = self.batch.last_ns;
         *open = Some(match (reach, only_key) {
-            (Reach::Nothing, _) => store.lock_nothing(db, now_ms),
+            (_, Some(key)) => store.lock_key(db, key, now_ms),
             (Reach::Everything, _) => store.lock_all(db, now_ms),
-            (Reach::Keys, Some(key)) => store.lock_key(db, key, now_ms),
-            (Reach::Keys, None) => {
-                // A request whose keys cannot be told apart did not parse, or names none.
-                let keys = table::keys(spec, argv).unwrap_or_default();
+            _ => {
+                // A request whose keys cannot be told apart does not parse, or names none.
+                let keys = command::keys(spec, argv).unwrap_or_default();
                 store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
             }
         });
         false
     }
 
-    /// Runs a queued command within the transaction that holds everything. What would wait has waited in vain.
-    pub(crate) fn run_queued(
-        &mut self,
-        spec: &'static CommandSpec,
-        argv: &[&[u8]],
-        txn: &mut Txn<'_>,
-        out: &mut Writer,
-    ) {
-        let mark = out.len();
-        txn.select(self.session.db);
-        let result = match spec.parse {
-            Some(parse) => parse(argv)
-                .and_then(|command| exec::run(&command, &mut Call { desk: self, txn, out: &mut *out })),
-            None => {
-                table::render::help(out, spec);
-                Ok(Outcome::Done)
-            }
-        };
-        let failed = result.is_err();
-        match result {
-            Ok(Outcome::Done) => {}
-            Ok(Outcome::Long(missing)) => LongReply::new(out, missing).write_all(out),
-            Ok(Outcome::Block(_)) => {
-                out.truncate(mark);
-                out.null_array();
-            }
-            Ok(Outcome::Later(later)) => match later.instead {
-                Some(reply) => out.raw(&reply),
-                None => self.write_error(&errors::NOT_IN_TRANSACTION, out),
-            },
-            Err(error) => {
-                out.truncate(mark);
-                self.write_error(&error, out);
-            }
+    fn lock_nothing(&mut self, open: &mut Option<Txn<'d>>) -> bool {
+        let server: &'d Server = self.server;
+        if open.as_mut().is_some_and(|txn| txn.go_on_without_keys(self.session.db)) {
+            return true;
         }
-        self.count(spec, argv, failed);
-    }
-
-    #[cold]
-    pub(crate) fn write_error(&self, error: &CommandError, out: &mut Writer) {
-        self.server.stats.note_error(error.code());
-        out.error(error.as_bytes());
-    }
-
-    fn count(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], failed: bool) {
-        let took_ns = self.batch.lap_ns(self.server);
-        let counters = &self.stats.commands[spec.index()];
-        counters.calls.add(1);
-        counters.nanos.add(took_ns);
-        if failed {
-            counters.failed.add(1);
-        }
-        // A negative number of microseconds is never.
-        let slow_from = u64::try_from(self.server.settings.number(Id::SlowlogLogSlowerThan));
-        if slow_from.is_ok_and(|micros| took_ns >= micros.saturating_mul(NANOS_PER_MICRO)) {
-            self.note_slow(spec, argv, Duration::from_nanos(took_ns));
-        }
-    }
-
-    #[cold]
-    fn note_slow(&self, spec: &CommandSpec, argv: &[&[u8]], took: Duration) {
-        if spec.flags.contains(Flags::SKIP_SLOWLOG) {
-            return;
-        }
-        let entry = SlowEntry {
-            id: 0,
-            at_s: self.batch.now_ms / 1000,
-            micros: took.as_micros() as u64,
-            args: slowlog::shorten(argv, holds_secrets(spec, argv)),
-            addr: self.session.client.addr.clone(),
-            name: self.session.client.labels.lock().name.clone(),
-        };
-        self.server.slowlog.note(entry, self.server.settings.size(Id::SlowlogMaxLen));
-    }
-}
-
-/// How a command ran.
-enum Ran {
-    /// To its end, with so little to do that nobody need know how long it took.
-    Briefly,
-    /// Until this is to happen.
-    Until(Step),
-}
-
-/// What happens with a request.
-enum Admitted {
-    Run(&'static CommandSpec),
-    Queue(&'static CommandSpec),
-    Hold(u64),
-}
-
-/// Why nothing happens with it.
-struct Refused {
-    spec: Option<&'static CommandSpec>,
-    why: CommandError,
-}
-
-/// Most commands name one key, at a fixed place or where the parser has found it: no list is made for it.
-fn only_key<'a>(spec: &CommandSpec, argv: &[&'a [u8]], command: &Command<'a>) -> Option<&'a [u8]> {
-    if let Command::Xreadgroup(Xreadgroup { streams, .. }) | Command::Xread(Xread { streams, .. }) = command {
-        return <[_; 1]>::try_from(streams.keys).ok().map(|[key]| key);
-    }
-    match spec.keys {
-        [KeySpec { begin: KeysBegin::At(at), find: KeysFind::Range { last: 0, .. }, .. }] => {
-            argv.get(usize::try_from(*at).ok()?).copied()
-        }
-        _ => None,
-    }
-}
-
-/// Passwords are not for the slow log.
-fn holds_secrets(spec: &CommandSpec, argv: &[&[u8]]) -> bool {
-    let names_password = || argv.iter().any(|arg| arg.eq_ignore_ascii_case(b"requirepass"));
-    match spec.name {
-        "auth" | "hello" => true,
-        "config|set" => names_password(),
-        _ => false,
+        *open = None;
+        self.batch.locked_ns = self.batch.last_ns;
+        *open = Some(server.store.lock_nothing(self.session.db, self.batch.now_ms));
+        false
     }
 }
 

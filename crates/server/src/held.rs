@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
+use crate::state::Server;
 
 /// So many send at a time. In between the thread looks after those who wait for nothing.
 const RELEASED_AT_ONCE: usize = 32;

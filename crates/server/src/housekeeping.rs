@@ -14,8 +14,8 @@ use tokio::time::MissedTickBehavior;
 use crate::drift::Drift;
 use crate::persistence::Purpose;
 use crate::registry::flags;
-use crate::server::Server;
 use crate::settings::Id;
+use crate::state::Server;
 
 /// Ten times a second.
 const PERIOD: Duration = Duration::from_millis(100);

@@ -14,7 +14,7 @@ use millstream_protocol::resp::Writer;
 use tokio::runtime::Handle;
 
 use crate::held;
-use crate::server::Server;
+use crate::state::Server;
 use crate::stats::ThreadStats;
 
 /// Bytes read from a client at a time.

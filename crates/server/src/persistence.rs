@@ -1,14 +1,9 @@
-//! Snapshots of a running server: when the log has grown enough, and when somebody asks.
+//! How it stands with snapshots: what runs, what is wanted, what became of the last.
 
-use std::io;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_store::{SnapshotFailed, priority};
+use millstream_store::SnapshotFailed;
 use parking_lot::Mutex;
-
-use crate::server::Server;
 
 /// What a snapshot in the background is for. It is the same snapshot; Redis has two commands and tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +89,7 @@ impl Persistence {
     }
 
     /// Decides whether one may begin, and if so notes that it has.
-    fn begin(&self, purpose: Purpose, schedule: bool) -> Background {
+    pub(crate) fn begin(&self, purpose: Purpose, schedule: bool) -> Background {
         let mut state = self.state.lock();
         match state.running {
             None => {
@@ -109,7 +104,7 @@ impl Persistence {
         }
     }
 
-    fn note(&self, purpose: Purpose, took: Duration, result: &Result<u64, SnapshotFailed>) {
+    pub(crate) fn note(&self, purpose: Purpose, took: Duration, result: &Result<u64, SnapshotFailed>) {
         let mut state = self.state.lock();
         let last = LastRun { took: Some(took), failed: result.is_err() };
         match purpose {
@@ -123,8 +118,13 @@ impl Persistence {
         }
     }
 
+    /// The thread that was to take one could not be started.
+    pub(crate) fn not_begun(&self) {
+        self.state.lock().running = None;
+    }
+
     /// One has ended. The purpose of the next, if one is wanted; it counts as running.
-    fn next(&self) -> Option<Purpose> {
+    pub(crate) fn next(&self) -> Option<Purpose> {
         let mut state = self.state.lock();
         let next = state.scheduled.take();
         state.running = next.map(|purpose| (purpose, Instant::now()));
@@ -132,51 +132,10 @@ impl Persistence {
     }
 }
 
-impl Server {
-    /// Takes a snapshot now, on this thread.
-    pub(crate) fn save(&self) -> Result<(), SnapshotFailed> {
-        self.save_for(Purpose::Save)
-    }
-
-    fn save_for(&self, purpose: Purpose) -> Result<(), SnapshotFailed> {
-        let begun = Instant::now();
-        let taken = self.store.take_snapshot().map(|_| self.store.now_ms() / 1000);
-        self.persistence.note(purpose, begun.elapsed(), &taken);
-        taken.map(|_| ())
-    }
-
-    /// Takes a snapshot on a thread of its own, if none is being taken, or after that one if `schedule` is set.
-    pub(crate) fn save_in_background(
-        self: &Arc<Self>,
-        purpose: Purpose,
-        schedule: bool,
-    ) -> io::Result<Background> {
-        let answer = self.persistence.begin(purpose, schedule);
-        if answer != Background::Begun {
-            return Ok(answer);
-        }
-        let server = Arc::clone(self);
-        let spawned = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-            priority::lower();
-            let mut wanted = Some(purpose);
-            while let Some(purpose) = wanted {
-                if let Err(error) = server.save_for(purpose)
-                    && !server.shutdown.has_begun()
-                {
-                    eprintln!("millstream: {error}");
-                }
-                wanted = server.persistence.next();
-            }
-        });
-        if spawned.is_err() {
-            self.persistence.state.lock().running = None;
-        }
-        spawned.map(|_| answer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use millstream_protocol::commands::Unblock;
-use millstream_protocol::table::{COMMANDS, CommandSpec};
 use parking_lot::{Mutex, RwLock};
 
 /// Every connected client.
@@ -56,7 +55,6 @@ pub struct Client {
     pub output_bytes: AtomicUsize,
     /// Bytes of commands queued since MULTI.
     pub queued_bytes: AtomicUsize,
-    /// The place in the table of the command it ran last; beyond the end: none.
     last_command: AtomicUsize,
     signals: AtomicU8,
     wait: Mutex<Wait>,
@@ -197,13 +195,13 @@ impl Client {
         }
     }
 
-    /// The command it ran last.
-    pub fn last_command(&self) -> Option<&'static CommandSpec> {
-        COMMANDS.get(self.last_command.load(Ordering::Relaxed))
+    /// The index in the table of the command it ran last; beyond the end: none.
+    pub(crate) fn last_command(&self) -> usize {
+        self.last_command.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_last_command(&self, spec: &CommandSpec) {
-        self.last_command.store(spec.index(), Ordering::Relaxed);
+    pub(crate) fn set_last_command(&self, index: usize) {
+        self.last_command.store(index, Ordering::Relaxed);
     }
 
     /// Closes its connection, as soon as its thread comes to it.

@@ -1,62 +1,23 @@
-//! What all threads share, and the life of a server: start, run, stop.
+//! The life of a server: start, run, stop.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use millstream_engine::BlockLimits;
-use millstream_protocol::errors::{self, CommandError};
-use millstream_protocol::table::COMMANDS;
-use millstream_store::log::Policy;
-use millstream_store::{
-    FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions, monotonic_ns,
-};
-use parking_lot::Mutex;
+use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
 
 use crate::accept;
 use crate::descriptors;
 use crate::housekeeping;
 use crate::io_thread::IoThread;
 use crate::listen::{ListenError, Listeners};
-use crate::pause::Pause;
-use crate::persistence::Persistence;
-use crate::registry::Registry;
 use crate::settings::{Id, Settings};
-use crate::shutdown::Shutdown;
-use crate::slowlog::Slowlog;
-use crate::stats::Stats;
-
-pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
-
-/// What all threads share.
-pub struct Server {
-    /// The data. Programs that run the server in their own process share it.
-    pub store: Arc<Store>,
-    /// The settings in force.
-    pub settings: Settings,
-    /// Who is connected.
-    pub clients: Registry,
-    /// What was counted.
-    pub stats: Stats,
-    /// Commands that took long.
-    pub slowlog: Slowlog,
-    /// CLIENT PAUSE.
-    pub pause: Pause,
-    /// Snapshots.
-    pub persistence: Persistence,
-    /// Asks the server to stop.
-    pub shutdown: Shutdown,
-    /// The addresses it listens on.
-    pub addresses: Vec<SocketAddr>,
-    /// Forty hexadecimal digits, new at each start.
-    pub run_id: String,
-    /// Held by whoever changes settings.
-    changing: Mutex<()>,
-    started_ns: u64,
-}
+use crate::shutdown::listen_for_signals;
+use crate::state::{Server, policy};
+use crate::table::COMMANDS;
 
 /// A server that listens, and serves once [`run`](Running::run) is called.
 pub struct Running {
@@ -113,86 +74,15 @@ impl Server {
     /// Opens sockets and starts threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
-        descriptors::allow_clients(&settings);
+        allow_clients(&settings);
         let (store, recovered) = open_store(&settings)?;
-        let server = Arc::new(Server::new(settings, listeners.addresses(), Arc::new(store)));
+        let server = Arc::new(Server::new(settings, listeners.addresses(), Arc::new(store), COMMANDS.len()));
         server.apply_store_settings();
         let threads = (0..server.settings.size(Id::IoThreads))
             .map(|number| IoThread::start(number, &server))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Threads)?;
         Ok(Running { server, listeners, threads, recovered })
-    }
-
-    fn new(settings: Settings, addresses: Vec<SocketAddr>, store: Arc<Store>) -> Server {
-        let persistence = Persistence::new(store.now_ms() / 1000);
-        let stats = Stats::new(settings.size(Id::IoThreads), COMMANDS.len(), store.expired_keys());
-        Server {
-            store,
-            clients: Registry::default(),
-            stats,
-            slowlog: Slowlog::default(),
-            pause: Pause::default(),
-            persistence,
-            shutdown: Shutdown::default(),
-            addresses,
-            run_id: random_hex(40),
-            changing: Mutex::new(()),
-            started_ns: monotonic_ns(),
-            settings,
-        }
-    }
-
-    /// Milliseconds since the start.
-    pub fn uptime_ms(&self) -> u64 {
-        self.uptime_ns() / NANOS_PER_MILLI
-    }
-
-    /// Nanoseconds since the start, read for every command.
-    #[inline]
-    pub(crate) fn uptime_ns(&self) -> u64 {
-        self.uptime_at(monotonic_ns())
-    }
-
-    /// The same for whoever has just read the monotonic clock.
-    #[inline]
-    pub(crate) fn uptime_at(&self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_sub(self.started_ns)
-    }
-
-    /// The moment when the uptime will be this. Counted from now: an [`Instant`] stands still while the machine sleeps, and the
-    /// uptime does not.
-    pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
-        let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
-        Instant::now() + Duration::from_nanos(left_ns)
-    }
-
-    /// Refuses a command that would change something and takes about so many bytes in the log, if that cannot be kept.
-    pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
-        self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))
-    }
-
-    /// Changes all of these settings or none, and says which.
-    pub(crate) fn change_settings(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
-        // One at a time: of two changes, the later one is what the store must get last.
-        let _turn = self.changing.lock();
-        let changed = self.settings.change(pairs)?;
-        self.apply_store_settings();
-        Ok(changed)
-    }
-
-    /// Hands the store what it reads by itself.
-    fn apply_store_settings(&self) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let number = |id| u64::try_from(self.settings.number(id)).unwrap_or(0);
-        let store = self.store.settings();
-        store.stream_node_max_bytes.store(number(Id::StreamNodeMaxBytes), Relaxed);
-        store.stream_node_max_entries.store(number(Id::StreamNodeMaxEntries), Relaxed);
-        store.stream_idmp_duration.store(number(Id::StreamIdmpDuration), Relaxed);
-        store.stream_idmp_maxsize.store(number(Id::StreamIdmpMaxsize), Relaxed);
-        store.string_max_bytes.store(number(Id::ProtoMaxBulkLen), Relaxed);
-        store.exact_lag.store(self.settings.is_on(Id::ExactLag), Relaxed);
-        self.store.set_policy(policy(&self.settings));
     }
 }
 
@@ -223,7 +113,7 @@ impl Running {
         let Running { server, listeners, threads, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let _signals = crate::shutdown::listen_for_signals(&server)?;
+            let _signals = listen_for_signals(server.shutdown.clone())?;
             let housekeeping = housekeeping::start(&server)?;
             let entrances: Vec<_> = threads.iter().map(IoThread::entrance).collect();
             let accepted = accept::run(&server, listeners, &entrances).await;
@@ -237,6 +127,19 @@ impl Running {
             let closed = server.store.close().map_err(io::Error::other);
             accepted.and(if ended { closed } else { Err(io::Error::other("a thread had failed")) })
         })
+    }
+}
+
+/// Asks the system for as many descriptors as there may be clients, and if it gives fewer, accepts fewer.
+fn allow_clients(settings: &Settings) {
+    let wanted = settings.number(Id::MaxClients).unsigned_abs();
+    let clients = descriptors::clients_possible(wanted, settings.size(Id::IoThreads));
+    if clients < wanted {
+        let allowed = descriptors::open_files_max();
+        eprintln!(
+            "millstream: the system allows {allowed} open files, so at most {clients} clients; ulimit -n raises it"
+        );
+        settings.set(Id::MaxClients, &clients.to_string()).expect("fewer clients than were asked for");
     }
 }
 
@@ -267,42 +170,10 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
     }
 }
 
-fn policy(settings: &Settings) -> Policy {
-    match &*settings.text(Id::AppendFsync) {
-        "everysec" => Policy::EverySecond,
-        "no" => Policy::Never,
-        _ => Policy::Always,
-    }
-}
-
 /// Long recoveries say how far they are.
 fn show_progress(progress: RecoveryProgress) {
     match progress {
         RecoveryProgress::Snapshot { keys } => eprintln!("millstream: read {keys} keys of the snapshot"),
         RecoveryProgress::Log { records } => eprintln!("millstream: replayed {records} records of the log"),
-    }
-}
-
-/// Digits that nobody can guess or repeat, from the randomness that seeds hash tables.
-fn random_hex(digits: usize) -> String {
-    use std::hash::{BuildHasher, RandomState};
-    let mut text = String::with_capacity(digits + 16);
-    while text.len() < digits {
-        text.push_str(&format!("{:016x}", RandomState::new().hash_one(text.len())));
-    }
-    text.truncate(digits);
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn run_ids_are_forty_digits_and_differ() {
-        let (one, two) = (random_hex(40), random_hex(40));
-        assert_eq!(one.len(), 40);
-        assert!(one.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        assert_ne!(one, two);
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millstream_protocol::table::CommandSpec;
 use millstream_store::WatchFlag;
 
 use crate::args::OwnedArgs;
 use crate::registry::{Client, flags};
-use crate::server::Server;
 use crate::settings::Id;
+use crate::state::Server;
 
 /// A connection's state between commands.
 pub(crate) struct Session {
@@ -57,7 +56,8 @@ pub(crate) struct Transaction {
 
 /// A command that waits for EXEC.
 pub(crate) struct Queued {
-    pub(crate) spec: &'static CommandSpec,
+    /// Its index in the table.
+    pub(crate) command: usize,
     pub(crate) args: OwnedArgs,
 }
 
@@ -84,12 +84,12 @@ impl Session {
     }
 
     /// Queues a command for EXEC.
-    pub(crate) fn queue(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], writes: bool) {
+    pub(crate) fn queue(&mut self, command: usize, argv: &[&[u8]], writes: bool) {
         let transaction = self.transaction.get_or_insert_default();
         let args = OwnedArgs::new(argv.iter().copied());
         transaction.memory_bytes += args.memory_bytes();
         transaction.writes |= writes;
-        transaction.commands.push(Queued { spec, args });
+        transaction.commands.push(Queued { command, args });
     }
 
     /// Whether the command that has just run is to be answered.

@@ -1,15 +1,13 @@
 //! Stopping: asked for by a signal, by SHUTDOWN, or by the program that embeds the server.
 
 use std::io;
-use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::server::Server;
-
 /// Whether the server is to stop.
+#[derive(Clone)]
 pub struct Shutdown {
     asked: watch::Sender<bool>,
 }
@@ -40,20 +38,19 @@ impl Shutdown {
 }
 
 /// Stops at the first SIGTERM or SIGINT; ends the process at the second.
-pub(crate) fn listen_for_signals(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
+pub(crate) fn listen_for_signals(shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let server = Arc::clone(server);
     Ok(tokio::spawn(async move {
         loop {
             let code = tokio::select! {
                 _ = terminate.recv() => 128 + 15,
                 _ = interrupt.recv() => 128 + 2,
             };
-            if server.shutdown.has_begun() {
+            if shutdown.has_begun() {
                 std::process::exit(code);
             }
-            server.shutdown.begin();
+            shutdown.begin();
         }
     }))
 }

@@ -10,41 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_protocol::table::CommandSpec;
-use millstream_store::{Interest, Retry, Txn, WaitToken};
+use millstream_store::{Retry, Txn, WaitToken};
 
 use crate::args::OwnedArgs;
-use crate::exec::{self, LongReply, Outcome};
+use crate::command::{Blocked, CommandSpec, Later, LongReply, Outcome, Run, Work};
 use crate::io_thread::{give_back, spare_buffer};
 use crate::registry::{Answer, NoAnswer};
-use crate::server::Server;
 use crate::session::Session;
-
-/// What a command waits for, as its executor says it.
-pub(crate) struct Blocked {
-    /// Keys of the selected database, all of them locked by the command, and what is waited for under each.
-    pub(crate) interests: Vec<(Box<[u8]>, Interest)>,
-    /// Milliseconds until it gives up; 0 is never.
-    pub(crate) timeout_ms: u64,
-    /// These take the place of the command's last arguments when it runs again: `$` is what it was when
-    /// the wait began.
-    pub(crate) last_args: Vec<Box<[u8]>>,
-}
-
-/// Does what was asked and writes the reply, on a thread beside.
-pub(crate) type Work = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
-
-/// Work that a command's reply waits for, as its executor says it. It is begun when nothing is locked.
-pub(crate) struct Later {
-    /// Writes the reply.
-    pub(crate) work: Work,
-    /// Milliseconds until the client waits no longer; 0 is never. The work is done all the same.
-    pub(crate) timeout_ms: u64,
-    /// The reply to who does not wait: because time ran out, or in a transaction. `None`: not in a transaction.
-    pub(crate) instead: Option<Vec<u8>>,
-}
+use crate::state::Server;
 
 /// A wait that has begun. Dropped, it ends.
 pub(crate) struct Waiting {
@@ -62,7 +36,7 @@ impl Waiting {
     pub(crate) fn begin(
         server: &Arc<Server>,
         session: &Session,
-        txn: &mut Txn<'_>,
+        mut txn: Txn<'_>,
         command: (&'static CommandSpec, &[&[u8]]),
         blocked: Blocked,
     ) -> Waiting {
@@ -155,10 +129,11 @@ fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn
     let argv = args.argv();
     let mut out = Writer::new(resp3);
     out.buf = spare_buffer();
-    let parse = spec.parse.expect("a command that waits was parsed before");
-    let outcome = parse(&argv).and_then(|command| exec::run_data(&command, txn, &mut out));
-    match outcome {
-        Ok(Outcome::Done) => {}
+    let Run::Data(run) = spec.run else {
+        unreachable!("{} needs more than data and cannot block", spec.name)
+    };
+    match run(txn, &mut out, &argv) {
+        Ok(Outcome::Done | Outcome::Brief) => {}
         Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
         Ok(Outcome::Block(_) | Outcome::Later(_)) => {
             give_back(out.buf);

@@ -1,7 +1,6 @@
 //! CLIENT: who is connected, and what becomes of them.
 //!
-//! `CLIENT ID|GETNAME|INFO|UNPAUSE|GETREDIR|TRACKINGINFO`, `CLIENT SETNAME name`,
-//! `CLIENT SETINFO <LIB-NAME|LIB-VER> value`, `CLIENT LIST [TYPE type] [ID id [id ...]]`,
+//! `CLIENT SETNAME name`, `CLIENT SETINFO <LIB-NAME|LIB-VER> value`, `CLIENT LIST [TYPE type] [ID id [id ...]]`,
 //! `CLIENT KILL <addr | [ID id] [TYPE type] [ADDR addr] [LADDR addr] [USER user] [SKIPME yes|no] [MAXAGE s]>`,
 //! `CLIENT UNBLOCK id [TIMEOUT|ERROR]`, `CLIENT PAUSE ms [WRITE|ALL]`, `CLIENT REPLY <ON|OFF|SKIP>`,
 //! `CLIENT NO-EVICT|NO-TOUCH <ON|OFF>`, `CLIENT TRACKING <ON|OFF> […]`
@@ -9,60 +8,13 @@
 use smallvec::SmallVec;
 
 use super::timeout::parse_timeout_ms;
-use super::{Arg, Command};
+use super::{Arg, ArgList};
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::number;
 
 /// The one user there is.
 pub(super) const DEFAULT_USER: &[u8] = b"default";
-
-/// A command about clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientCommand<'a> {
-    /// CLIENT ID
-    Id,
-    /// CLIENT GETNAME
-    GetName,
-    /// CLIENT SETNAME; an empty name takes the name away.
-    SetName(Arg<'a>),
-    /// CLIENT SETINFO; an empty value takes the attribute away.
-    SetInfo(ClientAttribute, Arg<'a>),
-    /// CLIENT INFO
-    Info,
-    /// CLIENT LIST
-    List(ClientSelection),
-    /// CLIENT KILL
-    Kill(ClientKill<'a>),
-    /// CLIENT UNBLOCK
-    Unblock {
-        /// The client.
-        id: i64,
-        /// What it is told.
-        how: Unblock,
-    },
-    /// CLIENT PAUSE
-    Pause {
-        /// For how long.
-        timeout_ms: u64,
-        /// Which commands wait.
-        mode: PauseMode,
-    },
-    /// CLIENT UNPAUSE
-    Unpause,
-    /// CLIENT REPLY
-    Reply(ReplyMode),
-    /// CLIENT NO-EVICT
-    NoEvict(bool),
-    /// CLIENT NO-TOUCH
-    NoTouch(bool),
-    /// CLIENT TRACKING OFF; turning it on is refused.
-    TrackingOff,
-    /// CLIENT GETREDIR
-    GetRedir,
-    /// CLIENT TRACKINGINFO
-    TrackingInfo,
-}
 
 /// What a client library says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,118 +104,100 @@ pub enum ReplyMode {
     Skip,
 }
 
-pub(crate) fn parse_client_id<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::Id)
+impl ClientAttribute {
+    /// Reads the arguments of CLIENT SETINFO: the attribute and its value. An empty value takes the attribute away.
+    pub fn parse(argv: ArgList<'_>) -> Result<(ClientAttribute, Arg<'_>), CommandError> {
+        let [name, value] = Args::of_subcommand(argv).exactly()?;
+        let attribute = match () {
+            () if name.eq_ignore_ascii_case(b"LIB-NAME") => ClientAttribute::LibName,
+            () if name.eq_ignore_ascii_case(b"LIB-VER") => ClientAttribute::LibVer,
+            () => return Err(errors::unrecognized_client_attribute(name)),
+        };
+        Ok((attribute, check_printable(value, errors::invalid_client_attribute(name))?))
+    }
 }
 
-pub(crate) fn parse_client_getname<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::GetName)
-}
-
-pub(crate) fn parse_client_info<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::Info)
-}
-
-pub(crate) fn parse_client_unpause<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::Unpause)
-}
-
-pub(crate) fn parse_client_getredir<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::GetRedir)
-}
-
-pub(crate) fn parse_client_trackinginfo<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    alone(argv, ClientCommand::TrackingInfo)
-}
-
-pub(crate) fn parse_client_setname<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [name] = Args::of_subcommand(argv).exactly()?;
-    let name = check_printable(name, errors::INVALID_CLIENT_NAME)?;
-    Ok(Command::Client(ClientCommand::SetName(name)))
-}
-
-pub(crate) fn parse_client_setinfo<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [name, value] = Args::of_subcommand(argv).exactly()?;
-    let attribute = match () {
-        () if name.eq_ignore_ascii_case(b"LIB-NAME") => ClientAttribute::LibName,
-        () if name.eq_ignore_ascii_case(b"LIB-VER") => ClientAttribute::LibVer,
-        () => return Err(errors::unrecognized_client_attribute(name)),
-    };
-    let value = check_printable(value, errors::invalid_client_attribute(name))?;
-    Ok(Command::Client(ClientCommand::SetInfo(attribute, value)))
-}
-
-pub(crate) fn parse_client_list<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let selection = if args.len() == 2 && args.keyword("TYPE") {
-        ClientSelection::OfType(parse_type(args.next()?)?)
-    } else if args.keyword_before("ID", 1) {
-        ClientSelection::Ids(parse_client_ids(args.rest())?)
-    } else {
+impl ClientSelection {
+    /// Reads the arguments of CLIENT LIST.
+    pub fn parse(argv: ArgList<'_>) -> Result<ClientSelection, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        if args.len() == 2 && args.keyword("TYPE") {
+            return parse_type(args.next()?).map(ClientSelection::OfType);
+        }
+        if args.keyword_before("ID", 1) {
+            return parse_client_ids(args.rest()).map(ClientSelection::Ids);
+        }
         args.finish()?;
-        ClientSelection::All
-    };
-    Ok(Command::Client(ClientCommand::List(selection)))
+        Ok(ClientSelection::All)
+    }
 }
 
-pub(crate) fn parse_client_kill<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let kill = match args.len() {
-        1 => ClientKill::Address(args.next()?),
-        _ => ClientKill::Matching(KillFilter::parse(args)?),
-    };
-    Ok(Command::Client(ClientCommand::Kill(kill)))
+impl<'a> ClientKill<'a> {
+    /// Reads the arguments of CLIENT KILL.
+    pub fn parse(argv: ArgList<'a>) -> Result<ClientKill<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        match args.len() {
+            1 => args.next().map(ClientKill::Address),
+            _ => KillFilter::parse(args).map(ClientKill::Matching),
+        }
+    }
 }
 
-pub(crate) fn parse_client_unblock<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let id = args.next()?;
-    let how = match *args.rest() {
-        [] => Unblock::Timeout,
-        [how] if how.eq_ignore_ascii_case(b"TIMEOUT") => Unblock::Timeout,
-        [how] if how.eq_ignore_ascii_case(b"ERROR") => Unblock::Error,
-        [_] => return Err(errors::UNBLOCK_REASON),
-        _ => return Err(client_syntax(argv)),
-    };
-    let id = number::parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?;
-    Ok(Command::Client(ClientCommand::Unblock { id, how }))
+impl Unblock {
+    /// Reads the arguments of CLIENT UNBLOCK: the client's id, and what it is told.
+    pub fn parse(argv: ArgList<'_>) -> Result<(i64, Unblock), CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let id = args.next()?;
+        let how = match *args.rest() {
+            [] => Unblock::Timeout,
+            [how] if how.eq_ignore_ascii_case(b"TIMEOUT") => Unblock::Timeout,
+            [how] if how.eq_ignore_ascii_case(b"ERROR") => Unblock::Error,
+            [_] => return Err(errors::UNBLOCK_REASON),
+            _ => return Err(client_syntax(argv)),
+        };
+        Ok((number::parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?, how))
+    }
 }
 
-pub(crate) fn parse_client_pause<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let timeout = args.next()?;
-    let mode = match *args.rest() {
-        [] => PauseMode::All,
-        [mode] if mode.eq_ignore_ascii_case(b"ALL") => PauseMode::All,
-        [mode] if mode.eq_ignore_ascii_case(b"WRITE") => PauseMode::Write,
-        [_] => return Err(errors::PAUSE_MODE),
-        _ => return Err(client_syntax(argv)),
-    };
-    let timeout_ms = parse_timeout_ms(timeout)?;
-    Ok(Command::Client(ClientCommand::Pause { timeout_ms, mode }))
+impl PauseMode {
+    /// Reads the arguments of CLIENT PAUSE: for how many milliseconds, and which commands wait.
+    pub fn parse(argv: ArgList<'_>) -> Result<(u64, PauseMode), CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let timeout = args.next()?;
+        let mode = match *args.rest() {
+            [] => PauseMode::All,
+            [mode] if mode.eq_ignore_ascii_case(b"ALL") => PauseMode::All,
+            [mode] if mode.eq_ignore_ascii_case(b"WRITE") => PauseMode::Write,
+            [_] => return Err(errors::PAUSE_MODE),
+            _ => return Err(client_syntax(argv)),
+        };
+        Ok((parse_timeout_ms(timeout)?, mode))
+    }
 }
 
-pub(crate) fn parse_client_reply<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let mode = match () {
-        () if args.keyword("ON") => ReplyMode::On,
-        () if args.keyword("OFF") => ReplyMode::Off,
-        () if args.keyword("SKIP") => ReplyMode::Skip,
-        () => return Err(errors::SYNTAX),
-    };
-    args.finish()?;
-    Ok(Command::Client(ClientCommand::Reply(mode)))
+impl ReplyMode {
+    /// Reads the arguments of CLIENT REPLY.
+    pub fn parse(argv: ArgList<'_>) -> Result<ReplyMode, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let mode = match () {
+            () if args.keyword("ON") => ReplyMode::On,
+            () if args.keyword("OFF") => ReplyMode::Off,
+            () if args.keyword("SKIP") => ReplyMode::Skip,
+            () => return Err(errors::SYNTAX),
+        };
+        args.finish()?;
+        Ok(mode)
+    }
 }
 
-pub(crate) fn parse_client_no_evict<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    on_or_off(Args::of_subcommand(argv)).map(|on| Command::Client(ClientCommand::NoEvict(on)))
+/// Reads the name that CLIENT SETNAME gives; an empty one takes the name away.
+pub fn parse_client_name(argv: ArgList<'_>) -> Result<Arg<'_>, CommandError> {
+    let [name] = Args::of_subcommand(argv).exactly()?;
+    check_printable(name, errors::INVALID_CLIENT_NAME)
 }
 
-pub(crate) fn parse_client_no_touch<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    on_or_off(Args::of_subcommand(argv)).map(|on| Command::Client(ClientCommand::NoTouch(on)))
-}
-
-pub(crate) fn parse_client_tracking<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+/// Checks the arguments of CLIENT TRACKING: it can only be turned off, which it is already.
+pub fn check_tracking(argv: ArgList<'_>) -> Result<(), CommandError> {
     let mut args = Args::of_subcommand(argv);
     if args.keyword("ON") {
         return Err(errors::NO_TRACKING);
@@ -271,20 +205,16 @@ pub(crate) fn parse_client_tracking<'a>(argv: &'a [&'a [u8]]) -> Result<Command<
     if !args.keyword("OFF") {
         return Err(errors::SYNTAX);
     }
-    args.finish()?;
-    Ok(Command::Client(ClientCommand::TrackingOff))
-}
-
-fn alone<'a>(argv: &'a [&'a [u8]], command: ClientCommand<'a>) -> Result<Command<'a>, CommandError> {
-    Args::of_subcommand(argv).finish()?;
-    Ok(Command::Client(command))
+    args.finish()
 }
 
 fn client_syntax(argv: &[&[u8]]) -> CommandError {
     errors::subcommand_syntax(subcommand(argv), "CLIENT")
 }
 
-fn on_or_off(mut args: Args<'_>) -> Result<bool, CommandError> {
+/// Reads the arguments of CLIENT NO-EVICT or CLIENT NO-TOUCH.
+pub fn parse_on_or_off(argv: ArgList<'_>) -> Result<bool, CommandError> {
+    let mut args = Args::of_subcommand(argv);
     let on = args.keyword("ON");
     if !on && !args.keyword("OFF") {
         return Err(errors::SYNTAX);

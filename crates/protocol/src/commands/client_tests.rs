@@ -5,10 +5,7 @@ use crate::commands::testing::{error_of, with_args};
 
 fn kill_of(line: &str) -> ClientKill<'static> {
     let words: Vec<&'static [u8]> = line.to_owned().leak().split(' ').map(str::as_bytes).collect();
-    match parse_client_kill(words.leak()) {
-        Ok(Command::Client(ClientCommand::Kill(kill))) => kill,
-        other => panic!("{other:?}"),
-    }
+    ClientKill::parse(words.leak()).unwrap()
 }
 
 #[test]
@@ -42,18 +39,13 @@ fn kill_refuses_in_argument_order() {
         ("CLIENT KILL ID 999 ADDR", errors::SYNTAX),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(parse_client_kill, line), error, "{line}");
+        assert_eq!(error_of(ClientKill::parse, line), error, "{line}");
     }
 }
 
 #[test]
 fn list_selects_by_type_or_by_ids() {
-    let list_of = |line: &str| {
-        with_args(line, |argv| match parse_client_list(argv) {
-            Ok(Command::Client(ClientCommand::List(selection))) => selection,
-            other => panic!("{other:?}"),
-        })
-    };
+    let list_of = |line: &str| with_args(line, |argv| ClientSelection::parse(argv).unwrap());
     assert_eq!(list_of("CLIENT LIST"), ClientSelection::All);
     assert_eq!(list_of("CLIENT LIST type PUBSUB"), ClientSelection::OfType(ClientType::Pubsub));
     assert_eq!(list_of("CLIENT LIST ID 3 -1"), ClientSelection::Ids(SmallVec::from_slice(&[3, -1])));
@@ -66,7 +58,7 @@ fn list_selects_by_type_or_by_ids() {
         ("CLIENT LIST ID 1 x", errors::INVALID_CLIENT_ID),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(parse_client_list, line), error, "{line}");
+        assert_eq!(error_of(ClientSelection::parse, line), error, "{line}");
     }
 }
 
@@ -74,25 +66,24 @@ fn list_selects_by_type_or_by_ids() {
 fn names_must_be_printable() {
     for name in ["a\tb", "a\nb", "é", "a\u{7f}"] {
         let line = format!("CLIENT SETNAME {name}");
-        assert_eq!(error_of(parse_client_setname, &line), errors::INVALID_CLIENT_NAME, "{name:?}");
+        assert_eq!(error_of(parse_client_name, &line), errors::INVALID_CLIENT_NAME, "{name:?}");
     }
     with_args("CLIENT SETNAME ''", |argv| {
-        assert_eq!(parse_client_setname(argv), Ok(Command::Client(ClientCommand::SetName(b""))));
+        assert_eq!(parse_client_name(argv), Ok(&b""[..]));
     });
 }
 
 #[test]
 fn attributes_are_named_as_typed_when_they_are_refused() {
     with_args("CLIENT SETINFO lib-ver 1.2", |argv| {
-        let expected = ClientCommand::SetInfo(ClientAttribute::LibVer, b"1.2");
-        assert_eq!(parse_client_setinfo(argv), Ok(Command::Client(expected)));
+        assert_eq!(ClientAttribute::parse(argv), Ok((ClientAttribute::LibVer, &b"1.2"[..])));
     });
     assert_eq!(
-        error_of(parse_client_setinfo, "CLIENT SETINFO Lib-Name a\tb").to_string(),
+        error_of(ClientAttribute::parse, "CLIENT SETINFO Lib-Name a\tb").to_string(),
         "ERR Lib-Name cannot contain spaces, newlines or special characters."
     );
     assert_eq!(
-        error_of(parse_client_setinfo, "CLIENT SETINFO foo a").to_string(),
+        error_of(ClientAttribute::parse, "CLIENT SETINFO foo a").to_string(),
         "ERR Unrecognized option 'foo'"
     );
 }
@@ -105,7 +96,7 @@ fn unblock_and_pause_read_their_mode_before_their_number() {
         ("CLIENT unblock 9 ERROR x", errors::subcommand_syntax(b"unblock", "CLIENT")),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(parse_client_unblock, line), error, "{line}");
+        assert_eq!(error_of(Unblock::parse, line), error, "{line}");
     }
     let cases = [
         ("CLIENT PAUSE x", errors::TIMEOUT_NOT_AN_INTEGER),
@@ -114,24 +105,23 @@ fn unblock_and_pause_read_their_mode_before_their_number() {
         ("CLIENT PAUSE 1 WRITE x", errors::subcommand_syntax(b"PAUSE", "CLIENT")),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(parse_client_pause, line), error, "{line}");
+        assert_eq!(error_of(PauseMode::parse, line), error, "{line}");
     }
     with_args("CLIENT PAUSE 5 write", |argv| {
-        let expected = ClientCommand::Pause { timeout_ms: 5, mode: PauseMode::Write };
-        assert_eq!(parse_client_pause(argv), Ok(Command::Client(expected)));
+        assert_eq!(PauseMode::parse(argv), Ok((5, PauseMode::Write)));
     });
 }
 
 #[test]
 fn switches_are_on_or_off() {
     with_args("CLIENT NO-EVICT off", |argv| {
-        assert_eq!(parse_client_no_evict(argv), Ok(Command::Client(ClientCommand::NoEvict(false))));
+        assert_eq!(parse_on_or_off(argv), Ok(false));
     });
     with_args("CLIENT NO-TOUCH ON", |argv| {
-        assert_eq!(parse_client_no_touch(argv), Ok(Command::Client(ClientCommand::NoTouch(true))));
+        assert_eq!(parse_on_or_off(argv), Ok(true));
     });
-    assert_eq!(error_of(parse_client_no_evict, "CLIENT NO-EVICT FOO"), errors::SYNTAX);
-    assert_eq!(error_of(parse_client_reply, "CLIENT REPLY FOO"), errors::SYNTAX);
-    assert_eq!(error_of(parse_client_tracking, "CLIENT TRACKING ON"), errors::NO_TRACKING);
-    assert_eq!(error_of(parse_client_tracking, "CLIENT TRACKING FOO"), errors::SYNTAX);
+    assert_eq!(error_of(parse_on_or_off, "CLIENT NO-EVICT FOO"), errors::SYNTAX);
+    assert_eq!(error_of(ReplyMode::parse, "CLIENT REPLY FOO"), errors::SYNTAX);
+    assert_eq!(error_of(check_tracking, "CLIENT TRACKING ON"), errors::NO_TRACKING);
+    assert_eq!(error_of(check_tracking, "CLIENT TRACKING FOO"), errors::SYNTAX);
 }

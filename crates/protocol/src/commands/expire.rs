@@ -1,9 +1,8 @@
 //! Until when a key lives, as requests spell it.
 //!
 //! `EXPIRE|PEXPIRE key time [NX|XX|GT|LT]`, `EXPIREAT|PEXPIREAT key unix-time [NX|XX|GT|LT]`
-//! `TTL|PTTL|EXPIRETIME|PEXPIRETIME key`
 
-use super::{Arg, Command, KeyCommand};
+use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::number;
@@ -20,15 +19,19 @@ pub struct Deadline {
 
 /// From where time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Base {
+pub enum Base {
+    /// From now on.
     Now,
+    /// Since the beginning of 1970.
     Epoch,
 }
 
 /// In what time is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
+    /// Whole seconds.
     Seconds,
+    /// Whole milliseconds.
     Milliseconds,
 }
 
@@ -95,61 +98,21 @@ pub enum ExpireCondition {
     IfAnyAndEarlier,
 }
 
-/// Ask until when a key lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeToLive<'a> {
-    /// The key.
-    pub key: Arg<'a>,
-    /// Whether the time of day is asked for, rather than the time that is left.
-    pub absolute: bool,
-    /// Whether the answer is in milliseconds, rather than in seconds.
-    pub milliseconds: bool,
-}
-
-pub(crate) fn parse_expire<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_deadline(argv, Base::Now, Unit::Seconds, "expire")
-}
-
-pub(crate) fn parse_pexpire<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_deadline(argv, Base::Now, Unit::Milliseconds, "pexpire")
-}
-
-pub(crate) fn parse_expireat<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_deadline(argv, Base::Epoch, Unit::Seconds, "expireat")
-}
-
-pub(crate) fn parse_pexpireat<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_deadline(argv, Base::Epoch, Unit::Milliseconds, "pexpireat")
-}
-
-pub(crate) fn parse_ttl<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_time_to_live(argv, false, false)
-}
-
-pub(crate) fn parse_pttl<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_time_to_live(argv, false, true)
-}
-
-pub(crate) fn parse_expiretime<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_time_to_live(argv, true, false)
-}
-
-pub(crate) fn parse_pexpiretime<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    parse_time_to_live(argv, true, true)
-}
-
-fn parse_deadline<'a>(
-    argv: &'a [&'a [u8]],
-    base: Base,
-    unit: Unit,
-    command: &'static str,
-) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, time) = (args.next()?, args.next()?);
-    // Options first: Redis reads the number after them.
-    let condition = parse_condition(args)?;
-    let deadline = Deadline::any(time, base, unit, command)?;
-    Ok(Command::Key(KeyCommand::Expire(Expire { key, deadline, condition })))
+impl<'a> Expire<'a> {
+    /// Reads the arguments of EXPIRE or one of its kin: `command` is its name.
+    pub fn parse(
+        argv: ArgList<'a>,
+        base: Base,
+        unit: Unit,
+        command: &'static str,
+    ) -> Result<Expire<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, time) = (args.next()?, args.next()?);
+        // Options first: Redis reads the number after them.
+        let condition = parse_condition(args)?;
+        let deadline = Deadline::any(time, base, unit, command)?;
+        Ok(Expire { key, deadline, condition })
+    }
 }
 
 fn parse_condition(mut args: Args<'_>) -> Result<ExpireCondition, CommandError> {
@@ -179,55 +142,52 @@ fn parse_condition(mut args: Args<'_>) -> Result<ExpireCondition, CommandError> 
     }
 }
 
-fn parse_time_to_live<'a>(
-    argv: &'a [&'a [u8]],
-    absolute: bool,
-    milliseconds: bool,
-) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    args.finish()?;
-    Ok(Command::Key(KeyCommand::TimeToLive(TimeToLive { key, absolute, milliseconds })))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::testing::{Parse, error_of, with_args};
+    use crate::commands::testing::{error_of, with_args};
 
-    fn expire_at(parse: Parse, line: &str, now_ms: u64) -> Result<i64, CommandError> {
-        with_args(line, |argv| match parse(argv) {
-            Ok(Command::Key(KeyCommand::Expire(expire))) => expire.deadline.at_ms(now_ms),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => Err(error),
-        })
+    fn expire(argv: ArgList<'_>) -> Result<Expire<'_>, CommandError> {
+        Expire::parse(argv, Base::Now, Unit::Seconds, "expire")
+    }
+
+    fn expire_at(base: Base, unit: Unit, line: &str, now_ms: u64) -> Result<i64, CommandError> {
+        let name = line.split(' ').next().unwrap().to_ascii_lowercase().leak();
+        with_args(line, |argv| Expire::parse(argv, base, unit, name)?.deadline.at_ms(now_ms))
     }
 
     #[test]
     fn times_are_relative_or_absolute_in_seconds_or_milliseconds() {
-        assert_eq!(expire_at(parse_expire, "EXPIRE k 10", 5), Ok(10_005));
-        assert_eq!(expire_at(parse_pexpire, "PEXPIRE k -10", 5), Ok(-5));
-        assert_eq!(expire_at(parse_expireat, "EXPIREAT k 10", 5), Ok(10_000));
-        assert_eq!(expire_at(parse_pexpireat, "PEXPIREAT k 9223372036854775807", 5), Ok(i64::MAX));
+        assert_eq!(expire_at(Base::Now, Unit::Seconds, "EXPIRE k 10", 5), Ok(10_005));
+        assert_eq!(expire_at(Base::Now, Unit::Milliseconds, "PEXPIRE k -10", 5), Ok(-5));
+        assert_eq!(expire_at(Base::Epoch, Unit::Seconds, "EXPIREAT k 10", 5), Ok(10_000));
+        assert_eq!(
+            expire_at(Base::Epoch, Unit::Milliseconds, "PEXPIREAT k 9223372036854775807", 5),
+            Ok(i64::MAX)
+        );
     }
 
     #[test]
     fn times_beyond_64_bits_are_refused_by_name() {
         let invalid = |command| Err(errors::invalid_expire_time(command));
-        assert_eq!(expire_at(parse_expire, "EXPIRE k 9223372036854775807", 5), invalid("expire"));
-        assert_eq!(expire_at(parse_expire, "EXPIRE k -9223372036854775807", 5), invalid("expire"));
-        assert_eq!(expire_at(parse_expireat, "EXPIREAT k 9223372036854775807", 5), invalid("expireat"));
-        assert_eq!(expire_at(parse_pexpire, "PEXPIRE k 9223372036854775807", 5), invalid("pexpire"));
+        assert_eq!(expire_at(Base::Now, Unit::Seconds, "EXPIRE k 9223372036854775807", 5), invalid("expire"));
+        assert_eq!(
+            expire_at(Base::Now, Unit::Seconds, "EXPIRE k -9223372036854775807", 5),
+            invalid("expire")
+        );
+        assert_eq!(
+            expire_at(Base::Epoch, Unit::Seconds, "EXPIREAT k 9223372036854775807", 5),
+            invalid("expireat")
+        );
+        assert_eq!(
+            expire_at(Base::Now, Unit::Milliseconds, "PEXPIRE k 9223372036854775807", 5),
+            invalid("pexpire")
+        );
     }
 
     #[test]
     fn conditions_combine_as_in_redis() {
-        let condition = |line: &str| {
-            with_args(line, |argv| match parse_expire(argv) {
-                Ok(Command::Key(KeyCommand::Expire(expire))) => expire.condition,
-                other => panic!("{other:?}"),
-            })
-        };
+        let condition = |line: &str| with_args(line, |argv| expire(argv).unwrap().condition);
         assert_eq!(condition("EXPIRE k 1"), ExpireCondition::Always);
         assert_eq!(condition("EXPIRE k 1 nx NX"), ExpireCondition::IfNone);
         assert_eq!(condition("EXPIRE k 1 XX"), ExpireCondition::IfAny);
@@ -247,7 +207,7 @@ mod tests {
             ("EXPIRE k x NX GT FOO", errors::unsupported_option(b"FOO")),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_expire, line), error, "{line}");
+            assert_eq!(error_of(expire, line), error, "{line}");
         }
     }
 }

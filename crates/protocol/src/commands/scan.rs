@@ -1,6 +1,6 @@
 //! `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 
-use super::{Arg, Command, KeyCommand};
+use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
@@ -20,21 +20,24 @@ pub struct Scan<'a> {
     pub type_name: Option<Arg<'a>>,
 }
 
-pub(crate) fn parse_scan<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let cursor = parse_cursor(args.next()?)?;
-    let mut scan = Scan { cursor, pattern: None, count: DEFAULT_COUNT, type_name: None };
-    loop {
-        if args.keyword_before("COUNT", 1) {
-            let count = args.next_i64()?;
-            scan.count = u64::try_from(count).ok().filter(|&count| count > 0).ok_or(errors::SYNTAX)?;
-        } else if args.keyword_before("MATCH", 1) {
-            scan.pattern = Some(args.next()?);
-        } else if args.keyword_before("TYPE", 1) {
-            scan.type_name = Some(args.next()?);
-        } else {
-            args.finish()?;
-            return Ok(Command::Key(KeyCommand::Scan(scan)));
+impl<'a> Scan<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Scan<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let cursor = parse_cursor(args.next()?)?;
+        let mut scan = Scan { cursor, pattern: None, count: DEFAULT_COUNT, type_name: None };
+        loop {
+            if args.keyword_before("COUNT", 1) {
+                let count = args.next_i64()?;
+                scan.count = u64::try_from(count).ok().filter(|&count| count > 0).ok_or(errors::SYNTAX)?;
+            } else if args.keyword_before("MATCH", 1) {
+                scan.pattern = Some(args.next()?);
+            } else if args.keyword_before("TYPE", 1) {
+                scan.type_name = Some(args.next()?);
+            } else {
+                args.finish()?;
+                return Ok(scan);
+            }
         }
     }
 }
@@ -63,7 +66,7 @@ mod tests {
     fn options_come_in_any_order() {
         with_args("SCAN 17 type stream MATCH a* COUNT 5", |argv| {
             let expected = Scan { cursor: 17, pattern: Some(b"a*"), count: 5, type_name: Some(b"stream") };
-            assert_eq!(parse_scan(argv), Ok(Command::Key(KeyCommand::Scan(expected))));
+            assert_eq!(Scan::parse(argv), Ok(expected));
         });
     }
 
@@ -88,7 +91,7 @@ mod tests {
             ("SCAN 0 FOO x", errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_scan, line), error, "{line}");
+            assert_eq!(error_of(Scan::parse, line), error, "{line}");
         }
     }
 }

@@ -1,17 +1,12 @@
-//! Commands about the server.
-//!
-//! `INFO [section ...]`, `TIME`, `ROLE`, `MODULE LIST`, `SLOWLOG GET [count]`, `SLOWLOG LEN|RESET`,
-//! `LATENCY LATEST|DOCTOR`, `LATENCY HISTORY event`, `LATENCY RESET [event ...]`,
-//! `LATENCY HISTOGRAM [command ...]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
-//! `SAVE`, `BGSAVE [SCHEDULE]`, `LASTSAVE`, `BGREWRITEAOF`,
+//! Commands about the server: `SLOWLOG GET [count]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
 //! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `WAIT replicas ms`, `WAITAOF local replicas ms`,
-//! `REPLICAOF|SLAVEOF host port`, `CLUSTER …`
+//! `REPLICAOF|SLAVEOF host port`
 
 use std::time::Duration;
 
+use super::ArgList;
 use super::float::parse_float;
 use super::timeout::parse_timeout_ms;
-use super::{Arg, ArgList, Command};
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::number;
@@ -19,73 +14,26 @@ use crate::number;
 /// How many entries SLOWLOG GET shows if the request does not say.
 const SLOWLOG_DEFAULT: u64 = 10;
 
-/// A command about the server.
+/// What DEBUG does. Of Redis' many subcommands, those that try clients and the disk out: the rest look into
+/// a process that is not this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerCommand<'a> {
-    /// INFO; no sections are the usual ones.
-    Info(ArgList<'a>),
-    /// TIME
-    Time,
-    /// ROLE
-    Role,
-    /// MODULE LIST
-    ModuleList,
-    /// SLOWLOG GET: the most entries; `None` is all.
-    SlowlogGet(Option<u64>),
-    /// SLOWLOG LEN
-    SlowlogLen,
-    /// SLOWLOG RESET
-    SlowlogReset,
-    /// LATENCY LATEST
-    LatencyLatest,
-    /// LATENCY HISTORY
-    LatencyHistory(Arg<'a>),
-    /// LATENCY RESET; no events are all of them.
-    LatencyReset(ArgList<'a>),
-    /// LATENCY DOCTOR
-    LatencyDoctor,
-    /// LATENCY HISTOGRAM; no commands are all of them.
-    LatencyHistogram(ArgList<'a>),
+pub enum DebugCommand {
     /// DEBUG SLEEP
-    DebugSleep(Duration),
+    Sleep(Duration),
     /// DEBUG RELOAD and DEBUG LOADAOF
-    DebugReload {
+    Reload {
         /// Whether a snapshot is taken first, to be read back.
         save: bool,
     },
-    /// SAVE
-    Save,
-    /// BGSAVE
-    BgSave {
-        /// Whether to wait for what runs in the background, instead of refusing.
-        schedule: bool,
-    },
-    /// LASTSAVE
-    LastSave,
-    /// BGREWRITEAOF
-    BgRewriteAof,
-    /// SHUTDOWN
-    Shutdown(Shutdown),
+}
+
+/// What SHUTDOWN does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShutdownCommand {
+    /// Stop.
+    Stop(Shutdown),
     /// SHUTDOWN ABORT
-    ShutdownAbort,
-    /// WAIT
-    Wait {
-        /// How many replicas must have acknowledged.
-        replicas: i64,
-        /// How long to wait for them, in milliseconds; 0 is forever.
-        timeout_ms: u64,
-    },
-    /// WAITAOF
-    WaitAof {
-        /// Whether this server's own disk must have everything.
-        local: bool,
-        /// How many replicas must have it on theirs.
-        replicas: u64,
-        /// How long to wait for that, in milliseconds; 0 is forever.
-        timeout_ms: u64,
-    },
-    /// REPLICAOF NO ONE; anything else is refused.
-    ReplicaOfNoOne,
+    Abort,
 }
 
 /// How to stop.
@@ -99,166 +47,110 @@ pub struct Shutdown {
     pub force: bool,
 }
 
-pub(crate) fn parse_info<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Ok(Command::Server(ServerCommand::Info(Args::of_command(argv).rest())))
+/// Wait until disks have everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitAof {
+    /// Whether this server's own disk must have everything.
+    pub local: bool,
+    /// How many replicas must have it on theirs.
+    pub replicas: u64,
+    /// How long to wait for that, in milliseconds; 0 is forever.
+    pub timeout_ms: u64,
 }
 
-pub(crate) fn parse_time<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Args::of_command(argv).finish()?;
-    Ok(Command::Server(ServerCommand::Time))
-}
-
-pub(crate) fn parse_role<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Args::of_command(argv).finish()?;
-    Ok(Command::Server(ServerCommand::Role))
-}
-
-pub(crate) fn parse_module_list<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    subcommand_alone(argv, ServerCommand::ModuleList)
-}
-
-pub(crate) fn parse_slowlog_get<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let count = match *Args::of_subcommand(argv).rest() {
-        [] => Some(SLOWLOG_DEFAULT),
-        [count] => slowlog_count(count)?,
-        _ => return Err(errors::subcommand_syntax(subcommand(argv), "SLOWLOG")),
-    };
-    Ok(Command::Server(ServerCommand::SlowlogGet(count)))
-}
-
-pub(crate) fn parse_slowlog_len<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    subcommand_alone(argv, ServerCommand::SlowlogLen)
-}
-
-pub(crate) fn parse_slowlog_reset<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    subcommand_alone(argv, ServerCommand::SlowlogReset)
-}
-
-pub(crate) fn parse_latency_latest<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    subcommand_alone(argv, ServerCommand::LatencyLatest)
-}
-
-pub(crate) fn parse_latency_history<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [event] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Server(ServerCommand::LatencyHistory(event)))
-}
-
-pub(crate) fn parse_latency_reset<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Ok(Command::Server(ServerCommand::LatencyReset(Args::of_subcommand(argv).rest())))
-}
-
-pub(crate) fn parse_latency_doctor<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    subcommand_alone(argv, ServerCommand::LatencyDoctor)
-}
-
-pub(crate) fn parse_latency_histogram<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Ok(Command::Server(ServerCommand::LatencyHistogram(Args::of_subcommand(argv).rest())))
-}
-
-/// Of DEBUG what tries clients and the disk out: the rest looks into a process that is not this one.
-pub(crate) fn parse_debug<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let command = if args.keyword_before("SLEEP", 1) {
-        ServerCommand::DebugSleep(sleep_time(args.next()?))
-    } else if args.keyword("RELOAD") {
-        ServerCommand::DebugReload { save: !args.keyword("NOSAVE") }
-    } else if args.keyword("LOADAOF") {
-        ServerCommand::DebugReload { save: false }
-    } else {
-        return Err(errors::subcommand_syntax(subcommand(argv), "DEBUG"));
-    };
-    match args.is_empty() {
-        true => Ok(Command::Server(command)),
-        false => Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")),
-    }
-}
-
-pub(crate) fn parse_save<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Args::of_command(argv).finish()?;
-    Ok(Command::Server(ServerCommand::Save))
-}
-
-pub(crate) fn parse_bgsave<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let schedule = args.keyword("SCHEDULE");
-    args.finish()?;
-    Ok(Command::Server(ServerCommand::BgSave { schedule }))
-}
-
-pub(crate) fn parse_lastsave<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Args::of_command(argv).finish()?;
-    Ok(Command::Server(ServerCommand::LastSave))
-}
-
-pub(crate) fn parse_bgrewriteaof<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Args::of_command(argv).finish()?;
-    Ok(Command::Server(ServerCommand::BgRewriteAof))
-}
-
-pub(crate) fn parse_shutdown<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    if args.len() == 1 && args.keyword("ABORT") {
-        return Ok(Command::Server(ServerCommand::ShutdownAbort));
-    }
-    let mut shutdown = Shutdown { save: None, now: false, force: false };
-    loop {
-        if shutdown.save != Some(true) && args.keyword("NOSAVE") {
-            shutdown.save = Some(false);
-        } else if shutdown.save != Some(false) && args.keyword("SAVE") {
-            shutdown.save = Some(true);
-        } else if args.keyword("NOW") {
-            shutdown.now = true;
-        } else if args.keyword("FORCE") {
-            shutdown.force = true;
+impl DebugCommand {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'_>) -> Result<DebugCommand, CommandError> {
+        let mut args = Args::of_command(argv);
+        let command = if args.keyword_before("SLEEP", 1) {
+            DebugCommand::Sleep(sleep_time(args.next()?))
+        } else if args.keyword("RELOAD") {
+            DebugCommand::Reload { save: !args.keyword("NOSAVE") }
+        } else if args.keyword("LOADAOF") {
+            DebugCommand::Reload { save: false }
         } else {
-            args.finish()?;
-            return Ok(Command::Server(ServerCommand::Shutdown(shutdown)));
+            return Err(errors::subcommand_syntax(subcommand(argv), "DEBUG"));
+        };
+        match args.is_empty() {
+            true => Ok(command),
+            false => Err(errors::subcommand_syntax(subcommand(argv), "DEBUG")),
         }
     }
 }
 
-pub(crate) fn parse_wait<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let replicas = args.next_i64()?;
-    let timeout_ms = parse_timeout_ms(args.next()?)?;
-    args.finish()?;
-    Ok(Command::Server(ServerCommand::Wait { replicas, timeout_ms }))
+impl ShutdownCommand {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'_>) -> Result<ShutdownCommand, CommandError> {
+        let mut args = Args::of_command(argv);
+        if args.len() == 1 && args.keyword("ABORT") {
+            return Ok(ShutdownCommand::Abort);
+        }
+        let mut shutdown = Shutdown { save: None, now: false, force: false };
+        loop {
+            if shutdown.save != Some(true) && args.keyword("NOSAVE") {
+                shutdown.save = Some(false);
+            } else if shutdown.save != Some(false) && args.keyword("SAVE") {
+                shutdown.save = Some(true);
+            } else if args.keyword("NOW") {
+                shutdown.now = true;
+            } else if args.keyword("FORCE") {
+                shutdown.force = true;
+            } else {
+                args.finish()?;
+                return Ok(ShutdownCommand::Stop(shutdown));
+            }
+        }
+    }
 }
 
-pub(crate) fn parse_waitaof<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let local = match args.next_i64()? {
-        0 => false,
-        1 => true,
-        _ => return Err(errors::NOT_ZERO_OR_ONE),
-    };
-    let replicas = u64::try_from(args.next_i64()?).map_err(|_| errors::NOT_POSITIVE)?;
-    let timeout_ms = parse_timeout_ms(args.next()?)?;
-    args.finish()?;
-    Ok(Command::Server(ServerCommand::WaitAof { local, replicas, timeout_ms }))
+impl WaitAof {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'_>) -> Result<WaitAof, CommandError> {
+        let mut args = Args::of_command(argv);
+        let local = match args.next_i64()? {
+            0 => false,
+            1 => true,
+            _ => return Err(errors::NOT_ZERO_OR_ONE),
+        };
+        let replicas = u64::try_from(args.next_i64()?).map_err(|_| errors::NOT_POSITIVE)?;
+        let timeout_ms = parse_timeout_ms(args.next()?)?;
+        args.finish()?;
+        Ok(WaitAof { local, replicas, timeout_ms })
+    }
 }
 
-/// REPLICAOF and SLAVEOF: only to have no master, which is so already.
-pub(crate) fn parse_replicaof<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
+/// Reads the arguments of SLOWLOG GET: the most entries; `None` is all.
+pub fn parse_slowlog_get(argv: ArgList<'_>) -> Result<Option<u64>, CommandError> {
+    match *Args::of_subcommand(argv).rest() {
+        [] => Ok(Some(SLOWLOG_DEFAULT)),
+        [count] => slowlog_count(count),
+        _ => Err(errors::subcommand_syntax(subcommand(argv), "SLOWLOG")),
+    }
+}
+
+/// Reads the arguments of BGSAVE: whether to wait for what runs in the background, instead of refusing.
+pub fn parse_bgsave(argv: ArgList<'_>) -> Result<bool, CommandError> {
+    let mut args = Args::of_command(argv);
+    let schedule = args.keyword("SCHEDULE");
+    args.finish()?;
+    Ok(schedule)
+}
+
+/// Checks the arguments of WAIT. There are no replicas to wait for.
+pub fn check_wait(argv: ArgList<'_>) -> Result<(), CommandError> {
+    let mut args = Args::of_command(argv);
+    args.next_i64()?;
+    parse_timeout_ms(args.next()?)?;
+    args.finish()
+}
+
+/// Checks the arguments of REPLICAOF or SLAVEOF: only to have no master, which is so already.
+pub fn check_replicaof(argv: ArgList<'_>) -> Result<(), CommandError> {
     let mut args = Args::of_command(argv);
     if !(args.keyword("NO") && args.keyword("ONE")) {
         return Err(errors::NO_REPLICATION);
     }
-    args.finish()?;
-    Ok(Command::Server(ServerCommand::ReplicaOfNoOne))
-}
-
-/// Every subcommand of CLUSTER.
-pub(crate) fn parse_cluster<'a>(_argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Err(errors::NO_CLUSTER)
-}
-
-fn subcommand_alone<'a>(
-    argv: &'a [&'a [u8]],
-    command: ServerCommand<'a>,
-) -> Result<Command<'a>, CommandError> {
-    Args::of_subcommand(argv).finish()?;
-    Ok(Command::Server(command))
+    args.finish()
 }
 
 /// A count, or -1 for all.
@@ -283,24 +175,19 @@ mod tests {
     fn shutdown_options_exclude_each_other_as_in_redis() {
         with_args("SHUTDOWN nosave NOW force", |argv| {
             let expected = Shutdown { save: Some(false), now: true, force: true };
-            assert_eq!(parse_shutdown(argv), Ok(Command::Server(ServerCommand::Shutdown(expected))));
+            assert_eq!(ShutdownCommand::parse(argv), Ok(ShutdownCommand::Stop(expected)));
         });
         with_args("SHUTDOWN abort", |argv| {
-            assert_eq!(parse_shutdown(argv), Ok(Command::Server(ServerCommand::ShutdownAbort)));
+            assert_eq!(ShutdownCommand::parse(argv), Ok(ShutdownCommand::Abort));
         });
         for line in ["SHUTDOWN FOO", "SHUTDOWN SAVE NOSAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN NOW ABORT"] {
-            assert_eq!(error_of(parse_shutdown, line), errors::SYNTAX, "{line}");
+            assert_eq!(error_of(ShutdownCommand::parse, line), errors::SYNTAX, "{line}");
         }
     }
 
     #[test]
     fn the_slow_log_shows_ten_a_number_or_all() {
-        let count_of = |line: &str| {
-            with_args(line, |argv| match parse_slowlog_get(argv) {
-                Ok(Command::Server(ServerCommand::SlowlogGet(count))) => count,
-                other => panic!("{other:?}"),
-            })
-        };
+        let count_of = |line: &str| with_args(line, |argv| parse_slowlog_get(argv).unwrap());
         assert_eq!(count_of("SLOWLOG GET"), Some(10));
         assert_eq!(count_of("SLOWLOG GET 3"), Some(3));
         assert_eq!(count_of("SLOWLOG GET -1"), None);
@@ -312,16 +199,11 @@ mod tests {
 
     #[test]
     fn of_debug_there_is_sleep_and_reading_back() {
-        let parsed = |line: &str| {
-            with_args(line, |argv| match parse_debug(argv) {
-                Ok(Command::Server(command)) => format!("{command:?}"),
-                other => panic!("{other:?}"),
-            })
-        };
-        assert_eq!(parsed("DEBUG sleep 0.25"), "DebugSleep(250ms)");
-        assert_eq!(parsed("DEBUG reload"), "DebugReload { save: true }");
-        assert_eq!(parsed("DEBUG RELOAD nosave"), "DebugReload { save: false }");
-        assert_eq!(parsed("DEBUG LOADAOF"), "DebugReload { save: false }");
+        let parsed = |line: &str| with_args(line, |argv| format!("{:?}", DebugCommand::parse(argv).unwrap()));
+        assert_eq!(parsed("DEBUG sleep 0.25"), "Sleep(250ms)");
+        assert_eq!(parsed("DEBUG reload"), "Reload { save: true }");
+        assert_eq!(parsed("DEBUG RELOAD nosave"), "Reload { save: false }");
+        assert_eq!(parsed("DEBUG LOADAOF"), "Reload { save: false }");
         assert_eq!(sleep_time(b"x"), Duration::ZERO);
         assert_eq!(sleep_time(b"-1"), Duration::ZERO);
         for line in [
@@ -333,7 +215,7 @@ mod tests {
             "DEBUG LOADAOF x",
         ] {
             assert_eq!(
-                error_of(parse_debug, line),
+                error_of(DebugCommand::parse, line),
                 errors::subcommand_syntax(line.split(' ').nth(1).unwrap().as_bytes(), "DEBUG"),
                 "{line}"
             );
@@ -344,7 +226,7 @@ mod tests {
     fn saving_in_the_background_may_be_put_off() {
         for (line, schedule) in [("BGSAVE", false), ("BGSAVE schedule", true)] {
             with_args(line, |argv| {
-                assert_eq!(parse_bgsave(argv), Ok(Command::Server(ServerCommand::BgSave { schedule })));
+                assert_eq!(parse_bgsave(argv), Ok(schedule));
             });
         }
         assert_eq!(error_of(parse_bgsave, "BGSAVE now"), errors::SYNTAX);
@@ -354,22 +236,22 @@ mod tests {
     #[test]
     fn waiting_for_the_disk_names_one_disk_or_none_here() {
         with_args("WAITAOF 1 0 50", |argv| {
-            let expected = ServerCommand::WaitAof { local: true, replicas: 0, timeout_ms: 50 };
-            assert_eq!(parse_waitaof(argv), Ok(Command::Server(expected)));
+            let expected = WaitAof { local: true, replicas: 0, timeout_ms: 50 };
+            assert_eq!(WaitAof::parse(argv), Ok(expected));
         });
-        assert_eq!(error_of(parse_waitaof, "WAITAOF 2 0 0"), errors::NOT_ZERO_OR_ONE);
-        assert_eq!(error_of(parse_waitaof, "WAITAOF 0 -1 0"), errors::NOT_POSITIVE);
-        assert_eq!(error_of(parse_waitaof, "WAITAOF x 0 0"), errors::NOT_AN_INTEGER);
-        assert_eq!(error_of(parse_waitaof, "WAITAOF 1 0 -1"), errors::TIMEOUT_NEGATIVE);
+        assert_eq!(error_of(WaitAof::parse, "WAITAOF 2 0 0"), errors::NOT_ZERO_OR_ONE);
+        assert_eq!(error_of(WaitAof::parse, "WAITAOF 0 -1 0"), errors::NOT_POSITIVE);
+        assert_eq!(error_of(WaitAof::parse, "WAITAOF x 0 0"), errors::NOT_AN_INTEGER);
+        assert_eq!(error_of(WaitAof::parse, "WAITAOF 1 0 -1"), errors::TIMEOUT_NEGATIVE);
     }
 
     #[test]
-    fn there_is_neither_master_nor_cluster() {
+    fn there_is_no_master() {
         with_args("REPLICAOF no one", |argv| {
-            assert_eq!(parse_replicaof(argv), Ok(Command::Server(ServerCommand::ReplicaOfNoOne)));
+            assert_eq!(check_replicaof(argv), Ok(()));
         });
-        assert_eq!(error_of(parse_replicaof, "REPLICAOF host 6379"), errors::NO_REPLICATION);
-        assert_eq!(error_of(parse_wait, "WAIT x y"), errors::NOT_AN_INTEGER);
-        assert_eq!(error_of(parse_wait, "WAIT 0 -1"), errors::TIMEOUT_NEGATIVE);
+        assert_eq!(error_of(check_replicaof, "REPLICAOF host 6379"), errors::NO_REPLICATION);
+        assert_eq!(error_of(check_wait, "WAIT x y"), errors::NOT_AN_INTEGER);
+        assert_eq!(error_of(check_wait, "WAIT 0 -1"), errors::TIMEOUT_NEGATIVE);
     }
 }

@@ -14,7 +14,7 @@ fn set_takes_its_options_in_any_order() {
             get: true,
             expiry: SetExpiry::Until(deadline),
         };
-        assert_eq!(parse_set(argv), Ok(Command::String(StringCommand::Set(expected))));
+        assert_eq!(Set::parse(argv), Ok(expected));
         assert_eq!(deadline.at_ms(1000), Ok(1500));
     });
 }
@@ -39,17 +39,17 @@ fn set_refuses_what_cannot_be_meant() {
         ("SET k v FOO", errors::SYNTAX),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(parse_set, line), error, "{line}");
+        assert_eq!(error_of(Set::parse, line), error, "{line}");
     }
     for line in ["SET k v EX 10 EX 20", "SET k v KEEPTTL KEEPTTL", "SET k v NX NX GET"] {
-        with_args(line, |argv| assert!(parse_set(argv).is_ok(), "{line}"));
+        with_args(line, |argv| assert!(Set::parse(argv).is_ok(), "{line}"));
     }
 }
 
 #[test]
 fn set_refuses_a_time_that_leaves_64_bits_when_now_is_added() {
-    with_args("SET k v PX 9223372036854775807", |argv| match parse_set(argv) {
-        Ok(Command::String(StringCommand::Set(Set { expiry: SetExpiry::Until(deadline), .. }))) => {
+    with_args("SET k v PX 9223372036854775807", |argv| match Set::parse(argv) {
+        Ok(Set { expiry: SetExpiry::Until(deadline), .. }) => {
             assert_eq!(deadline.at_ms(1), Err(errors::invalid_expire_time("set")));
         }
         other => panic!("{other:?}"),
@@ -58,53 +58,29 @@ fn set_refuses_a_time_that_leaves_64_bits_when_now_is_added() {
 
 #[test]
 fn setex_names_itself_when_it_refuses() {
-    assert_eq!(error_of(parse_setex, "SETEX k 0 v"), errors::invalid_expire_time("setex"));
-    assert_eq!(error_of(parse_psetex, "PSETEX k 0 v"), errors::invalid_expire_time("psetex"));
-    assert_eq!(error_of(parse_setex, "SETEX k x v"), errors::NOT_AN_INTEGER);
+    assert_eq!(
+        error_of(|argv| Set::parse_with_time(argv, Unit::Seconds, "setex"), "SETEX k 0 v"),
+        errors::invalid_expire_time("setex")
+    );
+    assert_eq!(
+        error_of(|argv| Set::parse_with_time(argv, Unit::Milliseconds, "psetex"), "PSETEX k 0 v"),
+        errors::invalid_expire_time("psetex")
+    );
+    assert_eq!(
+        error_of(|argv| Set::parse_with_time(argv, Unit::Seconds, "setex"), "SETEX k x v"),
+        errors::NOT_AN_INTEGER
+    );
 }
 
 #[test]
 fn getex_reads_its_time_only_when_asked() {
-    let expiry_of = |line: &str| {
-        with_args(line, |argv| match parse_getex(argv) {
-            Ok(Command::String(StringCommand::GetEx(getex))) => getex.new_expiry(),
-            Ok(other) => panic!("{other:?}"),
-            Err(error) => Err(error),
-        })
-    };
+    let expiry_of = |line: &str| with_args(line, |argv| GetEx::parse(argv)?.new_expiry());
     assert_eq!(expiry_of("GETEX k"), Ok(None));
     assert_eq!(expiry_of("GETEX k PERSIST persist"), Ok(Some(SetExpiry::Forever)));
     assert_eq!(expiry_of("GETEX k EX x"), Err(errors::NOT_AN_INTEGER));
     assert_eq!(expiry_of("GETEX k EX 0"), Err(errors::invalid_expire_time("getex")));
-    with_args("GETEX k EX x", |argv| assert!(parse_getex(argv).is_ok()));
+    with_args("GETEX k EX x", |argv| assert!(GetEx::parse(argv).is_ok()));
     for line in ["GETEX k FOO", "GETEX k NX", "GETEX k KEEPTTL", "GETEX k EX", "GETEX k PERSIST EX 1"] {
-        assert_eq!(error_of(parse_getex, line), errors::SYNTAX, "{line}");
+        assert_eq!(error_of(GetEx::parse, line), errors::SYNTAX, "{line}");
     }
-}
-
-#[test]
-fn pairs_must_be_complete() {
-    assert_eq!(error_of(parse_mset, "MSET a b c"), errors::wrong_arity("mset"));
-    assert_eq!(error_of(parse_msetnx, "MSETNX a b c"), errors::wrong_arity("msetnx"));
-}
-
-#[test]
-fn decrements_are_negated_where_that_is_possible() {
-    with_args("DECRBY n 5", |argv| {
-        assert_eq!(parse_decrby(argv), Ok(Command::String(StringCommand::IncrBy(b"n", -5))));
-    });
-    assert_eq!(error_of(parse_decrby, "DECRBY n -9223372036854775808"), errors::DECREMENT_OVERFLOW);
-    assert_eq!(error_of(parse_incrby, "INCRBY n x"), errors::NOT_AN_INTEGER);
-}
-
-#[test]
-fn float_increments_are_read_only_when_asked() {
-    let increment = |line: &str| {
-        with_args(line, |argv| match parse_incrbyfloat(argv) {
-            Ok(Command::String(StringCommand::IncrByFloat(command))) => command.increment(),
-            other => panic!("{other:?}"),
-        })
-    };
-    assert_eq!(increment("INCRBYFLOAT n -1.5e2"), Ok(Float80::parse(b"-150").unwrap()));
-    assert_eq!(increment("INCRBYFLOAT n x"), Err(errors::NOT_A_FLOAT));
 }

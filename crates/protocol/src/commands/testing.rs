@@ -1,22 +1,24 @@
 //! What the tests of the parsers share.
 
-use super::Command;
+use super::ArgList;
 use crate::errors::CommandError;
 
-/// A parser, as the table holds it.
-pub(super) type Parse = for<'a> fn(&'a [&'a [u8]]) -> Result<Command<'a>, CommandError>;
+/// The words of a line, for as long as the test runs; `''` is an empty argument.
+fn words(line: &str) -> ArgList<'static> {
+    let line: &'static str = line.to_owned().leak();
+    let word = |word: &'static str| if word == "''" { &b""[..] } else { word.as_bytes() };
+    line.split(' ').map(word).collect::<Vec<_>>().leak()
+}
 
-/// Runs `check` on the words of a line; `''` is an empty argument.
-pub(super) fn with_args<T>(line: &str, check: impl FnOnce(&[&[u8]]) -> T) -> T {
-    let words: Vec<&[u8]> =
-        line.split(' ').map(|word| if word == "''" { &b""[..] } else { word.as_bytes() }).collect();
-    check(&words)
+/// Runs `check` on the words of a line.
+pub(super) fn with_args<T>(line: &str, check: impl FnOnce(ArgList<'static>) -> T) -> T {
+    check(words(line))
 }
 
 /// What the parser says to a line that it must refuse.
-pub(super) fn error_of(parse: Parse, line: &str) -> CommandError {
-    with_args(line, |argv| match parse(argv) {
-        Ok(command) => panic!("{line} was read as {command:?}"),
-        Err(error) => error,
-    })
+pub(super) fn error_of<T: std::fmt::Debug>(
+    parse: impl FnOnce(ArgList<'static>) -> Result<T, CommandError>,
+    line: &str,
+) -> CommandError {
+    parse(words(line)).expect_err(line)
 }

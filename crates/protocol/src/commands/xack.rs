@@ -1,6 +1,6 @@
 //! `XACK key group id [id ...]`
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
@@ -17,13 +17,14 @@ pub struct Xack<'a> {
     pub ids: &'a [&'a [u8]],
 }
 
-pub(crate) fn parse_xack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group) = (args.next()?, args.next()?);
-    Ok(Command::Xack(Xack { key, group, ids: args.rest() }))
-}
+impl<'a> Xack<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xack<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group) = (args.next()?, args.next()?);
+        Ok(Xack { key, group, ids: args.rest() })
+    }
 
-impl Xack<'_> {
     /// After the key and the group: every id into an empty list, or a refusal if one of them is none.
     #[inline]
     pub fn read_ids(&self, ids: &mut Ids) -> Result<(), CommandError> {

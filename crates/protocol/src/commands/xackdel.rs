@@ -1,6 +1,6 @@
 //! `XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]`
 
-use super::Command;
+use super::ArgList;
 use super::delete_request::DeleteRequest;
 use crate::args::Args;
 use crate::errors::CommandError;
@@ -19,13 +19,14 @@ pub struct Xackdel<'a> {
     rest: &'a [&'a [u8]],
 }
 
-pub(crate) fn parse_xackdel<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group) = (args.next()?, args.next()?);
-    Ok(Command::Xackdel(Xackdel { key, group, rest: args.rest() }))
-}
-
 impl<'a> Xackdel<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xackdel<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group) = (args.next()?, args.next()?);
+        Ok(Xackdel { key, group, rest: args.rest() })
+    }
+
     /// After the key's type, before its existence and the group's: the rest of the request.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::over(self.rest))
@@ -41,10 +42,8 @@ mod tests {
     use crate::errors;
 
     fn request_of(line: &str) -> Result<(References, usize), CommandError> {
-        with_args(line, |argv| match parse_xackdel(argv) {
-            Ok(Command::Xackdel(command)) => {
-                command.request().map(|request| (request.references, request.ids.len()))
-            }
+        with_args(line, |argv| match Xackdel::parse(argv) {
+            Ok(command) => command.request().map(|request| (request.references, request.ids.len())),
             other => panic!("{other:?}"),
         })
     }

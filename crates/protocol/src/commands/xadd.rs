@@ -5,7 +5,7 @@
 
 use millstream_engine::{Addition, IdSpec, Idempotence, StreamId};
 
-use super::Command;
+use super::ArgList;
 use super::trim::TrimOptions;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -22,12 +22,9 @@ pub struct Xadd<'a> {
     pub entry: Addition<'a>,
 }
 
-pub(crate) fn parse_xadd<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Xadd::parse(argv).map(Command::Xadd)
-}
-
 impl<'a> Xadd<'a> {
-    fn parse(argv: &'a [&'a [u8]]) -> Result<Xadd<'a>, CommandError> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xadd<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
         if args.sign("*") {
@@ -200,7 +197,7 @@ mod tests {
             ("XADD s 0 a b", errors::ID_IS_ZERO),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xadd, line), error, "{line}");
+            assert_eq!(error_of(Xadd::parse, line), error, "{line}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `XADOPT key group from to`: Millstream's own.
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
@@ -18,12 +18,15 @@ pub struct Xadopt<'a> {
     pub to: &'a [u8],
 }
 
-pub(crate) fn parse_xadopt<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, group, from, to] = Args::of_command(argv).exactly()?;
-    if from == to {
-        return Err(errors::ADOPTS_ITSELF);
+impl<'a> Xadopt<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xadopt<'a>, CommandError> {
+        let [key, group, from, to] = Args::of_command(argv).exactly()?;
+        if from == to {
+            return Err(errors::ADOPTS_ITSELF);
+        }
+        Ok(Xadopt { key, group, from, to })
     }
-    Ok(Command::Xadopt(Xadopt { key, group, from, to }))
 }
 
 #[cfg(test)]
@@ -35,8 +38,8 @@ mod tests {
     fn nobody_adopts_from_itself() {
         with_args("XADOPT s g a A", |argv| {
             let expected = Xadopt { key: b"s", group: b"g", from: b"a", to: b"A" };
-            assert_eq!(parse_xadopt(argv), Ok(Command::Xadopt(expected)));
+            assert_eq!(Xadopt::parse(argv), Ok(expected));
         });
-        assert_eq!(error_of(parse_xadopt, "XADOPT s g a a"), errors::ADOPTS_ITSELF);
+        assert_eq!(error_of(Xadopt::parse, "XADOPT s g a a"), errors::ADOPTS_ITSELF);
     }
 }

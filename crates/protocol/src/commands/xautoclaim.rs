@@ -2,7 +2,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -34,23 +34,26 @@ pub struct Xautoclaim<'a> {
     pub justid: bool,
 }
 
-pub(crate) fn parse_xautoclaim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
-    let idle_ms_min = not_negative(args.next_i64_or(errors::XAUTOCLAIM_MIN_IDLE)?);
-    let start = ids::parse_start(args.next()?)?;
-    let (mut count, mut justid) = (DEFAULT_COUNT, false);
-    loop {
-        if args.keyword_before("COUNT", 1) {
-            count = parse_count(args.next()?)?;
-        } else if args.keyword("JUSTID") {
-            justid = true;
-        } else {
-            args.finish()?;
-            break;
+impl<'a> Xautoclaim<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xautoclaim<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+        let idle_ms_min = not_negative(args.next_i64_or(errors::XAUTOCLAIM_MIN_IDLE)?);
+        let start = ids::parse_start(args.next()?)?;
+        let (mut count, mut justid) = (DEFAULT_COUNT, false);
+        loop {
+            if args.keyword_before("COUNT", 1) {
+                count = parse_count(args.next()?)?;
+            } else if args.keyword("JUSTID") {
+                justid = true;
+            } else {
+                args.finish()?;
+                break;
+            }
         }
+        Ok(Xautoclaim { key, group, consumer, idle_ms_min, start, count, justid })
     }
-    Ok(Command::Xautoclaim(Xautoclaim { key, group, consumer, idle_ms_min, start, count, justid }))
 }
 
 fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
@@ -76,7 +79,7 @@ mod tests {
                 count: 100,
                 justid: true,
             };
-            assert_eq!(parse_xautoclaim(argv), Ok(Command::Xautoclaim(expected)));
+            assert_eq!(Xautoclaim::parse(argv), Ok(expected));
         });
     }
 
@@ -93,7 +96,7 @@ mod tests {
             ("XAUTOCLAIM s g c 0 0 FOO", errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xautoclaim, line), error, "{line}");
+            assert_eq!(error_of(Xautoclaim::parse, line), error, "{line}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
@@ -28,13 +28,14 @@ pub struct StreamSettings {
     pub idmp_max_size: Option<u64>,
 }
 
-pub(crate) fn parse_xcfgset<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    Ok(Command::Xcfgset(Xcfgset { key, rest: args.rest() }))
-}
-
 impl<'a> Xcfgset<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xcfgset<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        Ok(Xcfgset { key, rest: args.rest() })
+    }
+
     /// After the key's existence and its type: the rest of the request.
     pub fn request(&self) -> Result<StreamSettings, CommandError> {
         let mut args = Args::over(self.rest);
@@ -81,8 +82,8 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn request_of(line: &str) -> Result<StreamSettings, CommandError> {
-        with_args(line, |argv| match parse_xcfgset(argv) {
-            Ok(Command::Xcfgset(command)) => command.request(),
+        with_args(line, |argv| match Xcfgset::parse(argv) {
+            Ok(command) => command.request(),
             other => panic!("{other:?}"),
         })
     }

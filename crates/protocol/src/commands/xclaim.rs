@@ -5,7 +5,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
@@ -71,13 +71,14 @@ impl Delivered {
     }
 }
 
-pub(crate) fn parse_xclaim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
-    Ok(Command::Xclaim(Xclaim { key, group, consumer, rest: args.rest() }))
-}
+impl<'a> Xclaim<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xclaim<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+        Ok(Xclaim { key, group, consumer, rest: args.rest() })
+    }
 
-impl Xclaim<'_> {
     /// After the key, its type and the group: the rest of the request.
     pub fn request(&self) -> Result<ClaimRequest, CommandError> {
         let mut args = Args::over(self.rest);
@@ -144,8 +145,8 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn request_of(line: &str) -> Result<ClaimRequest, CommandError> {
-        with_args(line, |argv| match parse_xclaim(argv) {
-            Ok(Command::Xclaim(claim)) => claim.request(),
+        with_args(line, |argv| match Xclaim::parse(argv) {
+            Ok(claim) => claim.request(),
             other => panic!("{other:?}"),
         })
     }

@@ -1,6 +1,6 @@
 //! `XDEL key id [id ...]`
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
@@ -15,13 +15,14 @@ pub struct Xdel<'a> {
     pub ids: &'a [&'a [u8]],
 }
 
-pub(crate) fn parse_xdel<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    Ok(Command::Xdel(Xdel { key, ids: args.rest() }))
-}
+impl<'a> Xdel<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xdel<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        Ok(Xdel { key, ids: args.rest() })
+    }
 
-impl Xdel<'_> {
     /// After the key: every id, or none if one of them is none.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)

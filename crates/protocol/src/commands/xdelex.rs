@@ -1,6 +1,6 @@
 //! `XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]`
 
-use super::Command;
+use super::ArgList;
 use super::delete_request::DeleteRequest;
 use crate::args::Args;
 use crate::errors::CommandError;
@@ -16,13 +16,14 @@ pub struct Xdelex<'a> {
     rest: &'a [&'a [u8]],
 }
 
-pub(crate) fn parse_xdelex<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    Ok(Command::Xdelex(Xdelex { key, rest: args.rest() }))
-}
-
 impl<'a> Xdelex<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xdelex<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        Ok(Xdelex { key, rest: args.rest() })
+    }
+
     /// After the key's type, before its existence: the rest of the request.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
         DeleteRequest::parse(Args::over(self.rest))
@@ -49,7 +50,7 @@ mod tests {
         ];
         for (line, references) in cases {
             with_args(line, |argv| {
-                let Ok(Command::Xdelex(command)) = parse_xdelex(argv) else { panic!("{line}") };
+                let Ok(command) = Xdelex::parse(argv) else { panic!("{line}") };
                 let request = command.request().unwrap();
                 assert_eq!(request, DeleteRequest { references, ids: &[b"1-1"] }, "{line}");
                 assert_eq!(request.parse_ids().unwrap().as_slice(), [StreamId::new(1, 1)]);
@@ -60,7 +61,7 @@ mod tests {
     #[test]
     fn ids_may_be_named_like_options() {
         with_args("XDELEX IDS IDS 2 ACKED IDS DELREF", |argv| {
-            let Ok(Command::Xdelex(command)) = parse_xdelex(argv) else { panic!("not understood") };
+            let Ok(command) = Xdelex::parse(argv) else { panic!("not understood") };
             let request = command.request().unwrap();
             assert_eq!(command.key, b"IDS");
             assert_eq!(request, DeleteRequest { references: References::Delete, ids: &[b"ACKED", b"IDS"] });
@@ -84,8 +85,8 @@ mod tests {
             ("XDELEX s KEEPREF", errors::IDS_MISSING),
         ];
         for (line, error) in cases {
-            with_args(line, |argv| match parse_xdelex(argv) {
-                Ok(Command::Xdelex(command)) => assert_eq!(command.request(), Err(error), "{line}"),
+            with_args(line, |argv| match Xdelex::parse(argv) {
+                Ok(command) => assert_eq!(command.request(), Err(error), "{line}"),
                 other => panic!("{other:?}"),
             });
         }

@@ -1,6 +1,6 @@
 //! `XEXTEND key group consumer IDS numids id [id ...]`: Millstream's own.
 
-use super::Command;
+use super::ArgList;
 use super::delete_request::read_list;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -21,13 +21,14 @@ pub struct Xextend<'a> {
     rest: &'a [&'a [u8]],
 }
 
-pub(crate) fn parse_xextend<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
-    Ok(Command::Xextend(Xextend { key, group, consumer, rest: args.rest() }))
-}
-
 impl<'a> Xextend<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xextend<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
+        Ok(Xextend { key, group, consumer, rest: args.rest() })
+    }
+
     /// After the key, its type and the group: every id, or none if one of them is none.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         let mut args = Args::over(self.rest);
@@ -45,8 +46,8 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn ids_of(line: &str) -> Result<Ids, CommandError> {
-        with_args(line, |argv| match parse_xextend(argv) {
-            Ok(Command::Xextend(command)) => command.parse_ids(),
+        with_args(line, |argv| match Xextend::parse(argv) {
+            Ok(command) => command.parse_ids(),
             other => panic!("{other:?}"),
         })
     }

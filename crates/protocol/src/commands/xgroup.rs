@@ -6,7 +6,7 @@
 
 use millstream_engine::GroupStart;
 
-use super::Command;
+use super::ArgList;
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -74,34 +74,41 @@ pub struct XgroupSetId<'a> {
     pub entries_read: Option<u64>,
 }
 
-pub(crate) fn parse_xgroup_create<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let (key, group, start) = (args.next()?, args.next()?, args.next()?);
-    let options = GroupOptions::parse(args, argv, Mkstream::Allowed)?;
-    let GroupOptions { mkstream, entries_read } = options;
-    Ok(Command::Xgroup(Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read })))
-}
+impl<'a> Xgroup<'a> {
+    /// Reads the arguments of XGROUP CREATE.
+    pub fn parse_create(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let (key, group, start) = (args.next()?, args.next()?, args.next()?);
+        let options = GroupOptions::parse(args, argv, Mkstream::Allowed)?;
+        let GroupOptions { mkstream, entries_read } = options;
+        Ok(Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read }))
+    }
 
-pub(crate) fn parse_xgroup_setid<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let (key, group, start) = (args.next()?, args.next()?, args.next()?);
-    let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
-    Ok(Command::Xgroup(Xgroup::SetId(XgroupSetId { key, group, start, entries_read })))
-}
+    /// Reads the arguments of XGROUP SETID.
+    pub fn parse_set_id(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let (key, group, start) = (args.next()?, args.next()?, args.next()?);
+        let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
+        Ok(Xgroup::SetId(XgroupSetId { key, group, start, entries_read }))
+    }
 
-pub(crate) fn parse_xgroup_destroy<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, group] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Xgroup(Xgroup::Destroy { key, group }))
-}
+    /// Reads the arguments of XGROUP DESTROY.
+    pub fn parse_destroy(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+        let [key, group] = Args::of_subcommand(argv).exactly()?;
+        Ok(Xgroup::Destroy { key, group })
+    }
 
-pub(crate) fn parse_xgroup_createconsumer<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Xgroup(Xgroup::CreateConsumer { key, group, consumer }))
-}
+    /// Reads the arguments of XGROUP CREATECONSUMER.
+    pub fn parse_create_consumer(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+        let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+        Ok(Xgroup::CreateConsumer { key, group, consumer })
+    }
 
-pub(crate) fn parse_xgroup_delconsumer<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Xgroup(Xgroup::DelConsumer { key, group, consumer }))
+    /// Reads the arguments of XGROUP DELCONSUMER.
+    pub fn parse_delete_consumer(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+        let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+        Ok(Xgroup::DelConsumer { key, group, consumer })
+    }
 }
 
 impl XgroupCreate<'_> {
@@ -183,7 +190,7 @@ mod tests {
         with_args("XGROUP create s g x ENTRIESREAD 5 MKSTREAM", |argv| {
             let expected =
                 XgroupCreate { key: b"s", group: b"g", start: b"x", mkstream: true, entries_read: Some(5) };
-            assert_eq!(parse_xgroup_create(argv), Ok(Command::Xgroup(Xgroup::Create(expected))));
+            assert_eq!(Xgroup::parse_create(argv), Ok(Xgroup::Create(expected)));
             assert_eq!(expected.group_start(), Err(errors::INVALID_STREAM_ID));
         });
     }
@@ -192,7 +199,7 @@ mod tests {
     fn a_count_of_minus_one_is_not_known() {
         with_args("XGROUP SETID s g 0 entriesread -1", |argv| {
             let expected = XgroupSetId { key: b"s", group: b"g", start: b"0", entries_read: None };
-            assert_eq!(parse_xgroup_setid(argv), Ok(Command::Xgroup(Xgroup::SetId(expected))));
+            assert_eq!(Xgroup::parse_set_id(argv), Ok(Xgroup::SetId(expected)));
         });
     }
 
@@ -217,11 +224,11 @@ mod tests {
             ("XGROUP CREATE s g x MKSTREAM MKSTREAM ENTRIESREAD 1", syntax("CREATE")),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xgroup_create, line), error, "{line}");
+            assert_eq!(error_of(Xgroup::parse_create, line), error, "{line}");
         }
         for options in ["MKSTREAM", "ENTRIESREAD 1 ENTRIESREAD 2"] {
             let line = format!("XGROUP SETID s g - {options}");
-            assert_eq!(error_of(parse_xgroup_setid, &line), syntax("SETID"), "{line}");
+            assert_eq!(error_of(Xgroup::parse_set_id, &line), syntax("SETID"), "{line}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -21,15 +21,18 @@ pub struct Xidmprecord<'a> {
     pub id: StreamId,
 }
 
-pub(crate) fn parse_xidmprecord<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, producer, iid, id] = Args::of_command(argv).exactly()?;
-    if producer.is_empty() {
-        return Err(errors::RECORD_PRODUCER_EMPTY);
+impl<'a> Xidmprecord<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xidmprecord<'a>, CommandError> {
+        let [key, producer, iid, id] = Args::of_command(argv).exactly()?;
+        if producer.is_empty() {
+            return Err(errors::RECORD_PRODUCER_EMPTY);
+        }
+        if iid.is_empty() {
+            return Err(errors::RECORD_IID_EMPTY);
+        }
+        Ok(Xidmprecord { key, producer, iid, id: ids::parse_id(id)? })
     }
-    if iid.is_empty() {
-        return Err(errors::RECORD_IID_EMPTY);
-    }
-    Ok(Command::Xidmprecord(Xidmprecord { key, producer, iid, id: ids::parse_id(id)? }))
 }
 
 #[cfg(test)]
@@ -41,7 +44,7 @@ mod tests {
     fn an_incomplete_id_is_the_first_of_its_millisecond() {
         with_args("XIDMPRECORD s p i 5", |argv| {
             let expected = Xidmprecord { key: b"s", producer: b"p", iid: b"i", id: StreamId::new(5, 0) };
-            assert_eq!(parse_xidmprecord(argv), Ok(Command::Xidmprecord(expected)));
+            assert_eq!(Xidmprecord::parse(argv), Ok(expected));
         });
     }
 
@@ -54,7 +57,7 @@ mod tests {
             ("XIDMPRECORD s p i -", errors::INVALID_STREAM_ID),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xidmprecord, line), error, "{line}");
+            assert_eq!(error_of(Xidmprecord::parse, line), error, "{line}");
         }
     }
 }

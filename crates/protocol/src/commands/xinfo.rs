@@ -2,7 +2,7 @@
 //! `XINFO GROUPS key`
 //! `XINFO CONSUMERS key group`
 
-use super::Command;
+use super::ArgList;
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 
@@ -52,21 +52,26 @@ pub enum StreamDetail {
     },
 }
 
-pub(crate) fn parse_xinfo_stream<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_subcommand(argv);
-    let key = args.next()?;
-    let subcommand = subcommand(argv);
-    Ok(Command::Xinfo(Xinfo::Stream(XinfoStream { key, subcommand, options: args.rest() })))
-}
+impl<'a> Xinfo<'a> {
+    /// Reads the arguments of XINFO STREAM.
+    pub fn parse_stream(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let key = args.next()?;
+        let subcommand = subcommand(argv);
+        Ok(Xinfo::Stream(XinfoStream { key, subcommand, options: args.rest() }))
+    }
 
-pub(crate) fn parse_xinfo_groups<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Xinfo(Xinfo::Groups { key }))
-}
+    /// Reads the arguments of XINFO GROUPS.
+    pub fn parse_groups(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
+        let [key] = Args::of_subcommand(argv).exactly()?;
+        Ok(Xinfo::Groups { key })
+    }
 
-pub(crate) fn parse_xinfo_consumers<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key, group] = Args::of_subcommand(argv).exactly()?;
-    Ok(Command::Xinfo(Xinfo::Consumers { key, group }))
+    /// Reads the arguments of XINFO CONSUMERS.
+    pub fn parse_consumers(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
+        let [key, group] = Args::of_subcommand(argv).exactly()?;
+        Ok(Xinfo::Consumers { key, group })
+    }
 }
 
 impl XinfoStream<'_> {
@@ -93,8 +98,8 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn detail_of(line: &str) -> Result<StreamDetail, CommandError> {
-        with_args(line, |argv| match parse_xinfo_stream(argv) {
-            Ok(Command::Xinfo(Xinfo::Stream(stream))) => stream.detail(),
+        with_args(line, |argv| match Xinfo::parse_stream(argv) {
+            Ok(Xinfo::Stream(stream)) => stream.detail(),
             other => panic!("{other:?}"),
         })
     }

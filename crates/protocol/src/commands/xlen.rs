@@ -1,6 +1,6 @@
 //! `XLEN key`
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::CommandError;
 
@@ -11,7 +11,10 @@ pub struct Xlen<'a> {
     pub key: &'a [u8],
 }
 
-pub(crate) fn parse_xlen<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let [key] = Args::of_command(argv).exactly()?;
-    Ok(Command::Xlen(Xlen { key }))
+impl<'a> Xlen<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xlen<'a>, CommandError> {
+        let [key] = Args::of_command(argv).exactly()?;
+        Ok(Xlen { key })
+    }
 }

@@ -4,7 +4,7 @@
 
 use millstream_engine::NackMode;
 
-use super::Command;
+use super::ArgList;
 use super::delete_request::take_counted;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -35,13 +35,14 @@ pub struct NackRequest {
     pub force: bool,
 }
 
-pub(crate) fn parse_xnack<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group) = (args.next()?, args.next()?);
-    Ok(Command::Xnack(Xnack { key, group, rest: args.rest() }))
-}
-
 impl<'a> Xnack<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xnack<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group) = (args.next()?, args.next()?);
+        Ok(Xnack { key, group, rest: args.rest() })
+    }
+
     /// After the key, its type and the group: the rest of the request.
     pub fn request(&self) -> Result<NackRequest, CommandError> {
         let mut args = Args::over(self.rest);
@@ -79,8 +80,8 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn request_of(line: &str) -> Result<NackRequest, CommandError> {
-        with_args(line, |argv| match parse_xnack(argv) {
-            Ok(Command::Xnack(command)) => command.request(),
+        with_args(line, |argv| match Xnack::parse(argv) {
+            Ok(command) => command.request(),
             other => panic!("{other:?}"),
         })
     }

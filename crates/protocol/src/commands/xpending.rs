@@ -2,7 +2,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -33,15 +33,18 @@ pub struct PendingRows<'a> {
     pub consumer: Option<&'a [u8]>,
 }
 
-pub(crate) fn parse_xpending<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let (key, group) = (args.next()?, args.next()?);
-    let rows = match args.len() {
-        0 => None,
-        3..=6 => Some(PendingRows::parse(args)?),
-        _ => return Err(errors::SYNTAX),
-    };
-    Ok(Command::Xpending(Xpending { key, group, rows }))
+impl<'a> Xpending<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xpending<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let (key, group) = (args.next()?, args.next()?);
+        let rows = match args.len() {
+            0 => None,
+            3..=6 => Some(PendingRows::parse(args)?),
+            _ => return Err(errors::SYNTAX),
+        };
+        Ok(Xpending { key, group, rows })
+    }
 }
 
 impl<'a> PendingRows<'a> {
@@ -69,7 +72,7 @@ mod tests {
     fn rows_are_told_from_the_summary_and_surplus_is_ignored() {
         with_args("XPENDING s g", |argv| {
             let summary = Xpending { key: b"s", group: b"g", rows: None };
-            assert_eq!(parse_xpending(argv), Ok(Command::Xpending(summary)));
+            assert_eq!(Xpending::parse(argv), Ok(summary));
         });
         with_args("XPENDING s g (1 5 -3 c extra", |argv| {
             let rows = PendingRows {
@@ -80,7 +83,7 @@ mod tests {
                 consumer: Some(b"c"),
             };
             let expected = Xpending { key: b"s", group: b"g", rows: Some(rows) };
-            assert_eq!(parse_xpending(argv), Ok(Command::Xpending(expected)));
+            assert_eq!(Xpending::parse(argv), Ok(expected));
         });
     }
 
@@ -97,7 +100,7 @@ mod tests {
             ("XPENDING s g - (0-0 5", errors::INVALID_INTERVAL_END),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xpending, line), error, "{line}");
+            assert_eq!(error_of(Xpending::parse, line), error, "{line}");
         }
     }
 }

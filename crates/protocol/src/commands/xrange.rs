@@ -2,7 +2,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids;
@@ -31,16 +31,9 @@ pub enum Direction {
     Backward,
 }
 
-pub(crate) fn parse_xrange<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Xrange::parse(argv, Direction::Forward).map(Command::Xrange)
-}
-
-pub(crate) fn parse_xrevrange<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    Xrange::parse(argv, Direction::Backward).map(Command::Xrange)
-}
-
 impl<'a> Xrange<'a> {
-    fn parse(argv: &'a [&'a [u8]], direction: Direction) -> Result<Xrange<'a>, CommandError> {
+    /// Reads the arguments of XRANGE, or of XREVRANGE, which names the end first.
+    pub fn parse(argv: ArgList<'a>, direction: Direction) -> Result<Xrange<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
         let (first, second) = (args.next()?, args.next()?);
@@ -92,9 +85,12 @@ mod tests {
             ("XRANGE s - + COUNT 1 FOO".into(), errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xrange, &line), error, "{line}");
+            assert_eq!(error_of(|argv| Xrange::parse(argv, Direction::Forward), &line), error, "{line}");
         }
         let reversed = format!("XREVRANGE s (0-0 ({max}");
-        assert_eq!(error_of(parse_xrevrange, &reversed), errors::INVALID_INTERVAL_START);
+        assert_eq!(
+            error_of(|argv| Xrange::parse(argv, Direction::Backward), &reversed),
+            errors::INVALID_INTERVAL_START
+        );
     }
 }

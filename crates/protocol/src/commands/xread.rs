@@ -7,7 +7,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use super::timeout::parse_timeout_ms;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -89,20 +89,26 @@ pub enum GroupReadFrom {
     PendingAfter(StreamId),
 }
 
-pub(crate) fn parse_xread<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let options = ReadOptions::parse(argv, Reader::Anyone)?;
-    options.bounds.check()?;
-    let ReadOptions { bounds, block_ms, streams, .. } = options;
-    Ok(Command::Xread(Xread { bounds, block_ms, streams }))
+impl<'a> Xread<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xread<'a>, CommandError> {
+        let options = ReadOptions::parse(argv, Reader::Anyone)?;
+        options.bounds.check()?;
+        let ReadOptions { bounds, block_ms, streams, .. } = options;
+        Ok(Xread { bounds, block_ms, streams })
+    }
 }
 
-pub(crate) fn parse_xreadgroup<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let options = ReadOptions::parse(argv, Reader::Member)?;
-    let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
-    options.bounds.check()?;
-    let ReadOptions { bounds, block_ms, claim_idle_ms_min, noack, streams, .. } = options;
-    let command = Xreadgroup { group, consumer, bounds, block_ms, claim_idle_ms_min, noack, streams };
-    Ok(Command::Xreadgroup(command))
+impl<'a> Xreadgroup<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xreadgroup<'a>, CommandError> {
+        let options = ReadOptions::parse(argv, Reader::Member)?;
+        let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
+        options.bounds.check()?;
+        let ReadOptions { bounds, block_ms, claim_idle_ms_min, noack, streams, .. } = options;
+        let command = Xreadgroup { group, consumer, bounds, block_ms, claim_idle_ms_min, noack, streams };
+        Ok(command)
+    }
 }
 
 impl Xread<'_> {
@@ -257,7 +263,7 @@ mod tests {
                 noack: true,
                 streams: StreamList { keys: &[b"STREAMS"], ids: &[b">"] },
             };
-            assert_eq!(parse_xreadgroup(argv), Ok(Command::Xreadgroup(expected)));
+            assert_eq!(Xreadgroup::parse(argv), Ok(expected));
             assert_eq!(expected.position(0), Ok(GroupReadFrom::New));
         });
     }
@@ -280,12 +286,12 @@ mod tests {
                     noack: false,
                     streams,
                 };
-                assert_eq!(parse_xreadgroup(argv), Ok(Command::Xreadgroup(expected)));
+                assert_eq!(Xreadgroup::parse(argv), Ok(expected));
             });
         }
         with_args("XREAD MAXSIZE 400 MAXCOUNT 3 COUNT 2 STREAMS MAXCOUNT 0", |argv| {
             let expected = Xread { bounds, block_ms: None, streams };
-            assert_eq!(parse_xread(argv), Ok(Command::Xread(expected)));
+            assert_eq!(Xread::parse(argv), Ok(expected));
         });
     }
 
@@ -298,7 +304,7 @@ mod tests {
             ("XREAD COUNT -1 MAXCOUNT 4 STREAMS s 0", true),
             ("XREAD MAXCOUNT 4 STREAMS s 0", true),
         ] {
-            let refused = with_args(line, |argv| parse_xread(argv).err());
+            let refused = with_args(line, |argv| Xread::parse(argv).err());
             assert_eq!(refused, (!fits).then_some(errors::MAXCOUNT_BELOW_COUNT), "{line}");
         }
     }
@@ -329,7 +335,7 @@ mod tests {
             ("XREAD COUNT 5 MAXCOUNT", errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xread, line), error, "{line}");
+            assert_eq!(error_of(Xread::parse, line), error, "{line}");
         }
     }
 
@@ -348,7 +354,7 @@ mod tests {
             ("XREADGROUP GROUP g c COUNT 5 MAXCOUNT 4 STREAMS s >", errors::MAXCOUNT_BELOW_COUNT),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xreadgroup, line), error, "{line}");
+            assert_eq!(error_of(Xreadgroup::parse, line), error, "{line}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use millstream_engine::StreamId;
 
-use super::Command;
+use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
@@ -21,27 +21,30 @@ pub struct Xsetid<'a> {
     pub max_deleted_id: Option<StreamId>,
 }
 
-pub(crate) fn parse_xsetid<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    let last_id = ids::parse_id(args.next()?)?;
-    let (mut entries_added, mut max_deleted_id) = (None, None);
-    loop {
-        if args.keyword_before("ENTRIESADDED", 1) {
-            let count = args.next_i64()?;
-            entries_added = Some(u64::try_from(count).map_err(|_| errors::ENTRIESADDED_NEGATIVE)?);
-        } else if args.keyword_before("MAXDELETEDID", 1) {
-            let id = ids::parse_id(args.next()?)?;
-            if last_id < id {
-                return Err(errors::SETID_BELOW_GIVEN_MAX_DELETED);
+impl<'a> Xsetid<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xsetid<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        let last_id = ids::parse_id(args.next()?)?;
+        let (mut entries_added, mut max_deleted_id) = (None, None);
+        loop {
+            if args.keyword_before("ENTRIESADDED", 1) {
+                let count = args.next_i64()?;
+                entries_added = Some(u64::try_from(count).map_err(|_| errors::ENTRIESADDED_NEGATIVE)?);
+            } else if args.keyword_before("MAXDELETEDID", 1) {
+                let id = ids::parse_id(args.next()?)?;
+                if last_id < id {
+                    return Err(errors::SETID_BELOW_GIVEN_MAX_DELETED);
+                }
+                max_deleted_id = Some(id);
+            } else {
+                args.finish()?;
+                break;
             }
-            max_deleted_id = Some(id);
-        } else {
-            args.finish()?;
-            break;
         }
+        Ok(Xsetid { key, last_id, entries_added, max_deleted_id })
     }
-    Ok(Command::Xsetid(Xsetid { key, last_id, entries_added, max_deleted_id }))
 }
 
 #[cfg(test)]
@@ -61,7 +64,7 @@ mod tests {
             ("XSETID s 5 FOO", errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xsetid, line), error, "{line}");
+            assert_eq!(error_of(Xsetid::parse, line), error, "{line}");
         }
     }
 }

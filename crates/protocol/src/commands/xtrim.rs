@@ -2,7 +2,7 @@
 
 use millstream_engine::{References, Trim};
 
-use super::Command;
+use super::ArgList;
 use super::trim::TrimOptions;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
@@ -18,19 +18,22 @@ pub struct Xtrim<'a> {
     pub references: References,
 }
 
-pub(crate) fn parse_xtrim<'a>(argv: &'a [&'a [u8]]) -> Result<Command<'a>, CommandError> {
-    let mut args = Args::of_command(argv);
-    let key = args.next()?;
-    let mut options = TrimOptions::default();
-    while options.read(&mut args)? {}
-    args.finish()?;
-    options.check_limit_has_strategy()?;
-    if !options.has_strategy() {
-        return Err(errors::TRIM_MISSING);
+impl<'a> Xtrim<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<Xtrim<'a>, CommandError> {
+        let mut args = Args::of_command(argv);
+        let key = args.next()?;
+        let mut options = TrimOptions::default();
+        while options.read(&mut args)? {}
+        args.finish()?;
+        options.check_limit_has_strategy()?;
+        if !options.has_strategy() {
+            return Err(errors::TRIM_MISSING);
+        }
+        let references = options.references();
+        let trim = options.finish()?.ok_or(errors::TRIM_MISSING)?;
+        Ok(Xtrim { key, trim, references })
     }
-    let references = options.references();
-    let trim = options.finish()?.ok_or(errors::TRIM_MISSING)?;
-    Ok(Command::Xtrim(Xtrim { key, trim, references }))
 }
 
 #[cfg(test)]
@@ -54,7 +57,7 @@ mod tests {
             with_args(&format!("XTRIM s {options}"), |argv| {
                 let trim = Trim { by, exactness, limit };
                 let expected = Xtrim { key: b"s", trim, references: References::Keep };
-                assert_eq!(parse_xtrim(argv), Ok(Command::Xtrim(expected)), "{options}");
+                assert_eq!(Xtrim::parse(argv), Ok(expected), "{options}");
             });
         }
     }
@@ -71,7 +74,7 @@ mod tests {
                 let (by, limit) = (TrimBy::MaxLen(5), TrimLimit::AtMost(9));
                 let trim = Trim { by, exactness: Exactness::Approximate, limit };
                 let expected = Xtrim { key: b"s", trim, references };
-                assert_eq!(parse_xtrim(argv), Ok(Command::Xtrim(expected)), "{line}");
+                assert_eq!(Xtrim::parse(argv), Ok(expected), "{line}");
             });
         }
     }
@@ -92,7 +95,7 @@ mod tests {
             ("XTRIM s MAXLEN 5 KEEPREFX", errors::SYNTAX),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(parse_xtrim, line), error, "{line}");
+            assert_eq!(error_of(Xtrim::parse, line), error, "{line}");
         }
     }
 }

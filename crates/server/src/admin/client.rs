@@ -5,91 +5,132 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millstream_protocol::commands::{
-    ClientAttribute, ClientCommand, ClientKill, ClientSelection, ClientType, KillFilter, ReplyMode,
+    ArgList, ClientAttribute, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode,
+    Unblock, check_tracking, parse_client_name, parse_on_or_off,
 };
-use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::errors;
+use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
 
-use crate::exec::Call;
+use crate::command::{Call, CommandContext, DONE, Reply};
 use crate::registry::{Client, flags};
-use crate::server::{NANOS_PER_MILLI, Server};
 use crate::session;
+use crate::state::{NANOS_PER_MILLI, Server};
 
-pub(crate) fn client(command: &ClientCommand<'_>, call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    let server = call.desk.server;
-    let this = Arc::clone(&call.desk.session.client);
-    let out = &mut *call.out;
-    match command {
-        ClientCommand::Id => out.uint(this.id),
-        ClientCommand::GetName => match &*this.labels.lock().name {
-            "" => out.null_bulk(),
-            name => out.bulk(name),
-        },
-        ClientCommand::SetName(name) => {
-            this.labels.lock().name = text(name);
-            out.ok();
-        }
-        ClientCommand::SetInfo(attribute, value) => {
-            let mut labels = this.labels.lock();
-            match attribute {
-                ClientAttribute::LibName => labels.lib_name = text(value),
-                ClientAttribute::LibVer => labels.lib_ver = text(value),
-            }
-            out.ok();
-        }
-        ClientCommand::Info => out.verbatim(describe(&this, server)),
-        ClientCommand::List(selection) => out.verbatim(list(selection, server)),
-        ClientCommand::Kill(kill) => return kill_clients(kill, call),
-        ClientCommand::Unblock { id, how } => {
-            let found = u64::try_from(*id).ok().and_then(|id| server.clients.get(id));
-            out.int(found.is_some_and(|client| client.unblock(*how)).into());
-        }
-        ClientCommand::Pause { timeout_ms, mode } => {
-            let length_ns = timeout_ms.saturating_mul(NANOS_PER_MILLI);
-            server.pause.begin(*mode, server.uptime_ns().saturating_add(length_ns));
-            out.ok();
-        }
-        ClientCommand::Unpause => {
-            server.pause.end();
-            out.ok();
-        }
-        ClientCommand::Reply(mode) => {
-            call.desk.session.reply = match mode {
-                ReplyMode::On => session::ReplyMode::On,
-                ReplyMode::Off => session::ReplyMode::Off,
-                ReplyMode::Skip => session::ReplyMode::SkipThis,
-            };
-            out.ok();
-        }
-        ClientCommand::NoEvict(on) => {
-            this.set(flags::NO_EVICT, *on);
-            out.ok();
-        }
-        ClientCommand::NoTouch(on) => {
-            this.set(flags::NO_TOUCH, *on);
-            out.ok();
-        }
-        ClientCommand::TrackingOff => out.ok(),
-        ClientCommand::GetRedir => out.int(-1),
-        ClientCommand::TrackingInfo => {
-            out.map(3);
-            out.bulk("flags");
-            out.set(1);
-            out.bulk("off");
-            out.bulk("redirect");
-            out.int(-1);
-            out.bulk("prefixes");
-            out.array(0);
-        }
+pub(crate) fn id(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.out.uint(call.context.session.client.id);
+    DONE
+}
+
+pub(crate) fn getname(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    match &*call.context.session.client.labels.lock().name {
+        "" => call.out.null_bulk(),
+        name => call.out.bulk(name),
     }
-    Ok(())
+    DONE
+}
+
+pub(crate) fn setname(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    call.context.session.client.labels.lock().name = text(parse_client_name(argv)?);
+    call.out.ok();
+    DONE
+}
+
+pub(crate) fn setinfo(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let (attribute, value) = ClientAttribute::parse(argv)?;
+    let mut labels = call.context.session.client.labels.lock();
+    match attribute {
+        ClientAttribute::LibName => labels.lib_name = text(value),
+        ClientAttribute::LibVer => labels.lib_ver = text(value),
+    }
+    call.out.ok();
+    DONE
+}
+
+pub(crate) fn info(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    // A client that asks about itself sees itself as it is now.
+    call.context.session.publish();
+    call.out.verbatim(describe(&call.context.session.client, call.context));
+    DONE
+}
+
+pub(crate) fn list(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let selection = ClientSelection::parse(argv)?;
+    call.context.session.publish();
+    let clients = selected(&selection, call.context.server);
+    let lines: String = clients.iter().map(|client| describe(client, call.context)).collect();
+    call.out.verbatim(lines);
+    DONE
+}
+
+pub(crate) fn unblock(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let (id, how) = Unblock::parse(argv)?;
+    let found = u64::try_from(id).ok().and_then(|id| call.context.server.clients.get(id));
+    call.out.int(found.is_some_and(|client| client.unblock(how)).into());
+    DONE
+}
+
+pub(crate) fn pause(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let (timeout_ms, mode) = PauseMode::parse(argv)?;
+    let server = call.context.server;
+    let length_ns = timeout_ms.saturating_mul(NANOS_PER_MILLI);
+    server.pause.begin(mode, server.uptime_ns().saturating_add(length_ns));
+    call.out.ok();
+    DONE
+}
+
+pub(crate) fn unpause(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.context.server.pause.end();
+    call.out.ok();
+    DONE
+}
+
+pub(crate) fn reply(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    call.context.session.reply = match ReplyMode::parse(argv)? {
+        ReplyMode::On => session::ReplyMode::On,
+        ReplyMode::Off => session::ReplyMode::Off,
+        ReplyMode::Skip => session::ReplyMode::SkipThis,
+    };
+    call.out.ok();
+    DONE
+}
+
+/// CLIENT NO-EVICT and CLIENT NO-TOUCH: turns a flag of the client on or off.
+pub(crate) fn switch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>, flag: u32) -> Reply {
+    call.context.session.client.set(flag, parse_on_or_off(argv)?);
+    call.out.ok();
+    DONE
+}
+
+pub(crate) fn tracking(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    check_tracking(argv)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn getredir(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.int(-1);
+    DONE
+}
+
+pub(crate) fn trackinginfo(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.map(3);
+    out.bulk("flags");
+    out.set(1);
+    out.bulk("off");
+    out.bulk("redirect");
+    out.int(-1);
+    out.bulk("prefixes");
+    out.array(0);
+    DONE
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn list(selection: &ClientSelection, server: &Server) -> String {
-    let clients = match selection {
+fn selected(selection: &ClientSelection, server: &Server) -> Vec<Arc<Client>> {
+    match selection {
         ClientSelection::All | ClientSelection::OfType(ClientType::Normal) => server.clients.all(),
         // There is no replication and no publishing: every client is a normal one.
         ClientSelection::OfType(_) => Vec::new(),
@@ -97,13 +138,12 @@ fn list(selection: &ClientSelection, server: &Server) -> String {
             let wanted = ids.iter().filter_map(|id| u64::try_from(*id).ok());
             wanted.filter_map(|id| server.clients.get(id)).collect()
         }
-    };
-    clients.iter().map(|client| describe(client, server)).collect()
+    }
 }
 
 /// One line of CLIENT LIST.
-fn describe(client: &Client, server: &Server) -> String {
-    let now_ms = server.uptime_ms();
+fn describe(client: &Client, context: &CommandContext<'_>) -> String {
+    let now_ms = context.server.uptime_ms();
     let seconds_since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
     let number = |atomic: &std::sync::atomic::AtomicUsize| atomic.load(Ordering::Relaxed);
     let labels = client.labels.lock().clone();
@@ -128,7 +168,7 @@ fn describe(client: &Client, server: &Server) -> String {
         client.queued.load(Ordering::Relaxed),
         number(&client.watched),
         input + output + queued + size_of::<Client>(),
-        client.last_command().map_or("NULL", |spec| spec.name),
+        context.commands.get(client.last_command()).map_or("NULL", |spec| spec.name),
         client.resp.load(Ordering::Relaxed),
         labels.lib_name,
         labels.lib_ver,
@@ -151,9 +191,10 @@ fn flag_letters(client: &Client) -> String {
     if letters.is_empty() { "N".into() } else { letters }
 }
 
-fn kill_clients(kill: &ClientKill<'_>, call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    let server = call.desk.server;
-    let this = call.desk.session.client.id;
+pub(crate) fn kill(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let kill = &ClientKill::parse(argv)?;
+    let server = call.context.server;
+    let this = call.context.session.client.id;
     let mut killed = 0;
     for client in server.clients.all() {
         let chosen = match kill {
@@ -166,7 +207,7 @@ fn kill_clients(kill: &ClientKill<'_>, call: &mut Call<'_, '_, '_>) -> Result<()
         killed += 1;
         if client.id == this {
             // The answer is still sent.
-            call.desk.session.close = true;
+            call.context.session.close = true;
         } else {
             client.kill();
         }
@@ -176,7 +217,7 @@ fn kill_clients(kill: &ClientKill<'_>, call: &mut Call<'_, '_, '_>) -> Result<()
         ClientKill::Address(_) => call.out.ok(),
         ClientKill::Matching(_) => call.out.uint(killed),
     }
-    Ok(())
+    DONE
 }
 
 fn matches(filter: &KillFilter<'_>, client: &Client, this: u64, server: &Server) -> bool {

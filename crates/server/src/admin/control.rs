@@ -1,78 +1,84 @@
-//! INFO, TIME, ROLE, SLOWLOG, LATENCY, DEBUG SLEEP, WAIT: the server as a whole.
+//! TIME, ROLE, SLOWLOG, DEBUG, WAIT: the server as a whole.
 
-use millstream_protocol::commands::ServerCommand;
-use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, DebugCommand, check_replicaof, check_wait, parse_slowlog_get};
 use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
 
-use super::{info, saving};
-use crate::exec::{Call, Outcome};
-use crate::slowlog::{SlowEntry, Slowlog};
-
-pub(crate) fn server(
-    command: &ServerCommand<'_>,
-    call: &mut Call<'_, '_, '_>,
-) -> Result<Outcome, CommandError> {
-    let server = call.desk.server;
-    let out = &mut *call.out;
-    match command {
-        ServerCommand::Info(sections) => {
-            let text = info::render(sections, server, call.txn);
-            call.out.verbatim(text);
-        }
-        ServerCommand::Time => write_time(out, call.txn.now_ms()),
-        ServerCommand::Role => {
-            out.array(3);
-            out.bulk("master");
-            out.int(0);
-            out.array(0);
-        }
-        ServerCommand::ModuleList | ServerCommand::LatencyLatest | ServerCommand::LatencyHistory(_) => {
-            out.array(0)
-        }
-        ServerCommand::LatencyHistogram(_) => out.map(0),
-        ServerCommand::LatencyReset(_) => out.int(0),
-        ServerCommand::LatencyDoctor => {
-            out.verbatim("Latency events are not collected here; SLOWLOG GET lists slow commands.\n");
-        }
-        ServerCommand::SlowlogGet(count) => write_slowlog(out, &server.slowlog, *count),
-        ServerCommand::SlowlogLen => out.count(server.slowlog.len()),
-        ServerCommand::SlowlogReset => {
-            server.slowlog.clear();
-            out.ok();
-        }
-        ServerCommand::DebugSleep(duration) => {
-            // With everything locked: what is slow for one is slow for all, which is what this is for.
-            std::thread::sleep(*duration);
-            out.ok();
-        }
-        ServerCommand::Save => return saving::save(call),
-        ServerCommand::BgSave { schedule } => saving::save_in_background(call, *schedule)?,
-        ServerCommand::BgRewriteAof => saving::rewrite_in_background(call)?,
-        ServerCommand::LastSave => out.uint(server.persistence.last_save_s()),
-        ServerCommand::DebugReload { save } => return saving::reload(call, *save),
-        ServerCommand::WaitAof { local, timeout_ms, .. } => return saving::wait(call, *local, *timeout_ms),
-        ServerCommand::Shutdown(how) => return saving::shut_down(call, *how),
-        ServerCommand::ShutdownAbort => return Err(errors::NO_SHUTDOWN),
-        // There are no replicas to wait for.
-        ServerCommand::Wait { .. } => out.int(0),
-        ServerCommand::ReplicaOfNoOne => out.ok(),
-    }
-    Ok(Outcome::Done)
-}
+use super::saving;
+use crate::command::{Call, DONE, Reply};
+use crate::slowlog::SlowEntry;
 
 /// Seconds, and microseconds within the second.
-fn write_time(out: &mut Writer, now_ms: u64) {
+pub(crate) fn time(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    let now_ms = txn.now_ms();
     out.array(2);
     out.bulk((now_ms / 1000).to_string());
     out.bulk((now_ms % 1000 * 1000).to_string());
+    DONE
 }
 
-/// `count`: `None` is all.
-fn write_slowlog(out: &mut Writer, slowlog: &Slowlog, count: Option<u64>) {
-    let count = count.and_then(|count| usize::try_from(count).ok());
-    let entries = slowlog.newest(count.unwrap_or(usize::MAX));
-    out.array(entries.len());
-    entries.iter().for_each(|entry| write_slow_entry(out, entry));
+pub(crate) fn role(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.array(3);
+    out.bulk("master");
+    out.int(0);
+    out.array(0);
+    DONE
+}
+
+pub(crate) fn latency_doctor(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.verbatim("Latency events are not collected here; SLOWLOG GET lists slow commands.\n");
+    DONE
+}
+
+/// WAIT: there are no replicas to wait for.
+pub(crate) fn wait(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    check_wait(argv)?;
+    out.int(0);
+    DONE
+}
+
+/// REPLICAOF and SLAVEOF.
+pub(crate) fn replicaof(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    check_replicaof(argv)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    match DebugCommand::parse(argv)? {
+        DebugCommand::Sleep(duration) => {
+            // With everything locked: what is slow for one is slow for all, which is what this is for.
+            std::thread::sleep(duration);
+            call.out.ok();
+            DONE
+        }
+        DebugCommand::Reload { save } => saving::reload(call, save),
+    }
+}
+
+/// Whether DEBUG is to sleep, which it does with everything locked.
+pub(crate) fn sleeps(argv: ArgList<'_>) -> bool {
+    Args::of_command(argv).keyword("SLEEP")
+}
+
+pub(crate) fn slowlog_get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let count = parse_slowlog_get(argv)?.and_then(|count| usize::try_from(count).ok());
+    let entries = call.context.server.slowlog.newest(count.unwrap_or(usize::MAX));
+    call.out.array(entries.len());
+    entries.iter().for_each(|entry| write_slow_entry(call.out, entry));
+    DONE
+}
+
+pub(crate) fn slowlog_len(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.out.count(call.context.server.slowlog.len());
+    DONE
+}
+
+pub(crate) fn slowlog_reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.context.server.slowlog.clear();
+    call.out.ok();
+    DONE
 }
 
 fn write_slow_entry(out: &mut Writer, entry: &SlowEntry) {

@@ -6,12 +6,14 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-use millstream_protocol::table::COMMANDS;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::ArgList;
 use millstream_store::Txn;
 
 use super::{persistence, process};
-use crate::server::Server;
+use crate::command::{Call, CommandSpec, DONE, Reply};
 use crate::settings::Id;
+use crate::state::Server;
 use crate::stats::Totals;
 use crate::version::REDIS_VERSION;
 
@@ -33,10 +35,12 @@ const SECTIONS: &[Section] = &[
     ("Keyspace", true, |page| page.keyspace()),
 ];
 
-/// The sections asked for, by name, or the usual ones.
-pub(super) fn render(asked: &[&[u8]], server: &Arc<Server>, txn: &mut Txn<'_>) -> String {
+/// INFO: the sections asked for, by name, or the usual ones.
+pub(crate) fn info(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let asked = Args::of_command(argv).rest();
+    let (server, commands) = (call.context.server, call.context.commands);
     let totals = server.stats.totals();
-    let mut page = Page { text: String::new(), server, txn, totals };
+    let mut page = Page { text: String::new(), server, commands, txn: call.txn, totals };
     for (title, usual, write) in SECTIONS {
         if is_asked(asked, title, *usual) {
             if !page.text.is_empty() {
@@ -46,12 +50,15 @@ pub(super) fn render(asked: &[&[u8]], server: &Arc<Server>, txn: &mut Txn<'_>) -
             write(&mut page);
         }
     }
-    page.text
+    let text = page.text;
+    call.out.verbatim(text);
+    DONE
 }
 
 /// Whether a section is asked for that counts keys. The others need no lock and wait for nothing, so that they tell what is wrong
 /// when nothing else goes on.
-pub(crate) fn counts_keys(asked: &[&[u8]]) -> bool {
+pub(crate) fn counts_keys(argv: ArgList<'_>) -> bool {
+    let asked = Args::of_command(argv).rest();
     ["Clients", "Keyspace"].iter().any(|title| is_asked(asked, title, true))
 }
 
@@ -69,6 +76,7 @@ fn is_asked(asked: &[&[u8]], title: &str, usual: bool) -> bool {
 pub(super) struct Page<'a, 't> {
     text: String,
     pub(super) server: &'a Arc<Server>,
+    commands: &'static [CommandSpec],
     txn: &'a mut Txn<'t>,
     totals: Totals,
 }
@@ -202,7 +210,7 @@ impl Page<'_, '_> {
     }
 
     fn command_stats(&mut self) {
-        for (spec, totals) in COMMANDS.iter().zip(std::mem::take(&mut self.totals.commands)) {
+        for (spec, totals) in self.commands.iter().zip(std::mem::take(&mut self.totals.commands)) {
             if totals.calls + totals.rejected + totals.failed > 0 {
                 let micros = totals.nanos / 1000;
                 let each = totals.nanos as f64 / 1000.0 / totals.calls.max(1) as f64;

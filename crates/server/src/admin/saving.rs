@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
-use millstream_protocol::commands::Shutdown;
+use millstream_protocol::commands::{ArgList, ShutdownCommand, WaitAof, parse_bgsave};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 
-use crate::exec::{Call, Later, Outcome};
+use crate::command::{Call, DONE, Later, Outcome, Reply};
 use crate::persistence::{Background, Purpose};
-use crate::server::Server;
+use crate::state::Server;
 
-pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Result<Outcome, CommandError> {
-    let server = call.desk.server;
+pub(crate) fn save(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    let server = call.context.server;
     check_durable(server)?;
     if server.persistence.running().is_some() {
         return Err(errors::SAVE_RUNS);
@@ -26,36 +26,37 @@ pub(super) fn save(call: &mut Call<'_, '_, '_>) -> Result<Outcome, CommandError>
     }))
 }
 
-pub(super) fn save_in_background(call: &mut Call<'_, '_, '_>, schedule: bool) -> Result<(), CommandError> {
+pub(crate) fn bgsave(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let schedule = parse_bgsave(argv)?;
     match begin(call, Purpose::Save, schedule)? {
         Background::Begun => call.out.simple("Background saving started"),
         Background::Scheduled => call.out.simple("Background saving scheduled"),
         Background::Refused(Purpose::Save) => return Err(errors::SAVE_RUNS),
         Background::Refused(Purpose::Rewrite) => return Err(errors::REWRITE_RUNS_INSTEAD),
     }
-    Ok(())
+    DONE
 }
 
-pub(super) fn rewrite_in_background(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
+pub(crate) fn bgrewriteaof(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     match begin(call, Purpose::Rewrite, true)? {
         Background::Begun => call.out.simple("Background append only file rewriting started"),
         Background::Scheduled => call.out.simple("Background append only file rewriting scheduled"),
         Background::Refused(_) => return Err(errors::REWRITE_RUNS),
     }
-    Ok(())
+    DONE
 }
 
 fn begin(call: &Call<'_, '_, '_>, purpose: Purpose, schedule: bool) -> Result<Background, CommandError> {
-    let server = call.desk.server;
+    let server = call.context.server;
     check_durable(server)?;
     server.save_in_background(purpose, schedule).map_err(|error| errors::not_saved(&error.to_string()))
 }
 
 /// Reads everything back, a snapshot first if it is asked for.
-pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Result<Outcome, CommandError> {
-    let is_durable = call.desk.server.store.durability().is_some();
+pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Reply {
+    let is_durable = call.context.server.store.durability().is_some();
     if !save {
-        check_durable(call.desk.server)?;
+        check_durable(call.context.server)?;
     }
     Ok(later(move |server, out| {
         if save && is_durable {
@@ -68,12 +69,9 @@ pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Result<Outcome,
 }
 
 /// `[local, replicas]`: whether this server's disk has everything there is, and no replicas.
-pub(super) fn wait(
-    call: &mut Call<'_, '_, '_>,
-    local: bool,
-    timeout_ms: u64,
-) -> Result<Outcome, CommandError> {
-    let store = &call.desk.server.store;
+pub(crate) fn waitaof(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let WaitAof { local, timeout_ms, .. } = WaitAof::parse(argv)?;
+    let store = &call.context.server.store;
     if local && store.durability().is_none() {
         return Err(errors::WAITAOF_NOT_DURABLE);
     }
@@ -81,7 +79,7 @@ pub(super) fn wait(
     let is_durable = store.is_durable(position);
     if is_durable || !local {
         write_counts(call.out, is_durable);
-        return Ok(Outcome::Done);
+        return DONE;
     }
     let mut instead = Writer::new(call.out.resp3);
     write_counts(&mut instead, false);
@@ -102,16 +100,22 @@ fn write_counts(out: &mut Writer, is_durable: bool) {
     out.int(0);
 }
 
+pub(crate) fn lastsave(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.out.uint(call.context.server.persistence.last_save_s());
+    DONE
+}
+
 /// SAVE asks for a snapshot, and without one nothing stops unless by FORCE. Otherwise there is nothing to do but to
 /// stop: everything is in the log.
-pub(super) fn shut_down(call: &mut Call<'_, '_, '_>, how: Shutdown) -> Result<Outcome, CommandError> {
+pub(crate) fn shutdown(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let ShutdownCommand::Stop(how) = ShutdownCommand::parse(argv)? else { return Err(errors::NO_SHUTDOWN) };
     if how.save != Some(true) {
-        call.desk.server.shutdown.begin();
-        call.desk.session.close = true;
-        return Ok(Outcome::Done);
+        call.context.server.shutdown.begin();
+        call.context.session.close = true;
+        return DONE;
     }
     if !how.force {
-        check_durable(call.desk.server)?;
+        check_durable(call.context.server)?;
     }
     Ok(later(move |server, _| {
         let saved = save_now(server);

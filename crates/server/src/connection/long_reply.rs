@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use super::{Connection, Socket};
-use crate::exec::LongReply;
+use crate::command::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
 
 /// What is written before others have their turn.

@@ -28,15 +28,16 @@ use millstream_protocol::resp::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolE
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::dispatch::{Batch, Desk, Step};
-use crate::exec::LongReply;
+use crate::command::{Batch, CommandContext, LongReply};
+use crate::dispatch::Step;
 use crate::held;
 use crate::io_thread::{Buffers, give_back, spare_buffer, with_buffers};
 use crate::registry::Client;
-use crate::server::Server;
 use crate::session::Session;
 use crate::settings::Id;
+use crate::state::Server;
 use crate::stats::ThreadStats;
+use crate::table::COMMANDS;
 use crate::waiting::Waiting;
 use leftover::{Input, Output};
 
@@ -78,31 +79,19 @@ pub(crate) struct Connection {
     owed: Option<u64>,
 }
 
-/// What a poll came to.
+/// What the connection does when a batch has run as far as it can.
 enum Next {
-    /// On to the next batch.
-    Batch,
-    /// The batch goes on after others had their turn.
+    /// It reads on: everything complete was run.
+    Read,
+    /// It sends, and goes on with the batch after others had their turn.
     Yield,
-    /// A command waits.
+    /// It waits for the reply of a command.
     Wait(Box<Waiting>),
-    /// A reply goes on, for so many bytes at most.
+    /// It writes the rest of a reply, for so many bytes at most.
     Long(Box<LongReply>, usize),
-    /// Commands are held back until then, in milliseconds of uptime.
-    Hold(u64),
-    /// The end.
-    Close,
-}
-
-/// Why a batch stopped running.
-enum Stop {
-    /// Everything complete was run.
-    Starved,
-    /// Replies must be sent first.
-    Full,
-    Wait(Box<Waiting>),
-    Long(Box<LongReply>, usize),
-    Hold(u64),
+    /// It holds commands back until this uptime, in nanoseconds.
+    Hold { until_ns: u64 },
+    /// It ends.
     Close,
 }
 
@@ -148,7 +137,7 @@ impl Connection {
                 return;
             }
             match next {
-                Next::Batch => {}
+                Next::Read => {}
                 Next::Yield => tokio::task::yield_now().await,
                 Next::Wait(waiting) => {
                     if !self.wait(*waiting, &mut stream).await {
@@ -160,7 +149,7 @@ impl Connection {
                         return;
                     }
                 }
-                Next::Hold(until_ns) => {
+                Next::Hold { until_ns } => {
                     if !self.hold(until_ns, &mut stream).await {
                         return;
                     }
@@ -183,7 +172,7 @@ impl Connection {
                     Ok(count) => &input[..count],
                 },
             };
-            let stop = self.run(fresh, output);
+            let next = self.run(fresh, output);
             if output.len() >= LONG_BYTES
                 && self.owed.is_some_and(|position| self.server.store.settle_now(position))
             {
@@ -195,14 +184,7 @@ impl Connection {
             } else if self.write_first(stream, output).is_err() {
                 return Poll::Ready(Next::Close);
             }
-            Poll::Ready(match stop {
-                Stop::Starved => Next::Batch,
-                Stop::Full => Next::Yield,
-                Stop::Wait(waiting) => Next::Wait(waiting),
-                Stop::Long(reply, bytes_max) => Next::Long(reply, bytes_max),
-                Stop::Hold(until_ns) => Next::Hold(until_ns),
-                Stop::Close => Next::Close,
-            })
+            Poll::Ready(next)
         })
     }
 
@@ -222,42 +204,43 @@ impl Connection {
     }
 
     /// Runs every request that is complete: what was left over, then what is fresh. Keeps the rest.
-    fn run(&mut self, fresh: &[u8], out: &mut Writer) -> Stop {
+    fn run(&mut self, fresh: &[u8], out: &mut Writer) -> Next {
         let mut batch = Batch::begin(&self.server);
         self.decoder.set_limits(limits(&self.server, self.session.authenticated));
         self.session.client.active_at_ms.store(batch.uptime_ms, Ordering::Relaxed);
-        let stop = if self.input.bytes.is_empty() {
-            let (used, stop) = self.run_requests(fresh, out, &mut batch);
+        let next = if self.input.bytes.is_empty() {
+            let (used, next) = self.run_requests(fresh, out, &mut batch);
             self.input.bytes.extend_from_slice(&fresh[used..]);
-            stop
+            next
         } else {
             let mut bytes = std::mem::take(&mut self.input.bytes);
             bytes.extend_from_slice(fresh);
-            let (used, stop) = self.run_requests(&bytes, out, &mut batch);
+            let (used, next) = self.run_requests(&bytes, out, &mut batch);
             self.input.keep(bytes, used);
-            stop
+            next
         };
         batch.end_lap(&self.server, &self.stats);
-        self.input.runnable = !matches!(stop, Stop::Starved);
+        self.input.runnable = !matches!(next, Next::Read);
         if batch.saw_data {
             self.owe();
         } else {
             held::note_free();
         }
         self.publish();
-        match stop {
-            Stop::Starved if self.input_is_too_long() => {
+        match next {
+            Next::Read if self.input_is_too_long() => {
                 self.server.stats.rare.query_limit_closes.fetch_add(1, Ordering::Relaxed);
-                Stop::Close
+                Next::Close
             }
-            stop => stop,
+            next => next,
         }
     }
 
     /// Runs requests until one is incomplete or something else must happen first. Returns the bytes used.
-    fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Stop) {
+    fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Next) {
         let Connection { server, stats, session, decoder, .. } = self;
-        let mut desk = Desk { server, stats, session, batch, is_short: false };
+        let commands = &COMMANDS;
+        let mut context = CommandContext { server, stats, session, batch, commands, is_short: false };
         let reply_bytes_max = match server.settings.size(Id::ClientOutputBufferLimit) {
             0 => usize::MAX,
             limit => limit,
@@ -272,7 +255,7 @@ impl Connection {
             // What is not plain lies elsewhere.
             let mut decoded = Args::new();
             let found = decoder.next_plain(&bytes[used..], &mut plain);
-            desk.is_short = found.is_some();
+            context.is_short = found.is_some();
             let (argv, size) = match found {
                 Some((count, size)) => (&plain[..count], size),
                 None => match decoder.next(&bytes[used..]) {
@@ -280,38 +263,38 @@ impl Connection {
                         decoded = decoder.args(&bytes[used..]);
                         (&decoded[..], size)
                     }
-                    Ok(None) => return (used, Stop::Starved),
+                    Ok(None) => return (used, Next::Read),
                     Err(error) => return (used, refuse(server, error, out)),
                 },
             };
             let step = match argv {
                 // An empty line, or an array of nothing.
                 [] => Step::Done,
-                argv => desk.run(argv, out, &mut open),
+                argv => context.run(argv, out, &mut open),
             };
             drop(decoded);
             match step {
                 Step::Done => used += size,
-                Step::Wait(waiting) => return (used + size, Stop::Wait(waiting)),
+                Step::Wait(waiting) => return (used + size, Next::Wait(waiting)),
                 Step::Long(reply) => {
                     let written = out.len() - mark;
-                    return (used + size, Stop::Long(reply, reply_bytes_max.saturating_sub(written)));
+                    return (used + size, Next::Long(reply, reply_bytes_max.saturating_sub(written)));
                 }
-                Step::Hold(until_ns) => return (used, Stop::Hold(until_ns)),
+                Step::Hold { until_ns } => return (used, Next::Hold { until_ns }),
             }
-            if desk.session.authenticated != decoder.limits().authenticated {
-                decoder.set_limits(limits(server, desk.session.authenticated));
+            if context.session.authenticated != decoder.limits().authenticated {
+                decoder.set_limits(limits(server, context.session.authenticated));
             }
             if out.len() - mark > reply_bytes_max {
                 server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
                 out.truncate(mark);
-                return (used, Stop::Close);
+                return (used, Next::Close);
             }
-            if desk.session.close {
-                return (used, Stop::Close);
+            if context.session.close {
+                return (used, Next::Close);
             }
             if out.len() >= FLUSH_BYTES {
-                return (used, Stop::Full);
+                return (used, Next::Yield);
             }
         }
     }
@@ -389,10 +372,10 @@ impl Connection {
     }
 }
 
-fn refuse(server: &Server, error: ProtocolError, out: &mut Writer) -> Stop {
+fn refuse(server: &Server, error: ProtocolError, out: &mut Writer) -> Next {
     server.stats.note_error(b"ERR");
     out.error(error.reply());
-    Stop::Close
+    Next::Close
 }
 
 fn limits(server: &Server, authenticated: bool) -> Limits {

@@ -15,7 +15,7 @@ use crate::io_thread::{Buffers, with_buffers};
 use millstream_protocol::commands::Unblock;
 
 use crate::registry::{Client, NoAnswer, flags};
-use crate::server::Server;
+use crate::state::Server;
 use crate::waiting::Waiting;
 
 /// While a command waits, the peer may send this much ahead.

@@ -2,49 +2,56 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_protocol::commands::{Auth, ConnectionCommand, Hello, Protocol};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, Auth, Hello, Protocol, parse_db};
 use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
 
-use super::{Call, transactions};
+use super::transactions;
+use crate::command::{Call, DONE, Outcome, Reply};
 use crate::registry::flags;
-use crate::server::Server;
 use crate::session::ReplyMode;
 use crate::settings::Id;
+use crate::state::Server;
 use crate::version::REDIS_VERSION;
 
 /// The only user there is.
 const DEFAULT_USER: &[u8] = b"default";
 
-pub(super) fn run(call: &mut Call<'_, '_, '_>, command: &ConnectionCommand<'_>) -> Result<(), CommandError> {
-    match *command {
-        ConnectionCommand::Ping(None) => call.out.simple("PONG"),
-        ConnectionCommand::Ping(Some(message)) | ConnectionCommand::Echo(message) => call.out.bulk(message),
-        ConnectionCommand::Auth(auth) => run_auth(call, auth)?,
-        ConnectionCommand::Hello(hello) => run_hello(call, &hello)?,
-        ConnectionCommand::Reset => reset(call),
-        ConnectionCommand::Quit => quit(call),
-        ConnectionCommand::Select(db) => select(call, db)?,
+pub(crate) fn ping(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    match *Args::of_command(argv).rest() {
+        [] => out.simple("PONG"),
+        [message] => out.bulk(message),
+        _ => return Err(errors::wrong_arity("ping")),
     }
-    Ok(())
+    Ok(Outcome::Brief)
 }
 
-fn run_auth(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
-    if auth.user.is_none() && call.desk.server.settings.is_empty(Id::RequirePass) {
+pub(crate) fn echo(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [message] = Args::of_command(argv).exactly()?;
+    out.bulk(message);
+    DONE
+}
+
+pub(crate) fn auth(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let auth = Auth::parse(argv)?;
+    if auth.user.is_none() && call.context.server.settings.is_empty(Id::RequirePass) {
         return Err(errors::NO_PASSWORD_SET);
     }
     authenticate(call, auth)?;
     call.out.ok();
-    Ok(())
+    DONE
 }
 
 fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
-    let server = call.desk.server;
+    let server = call.context.server;
     let known = auth.user.is_none_or(|user| user == DEFAULT_USER);
     if !known || !password_fits(server, auth.password) {
         server.stats.rare.auth_failures.fetch_add(1, Ordering::Relaxed);
         return Err(errors::WRONG_PASS);
     }
-    call.desk.session.authenticated = true;
+    call.context.session.authenticated = true;
     Ok(())
 }
 
@@ -63,12 +70,13 @@ fn equal_in_constant_time(wanted: &[u8], given: &[u8]) -> bool {
     difference == 0
 }
 
-fn run_hello(call: &mut Call<'_, '_, '_>, hello: &Hello<'_>) -> Result<(), CommandError> {
+pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let hello = Hello::parse(argv)?;
     if let Some(auth) = hello.auth {
         authenticate(call, auth)?;
     }
-    let session = &mut *call.desk.session;
-    if !session.authenticated && !call.desk.server.settings.is_empty(Id::RequirePass) {
+    let session = &mut *call.context.session;
+    if !session.authenticated && !call.context.server.settings.is_empty(Id::RequirePass) {
         return Err(errors::NO_AUTH_HELLO);
     }
     if let Some(name) = hello.checked_name()? {
@@ -79,12 +87,12 @@ fn run_hello(call: &mut Call<'_, '_, '_>, hello: &Hello<'_>) -> Result<(), Comma
     }
     call.out.resp3 = session.resp3;
     introduce(call);
-    Ok(())
+    DONE
 }
 
 /// What a client learns of the server when it says hello.
 fn introduce(call: &mut Call<'_, '_, '_>) {
-    let id = call.desk.session.client.id;
+    let id = call.context.session.client.id;
     let out = &mut *call.out;
     out.map(7);
     out.bulk("server");
@@ -104,32 +112,37 @@ fn introduce(call: &mut Call<'_, '_, '_>) {
 }
 
 /// As if the client had just come.
-fn reset(call: &mut Call<'_, '_, '_>) {
-    let desk = &mut *call.desk;
-    transactions::discard(desk.session, desk.server);
-    let session = &mut *desk.session;
+pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    let context = &mut *call.context;
+    transactions::discard(context.session, context.server);
+    let session = &mut *context.session;
     session.db = 0;
     session.resp3 = false;
     session.reply = ReplyMode::On;
-    session.authenticated = desk.server.settings.is_empty(Id::RequirePass);
+    session.authenticated = context.server.settings.is_empty(Id::RequirePass);
     session.client.labels.lock().name.clear();
     session.client.set(flags::NO_EVICT | flags::NO_TOUCH, false);
     call.out.resp3 = false;
     call.out.simple("RESET");
+    DONE
 }
 
-fn quit(call: &mut Call<'_, '_, '_>) {
-    call.desk.session.close = true;
+/// Whatever else it says, a client that wants to leave may.
+pub(crate) fn quit(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.context.session.close = true;
     call.out.ok();
+    DONE
 }
 
-fn select(call: &mut Call<'_, '_, '_>, db: u32) -> Result<(), CommandError> {
-    if db >= call.desk.server.store.databases() {
+pub(crate) fn select(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let [db] = Args::of_command(argv).exactly()?;
+    let db = parse_db(db)?;
+    if db >= call.context.server.store.databases() {
         return Err(errors::DB_OUT_OF_RANGE);
     }
-    call.desk.session.db = db;
+    call.context.session.db = db;
     call.out.ok();
-    Ok(())
+    DONE
 }
 
 #[cfg(test)]

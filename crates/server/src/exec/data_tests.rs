@@ -1,22 +1,15 @@
 //! Commands on keys, strings, hashes, lists and sets: whole requests and the bytes of their replies, as a
 //! Redis 7 gives them.
 
-use std::sync::Arc;
-
-use millstream_protocol::Command;
-use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_protocol::table;
-use millstream_store::{ManualClock, Store, StoreOptions, Txn};
+use millstream_store::Txn;
 
-use super::super::{LongReply, Outcome, run_data};
-
-const NOW_MS: u64 = 1_700_000_000_000;
+use crate::command::{LongReply, Outcome};
+use crate::table::tests::{NOW_MS, empty_store, run};
 
 /// Runs requests one after the other and compares each reply, line ends shown as blanks.
 fn check(resp3: bool, cases: &[(&str, &str)]) {
-    let clock = Arc::new(ManualClock::new(NOW_MS));
-    let store = Store::new(StoreOptions { databases: 2, shards: 3, seed: 5, clock });
+    let store = empty_store();
     let mut txn = store.lock_all(0, NOW_MS);
     for (request, expected) in cases {
         let reply = reply(&mut txn, resp3, request);
@@ -27,23 +20,17 @@ fn check(resp3: bool, cases: &[(&str, &str)]) {
 fn reply(txn: &mut Txn<'_>, resp3: bool, request: &str) -> String {
     let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
     let mut out = Writer::new(resp3);
-    let outcome = table::resolve(&argv).and_then(|spec| {
-        let command: Command<'_> = spec.parse.expect("it is no container")(&argv)?;
-        run_data(&command, txn, &mut out)
-    });
-    match outcome {
-        Ok(Outcome::Done) => {}
+    match run(txn, &mut out, &argv) {
+        Ok(Outcome::Done | Outcome::Brief) => {}
         Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
         Ok(Outcome::Block(blocked)) => return format!("waits {} ms", blocked.timeout_ms),
         Ok(Outcome::Later(_)) => unreachable!("data is there at once"),
-        Err(error) => write_error(&mut out, &error),
+        Err(error) => {
+            out.truncate(0);
+            out.error(error.as_bytes());
+        }
     }
     String::from_utf8(out.buf).expect("these replies are text")
-}
-
-fn write_error(out: &mut Writer, error: &CommandError) {
-    out.truncate(0);
-    out.error(error.as_bytes());
 }
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -190,6 +177,36 @@ fn objects_are_described() {
         ("OBJECT ENCODING s", "$6 intset"),
         ("SADD s x", ":1"),
         ("OBJECT ENCODING s", "$8 listpack"),
+    ];
+    check(false, &cases);
+}
+
+/// Arguments are looked at before the key, and refused in Redis' words.
+#[test]
+fn arguments_are_checked_before_the_key() {
+    let arity = |name: &str| format!("-ERR wrong number of arguments for '{name}' command");
+    let (hset, hmset, mset, msetnx, ping) =
+        (arity("hset"), arity("hmset"), arity("mset"), arity("msetnx"), arity("ping"));
+    let cases = [
+        ("RPUSH l a", ":1"),
+        ("HSET l a b c", &hset),
+        ("HMSET l a b c", &hmset),
+        ("MSET a b c", &mset),
+        ("MSETNX a b c", &msetnx),
+        ("PING a b", &ping),
+        ("HINCRBY l f 1.5", "-ERR value is not an integer or out of range"),
+        ("HINCRBYFLOAT l f x", "-ERR value is not a valid float"),
+        ("HINCRBYFLOAT l f nan", "-ERR value is not a valid float"),
+        ("HINCRBYFLOAT l f -inf", "-ERR value is NaN or Infinity"),
+        ("DECRBY l -9223372036854775808", "-ERR decrement would overflow"),
+        ("INCRBY l x", "-ERR value is not an integer or out of range"),
+        ("MEMORY USAGE l SAMPLES x", "-ERR value is not an integer or out of range"),
+        ("MEMORY USAGE l SAMPLES -1", "-ERR syntax error"),
+        ("MEMORY USAGE l SAMPLES", "-ERR syntax error"),
+        ("MEMORY USAGE l FOO", "-ERR syntax error"),
+        ("MEMORY USAGE none samples 0 SAMPLES 5", "$-1"),
+        ("MOVE l x", "-ERR value is not an integer or out of range"),
+        ("INCRBYFLOAT n -1.5e2", "$4 -150"),
     ];
     check(false, &cases);
 }

@@ -1,56 +1,113 @@
 //! Commands on hashes.
 
-use millstream_engine::value::Hash;
-use millstream_protocol::commands::HashCommand;
-use millstream_protocol::errors::CommandError;
+use millstream_engine::value::{Float80, Hash};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::strings::optional;
+use crate::command::{DONE, Reply};
 
-pub(crate) fn run(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    command: &HashCommand<'_>,
-) -> Result<(), CommandError> {
-    match *command {
-        HashCommand::Set(key, pairs) => out.uint(txn.hash_set(key, pairs)?),
-        HashCommand::MSet(key, pairs) => {
-            txn.hash_set(key, pairs)?;
-            out.ok();
-        }
-        HashCommand::SetNx(key, field, value) => out.int(txn.hash_set_if_absent(key, field, value)?.into()),
-        HashCommand::Get(key, field) => optional(out, txn.hash_get(key, field)?),
-        HashCommand::MGet(key, fields) => {
-            let hash = txn.hash(key)?;
-            out.array(fields.len());
-            fields.iter().for_each(|field| optional(out, hash.and_then(|hash| hash.get(field))));
-        }
-        HashCommand::GetAll(key) => {
-            let hash = txn.hash(key)?;
-            out.map(hash.map_or(0, Hash::len));
-            visit(hash, |field, value| {
-                out.bulk(field);
-                out.bulk(value);
-            });
-        }
-        HashCommand::Del(key, fields) => out.uint(txn.hash_delete(key, fields)?),
-        HashCommand::Exists(key, field) => out.int(txn.hash_get(key, field)?.is_some().into()),
-        HashCommand::Len(key) => out.uint(txn.hash_len(key)?),
-        HashCommand::Keys(key) => {
-            let hash = txn.hash(key)?;
-            out.array(hash.map_or(0, Hash::len));
-            visit(hash, |field, _| out.bulk(field));
-        }
-        HashCommand::Vals(key) => {
-            let hash = txn.hash(key)?;
-            out.array(hash.map_or(0, Hash::len));
-            visit(hash, |_, value| out.bulk(value));
-        }
-        HashCommand::IncrBy(key, field, by) => out.int(txn.hash_increment(key, field, by)?),
-        HashCommand::IncrByFloat(key, field, by) => out.bulk(txn.hash_increment_float(key, field, by)?),
+pub(crate) fn hset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    out.uint(txn.hash_set(key, args.pairs("hset")?)?);
+    DONE
+}
+
+pub(crate) fn hmset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    txn.hash_set(key, args.pairs("hmset")?)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn hsetnx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, field, value] = Args::of_command(argv).exactly()?;
+    out.int(txn.hash_set_if_absent(key, field, value)?.into());
+    DONE
+}
+
+pub(crate) fn hget(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, field] = Args::of_command(argv).exactly()?;
+    optional(out, txn.hash_get(key, field)?);
+    DONE
+}
+
+pub(crate) fn hmget(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let (key, fields) = (args.next()?, args.rest());
+    let hash = txn.hash(key)?;
+    out.array(fields.len());
+    fields.iter().for_each(|field| optional(out, hash.and_then(|hash| hash.get(field))));
+    DONE
+}
+
+pub(crate) fn hgetall(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    let hash = txn.hash(key)?;
+    out.map(hash.map_or(0, Hash::len));
+    visit(hash, |field, value| {
+        out.bulk(field);
+        out.bulk(value);
+    });
+    DONE
+}
+
+pub(crate) fn hdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    out.uint(txn.hash_delete(key, args.rest())?);
+    DONE
+}
+
+pub(crate) fn hexists(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, field] = Args::of_command(argv).exactly()?;
+    out.int(txn.hash_get(key, field)?.is_some().into());
+    DONE
+}
+
+pub(crate) fn hlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.uint(txn.hash_len(key)?);
+    DONE
+}
+
+pub(crate) fn hkeys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    let hash = txn.hash(key)?;
+    out.array(hash.map_or(0, Hash::len));
+    visit(hash, |field, _| out.bulk(field));
+    DONE
+}
+
+pub(crate) fn hvals(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    let hash = txn.hash(key)?;
+    out.array(hash.map_or(0, Hash::len));
+    visit(hash, |_, value| out.bulk(value));
+    DONE
+}
+
+pub(crate) fn hincrby(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let (key, field, increment) = (args.next()?, args.next()?, args.next_i64()?);
+    args.finish()?;
+    out.int(txn.hash_increment(key, field, increment)?);
+    DONE
+}
+
+pub(crate) fn hincrbyfloat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, field, increment] = Args::of_command(argv).exactly()?;
+    let increment = Float80::parse(increment).ok_or(errors::NOT_A_FLOAT)?;
+    if !increment.is_finite() {
+        return Err(errors::NOT_FINITE);
     }
-    Ok(())
+    out.bulk(txn.hash_increment_float(key, field, increment)?);
+    DONE
 }
 
 fn visit<'a>(hash: Option<&'a Hash>, each: impl FnMut(&'a [u8], &'a [u8])) {

@@ -3,59 +3,50 @@
 use std::hash::{BuildHasher, RandomState};
 
 use millstream_engine::value::Kind;
-use millstream_protocol::commands::{CopyKey, Expire, ExpireCondition, KeyCommand, Rename, Scan, TimeToLive};
-use millstream_protocol::errors::CommandError;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{
+    ArgList, CopyKey, Expire, ExpireCondition, Scan, check_flush_mode, parse_db, parse_swapdb,
+};
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, Txn};
 
-pub(crate) fn run(txn: &mut Txn<'_>, out: &mut Writer, command: &KeyCommand<'_>) -> Result<(), CommandError> {
-    match *command {
-        KeyCommand::Del(keys) | KeyCommand::Unlink(keys) => count(out, keys, |key| txn.delete(key)),
-        KeyCommand::Exists(keys) => count(out, keys, |key| txn.exists(key)),
-        KeyCommand::Touch(keys) => count(out, keys, |key| txn.touch(key)),
-        KeyCommand::Type(key) => out.simple(type_name(txn.kind(key))),
-        KeyCommand::Persist(key) => out.int(txn.persist(key).into()),
-        KeyCommand::Expire(ref expire) => run_expire(txn, out, expire)?,
-        KeyCommand::TimeToLive(ref question) => time_to_live(txn, out, question),
-        KeyCommand::Rename(Rename { from, to, keep_existing }) => {
-            let renamed = txn.rename(from, to, keep_existing)?;
-            if keep_existing { out.int(renamed.into()) } else { out.ok() }
-        }
-        KeyCommand::Copy(CopyKey { from, to, db, replace }) => {
-            out.int(txn.copy(from, to, db.unwrap_or(txn.db()), replace)?.into());
-        }
-        KeyCommand::Move(key, db) => out.int(txn.move_to(key, db)?.into()),
-        KeyCommand::Keys(pattern) => keys(txn, out, pattern),
-        KeyCommand::Scan(ref step) => scan(txn, out, step),
-        KeyCommand::RandomKey => match txn.random_key(random()) {
-            Some(key) => out.bulk(key),
-            None => out.null_bulk(),
-        },
-        KeyCommand::DbSize => out.uint(txn.key_count()),
-        // However it is asked for, memory is given back beside: nobody else is to wait for it.
-        KeyCommand::FlushDb(_) => {
-            txn.flush_database();
-            out.ok();
-        }
-        KeyCommand::FlushAll(_) => {
-            txn.flush_all();
-            out.ok();
-        }
-        KeyCommand::SwapDb(a, b) => {
-            txn.swap_databases(a, b)?;
-            out.ok();
-        }
-    }
-    Ok(())
+use crate::command::{DONE, Reply};
+
+/// DEL and UNLINK. Either way memory is given back beside: nobody waits for it.
+pub(crate) fn del(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    count(out, argv, |key| txn.delete(key))
 }
 
-/// How many of these keys the test holds for; a key named twice is asked twice.
-fn count(out: &mut Writer, keys: &[&[u8]], mut test: impl FnMut(&[u8]) -> bool) {
-    out.count(keys.iter().filter(|key| test(key)).count());
+pub(crate) fn exists(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    count(out, argv, |key| txn.exists(key))
 }
 
-fn run_expire(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Result<(), CommandError> {
+pub(crate) fn touch(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    count(out, argv, |key| txn.touch(key))
+}
+
+/// How many of the keys the test holds for; a key named twice is asked twice.
+fn count(out: &mut Writer, argv: ArgList<'_>, mut test: impl FnMut(&[u8]) -> bool) -> Reply {
+    out.count(Args::of_command(argv).rest().iter().filter(|key| test(key)).count());
+    DONE
+}
+
+/// TYPE
+pub(crate) fn type_of(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.simple(type_name(txn.kind(key)));
+    DONE
+}
+
+pub(crate) fn persist(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.int(txn.persist(key).into());
+    DONE
+}
+
+/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
+pub(crate) fn expire(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Reply {
     let at_ms = expire.deadline.at_ms(txn.now_ms())?;
     let only_if = match expire.condition {
         ExpireCondition::Always => ExpireIf::Always,
@@ -66,22 +57,110 @@ fn run_expire(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Resul
         ExpireCondition::IfAnyAndEarlier => ExpireIf::ExpiringAndEarlier,
     };
     out.int(txn.expire_at(expire.key, at_ms, only_if).into());
-    Ok(())
+    DONE
 }
 
-fn time_to_live(txn: &Txn<'_>, out: &mut Writer, question: &TimeToLive<'_>) {
+pub(crate) fn ttl(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let left = |at_ms: u64, now_ms: u64| round_to_seconds(at_ms.saturating_sub(now_ms));
+    time_to_live(txn, out, argv, left)
+}
+
+pub(crate) fn pttl(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    time_to_live(txn, out, argv, u64::saturating_sub)
+}
+
+pub(crate) fn expiretime(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    time_to_live(txn, out, argv, |at_ms, _| round_to_seconds(at_ms))
+}
+
+pub(crate) fn pexpiretime(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    time_to_live(txn, out, argv, |at_ms, _| at_ms)
+}
+
+fn round_to_seconds(ms: u64) -> u64 {
+    ms.saturating_add(500) / 1000
+}
+
+/// Until when a key lives. `shown` makes the answer of the time when it ends and of now, both in milliseconds.
+fn time_to_live(
+    txn: &Txn<'_>,
+    out: &mut Writer,
+    argv: ArgList<'_>,
+    shown: impl FnOnce(u64, u64) -> u64,
+) -> Reply {
     const NO_KEY: i64 = -2;
     const NO_EXPIRY: i64 = -1;
-    let at_ms = match txn.expires_at_ms(question.key) {
-        None => return out.int(NO_KEY),
-        Some(None) => return out.int(NO_EXPIRY),
-        Some(Some(at_ms)) => at_ms,
-    };
-    let ms = if question.absolute { at_ms } else { at_ms.saturating_sub(txn.now_ms()) };
-    out.uint(if question.milliseconds { ms } else { ms.saturating_add(500) / 1000 });
+    let [key] = Args::of_command(argv).exactly()?;
+    match txn.expires_at_ms(key) {
+        None => out.int(NO_KEY),
+        Some(None) => out.int(NO_EXPIRY),
+        Some(Some(at_ms)) => out.uint(shown(at_ms, txn.now_ms())),
+    }
+    DONE
 }
 
-fn keys(txn: &Txn<'_>, out: &mut Writer, pattern: &[u8]) {
+pub(crate) fn rename(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [from, to] = Args::of_command(argv).exactly()?;
+    txn.rename(from, to, false)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn renamenx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [from, to] = Args::of_command(argv).exactly()?;
+    out.int(txn.rename(from, to, true)?.into());
+    DONE
+}
+
+pub(crate) fn copy(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let CopyKey { from, to, db, replace } = CopyKey::parse(argv)?;
+    out.int(txn.copy(from, to, db.unwrap_or(txn.db()), replace)?.into());
+    DONE
+}
+
+/// MOVE
+pub(crate) fn move_to(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, db] = Args::of_command(argv).exactly()?;
+    out.int(txn.move_to(key, parse_db(db)?)?.into());
+    DONE
+}
+
+pub(crate) fn randomkey(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    match txn.random_key(random()) {
+        Some(key) => out.bulk(key),
+        None => out.null_bulk(),
+    }
+    DONE
+}
+
+pub(crate) fn dbsize(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.uint(txn.key_count());
+    DONE
+}
+
+pub(crate) fn flushdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    check_flush_mode(Args::of_command(argv))?;
+    txn.flush_database();
+    out.ok();
+    DONE
+}
+
+pub(crate) fn flushall(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    check_flush_mode(Args::of_command(argv))?;
+    txn.flush_all();
+    out.ok();
+    DONE
+}
+
+pub(crate) fn swapdb(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let (one, other) = parse_swapdb(argv)?;
+    txn.swap_databases(one, other)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [pattern] = Args::of_command(argv).exactly()?;
     let list = out.array_deferred(txn.key_count() as usize);
     let mut matching = 0;
     txn.visit_keys(|key| {
@@ -91,10 +170,12 @@ fn keys(txn: &Txn<'_>, out: &mut Writer, pattern: &[u8]) {
         }
     });
     out.finish(list, matching);
+    DONE
 }
 
 /// The next cursor comes before the keys but is known after them, so the keys are written aside.
-fn scan(txn: &Txn<'_>, out: &mut Writer, step: &Scan<'_>) {
+pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let step = Scan::parse(argv)?;
     let wanted = |key: &[u8], kind: Kind| {
         step.type_name.is_none_or(|name| name.eq_ignore_ascii_case(type_name(Some(kind)).as_bytes()))
             && step.pattern.is_none_or(|pattern| glob::matches(pattern, key))
@@ -110,6 +191,7 @@ fn scan(txn: &Txn<'_>, out: &mut Writer, step: &Scan<'_>) {
     out.bulk_display(cursor);
     out.array(matching);
     out.raw(&keys.buf);
+    DONE
 }
 
 /// A type as TYPE answers it.

@@ -1,33 +1,36 @@
 //! Commands on lists.
 
 use millstream_engine::ListEnd;
-use millstream_protocol::commands::{BlockingPop, ListCommand};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, BlockingPop, Pop};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Interest, Txn};
 
-use super::{Blocked, Outcome};
+use crate::command::{Blocked, DONE, Outcome, Reply};
 
-pub(crate) fn run(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    command: &ListCommand<'_>,
-) -> Result<Outcome, CommandError> {
-    match *command {
-        ListCommand::Push(end, key, values) => out.uint(txn.list_push(key, end, values)?),
-        ListCommand::Pop(end, key, None) => pop_one(txn, out, key, end)?,
-        ListCommand::Pop(end, key, Some(count)) => pop_many(txn, out, key, end, count)?,
-        ListCommand::Len(key) => out.uint(txn.list_len(key)?),
-        ListCommand::Range(key, first, last) => match txn.list_range(key, first, last)? {
-            Some((list, positions)) => {
-                out.array(positions.len());
-                list.range(positions).for_each(|value| out.bulk(value));
-            }
-            None => out.array(0),
-        },
-        ListCommand::BlockingPop(ref pop) => return blocking_pop(txn, out, pop),
+/// LPUSH and RPUSH.
+pub(crate) fn push(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, end: ListEnd) -> Reply {
+    let mut args = Args::of_command(argv);
+    let key = args.next()?;
+    out.uint(txn.list_push(key, end, args.rest())?);
+    DONE
+}
+
+/// LPOP and RPOP.
+pub(crate) fn pop(txn: &mut Txn<'_>, out: &mut Writer, pop: &Pop<'_>, end: ListEnd) -> Reply {
+    let Some(count) = pop.count else {
+        pop_one(txn, out, pop.key, end)?;
+        return DONE;
+    };
+    let popped = txn.list_pop(pop.key, end, count, |list, count| {
+        out.array(count);
+        list.from_end(end, count).for_each(|value| out.bulk(value));
+    })?;
+    if popped.is_none() {
+        out.null_array();
     }
-    Ok(Outcome::Done)
+    DONE
 }
 
 fn pop_one(txn: &mut Txn<'_>, out: &mut Writer, key: &[u8], end: ListEnd) -> Result<(), CommandError> {
@@ -40,33 +43,37 @@ fn pop_one(txn: &mut Txn<'_>, out: &mut Writer, key: &[u8], end: ListEnd) -> Res
     Ok(())
 }
 
-fn pop_many(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    key: &[u8],
-    end: ListEnd,
-    count: u64,
-) -> Result<(), CommandError> {
-    let popped = txn.list_pop(key, end, count, |list, count| {
-        out.array(count);
-        list.from_end(end, count).for_each(|value| out.bulk(value));
-    })?;
-    if popped.is_none() {
-        out.null_array();
-    }
-    Ok(())
-}
-
-/// One value from the first of the lists that is there, with its key; or a wait for any of them.
-fn blocking_pop(txn: &mut Txn<'_>, out: &mut Writer, pop: &BlockingPop<'_>) -> Result<Outcome, CommandError> {
-    for &key in pop.keys {
+/// BLPOP and BRPOP: one value from the first of the lists that is there, with its key; or a wait for any of them.
+pub(crate) fn blocking_pop(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, end: ListEnd) -> Reply {
+    let BlockingPop { keys, timeout_ms } = BlockingPop::parse(argv)?;
+    for &key in keys {
         if txn.list(key)?.is_some() {
             out.array(2);
             out.bulk(key);
-            pop_one(txn, out, key, pop.end)?;
-            return Ok(Outcome::Done);
+            pop_one(txn, out, key, end)?;
+            return DONE;
         }
     }
-    let interests = pop.keys.iter().map(|&key| (key.into(), Interest::List)).collect();
-    Ok(Outcome::Block(Blocked { interests, timeout_ms: pop.timeout_ms, last_args: Vec::new() }))
+    let interests = keys.iter().map(|&key| (key.into(), Interest::List)).collect();
+    Ok(Outcome::Block(Blocked { interests, timeout_ms, last_args: Vec::new() }))
+}
+
+pub(crate) fn llen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.uint(txn.list_len(key)?);
+    DONE
+}
+
+pub(crate) fn lrange(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let (key, first, last) = (args.next()?, args.next_i64()?, args.next_i64()?);
+    args.finish()?;
+    match txn.list_range(key, first, last)? {
+        Some((list, positions)) => {
+            out.array(positions.len());
+            list.range(positions).for_each(|value| out.bulk(value));
+        }
+        None => out.array(0),
+    }
+    DONE
 }

@@ -1,36 +1,61 @@
 //! Commands about how values are kept: OBJECT and MEMORY.
 
 use millstream_engine::value::Layout;
-use millstream_protocol::commands::ObjectCommand;
-use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-/// MEMORY STATS counts what the transaction has locked, so that is to be everything.
-pub(crate) fn run(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    command: &ObjectCommand<'_>,
-) -> Result<(), CommandError> {
-    match *command {
-        ObjectCommand::Encoding(key) => match txn.layout(key) {
-            Some(layout) => out.bulk(encoding_name(layout)),
-            None => out.null_bulk(),
-        },
-        ObjectCommand::Freq(key) if txn.exists(key) => return Err(errors::FREQ_NOT_TRACKED),
-        ObjectCommand::Freq(_) => out.null_bulk(),
-        ObjectCommand::IdleTime(key) => number(out, txn.idle_s(key)),
-        // Values are not shared.
-        ObjectCommand::RefCount(key) => number(out, txn.exists(key).then_some(1)),
-        ObjectCommand::MemoryUsage(key) => number(out, txn.memory_bytes(key).map(|bytes| bytes as u64)),
-        ObjectCommand::MemoryDoctor => out.verbatim("Nothing to report: memory is given back as data goes."),
-        ObjectCommand::MemoryPurge => out.ok(),
-        ObjectCommand::MemoryStats => memory_stats(txn, out),
+use crate::command::{DONE, Reply};
+
+pub(crate) fn encoding(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    match txn.layout(key) {
+        Some(layout) => out.bulk(encoding_name(layout)),
+        None => out.null_bulk(),
     }
-    Ok(())
+    DONE
 }
 
-fn memory_stats(txn: &Txn<'_>, out: &mut Writer) {
+pub(crate) fn freq(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    if txn.exists(key) {
+        return Err(errors::FREQ_NOT_TRACKED);
+    }
+    out.null_bulk();
+    DONE
+}
+
+pub(crate) fn idletime(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    number(out, txn.idle_s(key));
+    DONE
+}
+
+/// Values are not shared.
+pub(crate) fn refcount(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    number(out, txn.exists(key).then_some(1));
+    DONE
+}
+
+/// How many elements to sample is checked and forgotten: memory is counted, not sampled.
+pub(crate) fn memory_usage(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_subcommand(argv);
+    let key = args.next()?;
+    while args.keyword_before("SAMPLES", 1) {
+        if args.next_i64()? < 0 {
+            return Err(errors::SYNTAX);
+        }
+    }
+    args.finish()?;
+    number(out, txn.memory_bytes(key).map(|bytes| bytes as u64));
+    DONE
+}
+
+/// Counts what the transaction has locked, so that is to be everything.
+pub(crate) fn memory_stats(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     let (keys, bytes) = txn.totals();
     let pairs = [
         ("keys.count", keys),
@@ -42,6 +67,12 @@ fn memory_stats(txn: &Txn<'_>, out: &mut Writer) {
         out.bulk(name);
         out.uint(number);
     }
+    DONE
+}
+
+pub(crate) fn memory_doctor(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.verbatim("Nothing to report: memory is given back as data goes.");
+    DONE
 }
 
 /// A number, unless there is no such key.

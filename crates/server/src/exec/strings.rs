@@ -1,61 +1,22 @@
 //! Commands on strings.
 
-use millstream_protocol::commands::{GetEx, Set, SetCondition, SetExpiry as Expiry, StringCommand};
-use millstream_protocol::errors::CommandError;
+use millstream_engine::value::Float80;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, GetEx, Set, SetCondition, SetExpiry as Expiry};
+use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, SetExpiry, SetIf, Txn};
 
-pub(crate) fn run(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    command: &StringCommand<'_>,
-) -> Result<(), CommandError> {
-    match *command {
-        StringCommand::Get(key) => optional(out, txn.string(key)?),
-        StringCommand::Set(ref set) => run_set(txn, out, set)?,
-        StringCommand::SetNx(key, value) => {
-            out.int(txn.set(key, value, SetIf::Absent, SetExpiry::Never).into());
-        }
-        StringCommand::GetSet(key, value) => {
-            optional(out, txn.string(key)?);
-            txn.set(key, value, SetIf::Always, SetExpiry::Never);
-        }
-        StringCommand::GetDel(key) => {
-            optional(out, txn.string(key)?);
-            txn.delete(key);
-        }
-        StringCommand::GetEx(ref get) => get_and_expire(txn, out, get)?,
-        StringCommand::MGet(keys) => {
-            out.array(keys.len());
-            // What is no string counts as missing here.
-            keys.iter().for_each(|key| optional(out, txn.string(key).unwrap_or(None)));
-        }
-        StringCommand::MSet(pairs) => {
-            txn.set_many(pairs);
-            out.ok();
-        }
-        StringCommand::MSetNx(pairs) => out.int(txn.set_many_if_absent(pairs).into()),
-        StringCommand::IncrBy(key, by) => out.int(txn.increment(key, by)?),
-        StringCommand::IncrByFloat(ref increment) => {
-            // The type is refused before the number.
-            txn.string(increment.key)?;
-            out.bulk(txn.increment_float(increment.key, increment.increment()?)?);
-        }
-        StringCommand::Append(key, tail) => out.uint(txn.append(key, tail)?),
-        StringCommand::StrLen(key) => out.count(txn.string(key)?.map_or(0, <[u8]>::len)),
-    }
-    Ok(())
+use crate::command::{DONE, Reply};
+
+pub(crate) fn get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    optional(out, txn.string(key)?);
+    DONE
 }
 
-/// A string that may not be there.
-pub(super) fn optional(out: &mut Writer, bytes: Option<&[u8]>) {
-    match bytes {
-        Some(bytes) => out.bulk(bytes),
-        None => out.null_bulk(),
-    }
-}
-
-fn run_set(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Result<(), CommandError> {
+/// SET, SETEX and PSETEX.
+pub(crate) fn set(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Reply {
     let expiry = match set.expiry {
         Expiry::Forever => SetExpiry::Never,
         Expiry::Keep => SetExpiry::Keep,
@@ -75,13 +36,34 @@ fn run_set(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Result<(), Com
         (false, true) => out.ok(),
         (false, false) => out.null_bulk(),
     }
-    Ok(())
+    DONE
 }
 
-fn get_and_expire(txn: &mut Txn<'_>, out: &mut Writer, get: &GetEx<'_>) -> Result<(), CommandError> {
+pub(crate) fn setnx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, value] = Args::of_command(argv).exactly()?;
+    out.int(txn.set(key, value, SetIf::Absent, SetExpiry::Never).into());
+    DONE
+}
+
+pub(crate) fn getset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, value] = Args::of_command(argv).exactly()?;
+    optional(out, txn.string(key)?);
+    txn.set(key, value, SetIf::Always, SetExpiry::Never);
+    DONE
+}
+
+pub(crate) fn getdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    optional(out, txn.string(key)?);
+    txn.delete(key);
+    DONE
+}
+
+pub(crate) fn getex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let get = GetEx::parse(argv)?;
     let Some(bytes) = txn.string(get.key)? else {
         out.null_bulk();
-        return Ok(());
+        return DONE;
     };
     out.bulk(bytes);
     match get.new_expiry()? {
@@ -93,5 +75,77 @@ fn get_and_expire(txn: &mut Txn<'_>, out: &mut Writer, get: &GetEx<'_>) -> Resul
             txn.expire_at(get.key, deadline.at_ms(txn.now_ms())?, ExpireIf::Always);
         }
     }
-    Ok(())
+    DONE
+}
+
+pub(crate) fn mget(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let keys = Args::of_command(argv).rest();
+    out.array(keys.len());
+    // What is no string counts as missing here.
+    keys.iter().for_each(|key| optional(out, txn.string(key).unwrap_or(None)));
+    DONE
+}
+
+pub(crate) fn mset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    txn.set_many(Args::of_command(argv).pairs("mset")?);
+    out.ok();
+    DONE
+}
+
+pub(crate) fn msetnx(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    out.int(txn.set_many_if_absent(Args::of_command(argv).pairs("msetnx")?).into());
+    DONE
+}
+
+/// INCR and DECR.
+pub(crate) fn increment(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, by: i64) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.int(txn.increment(key, by)?);
+    DONE
+}
+
+pub(crate) fn incrby(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let (key, increment) = (args.next()?, args.next_i64()?);
+    args.finish()?;
+    out.int(txn.increment(key, increment)?);
+    DONE
+}
+
+pub(crate) fn decrby(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let mut args = Args::of_command(argv);
+    let (key, decrement) = (args.next()?, args.next_i64()?);
+    args.finish()?;
+    let increment = decrement.checked_neg().ok_or(errors::DECREMENT_OVERFLOW)?;
+    out.int(txn.increment(key, increment)?);
+    DONE
+}
+
+pub(crate) fn incrbyfloat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, increment] = Args::of_command(argv).exactly()?;
+    // The type is refused before the number.
+    txn.string(key)?;
+    let increment = Float80::parse(increment).ok_or(errors::NOT_A_FLOAT)?;
+    out.bulk(txn.increment_float(key, increment)?);
+    DONE
+}
+
+pub(crate) fn append(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, tail] = Args::of_command(argv).exactly()?;
+    out.uint(txn.append(key, tail)?);
+    DONE
+}
+
+pub(crate) fn strlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.count(txn.string(key)?.map_or(0, <[u8]>::len));
+    DONE
+}
+
+/// A string that may not be there.
+pub(super) fn optional(out: &mut Writer, bytes: Option<&[u8]>) {
+    match bytes {
+        Some(bytes) => out.bulk(bytes),
+        None => out.null_bulk(),
+    }
 }

@@ -4,14 +4,13 @@
 //! queued commands run under that one lock, so nobody sees half of them, and readers they make ready are
 //! served when it is released.
 
-use millstream_protocol::commands::TransactionCommand;
-use millstream_protocol::errors::{self, CommandError};
-use millstream_protocol::table::CommandSpec;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::errors;
 
-use super::Call;
-use crate::dispatch::bytes_of;
-use crate::server::Server;
+use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of};
 use crate::session::{Session, Transaction, Watch};
+use crate::state::Server;
 
 /// Commands that are not queued between MULTI and EXEC.
 pub(crate) fn runs_inside_multi(spec: &CommandSpec) -> bool {
@@ -24,76 +23,69 @@ pub(crate) fn discard(session: &mut Session, server: &Server) {
     session.unwatch(server);
 }
 
-pub(super) fn run(call: &mut Call<'_, '_, '_>, command: &TransactionCommand<'_>) -> Result<(), CommandError> {
-    match command {
-        TransactionCommand::Multi => multi(call),
-        TransactionCommand::Exec => exec(call),
-        TransactionCommand::Discard => run_discard(call),
-        TransactionCommand::Watch(keys) => watch(call, keys),
-        TransactionCommand::Unwatch => unwatch(call),
-    }
-}
-
-fn multi(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    let session = &mut *call.desk.session;
+pub(crate) fn multi(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    let session = &mut *call.context.session;
     if session.transaction.is_some() {
         return Err(errors::NESTED_MULTI);
     }
     session.transaction = Some(Transaction::default());
     call.out.ok();
-    Ok(())
+    DONE
 }
 
-fn run_discard(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    if call.desk.session.transaction.is_none() {
+pub(crate) fn run_discard(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    if call.context.session.transaction.is_none() {
         return Err(errors::DISCARD_WITHOUT_MULTI);
     }
-    discard(call.desk.session, call.desk.server);
+    discard(call.context.session, call.context.server);
     call.out.ok();
-    Ok(())
+    DONE
 }
 
-fn exec(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    let desk = &mut *call.desk;
-    let Some(transaction) = desk.session.transaction.take() else { return Err(errors::EXEC_WITHOUT_MULTI) };
+pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    let context = &mut *call.context;
+    let Some(transaction) = context.session.transaction.take() else {
+        return Err(errors::EXEC_WITHOUT_MULTI);
+    };
     if transaction.refused {
-        desk.session.unwatch(desk.server);
+        context.session.unwatch(context.server);
         return Err(errors::EXEC_ABORTED);
     }
-    let server = desk.server;
+    let server = context.server;
     if transaction.writes {
         let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
         if let Err(refused) = server.check_writable(bytes) {
-            desk.session.unwatch(server);
+            context.session.unwatch(server);
             return Err(refused);
         }
     }
-    desk.batch.saw_data = true;
-    let mut txn = server.store.lock_all(desk.session.db, desk.batch.now_ms);
+    context.batch.saw_data = true;
+    let mut txn = server.store.lock_all(context.session.db, context.batch.now_ms);
     // Nothing is watched any more, whatever the queued commands do; the store hears of it when it is unlocked.
-    let watch = desk.session.watch.take();
+    let watch = context.session.watch.take();
     if watch.as_ref().is_some_and(Watch::is_broken) {
         call.out.null_array();
     } else {
         call.out.array(transaction.commands.len());
         for queued in &transaction.commands {
-            desk.run_queued(queued.spec, &queued.args.argv(), &mut txn, call.out);
+            let spec = &context.commands[queued.command];
+            context.run_queued(spec, &queued.args.argv(), &mut txn, call.out);
         }
     }
     drop(txn);
     if let Some(watch) = watch {
         watch.end(server);
     }
-    Ok(())
+    DONE
 }
 
-fn watch(call: &mut Call<'_, '_, '_>, keys: &[&[u8]]) -> Result<(), CommandError> {
-    let session = &mut *call.desk.session;
+pub(crate) fn watch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
+    let session = &mut *call.context.session;
     if session.transaction.is_some() {
         return Err(errors::WATCH_IN_MULTI);
     }
     let watch = session.watch.get_or_insert_default();
-    for key in keys {
+    for key in Args::of_command(argv).rest() {
         if watch.keys.iter().any(|(db, known)| *db == session.db && **known == **key) {
             continue;
         }
@@ -101,11 +93,11 @@ fn watch(call: &mut Call<'_, '_, '_>, keys: &[&[u8]]) -> Result<(), CommandError
         watch.keys.push((session.db, Box::from(*key)));
     }
     call.out.ok();
-    Ok(())
+    DONE
 }
 
-fn unwatch(call: &mut Call<'_, '_, '_>) -> Result<(), CommandError> {
-    call.desk.session.unwatch(call.desk.server);
+pub(crate) fn unwatch(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
+    call.context.session.unwatch(call.context.server);
     call.out.ok();
-    Ok(())
+    DONE
 }

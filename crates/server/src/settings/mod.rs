@@ -121,7 +121,7 @@ impl Settings {
         if id != Id::MaxClients {
             return Ok(());
         }
-        let possible = descriptors::clients_possible(wanted.unsigned_abs(), self);
+        let possible = descriptors::clients_possible(wanted.unsigned_abs(), self.size(Id::IoThreads));
         if possible < wanted.unsigned_abs() { Err(Refused::TooManyClients { possible }) } else { Ok(()) }
     }
 

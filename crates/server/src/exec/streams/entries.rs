@@ -7,7 +7,7 @@ use millstream_protocol::resp::Writer;
 use millstream_store::{StreamCounters, Txn};
 
 use super::{long, write_deletions, write_entries};
-use crate::exec::Outcome;
+use crate::command::Outcome;
 
 #[inline(never)]
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {

@@ -16,20 +16,14 @@ pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xsetid, xtrim};
 pub(crate) use groups::{xadopt, xgroup};
 pub(crate) use idempotence::{xcfgset, xidmprecord};
 pub(crate) use info::xinfo;
-pub(crate) use long::{LongReply, Missing};
 pub(crate) use pending::{xack, xackdel, xautoclaim, xclaim, xpending};
 pub(crate) use read::{xread, xreadgroup};
 pub(crate) use release::{xextend, xnack};
 
-use std::cell::RefCell;
-
 use millstream_engine::stream::Deletion;
-use millstream_protocol::resp::{EntryEncoder, EntryRun, Writer};
+use millstream_protocol::resp::{EntryRun, Writer};
 
-thread_local! {
-    /// One for each thread: it owns buffers that are worth keeping, and no connection writes entries while another does.
-    static ENCODER: RefCell<EntryEncoder> = RefCell::default();
-}
+use crate::command::ENCODER;
 
 /// Writes an array of entries as they are visited. `most` bounds how many there can be; `visit` says how many there were.
 fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'_>) -> u64) {

@@ -10,10 +10,9 @@ use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::{Interest, Reader, Txn};
 use smallvec::SmallVec;
 
-use super::long::{self, MANY_ENTRIES, Missing};
+use super::long::{self, MANY_ENTRIES};
 use super::write_entries;
-use crate::exec::Outcome;
-use crate::waiting::Blocked;
+use crate::command::{Blocked, Missing, Outcome};
 
 pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Result<Outcome, CommandError> {
     let mut after: SmallVec<[StreamId; 4]> = SmallVec::new();

@@ -1,58 +1,78 @@
 //! What is known of a command: one [`CommandSpec`] each, written down as a chain of facts.
 
-use crate::commands::Command;
-use crate::errors::CommandError;
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
 
-/// Reads a request's arguments, the names included.
-pub type Parse = for<'a> fn(&'a [&'a [u8]]) -> Result<Command<'a>, CommandError>;
+use super::{Call, Reply};
+
+/// The function that reads a request's arguments, the names included, and does what the command does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Run {
+    /// Needs only the data. Commands that may block are of this kind: whoever makes a key ready runs them again.
+    Data(fn(&mut Txn<'_>, &mut Writer, ArgList<'_>) -> Reply),
+    /// Needs the server or the connection as well.
+    Call(fn(&mut Call<'_, '_, '_>, ArgList<'_>) -> Reply),
+}
+
+/// What a command must have locked before it runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reach {
+    /// Nothing.
+    Nothing,
+    /// One key, the argument of this number.
+    Key(usize),
+    /// The keys after the word STREAMS.
+    Streams,
+    /// The keys it names.
+    Keys,
+    /// Every key of every database.
+    Everything,
+    /// Every key of every database if the function says so of the request, otherwise nothing.
+    EverythingIf(fn(ArgList<'_>) -> bool),
+}
 
 /// Everything that is known of a command or subcommand before it runs.
 #[derive(Clone, Copy, Debug)]
-pub struct CommandSpec {
+pub(crate) struct CommandSpec {
     /// In small letters; a subcommand is `container|name`.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The number of arguments, the names included; negative: at least as many.
-    pub arity: i32,
+    pub(crate) arity: i32,
     /// What kind of command it is.
-    pub flags: Flags,
+    pub(crate) flags: Flags,
     /// Where its keys are and what happens to them.
-    pub keys: &'static [KeySpec],
+    pub(crate) keys: &'static [KeySpec],
     /// Its categories of access control, those that follow from the flags included.
-    pub categories: Categories,
+    pub(crate) categories: Categories,
     /// The chapter it belongs to.
-    pub group: Group,
+    pub(crate) group: Group,
     /// The version that brought it: of Redis, or of Millstream if it is Millstream's own.
-    pub since: &'static str,
+    pub(crate) since: &'static str,
     /// Whether it is Millstream's own: Redis has no such command.
-    pub own: bool,
+    pub(crate) own: bool,
     /// What it does, in a line.
-    pub summary: &'static str,
+    pub(crate) summary: &'static str,
     /// How it is spelled, on a line: see the module `arguments`, which reads it.
-    pub syntax: &'static str,
+    pub(crate) syntax: &'static str,
     /// What it costs.
-    pub complexity: &'static str,
+    pub(crate) complexity: &'static str,
     /// Hints for proxies and cluster clients.
-    pub tips: &'static [&'static str],
+    pub(crate) tips: &'static [&'static str],
     /// Where it differs from Redis on purpose.
-    pub note: Option<&'static str>,
-    /// Reads its arguments. Nothing for a container, which never runs, and for HELP, which
-    /// [`render::help`](super::render::help) answers.
-    pub parse: Option<Parse>,
-    /// Its place in [`COMMANDS`](super::COMMANDS).
-    pub(super) index: usize,
+    pub(crate) note: Option<&'static str>,
+    /// Runs it.
+    pub(crate) run: Run,
+    /// What it must have locked.
+    pub(crate) reach: Reach,
+    /// Its place in the table.
+    index: usize,
     /// How many of the following specs are its subcommands.
-    pub(super) subcommand_count: usize,
+    pub(crate) subcommand_count: usize,
 }
 
 /// The facts of a command, to be completed by the functions below.
-pub(super) const fn command(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    let mut spec = named(name, arity);
-    spec.parse = Some(parse);
-    spec
-}
-
-/// The facts of a command that has nothing to parse.
-pub(super) const fn named(name: &'static str, arity: i32) -> CommandSpec {
+pub(crate) const fn command(name: &'static str, arity: i32, run: Run) -> CommandSpec {
     CommandSpec {
         name,
         arity,
@@ -67,14 +87,15 @@ pub(super) const fn named(name: &'static str, arity: i32) -> CommandSpec {
         complexity: "O(1)",
         tips: &[],
         note: None,
-        parse: None,
+        run,
+        reach: Reach::Nothing,
         index: 0,
         subcommand_count: 0,
     }
 }
 
 impl CommandSpec {
-    pub(super) const fn flags(mut self, flags: &[Flags]) -> CommandSpec {
+    pub(crate) const fn flags(mut self, flags: &[Flags]) -> CommandSpec {
         let mut at = 0;
         while at < flags.len() {
             self.flags = self.flags.with(flags[at]);
@@ -83,80 +104,95 @@ impl CommandSpec {
         self
     }
 
-    pub(super) const fn keys(mut self, keys: &'static [KeySpec]) -> CommandSpec {
+    pub(crate) const fn keys(mut self, keys: &'static [KeySpec]) -> CommandSpec {
         self.keys = keys;
         self
     }
 
-    pub(super) const fn category(mut self, category: Categories) -> CommandSpec {
+    pub(crate) const fn category(mut self, category: Categories) -> CommandSpec {
         self.categories = self.categories.with(category);
         self
     }
 
-    pub(super) const fn group(mut self, group: Group) -> CommandSpec {
+    pub(crate) const fn group(mut self, group: Group) -> CommandSpec {
         self.group = group;
         self
     }
 
-    pub(super) const fn since(mut self, since: &'static str) -> CommandSpec {
+    pub(crate) const fn since(mut self, since: &'static str) -> CommandSpec {
         self.since = since;
         self
     }
 
     /// Millstream's own, since this version of it.
-    pub(super) const fn own_since(mut self, since: &'static str) -> CommandSpec {
+    pub(crate) const fn own_since(mut self, since: &'static str) -> CommandSpec {
         self.own = true;
         self.since(since)
     }
 
-    pub(super) const fn text(mut self, syntax: &'static str, summary: &'static str) -> CommandSpec {
+    pub(crate) const fn text(mut self, syntax: &'static str, summary: &'static str) -> CommandSpec {
         self.syntax = syntax;
         self.summary = summary;
         self
     }
 
-    pub(super) const fn complexity(mut self, complexity: &'static str) -> CommandSpec {
+    pub(crate) const fn complexity(mut self, complexity: &'static str) -> CommandSpec {
         self.complexity = complexity;
         self
     }
 
-    pub(super) const fn tips(mut self, tips: &'static [&'static str]) -> CommandSpec {
+    pub(crate) const fn tips(mut self, tips: &'static [&'static str]) -> CommandSpec {
         self.tips = tips;
         self
     }
 
-    pub(super) const fn note(mut self, note: &'static str) -> CommandSpec {
+    pub(crate) const fn note(mut self, note: &'static str) -> CommandSpec {
         self.note = Some(note);
         self
     }
 
+    /// It must have everything locked.
+    pub(crate) const fn locks_everything(mut self) -> CommandSpec {
+        self.reach = Reach::Everything;
+        self
+    }
+
+    /// It must have everything locked if the function says so of the request.
+    pub(crate) const fn locks_everything_if(mut self, needed: fn(ArgList<'_>) -> bool) -> CommandSpec {
+        self.reach = Reach::EverythingIf(needed);
+        self
+    }
+
     /// Completes the facts with those that follow from others.
-    pub(super) const fn complete(mut self, index: usize, subcommand_count: usize) -> CommandSpec {
+    pub(crate) const fn complete(mut self, index: usize, subcommand_count: usize) -> CommandSpec {
         self.index = index;
         self.subcommand_count = subcommand_count;
+        match self.keys {
+            [] => {}
+            [KeySpec { begin: KeysBegin::At(at), find: KeysFind::Range { last: 0, .. }, .. }] => {
+                self.reach = Reach::Key(*at as usize);
+            }
+            [KeySpec { begin: KeysBegin::AfterStreams { .. }, .. }] => self.reach = Reach::Streams,
+            _ => self.reach = Reach::Keys,
+        }
         self.categories = self.categories.with(Categories::implied_by(self.flags));
         self
     }
 
-    /// Its place in the table: a number below [`COMMANDS`](super::COMMANDS)`.len()`.
-    pub const fn index(&self) -> usize {
+    /// Its place in the table: a number below its length.
+    pub(crate) const fn index(&self) -> usize {
         self.index
     }
 
     /// Whether a request of this many arguments can be right.
     #[inline]
-    pub const fn arity_ok(&self, args: usize) -> bool {
+    pub(crate) const fn arity_ok(&self, args: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
         if self.arity < 0 { args >= wanted } else { args == wanted }
     }
 
-    /// Its subcommands.
-    pub fn subcommands(&self) -> &'static [CommandSpec] {
-        &super::COMMANDS[self.index + 1..][..self.subcommand_count]
-    }
-
     /// Whether it is a subcommand.
-    pub const fn is_subcommand(&self) -> bool {
+    pub(crate) const fn is_subcommand(&self) -> bool {
         let name = self.name.as_bytes();
         let mut at = 0;
         while at < name.len() {
@@ -169,13 +205,13 @@ impl CommandSpec {
     }
 
     /// The name a client sends: of a subcommand, the part after the container's.
-    pub fn own_name(&self) -> &'static str {
+    pub(crate) fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
 
     /// Where the keys are as three numbers: the first, the last (negative: from the end) and the step
     /// between them. All 0 when there are none or they have no fixed place.
-    pub fn key_range(&self) -> (i32, i32, i32) {
+    pub(crate) fn key_range(&self) -> (i32, i32, i32) {
         let (mut first, mut last, mut step) = (0, 0, 0);
         for (number, spec) in self.keys.iter().enumerate() {
             let KeySpec {
@@ -197,12 +233,12 @@ impl CommandSpec {
 
 /// What kind of command it is, as Redis tells clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags(u32);
+pub(crate) struct Flags(u32);
 
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident = $bit:literal, $text:literal;)*) => {
         impl Flags {
-            $($(#[$doc])* pub const $name: Flags = Flags(1 << $bit);)*
+            $($(#[$doc])* pub(crate) const $name: Flags = Flags(1 << $bit);)*
 
             /// Every flag with its name, in the order in which they are told.
             const NAMES: &[(Flags, &str)] = &[$((Flags::$name, $text)),*];
@@ -254,27 +290,27 @@ impl Flags {
 
     /// Whether all of `other` are among these.
     #[inline]
-    pub const fn contains(self, other: Flags) -> bool {
+    pub(crate) const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// The names of these.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         Flags::NAMES.iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| *name)
     }
 }
 
 /// Categories of access control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Categories(u32);
+pub(crate) struct Categories(u32);
 
 macro_rules! categories {
     ($($name:ident = $bit:literal, $text:literal;)*) => {
         impl Categories {
-            $(pub(super) const $name: Categories = Categories(1 << $bit);)*
+            $(pub(crate) const $name: Categories = Categories(1 << $bit);)*
 
             /// Every category with its name, in the order in which they are told.
-            pub(super) const NAMES: &[(Categories, &str)] = &[$((Categories::$name, $text)),*];
+            pub(crate) const NAMES: &[(Categories, &str)] = &[$((Categories::$name, $text)),*];
         }
     };
 }
@@ -328,26 +364,25 @@ impl Categories {
     }
 
     /// Whether all of `other` are among these.
-    pub const fn contains(self, other: Categories) -> bool {
+    pub(crate) const fn contains(self, other: Categories) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// The category of this name, in whatever case.
-    pub fn by_name(name: &[u8]) -> Option<Categories> {
+    pub(crate) fn by_name(name: &[u8]) -> Option<Categories> {
         let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));
         found.map(|(category, _)| *category)
     }
 
     /// The names of these, without the `@`.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         Categories::NAMES.iter().filter(move |(category, _)| self.contains(*category)).map(|(_, name)| *name)
     }
 }
 
 /// The chapters of the manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Group {
+pub(crate) enum Group {
     Stream,
     Generic,
     String,
@@ -363,7 +398,7 @@ pub enum Group {
 
 impl Group {
     /// As Redis names it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Group::Stream => "stream",
             Group::Generic => "generic",
@@ -382,24 +417,22 @@ impl Group {
 
 /// Some keys of a command: where they begin, which they are, what happens to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeySpec {
+pub(crate) struct KeySpec {
     /// How the command uses them, in Redis' words, separated by blanks.
-    pub usage: &'static str,
+    pub(crate) usage: &'static str,
     /// Where the search begins.
-    pub begin: KeysBegin,
+    pub(crate) begin: KeysBegin,
     /// Which arguments from there on are keys.
-    pub find: KeysFind,
+    pub(crate) find: KeysFind,
 }
 
 /// Where a search for keys begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeysBegin {
+pub(crate) enum KeysBegin {
     /// At the argument of this number.
     At(i32),
-    /// After this word, which stands at the argument `from` or later.
-    AfterWord {
-        /// In capitals.
-        word: &'static str,
+    /// After the word STREAMS, which stands at the argument `from` or later.
+    AfterStreams {
         /// The first argument that may be the word.
         from: i32,
     },
@@ -407,7 +440,7 @@ pub enum KeysBegin {
 
 /// Which arguments are keys, from where the search began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeysFind {
+pub(crate) enum KeysFind {
     /// Every `step`-th up to `last`.
     Range {
         /// From the beginning of the search; negative: from the end of the arguments.
@@ -422,25 +455,25 @@ pub enum KeysFind {
 }
 
 /// One key, the argument `at`.
-pub(super) const fn key(usage: &'static str, at: i32) -> KeySpec {
-    keys(usage, at, 0, 1)
+pub(crate) const fn key(usage: &'static str, at: i32) -> KeySpec {
+    key_range(usage, at, 0, 1)
 }
 
 /// Every `step`-th argument from `at` to `last`.
-pub(super) const fn keys(usage: &'static str, at: i32, last: i32, step: i32) -> KeySpec {
+pub(crate) const fn key_range(usage: &'static str, at: i32, last: i32, step: i32) -> KeySpec {
     KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Range { last, step, limit: 0 } }
 }
 
 /// The first half of the arguments after STREAMS.
-pub(super) const fn streams(usage: &'static str, from: i32) -> KeySpec {
+pub(crate) const fn streams(usage: &'static str, from: i32) -> KeySpec {
     KeySpec {
         usage,
-        begin: KeysBegin::AfterWord { word: "STREAMS", from },
+        begin: KeysBegin::AfterStreams { from },
         find: KeysFind::Range { last: -1, step: 1, limit: 2 },
     }
 }
 
 /// As many keys as the argument `at` says.
-pub(super) const fn counted_keys(usage: &'static str, at: i32) -> KeySpec {
+pub(crate) const fn counted_keys(usage: &'static str, at: i32) -> KeySpec {
     KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Counted }
 }

@@ -7,7 +7,7 @@
 //! id [id ...]        once or more                     *|id       one word or the other
 //! ```
 
-use super::CommandSpec;
+use crate::command::CommandSpec;
 
 /// One argument, or several that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,7 +237,8 @@ fn items(syntax: &'static str) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{COMMANDS, lookup_full_name};
+    use crate::table::COMMANDS;
+    use crate::table::lookup::lookup_full_name;
 
     /// The tree on a line: `?` may be left out, `+` may be repeated.
     fn shown(arguments: &[Argument]) -> String {

@@ -1,9 +1,25 @@
 //! The table itself: its order, its consistency, and its facts against those of a real Redis.
 
-use super::spec::KeysFind;
-use super::*;
-use crate::resp::Writer;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::resp::Writer;
+use millstream_store::{ManualClock, Store, StoreOptions, Txn};
+
+use super::lookup::{lookup_full_name, lookup_subcommand};
+use super::*;
+use crate::command::{Flags, KeySpec, KeysBegin, KeysFind, Reach, Reply, Run};
+
+/// When the tests run, in Unix milliseconds.
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
+
+/// The command a request means, or what Redis says to a request that means none.
+pub(crate) fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
+    let spec = find(argv)?;
+    if spec.arity_ok(argv.len()) { Ok(spec) } else { Err(errors::wrong_arity(spec.name)) }
+}
 
 #[test]
 fn names_are_unique_and_sorted_within_their_chapter() {
@@ -22,7 +38,7 @@ fn names_are_unique_and_sorted_within_their_chapter() {
 fn every_index_is_its_place() {
     for (index, spec) in COMMANDS.iter().enumerate() {
         assert_eq!(spec.index(), index);
-        for subcommand in spec.subcommands() {
+        for subcommand in subcommands(spec) {
             assert_eq!(subcommand.name.split_once('|').map(|(container, _)| container), Some(spec.name));
         }
     }
@@ -43,13 +59,33 @@ fn every_command_is_documented() {
 }
 
 #[test]
-fn only_containers_and_help_have_nothing_to_parse() {
+fn containers_have_a_help_and_do_not_run_by_themselves() {
+    for spec in COMMANDS.iter().filter(|spec| !subcommands(spec).is_empty()) {
+        assert_eq!(spec.arity_ok(1), spec.name == "command", "{}", spec.name);
+        assert!(lookup_subcommand(spec, b"HELP").is_some(), "{} has no HELP", spec.name);
+    }
+}
+
+/// Who blocks is run again without its connection.
+#[test]
+fn commands_that_block_need_only_data() {
+    let entries =
+        COMMANDS.iter().filter(|spec| spec.flags.contains(Flags::BLOCKING) && !spec.keys.is_empty());
+    assert_eq!(entries.filter(|spec| matches!(spec.run, Run::Data(_))).count(), 4);
+}
+
+/// What a command must lock follows from its keys, so none that has keys may say anything else.
+#[test]
+fn only_commands_without_keys_lock_everything() {
     for spec in &COMMANDS {
-        let is_container = !spec.subcommands().is_empty() && spec.name != "command";
-        assert_eq!(spec.parse.is_none(), is_container || spec.own_name() == "help", "{}", spec.name);
-        if !spec.subcommands().is_empty() {
-            assert!(lookup_subcommand(spec, b"HELP").is_some(), "{} has no HELP", spec.name);
-        }
+        let is_everything = matches!(spec.reach, Reach::Everything | Reach::EverythingIf(_));
+        assert!(!is_everything || spec.keys.is_empty(), "{}", spec.name);
+        assert_eq!(
+            matches!(spec.reach, Reach::Nothing),
+            spec.keys.is_empty() && !is_everything,
+            "{}",
+            spec.name
+        );
     }
 }
 
@@ -65,13 +101,13 @@ fn flags_agree_with_each_other_and_with_the_keys() {
         let movable = spec
             .keys
             .iter()
-            .any(|key| matches!(key.begin, KeysBegin::AfterWord { .. }) || key.find == KeysFind::Counted);
+            .any(|key| matches!(key.begin, KeysBegin::AfterStreams { .. }) || key.find == KeysFind::Counted);
         assert_eq!(has(Flags::MOVABLEKEYS), movable, "{name}");
         assert_eq!(spec.key_range() == (0, 0, 0), spec.keys.is_empty() || movable, "{name}");
         let least = spec.arity.unsigned_abs() as i32;
         let fixed = spec.keys.iter().filter_map(|key| match key.begin {
             KeysBegin::At(at) => Some(at),
-            KeysBegin::AfterWord { .. } => None,
+            KeysBegin::AfterStreams { .. } => None,
         });
         fixed.for_each(|at| assert!(at >= 1 && at < least, "{name}"));
         let subcommand_words = if spec.is_subcommand() { 2 } else { 1 };
@@ -161,7 +197,7 @@ fn fact_line(spec: &CommandSpec) -> String {
 fn key_fact(key: &KeySpec) -> String {
     let begin = match key.begin {
         KeysBegin::At(at) => at.to_string(),
-        KeysBegin::AfterWord { word, from } => format!("{word}@{from}"),
+        KeysBegin::AfterStreams { from } => format!("STREAMS@{from}"),
     };
     let find = match key.find {
         KeysFind::Range { last, step, limit } => format!("{last}/{step}/{limit}"),
@@ -170,16 +206,34 @@ fn key_fact(key: &KeySpec) -> String {
     format!("{}@{begin}:{find}", key.usage.replace(' ', ","))
 }
 
-fn rendered(resp3: bool, render: impl FnOnce(&mut Writer)) -> String {
-    let mut writer = Writer::new(resp3);
-    render(&mut writer);
-    String::from_utf8(writer.buf).unwrap().replace("\r\n", " ")
+/// A store with nothing in it, at a time that stands still.
+pub(crate) fn empty_store() -> Store {
+    let clock = Arc::new(ManualClock::new(NOW_MS));
+    Store::new(StoreOptions { databases: 2, shards: 3, seed: 5, clock })
+}
+
+/// Runs a command that needs only data.
+pub(crate) fn run(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    match resolve(argv)?.run {
+        Run::Data(run) => run(txn, out, argv),
+        Run::Call(_) => panic!("it needs a connection"),
+    }
+}
+
+/// What the table answers to a request, line ends shown as blanks.
+fn rendered(resp3: bool, line: &str) -> String {
+    let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+    let (store, mut out) = (empty_store(), Writer::new(resp3));
+    if let Err(error) = run(&mut store.lock_nothing(0, NOW_MS), &mut out, &argv) {
+        return error.to_string();
+    }
+    String::from_utf8(out.buf).unwrap().replace("\r\n", " ")
 }
 
 #[test]
 fn command_info_is_told_as_redis_tells_it() {
     assert_eq!(
-        rendered(true, |w| render::info(w, &[b"RENAME", b"nosuch", b"xgroup|help"])),
+        rendered(true, "COMMAND INFO RENAME nosuch xgroup|help"),
         "*3 *10 $6 rename :3 ~1 +write :1 :2 :1 ~3 +@keyspace +@write +@slow ~0 \
          ~2 %3 $5 flags ~3 +RW +access +delete $12 begin_search %2 $4 type $5 index $4 spec %1 $5 index :1 \
          $9 find_keys %2 $4 type $5 range $4 spec %3 $7 lastkey :0 $7 keystep :1 $5 limit :0 \
@@ -188,33 +242,32 @@ fn command_info_is_told_as_redis_tells_it() {
          _ *10 $11 xgroup|help :2 ~2 +loading +stale :0 :0 :0 ~2 +@stream +@slow ~0 ~0 ~0 "
     );
     assert_eq!(
-        rendered(false, |w| render::info(w, &[b"xread"])),
+        rendered(false, "COMMAND INFO xread"),
         "*1 *10 $5 xread :-4 *3 +readonly +blocking +movablekeys :0 :0 :0 *4 +@read +@stream +@slow \
          +@blocking *0 *1 *6 $5 flags *2 +RO +access $12 begin_search *4 $4 type $7 keyword $4 spec *4 \
          $7 keyword $7 STREAMS $9 startfrom :1 $9 find_keys *4 $4 type $5 range $4 spec *6 $7 lastkey :-1 \
          $7 keystep :1 $5 limit :2 *0 "
     );
-    let all = rendered(true, render::info_all);
-    assert!(all.starts_with(&format!("*{} *10 ", render::command_count())));
-    assert_eq!(all, rendered(true, |w| render::info(w, &[])));
+    let all = rendered(true, "COMMAND");
+    let count = COMMANDS.iter().filter(|spec| !spec.is_subcommand()).count();
+    assert!(all.starts_with(&format!("*{count} *10 ")));
+    assert_eq!(rendered(true, "COMMAND COUNT"), format!(":{count} "));
+    assert_eq!(all, rendered(true, "COMMAND INFO"));
 }
 
 #[test]
 fn command_docs_skip_what_does_not_exist() {
     assert_eq!(
-        rendered(true, |w| render::docs(w, &[b"nosuch", b"xlen"])),
+        rendered(true, "COMMAND DOCS nosuch xlen"),
         "%1 $4 xlen %5 $7 summary $35 Says how many entries a stream has. $5 since $5 5.0.0 $5 group $6 stream \
          $10 complexity $4 O(1) $9 arguments *1 %3 $4 name $3 key $4 type $3 key $14 key_spec_index :0 "
     );
-    assert!(
-        rendered(false, |w| render::docs(w, &[b"XINFO"]))
-            .contains("$11 subcommands *8 $15 xinfo|consumers *10 ")
-    );
+    assert!(rendered(false, "COMMAND DOCS XINFO").contains("$11 subcommands *8 $15 xinfo|consumers *10 "));
 }
 
 #[test]
 fn command_docs_tell_the_arguments() {
-    let docs = rendered(true, |w| render::docs(w, &[b"xread"]));
+    let docs = rendered(true, "COMMAND DOCS xread");
     let (_, arguments) = docs.split_once("$9 arguments ").unwrap();
     assert_eq!(
         arguments,
@@ -226,50 +279,38 @@ fn command_docs_tell_the_arguments() {
          %4 $4 name $3 key $4 type $3 key $14 key_spec_index :0 $5 flags ~1 +multiple \
          %3 $4 name $2 id $4 type $6 string $5 flags ~1 +multiple "
     );
-    let docs = rendered(false, |w| render::docs(w, &[b"multi"]));
+    let docs = rendered(false, "COMMAND DOCS multi");
     assert!(!docs.contains("arguments"), "{docs}");
 }
 
 #[test]
 fn command_list_filters() {
-    use crate::commands::CommandFilter;
-    let listed = |filter| rendered(false, |w| render::list(w, filter));
-    assert_eq!(
-        listed(CommandFilter::Pattern(b"XGROUP|C*")),
-        "*2 $13 xgroup|create $21 xgroup|createconsumer "
-    );
-    assert_eq!(listed(CommandFilter::Module(b"x")), "*0 ");
-    assert_eq!(listed(CommandFilter::Category(b"nosuch")), "*0 ");
-    assert!(listed(CommandFilter::Category(b"Stream")).starts_with("*30 $4 xack "));
-    assert!(listed(CommandFilter::All).starts_with(&format!("*{} ", COMMANDS.len())));
+    let listed = |filter: &str| rendered(false, &format!("COMMAND LIST{filter}"));
+    assert_eq!(listed(" FILTERBY PATTERN XGROUP|C*"), "*2 $13 xgroup|create $21 xgroup|createconsumer ");
+    assert_eq!(listed(" FILTERBY MODULE x"), "*0 ");
+    assert_eq!(listed(" FILTERBY ACLCAT nosuch"), "*0 ");
+    assert!(listed(" FILTERBY ACLCAT Stream").starts_with("*30 $4 xack "));
+    assert!(listed("").starts_with(&format!("*{} ", COMMANDS.len())));
 }
 
 #[test]
 fn getkeys_says_why_there_are_none() {
-    let answer = |line: &str| {
-        let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        let mut writer = Writer::new(false);
-        match render::getkeys(&mut writer, &argv) {
-            Ok(()) => String::from_utf8(writer.buf).unwrap().replace("\r\n", " "),
-            Err(error) => error.to_string(),
-        }
-    };
+    let answer = |line: &str| rendered(false, &format!("COMMAND GETKEYS {line}"));
     assert_eq!(answer("mset a 1 b 2"), "*2 $1 a $1 b ");
     assert_eq!(answer("nosuch a"), "ERR Invalid command specified");
     assert_eq!(answer("xgroup nosuch k"), "ERR Invalid command specified");
     assert_eq!(answer("ping a b c"), "ERR The command has no key arguments");
     assert_eq!(answer("get a b"), "ERR Invalid number of arguments specified for command");
     assert_eq!(answer("xread a b 1"), "ERR Invalid arguments specified for command");
-    let argv: [&[u8]; 3] = [b"rename", b"a", b"b"];
     assert_eq!(
-        rendered(true, |w| render::getkeysandflags(w, &argv).unwrap()),
+        rendered(true, "COMMAND GETKEYSANDFLAGS rename a b"),
         "*2 *2 $1 a ~3 +RW +access +delete *2 $1 b ~2 +OW +update "
     );
 }
 
 #[test]
 fn help_is_an_array_of_simple_strings() {
-    let help = rendered(false, |w| render::help(w, lookup_full_name(b"xinfo|help").unwrap()));
+    let help = rendered(false, "XINFO HELP");
     assert_eq!(
         help,
         "*9 +XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are: \
@@ -279,14 +320,14 @@ fn help_is_an_array_of_simple_strings() {
          +    Tells about a stream; with FULL also about entries, groups and what is pending. \
          +HELP +    Shows this text. "
     );
-    assert_eq!(help, rendered(false, |w| render::help(w, lookup(b"xinfo").unwrap())));
 }
 
 #[test]
 fn acl_cat_lists_categories_and_their_commands() {
-    assert!(rendered(false, render::acl_categories).starts_with("*21 $8 keyspace $4 read "));
-    let scripting = rendered(false, |w| render::acl_category(w, b"transaction").unwrap());
+    assert!(rendered(false, "ACL CAT").starts_with("*21 $8 keyspace $4 read "));
+    let scripting = rendered(false, "ACL CAT transaction");
     assert_eq!(scripting, "*5 $7 discard $4 exec $5 multi $7 unwatch $5 watch ");
-    let error = render::acl_category(&mut Writer::new(false), b"nosuch").unwrap_err();
-    assert_eq!(error.to_string(), "ERR Unknown category 'nosuch'");
+    assert_eq!(rendered(false, "ACL CAT nosuch"), "ERR Unknown category 'nosuch'");
+    let syntax = errors::subcommand_syntax(b"CAT", "ACL").to_string();
+    assert_eq!(rendered(false, "ACL CAT stream x"), syntax);
 }

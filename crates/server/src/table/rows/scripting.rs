@@ -1,11 +1,14 @@
 //! Scripts and functions, of which there are none: these answer as a server that holds none.
 
-use super::{NONDETERMINISTIC_ORDER, container, help};
-use crate::commands;
-use crate::table::spec::{Categories, CommandSpec, Flags, Group, KeySpec, Parse, command, counted_keys};
+use millstream_protocol::errors;
 
-const fn scripting(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    command(name, arity, parse)
+use super::{NONDETERMINISTIC_ORDER, container, help};
+use crate::admin::scripting;
+use crate::command::Run::{self, Data};
+use crate::command::{Categories, CommandSpec, Flags, Group, KeySpec, command, counted_keys};
+
+const fn about_scripts(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, arity, run)
         .group(Group::Scripting)
         .category(Categories::SCRIPTING)
         .flags(&[Flags::NOSCRIPT])
@@ -13,16 +16,16 @@ const fn scripting(name: &'static str, arity: i32, parse: Parse) -> CommandSpec 
 }
 
 /// A command that would run a script or a function.
-const fn run(name: &'static str, parse: Parse) -> CommandSpec {
-    scripting(name, -3, parse)
+const fn runs_script(name: &'static str, run: Run) -> CommandSpec {
+    about_scripts(name, -3, run)
         .flags(&[Flags::STALE, Flags::SKIP_MONITOR, Flags::NO_MANDATORY_KEYS, Flags::MOVABLEKEYS])
         .keys(SCRIPT_KEYS)
         .complexity("Depends on the script.")
 }
 
 /// A command that would run a script or a function that only reads.
-const fn run_readonly(name: &'static str, parse: Parse) -> CommandSpec {
-    run(name, parse).flags(&[Flags::READONLY]).keys(SCRIPT_KEYS_READ).since("7.0.0")
+const fn runs_reading_script(name: &'static str, run: Run) -> CommandSpec {
+    runs_script(name, run).flags(&[Flags::READONLY]).keys(SCRIPT_KEYS_READ).since("7.0.0")
 }
 
 const fn scripting_help(name: &'static str, syntax: &'static str) -> CommandSpec {
@@ -38,76 +41,76 @@ const ONE_SHARD: &[&str] = &["request_policy:all_shards", "response_policy:one_s
 const ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    run("eval", commands::parse_eval)
+    runs_script("eval", Data(|_, _, _| Err(errors::NO_SCRIPTING)))
         .note(REFUSED)
         .text("EVAL script numkeys [key [key ...]] [arg [arg ...]]", "Runs a script."),
-    run_readonly("eval_ro", commands::parse_eval_ro)
+    runs_reading_script("eval_ro", Data(|_, _, _| Err(errors::NO_SCRIPTING)))
         .note(REFUSED)
         .text("EVAL_RO script numkeys [key [key ...]] [arg [arg ...]]", "Runs a script that only reads."),
-    run("evalsha", commands::parse_evalsha)
+    runs_script("evalsha", Data(|_, _, _| Err(errors::NO_SCRIPT)))
         .note(REFUSED)
         .text("EVALSHA sha1 numkeys [key [key ...]] [arg [arg ...]]", "Runs a script by its digest."),
-    run_readonly("evalsha_ro", commands::parse_evalsha_ro).note(REFUSED).text(
+    runs_reading_script("evalsha_ro", Data(|_, _, _| Err(errors::NO_SCRIPT))).note(REFUSED).text(
         "EVALSHA_RO sha1 numkeys [key [key ...]] [arg [arg ...]]",
         "Runs a script that only reads by its digest.",
     ),
-    run("fcall", commands::parse_fcall)
+    runs_script("fcall", Data(|_, _, _| Err(errors::NO_FUNCTION)))
         .since("7.0.0")
         .note(NO_FUNCTIONS)
         .text("FCALL function numkeys [key [key ...]] [arg [arg ...]]", "Runs a function."),
-    run_readonly("fcall_ro", commands::parse_fcall_ro).note(NO_FUNCTIONS).text(
+    runs_reading_script("fcall_ro", Data(|_, _, _| Err(errors::NO_FUNCTION))).note(NO_FUNCTIONS).text(
         "FCALL_RO function numkeys [key [key ...]] [arg [arg ...]]",
         "Runs a function that only reads.",
     ),
     container("function").group(Group::Scripting).since("7.0.0").text("FUNCTION", "Tells about functions."),
-    scripting("function|delete", 3, commands::parse_function_delete)
+    about_scripts("function|delete", 3, Data(|_, _, _| Err(errors::NO_LIBRARY)))
         .since("7.0.0")
         .flags(&[Flags::WRITE])
         .tips(ALL_SHARDS)
         .note("there is no library to delete")
         .text("FUNCTION DELETE library-name", "Removes a library."),
-    scripting("function|flush", -2, commands::parse_function_flush)
+    about_scripts("function|flush", -2, Data(scripting::function_flush))
         .since("7.0.0")
         .flags(&[Flags::WRITE])
         .tips(ALL_SHARDS)
         .text("FUNCTION FLUSH [ASYNC|SYNC]", "Removes all libraries."),
     scripting_help("function|help", "FUNCTION HELP").since("7.0.0"),
-    scripting("function|kill", 2, commands::parse_function_kill)
+    about_scripts("function|kill", 2, Data(|_, _, _| Err(errors::NOT_BUSY)))
         .since("7.0.0")
         .flags(&[Flags::ALLOW_BUSY])
         .tips(ONE_SHARD)
         .text("FUNCTION KILL", "Stops a running function."),
-    scripting("function|list", -2, commands::parse_function_list)
+    about_scripts("function|list", -2, Data(scripting::function_list))
         .since("7.0.0")
         .tips(NONDETERMINISTIC_ORDER)
         .note("always empty")
         .text("FUNCTION LIST [LIBRARYNAME pattern] [WITHCODE]", "Lists the libraries."),
-    scripting("function|load", -3, commands::parse_function_load)
+    about_scripts("function|load", -3, Data(|_, _, _| Err(errors::NO_FUNCTIONS)))
         .since("7.0.0")
         .flags(&[Flags::WRITE, Flags::DENYOOM])
         .tips(ALL_SHARDS)
         .note(NO_FUNCTIONS)
         .text("FUNCTION LOAD [REPLACE] function-code", "Adds a library."),
-    scripting("function|stats", 2, commands::parse_function_stats)
+    about_scripts("function|stats", 2, Data(scripting::function_stats))
         .since("7.0.0")
         .flags(&[Flags::ALLOW_BUSY])
         .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
         .text("FUNCTION STATS", "Tells about running functions."),
     container("script").group(Group::Scripting).since("2.6.0").text("SCRIPT", "Tells about scripts."),
-    scripting("script|exists", -3, commands::parse_script_exists)
+    about_scripts("script|exists", -3, Data(scripting::script_exists))
         .complexity("O(N), N being the digests named")
         .tips(&["request_policy:all_shards", "response_policy:agg_logical_and"])
         .note("none exists")
         .text("SCRIPT EXISTS sha1 [sha1 ...]", "Says which scripts are loaded."),
-    scripting("script|flush", -2, commands::parse_script_flush)
+    about_scripts("script|flush", -2, Data(scripting::script_flush))
         .tips(ALL_NODES)
         .text("SCRIPT FLUSH [ASYNC|SYNC]", "Removes all scripts."),
     scripting_help("script|help", "SCRIPT HELP").since("5.0.0"),
-    scripting("script|kill", 2, commands::parse_script_kill)
+    about_scripts("script|kill", 2, Data(|_, _, _| Err(errors::NOT_BUSY)))
         .flags(&[Flags::ALLOW_BUSY])
         .tips(ONE_SHARD)
         .text("SCRIPT KILL", "Stops a running script."),
-    scripting("script|load", 3, commands::parse_script_load)
+    about_scripts("script|load", 3, Data(|_, _, _| Err(errors::NO_SCRIPTING)))
         .flags(&[Flags::STALE])
         .tips(ALL_NODES)
         .note(REFUSED)

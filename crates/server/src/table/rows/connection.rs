@@ -1,25 +1,28 @@
 //! Connections and transactions: AUTH to WATCH.
 
 use super::{NONDETERMINISTIC, container, help};
-use crate::commands;
-use crate::table::spec::{Categories, CommandSpec, Flags, Group, Parse, command, keys};
+use crate::admin::client;
+use crate::command::Run::{self, Call, Data};
+use crate::command::{Categories, CommandSpec, Flags, Group, command, key_range};
+use crate::exec::{connection, transactions};
+use crate::registry::flags;
 
-const fn connection(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    command(name, arity, parse).group(Group::Connection).category(Categories::CONNECTION).since("1.0.0")
+const fn about_connection(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, arity, run).group(Group::Connection).category(Categories::CONNECTION).since("1.0.0")
 }
 
 /// A subcommand of CLIENT that anyone may use.
-const fn client(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    connection(name, arity, parse).flags(ANY_TIME)
+const fn any_client(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+    about_connection(name, arity, run).flags(ANY_TIME)
 }
 
 /// A subcommand of CLIENT for operators.
-const fn client_admin(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    client(name, arity, parse).flags(&[Flags::ADMIN])
+const fn client_admin(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+    any_client(name, arity, run).flags(&[Flags::ADMIN])
 }
 
-const fn transaction(name: &'static str, arity: i32, parse: Parse) -> CommandSpec {
-    command(name, arity, parse).group(Group::Transactions).category(Categories::TRANSACTION).flags(ANY_TIME)
+const fn transaction(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, arity, run).group(Group::Transactions).category(Categories::TRANSACTION).flags(ANY_TIME)
 }
 
 const ANY_TIME: &[Flags] = &[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE];
@@ -29,7 +32,7 @@ const BEFORE_AUTH: &[Flags] =
 const PER_CLIENT: &str = "O(N), N being the clients";
 
 pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
-    connection("auth", -2, commands::parse_auth)
+    about_connection("auth", -2, Call(connection::auth))
         .flags(BEFORE_AUTH)
         .note("one user, `default`, whose password is `requirepass`")
         .text("AUTH [username] password", "Says who the client is."),
@@ -37,10 +40,10 @@ pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
         .group(Group::Connection)
         .since("2.4.0")
         .text("CLIENT", "Tells about clients and controls them."),
-    client("client|getname", 2, commands::parse_client_getname)
+    any_client("client|getname", 2, Call(client::getname))
         .since("2.6.9")
         .text("CLIENT GETNAME", "Returns the name of this connection."),
-    client("client|getredir", 2, commands::parse_client_getredir)
+    any_client("client|getredir", 2, Data(client::getredir))
         .since("6.0.0")
         .note("always -1: there is no tracking")
         .text("CLIENT GETREDIR", "Says where invalidation messages go."),
@@ -48,19 +51,19 @@ pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
         .group(Group::Connection)
         .category(Categories::CONNECTION)
         .since("5.0.0"),
-    client("client|id", 2, commands::parse_client_id)
+    any_client("client|id", 2, Call(client::id))
         .since("5.0.0")
         .text("CLIENT ID", "Returns the number of this connection."),
-    client("client|info", 2, commands::parse_client_info)
+    any_client("client|info", 2, Call(client::info))
         .since("6.2.0")
         .tips(NONDETERMINISTIC)
         .text("CLIENT INFO", "Tells about this connection."),
-    client_admin("client|kill", -3, commands::parse_client_kill).since("2.4.0").complexity(PER_CLIENT).text(
+    client_admin("client|kill", -3, Call(client::kill)).since("2.4.0").complexity(PER_CLIENT).text(
         "CLIENT KILL ip:port | [ID client-id] [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [USER username] \
              [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO] [MAXAGE seconds]",
         "Closes connections.",
     ),
-    client_admin("client|list", -2, commands::parse_client_list)
+    client_admin("client|list", -2, Call(client::list))
         .since("2.4.0")
         .complexity(PER_CLIENT)
         .tips(NONDETERMINISTIC)
@@ -68,85 +71,87 @@ pub(in crate::table) const CONNECTION: &[CommandSpec] = &[
             "CLIENT LIST [TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID client-id [client-id ...]]",
             "Lists the connections.",
         ),
-    client_admin("client|no-evict", 3, commands::parse_client_no_evict)
+    client_admin("client|no-evict", 3, Call(|call, argv| client::switch(call, argv, flags::NO_EVICT)))
         .since("7.0.0")
         .note("accepted; no client is evicted")
         .text("CLIENT NO-EVICT ON|OFF", "Protects this connection when memory is short."),
-    client("client|no-touch", 3, commands::parse_client_no_touch)
+    any_client("client|no-touch", 3, Call(|call, argv| client::switch(call, argv, flags::NO_TOUCH)))
         .since("7.2.0")
         .note("accepted, and changes nothing")
         .text("CLIENT NO-TOUCH ON|OFF", "Keeps this connection from refreshing the keys it uses."),
-    client_admin("client|pause", -3, commands::parse_client_pause)
+    client_admin("client|pause", -3, Call(client::pause))
         .since("2.9.50")
         .text("CLIENT PAUSE milliseconds [WRITE|ALL]", "Holds back the commands of all clients for a while."),
-    client("client|reply", 3, commands::parse_client_reply)
+    any_client("client|reply", 3, Call(client::reply))
         .since("3.2.0")
         .text("CLIENT REPLY ON|OFF|SKIP", "Says whether this connection wants replies."),
-    client("client|setinfo", 4, commands::parse_client_setinfo)
+    any_client("client|setinfo", 4, Call(client::setinfo))
         .since("7.2.0")
         .text("CLIENT SETINFO LIB-NAME|LIB-VER value", "Names the library that this client uses."),
-    client("client|setname", 3, commands::parse_client_setname)
+    any_client("client|setname", 3, Call(client::setname))
         .since("2.6.9")
         .text("CLIENT SETNAME name", "Names this connection."),
-    client("client|tracking", -3, commands::parse_client_tracking)
+    any_client("client|tracking", -3, Data(client::tracking))
         .since("6.0.0")
         .note("OFF only: there is no tracking")
         .text("CLIENT TRACKING ON|OFF", "Tells this connection when keys change that it read."),
-    client("client|trackinginfo", 2, commands::parse_client_trackinginfo)
+    any_client("client|trackinginfo", 2, Data(client::trackinginfo))
         .since("6.2.0")
         .text("CLIENT TRACKINGINFO", "Tells about the tracking of this connection."),
-    client_admin("client|unblock", -3, commands::parse_client_unblock)
+    client_admin("client|unblock", -3, Call(client::unblock))
         .since("5.0.0")
         .text("CLIENT UNBLOCK client-id [TIMEOUT|ERROR]", "Ends the waiting of another client."),
-    client_admin("client|unpause", 2, commands::parse_client_unpause)
+    client_admin("client|unpause", 2, Call(client::unpause))
         .since("6.2.0")
         .complexity("O(N), N being the clients held back")
         .text("CLIENT UNPAUSE", "Ends a pause."),
-    connection("echo", 2, commands::parse_echo)
+    about_connection("echo", 2, Data(connection::echo))
         .flags(FAST_ANY_TIME)
         .text("ECHO message", "Returns the message."),
-    connection("hello", -1, commands::parse_hello).since("6.0.0").flags(BEFORE_AUTH).text(
+    about_connection("hello", -1, Call(connection::hello)).since("6.0.0").flags(BEFORE_AUTH).text(
         "HELLO [protover [AUTH username password] [SETNAME name]]",
         "Chooses the protocol, and says who client and server are.",
     ),
-    connection("ping", -1, commands::parse_ping)
+    about_connection("ping", -1, Data(connection::ping))
         .flags(&[Flags::FAST])
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
         .text("PING [message]", "Answers, to show that the server lives."),
-    connection("quit", -1, commands::parse_quit).flags(BEFORE_AUTH).text("QUIT", "Closes this connection."),
-    connection("reset", 1, commands::parse_reset)
+    about_connection("quit", -1, Call(connection::quit))
+        .flags(BEFORE_AUTH)
+        .text("QUIT", "Closes this connection."),
+    about_connection("reset", 1, Call(connection::reset))
         .since("6.2.0")
         .flags(BEFORE_AUTH)
         .text("RESET", "Makes this connection as new."),
-    connection("select", 2, commands::parse_select)
+    about_connection("select", 2, Call(connection::select))
         .flags(FAST_ANY_TIME)
         .text("SELECT db", "Changes to another database."),
 ];
 
 pub(in crate::table) const TRANSACTIONS: &[CommandSpec] = &[
-    transaction("discard", 1, commands::parse_discard)
+    transaction("discard", 1, Call(transactions::run_discard))
         .since("2.0.0")
         .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
         .complexity("O(N), N being the commands queued")
         .text("DISCARD", "Forgets a transaction."),
-    transaction("exec", 1, commands::parse_exec)
+    transaction("exec", 1, Call(transactions::exec))
         .since("1.2.0")
         .flags(&[Flags::SKIP_SLOWLOG])
         .complexity("Depends on the commands queued.")
         .text("EXEC", "Runs a transaction as one step."),
-    transaction("multi", 1, commands::parse_multi)
+    transaction("multi", 1, Call(transactions::multi))
         .since("1.2.0")
         .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
         .text("MULTI", "Begins a transaction."),
-    transaction("unwatch", 1, commands::parse_unwatch)
+    transaction("unwatch", 1, Call(transactions::unwatch))
         .since("2.2.0")
         .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
         .complexity("O(N), N being the keys watched")
         .text("UNWATCH", "Forgets the keys that this connection watches."),
-    transaction("watch", -2, commands::parse_watch)
+    transaction("watch", -2, Call(transactions::watch))
         .since("2.2.0")
         .flags(&[Flags::FAST, Flags::ALLOW_BUSY])
-        .keys(&[keys("RO", 1, -1, 1)])
+        .keys(&[key_range("RO", 1, -1, 1)])
         .complexity("O(N), N being the keys named")
         .text("WATCH key [key ...]", "Lets the next transaction run only if these keys stay as they are."),
 ];

@@ -1,15 +1,18 @@
 //! The keys of a request.
 
-use super::{CommandSpec, KeySpec, KeysBegin, KeysFind};
-use crate::number::parse_i64;
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::ArgList;
+use millstream_protocol::number::parse_i64;
 use smallvec::SmallVec;
 
+use super::{CommandSpec, KeySpec, KeysBegin, KeysFind};
+
 /// The keys of a request, each with how it is used.
-pub type Keys<'a> = SmallVec<[(&'a [u8], &'static str); 4]>;
+pub(crate) type Keys<'a> = SmallVec<[(&'a [u8], &'static str); 4]>;
 
 /// The keys of a request cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyError {
+pub(crate) enum KeyError {
     /// The command has none.
     NoKeys,
     /// The arguments make no sense.
@@ -17,7 +20,7 @@ pub enum KeyError {
 }
 
 /// Finds the keys of a request that has the right number of arguments.
-pub fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>, KeyError> {
+pub(crate) fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>, KeyError> {
     if spec.keys.is_empty() {
         return Err(KeyError::NoKeys);
     }
@@ -32,30 +35,42 @@ pub fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>, KeyEr
 fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
     match spec.begin {
         KeysBegin::At(at) => usize::try_from(at).ok(),
-        KeysBegin::AfterWord { word, .. } => after_word(word, argv),
+        KeysBegin::AfterStreams { .. } => after_streams(argv),
+    }
+}
+
+/// The stream of an XREAD or XREADGROUP that names only one.
+#[inline]
+pub(crate) fn only_stream<'a>(argv: ArgList<'a>) -> Option<&'a [u8]> {
+    match *argv.get(after_streams(argv)?..)? {
+        [key, _] => Some(key),
+        _ => None,
     }
 }
 
 /// Walks over the options of XREAD and XREADGROUP, each with what belongs to it. A mere search for the
 /// word would mistake a group or a consumer of that name for it. What is no option is stepped over.
-fn after_word(word: &str, argv: &[&[u8]]) -> Option<usize> {
-    const OPTIONS: &[(&str, usize)] = &[
-        ("COUNT", 1),
-        ("MAXCOUNT", 1),
-        ("MAXSIZE", 1),
-        ("BLOCK", 1),
-        ("CLAIM", 1),
-        ("GROUP", 2),
-        ("NOACK", 0),
-    ];
-    let mut at = 1;
+#[inline]
+fn after_streams(argv: &[&[u8]]) -> Option<usize> {
+    let mut args = Args::of_command(argv);
     loop {
-        let option = argv.get(at)?;
-        if option.eq_ignore_ascii_case(word.as_bytes()) {
-            return Some(at + 1);
+        if args.keyword("STREAMS") {
+            return Some(argv.len() - args.len());
         }
-        let known = OPTIONS.iter().find(|(name, _)| option.eq_ignore_ascii_case(name.as_bytes()));
-        at += 1 + known.map_or(0, |(_, values)| *values);
+        let values = if args.keyword("GROUP") {
+            2
+        } else if args.keyword("COUNT")
+            || args.keyword("BLOCK")
+            || args.keyword("MAXCOUNT")
+            || args.keyword("MAXSIZE")
+            || args.keyword("CLAIM")
+        {
+            1
+        } else {
+            args.next().ok()?;
+            0
+        };
+        args.take(values).ok()?;
     }
 }
 
@@ -95,7 +110,7 @@ fn range_length(args: usize, begin: usize, last: i32, limit: i32) -> Option<usiz
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::resolve;
+    use crate::table::tests::resolve;
 
     fn keys_of(line: &str) -> Result<Vec<String>, KeyError> {
         let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
@@ -164,7 +179,7 @@ mod tests {
     /// A command whose keys are found from its table entry names as many as it has places for them.
     #[test]
     fn every_command_of_least_arity_has_its_keys() {
-        for spec in super::super::COMMANDS.iter().filter(|spec| !spec.keys.is_empty()) {
+        for spec in crate::table::COMMANDS.iter().filter(|spec| !spec.keys.is_empty()) {
             let mut argv: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
             argv.resize(spec.arity.unsigned_abs() as usize, b"0");
             match spec.name {

@@ -7,16 +7,20 @@ pub(super) mod server;
 pub(super) mod streams;
 pub(super) mod values;
 
-use super::spec::{CommandSpec, Flags, named};
+use super::render;
+use crate::command::Run::Data;
+use crate::command::{CommandSpec, Flags, command};
 
-/// A command that does nothing but hold subcommands.
+/// A command that does nothing but hold subcommands: without one, its number of arguments is wrong.
 const fn container(name: &'static str) -> CommandSpec {
-    named(name, -2).complexity("Depends on the subcommand.")
+    command(name, -2, Data(render::help)).complexity("Depends on the subcommand.")
 }
 
 /// The subcommand that explains the others.
 const fn help(name: &'static str, syntax: &'static str) -> CommandSpec {
-    named(name, 2).flags(&[Flags::LOADING, Flags::STALE]).text(syntax, "Shows this text.")
+    command(name, 2, Data(render::help))
+        .flags(&[Flags::LOADING, Flags::STALE])
+        .text(syntax, "Shows this text.")
 }
 
 /// What a cluster client does with the answers of several shards.

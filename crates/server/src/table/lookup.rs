@@ -1,14 +1,16 @@
 //! From a request to its command: by name, then by subcommand, then by the number of arguments.
 
-use super::{COMMANDS, CommandSpec};
-use crate::errors::{self, CommandError};
+use millstream_protocol::errors::{self, CommandError};
+
+use super::{COMMANDS, subcommands};
+use crate::command::CommandSpec;
 
 /// A power of two, so roomy that most names are found at their first slot.
 const SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
 /// The command of this name, in whatever case. Subcommands are not found here.
 #[inline]
-pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
+pub(crate) fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     let folded = Folded::new(name)?;
     let mut slot = folded.first_slot();
     loop {
@@ -24,28 +26,21 @@ pub fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
 }
 
 /// The subcommand of this name, in whatever case.
-pub fn lookup_subcommand(container: &CommandSpec, name: &[u8]) -> Option<&'static CommandSpec> {
-    container.subcommands().iter().find(|spec| name.eq_ignore_ascii_case(spec.own_name().as_bytes()))
+pub(crate) fn lookup_subcommand(container: &CommandSpec, name: &[u8]) -> Option<&'static CommandSpec> {
+    subcommands(container).iter().find(|spec| name.eq_ignore_ascii_case(spec.own_name().as_bytes()))
 }
 
 /// The command or subcommand of a full name, `get` or `xgroup|create`, in whatever case.
-pub fn lookup_full_name(name: &[u8]) -> Option<&'static CommandSpec> {
+pub(crate) fn lookup_full_name(name: &[u8]) -> Option<&'static CommandSpec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => lookup(name),
         Some(bar) => lookup_subcommand(lookup(&name[..bar])?, &name[bar + 1..]),
     }
 }
 
-/// The command a request means, or what Redis says to a request that means none.
-#[inline]
-pub fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
-    let spec = find(argv)?;
-    if spec.arity_ok(argv.len()) { Ok(spec) } else { Err(errors::wrong_arity(spec.name)) }
-}
-
 /// The command a request means, whatever the number of its arguments.
 #[inline(always)]
-pub fn find(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
+pub(crate) fn find(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
     match argv.first().and_then(|name| lookup(name)) {
         Some(spec) if spec.subcommand_count == 0 => Ok(spec),
         container => find_subcommand(argv, container),
@@ -147,6 +142,7 @@ const fn lowercase(bytes: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::resolve;
     use super::*;
 
     #[test]

@@ -1,36 +1,32 @@
 //! The command table: one list, [`COMMANDS`], and everything that is read off it.
 //!
-//! Lookup and arity ([`resolve`]), keys ([`keys`]), what COMMAND, HELP and ACL CAT answer ([`render`]),
-//! and COMPAT.md ([`compat_markdown`]). A command that is not in the list does not exist.
+//! Lookup ([`find`]), what COMMAND, HELP and ACL CAT answer ([`render`]), and COMPAT.md ([`compat_markdown`]). A row says
+//! what is known of a command and which function runs it. A command that is not in the list does not exist.
 
 mod arguments;
-mod commands;
 mod compat;
-mod extract;
 mod lookup;
-pub mod render;
-mod spec;
+mod render;
+mod rows;
 
-#[cfg(test)]
-pub(crate) use arguments::{Argument, Kind, arguments};
+use crate::command::CommandSpec;
+
 pub use compat::compat_markdown;
-pub use extract::{KeyError, Keys, keys};
-pub use lookup::{find, lookup, lookup_full_name, lookup_subcommand, resolve};
-pub use spec::{Categories, CommandSpec, Flags, Group, KeySpec, KeysBegin, KeysFind, Parse};
+pub(crate) use lookup::find;
 
 /// The chapters in the order of the manual.
 const CHAPTERS: &[&[CommandSpec]] = &[
-    commands::streams::COMMANDS,
-    commands::keys::COMMANDS,
-    commands::values::STRINGS,
-    commands::values::HASHES,
-    commands::values::LISTS,
-    commands::values::SETS,
-    commands::connection::TRANSACTIONS,
-    commands::connection::CONNECTION,
-    commands::server::COMMANDS,
-    commands::server::CLUSTER,
-    commands::scripting::COMMANDS,
+    rows::streams::COMMANDS,
+    rows::keys::COMMANDS,
+    rows::values::STRINGS,
+    rows::values::HASHES,
+    rows::values::LISTS,
+    rows::values::SETS,
+    rows::connection::TRANSACTIONS,
+    rows::connection::CONNECTION,
+    rows::server::COMMANDS,
+    rows::server::CLUSTER,
+    rows::scripting::COMMANDS,
 ];
 
 const COUNT: usize = {
@@ -43,7 +39,7 @@ const COUNT: usize = {
 };
 
 /// Every command and subcommand. The subcommands of a container follow it.
-pub static COMMANDS: [CommandSpec; COUNT] = {
+pub(crate) static COMMANDS: [CommandSpec; COUNT] = {
     let mut all = [CHAPTERS[0][0]; COUNT];
     let (mut index, mut chapter) = (0, 0);
     while chapter < CHAPTERS.len() {
@@ -71,5 +67,12 @@ const fn subcommands_after(specs: &[CommandSpec], at: usize) -> usize {
     next - at - 1
 }
 
+/// The subcommands of a command.
+fn subcommands(spec: &CommandSpec) -> &'static [CommandSpec] {
+    &COMMANDS[spec.index() + 1..][..spec.subcommand_count]
+}
+
 #[cfg(test)]
-mod tests;
+mod generated_tests;
+#[cfg(test)]
+pub(crate) mod tests;

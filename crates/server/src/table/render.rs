@@ -1,51 +1,64 @@
 //! The table as replies: COMMAND and its subcommands, HELP, ACL CAT.
 
+use millstream_protocol::args::{Args, subcommand};
+use millstream_protocol::commands::{ArgList, CommandFilter};
+use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::glob;
+use millstream_protocol::resp::Writer;
+use millstream_store::Txn;
+
 use super::arguments::{Argument, Kind, arguments};
-use super::{COMMANDS, Categories, CommandSpec, KeyError, KeySpec, KeysBegin, KeysFind, extract, lookup};
-use crate::commands::CommandFilter;
-use crate::errors::{self, CommandError};
-use crate::glob;
-use crate::resp::Writer;
+use super::{COMMANDS, lookup, subcommands};
+use crate::command::{
+    self, Categories, CommandSpec, DONE, KeyError, KeySpec, Keys, KeysBegin, KeysFind, Reply,
+};
 
 /// COMMAND COUNT: how many commands there are, subcommands not counted.
-pub fn command_count() -> usize {
-    commands().count()
+pub(super) fn count(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.count(commands().count());
+    DONE
 }
 
 /// COMMAND, and COMMAND INFO without names.
-pub fn info_all(writer: &mut Writer) {
-    writer.array(command_count());
-    commands().for_each(|spec| info_one(writer, spec));
+pub(super) fn info_all(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
+    out.array(commands().count());
+    commands().for_each(|spec| info_one(out, spec));
+    DONE
 }
 
 /// COMMAND INFO of these names; without names, of all commands.
-pub fn info(writer: &mut Writer, names: &[&[u8]]) {
+pub(super) fn info(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let names = Args::of_subcommand(argv).rest();
     if names.is_empty() {
-        return info_all(writer);
+        return info_all(txn, out, argv);
     }
-    writer.array(names.len());
+    out.array(names.len());
     for name in names {
         match lookup::lookup_full_name(name) {
-            Some(spec) => info_one(writer, spec),
-            None => writer.null_bulk(),
+            Some(spec) => info_one(out, spec),
+            None => out.null_bulk(),
         }
     }
+    DONE
 }
 
 /// COMMAND DOCS of these names, as far as they exist; without names, of all commands.
-pub fn docs(writer: &mut Writer, names: &[&[u8]]) {
+pub(super) fn docs(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let names = Args::of_subcommand(argv).rest();
     let specs: Vec<&CommandSpec> = match names.is_empty() {
         true => commands().collect(),
         false => names.iter().filter_map(|name| lookup::lookup_full_name(name)).collect(),
     };
-    writer.map(specs.len());
+    out.map(specs.len());
     for spec in specs {
-        docs_one(writer, spec);
+        docs_one(out, spec);
     }
+    DONE
 }
 
 /// COMMAND LIST.
-pub fn list(writer: &mut Writer, filter: CommandFilter<'_>) {
+pub(super) fn list(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let filter = CommandFilter::parse(argv)?;
     let chosen = |spec: &&CommandSpec| match filter {
         CommandFilter::All => true,
         CommandFilter::Module(_) => false,
@@ -54,70 +67,68 @@ pub fn list(writer: &mut Writer, filter: CommandFilter<'_>) {
         }
         CommandFilter::Pattern(pattern) => glob::matches_ignoring_case(pattern, spec.name.as_bytes()),
     };
-    names(writer, COMMANDS.iter().filter(chosen));
+    names(out, COMMANDS.iter().filter(chosen));
+    DONE
 }
 
 /// COMMAND GETKEYS of a whole request.
-pub fn getkeys(writer: &mut Writer, argv: &[&[u8]]) -> Result<(), CommandError> {
-    let keys = keys_of(argv)?;
-    writer.array(keys.len());
-    keys.iter().for_each(|(key, _)| writer.bulk(key));
-    Ok(())
+pub(super) fn getkeys(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let keys = keys_of(Args::of_subcommand(argv).rest())?;
+    out.array(keys.len());
+    keys.iter().for_each(|(key, _)| out.bulk(key));
+    DONE
 }
 
 /// COMMAND GETKEYSANDFLAGS of a whole request.
-pub fn getkeysandflags(writer: &mut Writer, argv: &[&[u8]]) -> Result<(), CommandError> {
-    let keys = keys_of(argv)?;
-    writer.array(keys.len());
+pub(super) fn getkeysandflags(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let keys = keys_of(Args::of_subcommand(argv).rest())?;
+    out.array(keys.len());
     for (key, usage) in keys {
-        writer.array(2);
-        writer.bulk(key);
-        simple_set(writer, usage.split(' '));
+        out.array(2);
+        out.bulk(key);
+        simple_set(out, usage.split(' '));
     }
-    Ok(())
+    DONE
 }
 
-/// HELP of a container, asked of the container or of any of its subcommands.
-pub fn help(writer: &mut Writer, spec: &CommandSpec) {
-    let container = container_of(spec);
+/// HELP of a container: what its subcommands do.
+pub(super) fn help(_: &mut Txn<'_>, writer: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let found = argv.first().and_then(|name| lookup::lookup(name));
+    let container = found.ok_or_else(|| errors::unknown_command(argv))?;
     let name = container.name.to_ascii_uppercase();
-    writer.array(1 + 2 * container.subcommands().len());
+    writer.array(1 + 2 * subcommands(container).len());
     writer.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
     // HELP itself comes last.
-    let subcommands = container.subcommands().iter();
+    let subcommands = subcommands(container).iter();
     let (help, others): (Vec<&CommandSpec>, Vec<_>) = subcommands.partition(|spec| spec.own_name() == "help");
     for spec in others.iter().chain(&help) {
         writer.simple(spec.syntax.strip_prefix(&name).map_or(spec.syntax, str::trim_start));
         writer.simple(&format!("    {}", spec.summary));
     }
+    DONE
 }
 
-/// ACL CAT: the categories.
-pub fn acl_categories(writer: &mut Writer) {
-    writer.array(Categories::NAMES.len());
-    Categories::NAMES.iter().for_each(|(_, name)| writer.bulk(name));
-}
-
-/// ACL CAT of a category: its commands.
-pub fn acl_category(writer: &mut Writer, name: &[u8]) -> Result<(), CommandError> {
-    let category = Categories::by_name(name).ok_or_else(|| errors::unknown_category(name))?;
-    names(writer, COMMANDS.iter().filter(|spec| spec.categories.contains(category)));
-    Ok(())
+/// ACL CAT: the categories, or the commands of one.
+pub(super) fn acl_cat(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    match *Args::of_subcommand(argv).rest() {
+        [] => {
+            out.array(Categories::NAMES.len());
+            Categories::NAMES.iter().for_each(|(_, name)| out.bulk(name));
+        }
+        [name] => {
+            let category = Categories::by_name(name).ok_or_else(|| errors::unknown_category(name))?;
+            names(out, COMMANDS.iter().filter(|spec| spec.categories.contains(category)));
+        }
+        _ => return Err(errors::subcommand_syntax(subcommand(argv), "ACL")),
+    }
+    DONE
 }
 
 fn commands() -> impl Iterator<Item = &'static CommandSpec> {
     COMMANDS.iter().filter(|spec| !spec.is_subcommand())
 }
 
-fn container_of(spec: &CommandSpec) -> &'static CommandSpec {
-    let mut index = spec.index();
-    while COMMANDS[index].is_subcommand() {
-        index -= 1;
-    }
-    &COMMANDS[index]
-}
-
-fn keys_of<'a>(argv: &[&'a [u8]]) -> Result<extract::Keys<'a>, CommandError> {
+fn keys_of<'a>(argv: &[&'a [u8]]) -> Result<Keys<'a>, CommandError> {
     let spec = lookup::find(argv).map_err(|_| errors::GETKEYS_UNKNOWN)?;
     if spec.keys.is_empty() {
         return Err(errors::GETKEYS_NO_KEYS);
@@ -125,7 +136,7 @@ fn keys_of<'a>(argv: &[&'a [u8]]) -> Result<extract::Keys<'a>, CommandError> {
     if !spec.arity_ok(argv.len()) {
         return Err(errors::GETKEYS_ARITY);
     }
-    extract::keys(spec, argv).map_err(|error| match error {
+    command::keys(spec, argv).map_err(|error| match error {
         KeyError::NoKeys => errors::GETKEYS_NO_KEYS,
         KeyError::Invalid => errors::GETKEYS_INVALID,
     })
@@ -147,8 +158,8 @@ fn info_one(writer: &mut Writer, spec: &CommandSpec) {
     spec.tips.iter().for_each(|tip| writer.bulk(tip));
     writer.set(spec.keys.len());
     spec.keys.iter().for_each(|key| key_spec(writer, key));
-    writer.set(spec.subcommands().len());
-    spec.subcommands().iter().for_each(|subcommand| info_one(writer, subcommand));
+    writer.set(subcommands(spec).len());
+    subcommands(spec).iter().for_each(|subcommand| info_one(writer, subcommand));
 }
 
 fn key_spec(writer: &mut Writer, spec: &KeySpec) {
@@ -161,10 +172,10 @@ fn key_spec(writer: &mut Writer, spec: &KeySpec) {
             typed(writer, "index", 1);
             number(writer, "index", at);
         }
-        KeysBegin::AfterWord { word, from } => {
+        KeysBegin::AfterStreams { from } => {
             typed(writer, "keyword", 2);
             writer.bulk("keyword");
-            writer.bulk(word);
+            writer.bulk("STREAMS");
             number(writer, "startfrom", from);
         }
     }
@@ -200,7 +211,7 @@ fn number(writer: &mut Writer, name: &str, number: i32) {
 }
 
 fn docs_one(writer: &mut Writer, spec: &CommandSpec) {
-    let (subcommands, arguments) = (spec.subcommands(), arguments(spec));
+    let (subcommands, arguments) = (subcommands(spec), arguments(spec));
     writer.bulk(spec.name);
     writer.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subcommands.is_empty()));
     let facts = [

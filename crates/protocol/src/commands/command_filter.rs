@@ -1,0 +1,55 @@
+//! `COMMAND LIST [FILTERBY <MODULE name|ACLCAT category|PATTERN pattern>]`
+
+use super::{Arg, ArgList};
+use crate::args::Args;
+use crate::errors::{self, CommandError};
+
+/// Which commands COMMAND LIST names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandFilter<'a> {
+    /// All.
+    All,
+    /// Those of a module.
+    Module(Arg<'a>),
+    /// Those of a category.
+    Category(Arg<'a>),
+    /// Those whose name matches.
+    Pattern(Arg<'a>),
+}
+
+impl<'a> CommandFilter<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<CommandFilter<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let mut filter = CommandFilter::All;
+        if args.keyword_before("FILTERBY", 2) {
+            let kind: fn(Arg<'a>) -> CommandFilter<'a> = match () {
+                () if args.keyword("MODULE") => CommandFilter::Module,
+                () if args.keyword("ACLCAT") => CommandFilter::Category,
+                () if args.keyword("PATTERN") => CommandFilter::Pattern,
+                () => return Err(errors::SYNTAX),
+            };
+            filter = kind(args.next()?);
+        }
+        args.finish()?;
+        Ok(filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{error_of, with_args};
+
+    #[test]
+    fn command_list_takes_one_filter() {
+        with_args("COMMAND LIST filterby aclcat stream", |argv| {
+            assert_eq!(CommandFilter::parse(argv), Ok(CommandFilter::Category(b"stream")));
+        });
+        let refused = ["FILTERBY", "FILTERBY MODULE", "FILTERBY FOO x", "FOO", "FILTERBY MODULE x y"];
+        for options in refused {
+            let line = format!("COMMAND LIST {options}");
+            assert_eq!(error_of(CommandFilter::parse, &line), errors::SYNTAX, "{line}");
+        }
+    }
+}
