@@ -5,6 +5,21 @@
 //! answers inline. No rule about streams is written here: executors call the store and say what came of it
 //! in RESP.
 //!
+//! Modules use only those below them:
+//!
+//! ```text
+//! server                            starts and stops everything
+//! accept                            new connections, each handed to a thread
+//! connection    housekeeping        bytes in, requests, bytes out    what is done by the clock
+//! dispatch                          what every request passes through
+//! table                             the rows: what is known of a command and which function runs it
+//! exec   admin   waiting            what commands do                 a connection in a blocking command
+//! command   io_thread               CommandSpec, Call, Outcome       threads and their buffers
+//! session   held   snapshots        what a connection remembers      replies held until they are safe
+//! state                             Server: what all threads share
+//! settings stats registry slowlog pause persistence shutdown …      its parts, which know nothing of each other
+//! ```
+//!
 //! ```no_run
 //! use millstream_server::{Server, Settings};
 //!
