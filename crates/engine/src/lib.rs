@@ -9,6 +9,7 @@ pub mod bytes;
 mod effect;
 mod id;
 pub mod keyspace;
+mod memory;
 pub mod pending;
 mod refusal;
 mod request;

@@ -1,6 +1,6 @@
 //! Numbers as Redis reads and writes them.
 
-pub use millstream_engine::value::number::parse_integer as parse_i64;
+pub use millstream_engine::bytes::number::parse_integer as parse_i64;
 
 /// Whole numbers up to here are written without an exponent: every one of them is exact.
 const WHOLE_MAX: f64 = (1u64 << 52) as f64;

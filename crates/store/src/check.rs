@@ -5,7 +5,6 @@
 //!
 //! Both hold the whole data set in memory, as a server would. Neither prints: they return what they found.
 
-mod fits;
 mod salvage;
 mod survey;
 #[cfg(test)]
@@ -22,7 +21,6 @@ use crate::log::Manifest;
 
 pub use salvage::{DamagedKey, LostKeys, LostPositions, SalvageReport, salvage};
 
-pub(crate) use fits::check_fits;
 use survey::{Candidates, Survey};
 
 /// A folder that its owner changes while it is read may look damaged; it is looked at again this often.

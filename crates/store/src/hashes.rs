@@ -1,6 +1,6 @@
 //! Commands on hashes: fields and their values.
 
-use millstream_engine::value::number::{IntegerText, parse_integer};
+use millstream_engine::bytes::number::{IntegerText, parse_integer};
 use millstream_engine::value::{Float80, Hash};
 use millstream_engine::{Effect, Refusal, Value};
 use smallvec::SmallVec;

@@ -8,11 +8,9 @@
 //! it is slow, a thread of its own. After each sync it gives those it released a moment to come back, or they would take
 //! turns in two halves.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,9 +18,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::clock::Clock;
 use crate::disk::Disk;
-use crate::log::{Log, LogError, LogStats, Policy};
-use crate::snapshots::SnapshotTaken;
-use crate::store::Store;
+use crate::log::{Log, LogError, Policy};
+use crate::snapshot::SnapshotTaken;
 use crate::window::LossWindow;
 
 /// A sync that takes longer is left to the thread made for it,
@@ -31,10 +28,6 @@ const SLOW_SYNC: Duration = Duration::from_micros(50);
 const SLOW_SYNC_ALONE: Duration = Duration::from_millis(1);
 /// Those who were released are waited for no longer than this.
 const GATHERING_MAX: Duration = Duration::from_micros(500);
-/// A log smaller than this, or than the last snapshot, is not worth one,
-const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
-/// unless there is little room on the disk: what it releases may be the way out.
-const SNAPSHOT_LOG_BYTES_MIN_SCARCE: u64 = 1 << 20;
 /// After a snapshot that failed, how long until the next is due: each writes everything.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
 /// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
@@ -42,6 +35,15 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often it looks whether the folder is still where it was.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The snapshot in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What it holds.
+    pub taken: SnapshotTaken,
+    /// When this process took it, in Unix milliseconds; `None` for one it found.
+    pub at_ms: Option<u64>,
+}
 
 /// The log as the store uses it.
 pub(crate) struct Journal {
@@ -56,13 +58,13 @@ pub(crate) struct Journal {
     pub(crate) rearranged: AtomicU64,
     /// Held by whoever takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
-    last_snapshot: Mutex<Option<Snapshot>>,
+    pub(crate) last_snapshot: Mutex<Option<Snapshot>>,
     /// When a snapshot failed, if none was taken since.
     snapshot_failed_at_ms: Mutex<Option<u64>>,
     /// How long `everysec` may go on telling what is not durable.
-    window: LossWindow,
+    pub(crate) window: LossWindow,
     /// When something last became durable, in Unix milliseconds; 0 before the first time.
-    synced_at_ms: AtomicU64,
+    pub(crate) synced_at_ms: AtomicU64,
     closed: AtomicBool,
     /// Whether a snapshot under way is to give up.
     closing: AtomicBool,
@@ -111,7 +113,7 @@ impl Journal {
     }
 
     /// The position up to which what was appended may be told.
-    fn settled(&self) -> u64 {
+    pub(crate) fn settled(&self) -> u64 {
         match self.log.policy() {
             Policy::Always => self.log.durable(),
             Policy::EverySecond if self.window.is_closed(|| self.clock.now_ms()) => self.log.durable(),
@@ -126,7 +128,7 @@ impl Journal {
     }
 
     /// Makes everything appended so far durable, whatever the policy, and wakes who waited for it.
-    fn commit(&self) -> Result<(), LogError> {
+    pub(crate) fn commit(&self) -> Result<(), LogError> {
         self.timed(self.clock.now_ms(), |log| log.commit().map(|_| ()))
     }
 
@@ -157,12 +159,12 @@ impl Journal {
 
     /// How long those who were released are waited for before the next sync: no longer than one takes, which is what whoever comes
     /// later would wait instead.
-    fn gathering_time(&self) -> Duration {
+    pub(crate) fn gathering_time(&self) -> Duration {
         self.sync_time().min(GATHERING_MAX)
     }
 
     /// Does what a reply waits for on this thread, if that holds nobody up who waits for nothing, and says whether it did.
-    fn flush_here(&self, alone: bool) -> bool {
+    pub(crate) fn flush_here(&self, alone: bool) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return self.flush().is_ok();
         }
@@ -189,7 +191,7 @@ impl Journal {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    fn wait_for(&self, position: u64, waker: &Waker) {
+    pub(crate) fn wait_for(&self, position: u64, waker: &Waker) {
         let mut waiting = self.waiting.lock();
         waiting.readers.push((position, waker.clone()));
         waiting.sync_wanted = true;
@@ -284,178 +286,5 @@ fn sync_for_others(journal: &Weak<Journal>) {
             journal.log.check_place();
             journal.wake_settled();
         }
-    }
-}
-
-impl Store {
-    /// The position of everything seen so far. What was seen may be told once this is settled.
-    pub fn seen(&self) -> u64 {
-        self.journal().map_or(0, |journal| journal.log.appended())
-    }
-
-    /// Whether everything up to `position` may be told.
-    pub fn is_settled(&self, position: u64) -> bool {
-        self.journal().is_none_or(|journal| journal.settled() >= position && journal.log.error().is_none())
-    }
-
-    /// Whether everything up to `position` may be told, or never will be. `None`: that is not known yet.
-    pub fn outcome(&self, position: u64) -> Option<bool> {
-        let Some(journal) = self.journal() else { return Some(true) };
-        if journal.log.error().is_some() {
-            return Some(false);
-        }
-        (journal.settled() >= position).then_some(true)
-    }
-
-    /// How long it pays to wait for others before a sync, so that it serves them too.
-    pub fn gathering_time(&self) -> Duration {
-        let always = self.journal().filter(|journal| journal.log.policy() == Policy::Always);
-        always.map_or(Duration::ZERO, Journal::gathering_time)
-    }
-
-    /// Settles everything up to `position` if that takes no sync and nobody else is writing. False: [`Store::settle`] must see to it.
-    pub fn settle_now(&self, position: u64) -> bool {
-        let Some(journal) = self.journal() else { return true };
-        if journal.settled() < position && journal.log.policy() != Policy::Always {
-            // A failure is kept by the log: this position never settles.
-            let _ = journal.log.try_write();
-        }
-        self.is_settled(position)
-    }
-
-    /// Resolves when everything up to `position` may be told, or never will be.
-    pub fn settle(&self, position: u64) -> Settle<'_> {
-        Settle { store: self, position, alone: false }
-    }
-
-    /// The same for a thread that serves nobody who waits for nothing: unless syncs are very slow, it does them itself.
-    pub fn settle_here(&self, position: u64) -> Settle<'_> {
-        Settle { store: self, position, alone: true }
-    }
-
-    /// Whether everything up to `position` survives a power cut. Never in a store in memory.
-    pub fn is_durable(&self, position: u64) -> bool {
-        self.journal().is_some_and(|journal| journal.log.durable() >= position)
-    }
-
-    /// Makes everything seen so far durable, whatever the policy, on this thread. Nothing to do in a store in memory.
-    pub fn make_durable(&self) -> Result<(), LogError> {
-        self.journal().map_or(Ok(()), Journal::commit)
-    }
-
-    /// Refuses what would change something when the disk is nearly full, or has failed. `bytes`: what it takes in the log, where that
-    /// may be more than the reserve that is kept free.
-    pub fn check_writable(&self, bytes: u64) -> Result<(), LogError> {
-        let Some(journal) = self.journal() else { return Ok(()) };
-        journal.log.check_alive()?;
-        journal.log.check_space(bytes)
-    }
-}
-
-/// The snapshot in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snapshot {
-    /// What it holds.
-    pub taken: SnapshotTaken,
-    /// When this process took it, in Unix milliseconds; `None` for one it found.
-    pub at_ms: Option<u64>,
-}
-
-/// How durability stands, for people.
-#[derive(Clone, Debug)]
-pub struct DurabilityStats {
-    /// When records are synced.
-    pub policy: Policy,
-    /// The log.
-    pub log: LogStats,
-    /// When something last became durable, in Unix milliseconds; `None` if nothing did since the start.
-    pub synced_at_ms: Option<u64>,
-    /// The snapshot in force.
-    pub snapshot: Option<Snapshot>,
-    /// Whether a snapshot is being taken.
-    pub snapshotting: bool,
-    /// Syncs that took longer than two seconds: under `everysec` replies then waited for them.
-    pub delays: u64,
-    /// Whether writes are refused for lack of space.
-    pub is_full: bool,
-    /// Why nothing is acknowledged any more.
-    pub error: Option<String>,
-}
-
-impl Store {
-    /// How durability stands; `None` for a store in memory.
-    pub fn durability(&self) -> Option<DurabilityStats> {
-        self.journal().map(|journal| DurabilityStats {
-            policy: journal.log.policy(),
-            log: journal.log.stats(),
-            synced_at_ms: Some(journal.synced_at_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0),
-            snapshot: *journal.last_snapshot.lock(),
-            snapshotting: journal.snapshotting.is_locked(),
-            delays: journal.window.delays(),
-            is_full: journal.log.check_space(0).is_err(),
-            error: journal.log.error().map(ToString::to_string),
-        })
-    }
-
-    /// Whether the log has grown so much that a snapshot would pay, or takes the room that writes need, none is being taken, and
-    /// none has failed just now.
-    pub fn snapshot_is_due(&self) -> bool {
-        if self.journal().is_some_and(Journal::snapshot_is_put_off) {
-            return false;
-        }
-        self.durability().is_some_and(|now| {
-            let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
-            let is_scarce = self.journal().is_some_and(Journal::is_scarce);
-            let worth_it = match is_scarce {
-                _ if now.is_full => SNAPSHOT_LOG_BYTES_MIN_SCARCE,
-                true => (last_bytes / 4).max(SNAPSHOT_LOG_BYTES_MIN_SCARCE),
-                false => last_bytes.max(SNAPSHOT_LOG_BYTES_MIN),
-            };
-            now.log.bytes > worth_it && !now.snapshotting && now.error.is_none()
-        })
-    }
-
-    /// Changes when records are synced. Nothing to change for a store in memory.
-    pub fn set_policy(&self, policy: Policy) {
-        if let Some(journal) = self.journal() {
-            journal.log.set_policy(policy);
-            journal.wake_settled();
-        }
-    }
-
-    /// Makes everything durable and gives the folder back. Nothing is taken afterwards.
-    pub fn close(&self) -> Result<(), LogError> {
-        self.journal().map_or(Ok(()), |journal| journal.close())
-    }
-}
-
-/// Waits until what was seen may be told.
-#[must_use = "a future does nothing until it is awaited"]
-pub struct Settle<'s> {
-    store: &'s Store,
-    position: u64,
-    alone: bool,
-}
-
-impl Future for Settle<'_> {
-    type Output = Result<(), LogError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
-        let told = || match journal.log.error() {
-            Some(error) => Some(Err(error.clone())),
-            None => (journal.settled() >= self.position).then_some(Ok(())),
-        };
-        if let Some(told) = told() {
-            return Poll::Ready(told);
-        }
-        if journal.flush_here(self.alone)
-            && let Some(told) = told()
-        {
-            return Poll::Ready(told);
-        }
-        // Also when it was flushed: the policy may have become stricter meanwhile.
-        journal.wait_for(self.position, cx.waker());
-        told().map_or(Poll::Pending, Poll::Ready)
     }
 }

@@ -14,7 +14,9 @@ mod clock;
 mod codec;
 mod dbkey;
 pub mod disk;
+mod durability;
 pub mod embedded;
+mod fits;
 #[cfg(test)]
 mod format_tests;
 mod hashes;
@@ -45,14 +47,16 @@ mod watch;
 mod window;
 
 pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
+pub use durability::{DurabilityStats, Settle};
 pub use embedded::Millstream;
-pub use journal::{DurabilityStats, Settle, Snapshot};
+pub use journal::Snapshot;
 pub use keys::ExpireIf;
 pub use progress::{Reached, RecoveryProgress};
 pub use queues::Interest;
 pub use recovery::{FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
-pub use snapshots::{SnapshotFailed, SnapshotTaken};
+pub use snapshot::SnapshotTaken;
+pub use snapshots::SnapshotFailed;
 pub use store::{Settings, Store, StoreOptions};
 pub use streams::{Addition, IdempotenceChange, Reader, StreamCounters};
 pub use strings::{SetExpiry, SetIf};

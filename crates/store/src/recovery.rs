@@ -16,16 +16,15 @@ use millstream_engine::{
     BlockLimits, Effect, KeyPlace, Rearrangement, Stream, StreamEffect, StreamId, Value,
 };
 
-use crate::check::check_fits;
 use crate::clock::Clock;
 use crate::codec::{RecordedChange, replay};
 use crate::dbkey::{DbKeyMap, DbKeyRef};
 use crate::disk::{Disk, RealDisk};
+use crate::fits::check_fits;
 use crate::journal::Journal;
 use crate::log::{Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
 use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
-use crate::snapshot::read_snapshot;
-use crate::snapshots::{self, SnapshotTaken};
+use crate::snapshot::{self, SnapshotTaken, read_snapshot};
 use crate::store::{Store, StoreOptions};
 use crate::txn::Txn;
 
@@ -193,10 +192,10 @@ impl Store {
         };
         recovered.log = report;
         let in_force = log.manifest().snapshot;
-        recovered.removed_snapshots = snapshots::remove_others(&*disk, in_force);
+        recovered.removed_snapshots = snapshot::remove_others(&*disk, in_force);
         let journal = begin(log, disk, clock);
         if let Some(position) = in_force {
-            let bytes = snapshots::bytes(&*journal.disk, position);
+            let bytes = snapshot::bytes(&*journal.disk, position);
             journal.snapshot_found(SnapshotTaken { position, keys: recovered.snapshot_keys, bytes });
         }
         self.begin_journal(journal);
@@ -234,8 +233,8 @@ impl<'s> Rebuild<'s> {
         let Some(manifest) = recovery.manifest() else { return Ok(0) };
         let Some(position) = manifest.snapshot else { return Ok(0) };
         self.captured = manifest.captured();
-        let from = snapshots::open(disk, position).map_err(OpenError::from)?;
-        let (keys, bytes_total) = (&Cell::new(0), snapshots::bytes(disk, position));
+        let from = snapshot::open(disk, position).map_err(OpenError::from)?;
+        let (keys, bytes_total) = (&Cell::new(0), snapshot::bytes(disk, position));
         progress.begin_part();
         let watched = Watched { from, progress, keys, bytes: 0, bytes_total };
         let hashing = self.hashing;
@@ -251,7 +250,7 @@ impl<'s> Rebuild<'s> {
             keys.set(keys.get() + 1);
         })
         .map_err(|error| FolderError::Snapshot {
-            file: disk.path_of(&snapshots::name(position)),
+            file: disk.path_of(&snapshot::name(position)),
             what: error.to_string(),
         })?;
         Ok(keys.get())

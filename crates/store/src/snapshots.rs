@@ -16,30 +16,17 @@ use std::sync::atomic::Ordering;
 
 use millstream_engine::Value;
 
-use crate::disk::{Access, Disk, DiskError, File, write_full};
+use crate::disk::{Disk, File, write_full};
 use crate::journal::Journal;
 use crate::log::LogError;
 use crate::shard::Shard;
-use crate::snapshot::SnapshotWriter;
+use crate::snapshot::{SnapshotTaken, SnapshotWriter, name, remove_others};
 use crate::store::Store;
 
-/// What the names of snapshots begin with; their position follows in 20 digits.
-pub(crate) const PREFIX: &str = "snapshot-";
 /// Keys looked at under one lock.
 const KEYS_AT_ONCE: usize = 128;
 /// How often a snapshot is begun anew before it is taken with everything locked.
 const TRIES: usize = 3;
-
-/// A snapshot that is in force.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SnapshotTaken {
-    /// The log's position when it began.
-    pub position: u64,
-    /// How many keys it holds.
-    pub keys: u64,
-    /// Its size in bytes.
-    pub bytes: u64,
-}
 
 /// A key as it was under the lock.
 struct Captured {
@@ -281,49 +268,12 @@ impl Write for FileWriter<'_> {
     }
 }
 
-/// A file of the folder, read from its start on.
-pub(crate) struct FileReader {
-    pub(crate) file: Arc<dyn File>,
-    pub(crate) at: u64,
-}
-
-impl io::Read for FileReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(self.at, into).map_err(io::Error::other)?;
-        self.at += count as u64;
-        Ok(count)
-    }
-}
-
-/// The name of the snapshot at a position.
-pub(crate) fn name(position: u64) -> String {
-    format!("{PREFIX}{position:020}")
-}
-
-/// Opens the snapshot at a position for reading.
-pub(crate) fn open(disk: &dyn Disk, position: u64) -> Result<impl io::Read, DiskError> {
-    let file = disk.open(&name(position), Access::Read)?;
-    Ok(io::BufReader::with_capacity(1 << 20, FileReader { file, at: 0 }))
-}
-
-/// The size of the snapshot at a position; 0 if it cannot be told.
-pub(crate) fn bytes(disk: &dyn Disk, position: u64) -> u64 {
-    disk.open(&name(position), Access::Read).and_then(|file| file.bytes()).unwrap_or(0)
-}
-
-/// Removes every snapshot that is not in force, and gives their names. One that cannot be removed stays until the next time.
-pub(crate) fn remove_others(disk: &dyn Disk, in_force: Option<u64>) -> Vec<String> {
-    let kept = in_force.map(name);
-    let names = disk.list().unwrap_or_default().into_iter().map(|listed| listed.name);
-    let others = names.filter(|name| name.starts_with(PREFIX) && Some(name) != kept.as_ref());
-    others.filter(|name| disk.remove(name).is_ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::disk::{Fault, SimDisk};
     use crate::log::LogOptions;
+    use crate::snapshot::PREFIX;
     use crate::{ManualClock, SetExpiry, SetIf, StoreOptions};
 
     const RESERVE_BYTES: u64 = 10_000;

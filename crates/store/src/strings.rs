@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use millstream_engine::value::number::{IntegerText, parse_integer};
+use millstream_engine::bytes::number::{IntegerText, parse_integer};
 use millstream_engine::value::{Float80, Text};
 use millstream_engine::{Effect, Refusal, Value};
 

@@ -8,7 +8,8 @@ use hashbrown::HashTable;
 use super::Entry;
 use super::slab::{Slab, Slot};
 use crate::Value;
-use crate::value::{Hashing, allocation_bytes};
+use crate::memory::allocation_bytes;
+use crate::value::Hashing;
 
 /// Below this many keys the index is not worth shrinking.
 const SHRINK_FROM: usize = 64;

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::Value;
-use crate::value::allocation_bytes;
+use crate::memory::allocation_bytes;
 
 /// Below this many slots a slab is not worth shrinking.
 const SHRINK_FROM: usize = 64;

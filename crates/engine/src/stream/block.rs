@@ -20,7 +20,7 @@ mod view;
 
 use super::{listpack, value};
 use crate::bytes::{Draft, short, varint};
-use crate::value::allocation_bytes;
+use crate::memory::allocation_bytes;
 use crate::{BlockLimits, StreamId};
 
 use packed::Packed;

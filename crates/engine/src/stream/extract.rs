@@ -2,7 +2,7 @@
 
 use super::entries::Entries;
 use super::{Delivery, EntryRef, EntrySink, IdRange, Stream};
-use crate::{StreamId, Value};
+use crate::StreamId;
 
 /// Entries of a stream, as they were when they were extracted.
 #[derive(Debug)]
@@ -85,8 +85,8 @@ impl Extract {
     }
 
     /// What is left of it, to be freed: it may hold the last of a long stream.
-    pub fn into_remains(self) -> Value {
-        Value::Stream(Box::new(self.stream))
+    pub fn into_stream(self) -> Stream {
+        self.stream
     }
 }
 

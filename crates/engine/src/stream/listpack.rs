@@ -9,7 +9,7 @@
 //! entry := flags ms-delta seq-delta [field-count] [name] value… element-count
 //! ```
 
-use crate::value::number::parse_integer;
+use crate::bytes::number::parse_integer;
 
 /// Header and end mark of an empty listpack.
 const FRAME_BYTES: u64 = 7;

@@ -4,8 +4,8 @@
 //! again on reading, byte for byte the same.
 
 use super::listpack;
+use crate::bytes::number::parse_integer;
 use crate::bytes::{Draft, varint};
-use crate::value::number::parse_integer;
 
 /// A value of an entry, as it lies in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use super::packed::{self, Packed};
 use super::table::Table;
-use super::{Hashing, Layout, allocation_bytes};
+use super::{Hashing, Layout};
+use crate::memory::allocation_bytes;
 
 /// A hash value.
 #[derive(Clone, Debug)]

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Layout, allocation_bytes};
+use super::Layout;
 use crate::ListEnd;
+use crate::memory::allocation_bytes;
 
 /// Lists up to this size count as packed.
 const PACKED_BYTES_MAX: usize = 8192;

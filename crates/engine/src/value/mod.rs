@@ -6,8 +6,6 @@
 mod float80;
 mod hash;
 mod list;
-mod memory;
-pub mod number;
 mod packed;
 mod set;
 mod table;
@@ -17,11 +15,11 @@ mod wide;
 pub use float80::Float80;
 pub use hash::Hash;
 pub use list::List;
-pub use memory::allocation_bytes;
 pub use set::Set;
 pub use table::Hashing;
 pub use text::Text;
 
+use crate::memory::allocation_bytes;
 use crate::{BlockLimits, Effect, Stream};
 
 /// The content of a key. Small on its own (24 bytes): everything but a string is behind a box.

@@ -9,7 +9,7 @@
 //! Searching walks; with at most [`ITEMS_MAX`] items of [`ITEM_BYTES_MAX`] bytes that is cheaper than
 //! hashing and costs one byte an item instead of a pointer, a length and an allocation.
 
-use super::allocation_bytes;
+use crate::memory::allocation_bytes;
 
 /// The most items (of a set) or pairs (of a hash) that stay packed.
 pub(super) const ITEMS_MAX: usize = 128;

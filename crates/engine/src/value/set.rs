@@ -1,10 +1,11 @@
 //! A set: distinct members. Integers are kept sorted, other small sets packed in the order in which
 //! members came, everything else in a table. A set only ever moves on to a later form.
 
-use super::number::{IntegerText, parse_integer};
 use super::packed::{self, Packed};
 use super::table::Table;
-use super::{Hashing, Layout, allocation_bytes};
+use super::{Hashing, Layout};
+use crate::bytes::number::{IntegerText, parse_integer};
+use crate::memory::allocation_bytes;
 
 /// The most members a set of integers has before it becomes a table.
 const INTEGERS_MAX: usize = 512;

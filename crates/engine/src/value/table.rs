@@ -6,7 +6,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use super::allocation_bytes;
+use crate::memory::allocation_bytes;
 
 /// Below this many items a table is not worth shrinking.
 const SHRINK_FROM: usize = 64;

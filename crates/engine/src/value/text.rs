@@ -1,6 +1,8 @@
 //! A string: bytes that are set as a whole or grow at the end.
 
-use super::{Layout, allocation_bytes, number};
+use super::Layout;
+use crate::bytes::number;
+use crate::memory::allocation_bytes;
 
 /// The longest string that counts as short: header and bytes share a 64-byte line.
 const SHORT_BYTES_MAX: usize = 44;

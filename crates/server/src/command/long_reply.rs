@@ -68,7 +68,7 @@ impl LongReply {
 
     /// What is left of the entries, to be freed.
     pub(crate) fn into_remains(self) -> impl Iterator<Item = Value> {
-        self.missing.into_iter().map(|(_, entries)| entries.into_remains())
+        self.missing.into_iter().map(|(_, entries)| Value::Stream(Box::new(entries.into_stream())))
     }
 }
 

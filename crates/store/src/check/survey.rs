@@ -9,16 +9,15 @@ use std::sync::Arc;
 
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Value};
 
-use super::fits::{check_database, check_fits};
 use super::{Contents, Finding, FoundLog, FoundSnapshot, Torn};
 use crate::clock::ManualClock;
 use crate::codec::{RecordedChange, replay};
 use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
+use crate::fits::{check_database, check_fits};
 use crate::log::{self, Astray, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
 use crate::recovery::Rebuild;
-use crate::snapshot::{SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
-use crate::snapshots;
+use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 use crate::store::{Store, StoreOptions};
 
 /// The most databases a server can be set to have.
@@ -92,13 +91,13 @@ fn in_force(manifest: &Manifest) -> Base {
 
 /// The positions of all snapshots, ascending.
 fn snapshots_of(listed: &[Listed]) -> Vec<u64> {
-    let digits = listed.iter().filter_map(|file| file.name.strip_prefix(snapshots::PREFIX));
+    let digits = listed.iter().filter_map(|file| file.name.strip_prefix(snapshot::PREFIX));
     digits.filter(|digits| digits.len() == 20).filter_map(|digits| digits.parse().ok()).collect()
 }
 
 /// The stores that snapshots say they are of. One that cannot be opened says nothing.
 fn owners_of(disk: &dyn Disk, taken: &[u64]) -> Vec<StoreId> {
-    let files = taken.iter().filter_map(|position| disk.open(&snapshots::name(*position), Access::Read).ok());
+    let files = taken.iter().filter_map(|position| disk.open(&snapshot::name(*position), Access::Read).ok());
     files.filter_map(snapshot_store_id).map(StoreId).collect()
 }
 
@@ -295,7 +294,7 @@ impl Reading<'_> {
         position: u64,
         store_id: Option<StoreId>,
     ) -> Result<Option<FoundSnapshot>, DiskError> {
-        let name = snapshots::name(position);
+        let name = snapshot::name(position);
         let path = disk.path_of(&name);
         let Ok(file) = disk.open(&name, Access::Read) else {
             let is_there = disk.list()?.iter().any(|file| file.name == name);

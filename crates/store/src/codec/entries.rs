@@ -10,9 +10,9 @@
 //! whether the names are the same.
 
 use millstream_engine::StreamId;
+use millstream_engine::bytes::number::{IntegerText, parse_integer};
 use millstream_engine::bytes::{Draft, short, varint};
 use millstream_engine::stream::{Laid, is_packed};
-use millstream_engine::value::number::{IntegerText, parse_integer};
 
 use super::effect::tag;
 use super::wire::{CodecError, Reader};

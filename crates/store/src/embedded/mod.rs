@@ -55,10 +55,10 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::journal::DurabilityStats;
+use crate::durability::DurabilityStats;
 use crate::log::LogError;
 use crate::recovery::FolderOptions;
-use crate::snapshots::SnapshotTaken;
+use crate::snapshot::SnapshotTaken;
 use crate::store::{Store, StoreOptions};
 use keeper::Keeper;
 

@@ -13,14 +13,17 @@
 //! is found, and a file that was not finished has no footer.
 //!
 //! `position` is where the snapshot began: every change up to it is in the file, and every key beyond it tells by
-//! its own position how far it has come. Files, syncing and names are not known here.
+//! its own position how far it has come. Who takes a snapshot, and when it is in force, is not known here.
 
+mod file;
 mod read;
 mod salvage;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use file::SnapshotTaken;
+pub(crate) use file::{PREFIX, bytes, name, open, remove_others};
 pub(crate) use read::{SnapshotError, SnapshotFault, SnapshotKey, SnapshotReader, read_snapshot};
 pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 pub(crate) use write::SnapshotWriter;

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
+use super::file::FileReader;
 use super::{
     FOOTER, FOOTER_BYTES, HEADER_BYTES, RECORD, RECORD_HEAD_BYTES, SnapshotError, SnapshotFault,
     SnapshotReader, record_checksum,
 };
 use crate::disk::{DiskError, File, read_full};
-use crate::snapshots::FileReader;
 
 /// How much is searched at a time.
 const CHUNK_BYTES: usize = 1 << 20;

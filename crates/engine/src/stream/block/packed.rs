@@ -14,8 +14,8 @@ use super::view::BlockView;
 use super::{ARC_COUNTERS_BYTES, Block, Place, id_after, step_from, to_grow_in};
 use crate::StreamId;
 use crate::bytes::{Draft, varint};
+use crate::memory::allocation_bytes;
 use crate::stream::parts::BlockParts;
-use crate::value::allocation_bytes;
 
 /// Of larger blocks it does not matter what comes with the bytes, and copying them would take long.
 const PACKED_BYTES_MAX: usize = 16 << 10;

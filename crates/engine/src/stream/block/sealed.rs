@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{ARC_COUNTERS_BYTES, Block, BlockView, Packed};
 use crate::StreamId;
+use crate::memory::allocation_bytes;
 use crate::stream::parts::BlockParts;
-use crate::value::allocation_bytes;
 
 /// A sealed block beside what a search needs of it.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
+use millstream_engine::bytes::number::IntegerText;
 use millstream_engine::stream::{EntryRef, ValueRef};
-use millstream_engine::value::number::IntegerText;
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
 use millstream_store::log::LogError;

@@ -2,7 +2,7 @@
 
 /// Bytes the allocator takes for a request of `bytes`, by the common rule of 64-bit malloc: a header
 /// of eight, rounded up to sixteen, never less than thirty-two. Nothing is allocated for nothing.
-pub const fn allocation_bytes(bytes: usize) -> usize {
+pub(crate) const fn allocation_bytes(bytes: usize) -> usize {
     const HEADER: usize = 8;
     const GRAIN: usize = 16;
     const SMALLEST: usize = 32;
