@@ -1,7 +1,7 @@
 //! What commands change, as values.
 //!
-//! A request is decided once (`decide_*`, on `&self`) and becomes an effect; `apply` is the only
-//! function that changes state, and replaying effects in order rebuilds it. So an effect holds
+//! A request is decided once (`decide_*`, on `&self`) and becomes an effect, which `apply` makes. Whatever changes state has an effect (or a
+//! rearrangement) that says all of it, and replaying them in order rebuilds the state. So an effect holds
 //! outcomes, never intentions: "XADD * at noon" is `Append { id, .. }`, `MAXLEN ~ 1000` is the exact
 //! id up to which entries go. Effects borrow from the request; nothing is copied that is not kept.
 

@@ -1,9 +1,10 @@
 //! What a stream is: entries, groups, pending entries, and the plain values that live beside them.
 //!
 //! Pure: nothing here reads a clock, a file, a socket or a random source, and nothing fails for a
-//! reason outside its input. Requests are decided on `&self` and become [`Effect`]s; `apply` is the
-//! only function that changes state, but for the three most common changes, which are decided while they are made:
-//! [`Stream::append`], [`Stream::deliver`] and [`Keyspace::acknowledge`] do what `apply` does with their effects.
+//! reason outside its input. Requests are decided on `&self` and become [`Effect`]s, which [`Keyspace::apply`] makes. The three most
+//! common changes are decided while they are made: [`Keyspace::append_at`], [`Keyspace::deliver_at`] and [`Keyspace::acknowledge`] do what
+//! `apply` does with their effects, and say which. A [`Rearrangement`] moves whole values. Nothing else changes what is under a key; reading
+//! notes when a key was last used.
 
 pub mod bytes;
 mod effect;

@@ -2,8 +2,9 @@
 //!
 //! A [`Store`] is shared by every thread. To do anything, lock the keys you need ([`Store::lock`], or
 //! [`Store::lock_all`] for commands over everything) and use the typed methods of the [`Txn`] you get.
-//! Every change goes through [`Txn::apply`], which hands an effect to the engine; when the transaction
-//! is dropped, readers waiting for what it made ready are served, in the order they began to wait.
+//! Whatever they change goes through one function of the transaction, which adds it to the record for the log, tells watchers and
+//! waiting readers, and hands what takes long to free to another thread. When the transaction is dropped, its record is appended to the log as a
+//! whole, and the readers waiting for what it made ready are served, in the order they began to wait.
 //!
 //! Programs that want a database rather than its parts open a [`Millstream`]: see [`embedded`].
 //!

@@ -8,7 +8,7 @@ use super::entries::Entries;
 use super::{Delivery, EntryRef, EntrySink, Group, Stream};
 use crate::{Refusal, StreamId};
 
-/// So many entries become pending at once.
+/// Number of entries added to the pending list per call.
 const AT_ONCE: usize = 32;
 
 /// Who is given entries, when, and whether they await acknowledgement.

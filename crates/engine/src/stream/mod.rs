@@ -1,8 +1,8 @@
 //! A stream: entries in order, and the groups that read them.
 //!
 //! How to drive it: ask (`query_*`, `visit_*`), decide (`decide_*`: on `&self`, may refuse), then
-//! [`Stream::apply`] the effect. Appending, delivering and acknowledging are decided while they are made, and say what
-//! their effect was. Nothing else changes a stream, so replaying its effects in order gives the same stream again. [`Stream::check`] verifies every invariant.
+//! [`Stream::apply`] the effect. [`Stream::append`], [`Stream::deliver`] and acknowledging are decided while they are made: each makes the change of
+//! one effect. Nothing else changes a stream, so replaying its effects in order gives the same stream again. [`Stream::check`] verifies every invariant.
 //!
 //! ```text
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
