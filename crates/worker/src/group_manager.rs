@@ -243,8 +243,7 @@ impl GroupManager {
         }
         if by > 0 {
             let Some(first) = from.next() else { return Ok(from) };
-            let range = Range { first, last: StreamId::MAX, order: Order::Rising, count };
-            let passed = self.backend.range(stream, range).await?;
+            let passed = self.backend.range(stream, Range::rising(first, count)).await?;
             let reached = passed.get(count - 1).map(|entry| entry.id);
             return Ok(reached.unwrap_or(info.last_id.max(from)));
         }

@@ -233,9 +233,7 @@ impl Way<'_> {
             return Ok(Some(Stays::NoGroup));
         }
         let there = if self.request.dry_run {
-            let id = letter.origin;
-            let range = Range { first: id, last: id, order: Order::Rising, count: 1 };
-            self.backend.range(&letter.stream, range).await.map(|found| !found.is_empty())
+            self.backend.range(&letter.stream, Range::one(letter.origin)).await.map(|found| !found.is_empty())
         } else {
             restore(self.backend, letter).await
         };

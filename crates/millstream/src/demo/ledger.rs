@@ -4,13 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use millstream_worker::backend::{Order, PendingFilter, Range, StreamId};
+use millstream_worker::backend::StreamId;
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::{Admin, Error};
 use serde_json::{Value, json};
-
-/// How many entries are read at once.
-const PAGE: usize = 1000;
 
 /// What was produced and what was finished, as it happens.
 #[derive(Debug, Default)]
@@ -48,8 +45,11 @@ impl Books {
         group: &str,
         dead_letters: &str,
     ) -> Result<Ledger, Error> {
-        let dead = dead_ids(backend, dead_letters).await?;
-        let pending = pending_ids(backend, stream, group).await?;
+        let letters = backend.all_entries(dead_letters).await?;
+        let dead: BTreeSet<StreamId> =
+            letters.iter().filter_map(Letter::read).map(|letter| letter.origin).collect();
+        let rows = backend.all_pending(stream, group).await?;
+        let pending: BTreeSet<StreamId> = rows.iter().map(|row| row.id).collect();
         let pages = self.pages();
         let is_done = |id: &StreamId| pages.finished.contains_key(id) && !pending.contains(id);
         let places = |id: &StreamId| {
@@ -70,35 +70,6 @@ impl Books {
 
     fn pages(&self) -> MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn dead_ids(backend: &dyn Admin, dead_letters: &str) -> Result<BTreeSet<StreamId>, Error> {
-    let mut ids = BTreeSet::new();
-    let mut first = StreamId::MIN;
-    loop {
-        let range = Range { first, last: StreamId::MAX, order: Order::Rising, count: PAGE };
-        let entries = backend.range(dead_letters, range).await?;
-        ids.extend(entries.iter().filter_map(Letter::read).map(|letter| letter.origin));
-        match entries.last().and_then(|entry| entry.id.next()) {
-            Some(next) => first = next,
-            None => return Ok(ids),
-        }
-    }
-}
-
-async fn pending_ids(backend: &dyn Admin, stream: &str, group: &str) -> Result<BTreeSet<StreamId>, Error> {
-    let mut ids = BTreeSet::new();
-    let mut first = StreamId::MIN;
-    loop {
-        let filter =
-            PendingFilter { first, last: StreamId::MAX, count: PAGE, consumer: None, min_idle: None };
-        let rows = backend.pending(stream, group, &filter).await?;
-        ids.extend(rows.iter().map(|row| row.id));
-        match rows.last().and_then(|row| row.id.next()) {
-            Some(next) => first = next,
-            None => return Ok(ids),
-        }
     }
 }
 

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use millstream_worker::backend::{Order, Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
@@ -315,8 +314,7 @@ impl Show {
     async fn read_dead_letters(&mut self) -> Result<(), Failure> {
         self.stage
             .scene("Some orders could not be handled. They are among the dead letters, with the reason:");
-        let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 1000 };
-        let letters = self.backend.range(&dead_letters_of(STREAM), range).await?;
+        let letters = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
         let mut errors: BTreeMap<(String, u64), u64> = BTreeMap::new();
         for letter in letters.iter().filter_map(Letter::read) {
             *errors.entry((letter.error, letter.deliveries)).or_default() += 1;

@@ -31,6 +31,9 @@ pub use types::{
     Start, StreamInfo, Trim,
 };
 
+/// How many entries or rows are asked for in one call where all are wanted.
+const PAGE: usize = 1000;
+
 /// An answer on its way.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
@@ -119,6 +122,19 @@ pub trait Admin: Backend {
     /// Entries of a stream.
     fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>>;
 
+    /// All entries of a stream, in as many calls as it takes.
+    fn all_entries<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<Entry>> {
+        Box::pin(async move {
+            let (mut all, mut next) = (Vec::new(), Some(StreamId::MIN));
+            while let Some(first) = next {
+                let page = self.range(stream, Range::rising(first, PAGE)).await?;
+                next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
+                all.extend(page);
+            }
+            Ok(all)
+        })
+    }
+
     /// The entries after an id as soon as there are any, without joining a group. Empty after `block`.
     fn follow<'a>(
         &'a self,
@@ -155,6 +171,19 @@ pub trait Admin: Backend {
         group: &'a str,
         filter: &'a PendingFilter,
     ) -> Answer<'a, Vec<PendingRow>>;
+
+    /// All pending rows of a group, in as many calls as it takes.
+    fn all_pending<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<PendingRow>> {
+        Box::pin(async move {
+            let (mut all, mut next) = (Vec::new(), Some(StreamId::MIN));
+            while let Some(first) = next {
+                let page = self.pending(stream, group, &PendingFilter::rising(first, PAGE)).await?;
+                next = page.last().filter(|_| page.len() == PAGE).and_then(|row| row.id.next());
+                all.extend(page);
+            }
+            Ok(all)
+        })
+    }
 
     /// Makes an entry of the stream pending again in this group alone, claimable at once, as if never delivered.
     /// One that is pending stays as it is. False if the stream has no such entry.

@@ -185,6 +185,18 @@ pub struct Range {
     pub count: usize,
 }
 
+impl Range {
+    /// Up to `count` entries from an id on, oldest first.
+    pub fn rising(first: StreamId, count: usize) -> Range {
+        Range { first, last: StreamId::MAX, order: Order::Rising, count }
+    }
+
+    /// The entry of this id.
+    pub fn one(id: StreamId) -> Range {
+        Range { last: id, ..Range::rising(id, 1) }
+    }
+}
+
 /// From which end entries are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -267,6 +279,18 @@ pub struct PendingFilter {
     pub consumer: Option<String>,
     /// Only rows that nobody has touched for so long. Released rows always match.
     pub min_idle: Option<Duration>,
+}
+
+impl PendingFilter {
+    /// Up to `count` rows from an id on, of any consumer.
+    pub fn rising(first: StreamId, count: usize) -> PendingFilter {
+        PendingFilter { first, last: StreamId::MAX, count, consumer: None, min_idle: None }
+    }
+
+    /// The row of this id.
+    pub fn one(id: StreamId) -> PendingFilter {
+        PendingFilter { last: id, ..PendingFilter::rising(id, 1) }
+    }
 }
 
 /// A pending row.

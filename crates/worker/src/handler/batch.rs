@@ -1,17 +1,12 @@
 //! Async functions as handlers of several messages at once.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use tower::Service;
 
 use super::extract::FromMessage;
-use super::function::Sure;
 use super::guard::check_count;
 use super::shared::{FromShared, MissingState, Shared};
 use crate::message::Message;
@@ -140,40 +135,4 @@ impl<Fut: Future<Output: IntoOutcomes>> Future for HandledBatch<Fut> {
 
 fn one_each(outcome: Option<Outcome>) -> Outcome {
     outcome.expect("there are as many outcomes as messages that were not refused")
-}
-
-/// A [`BatchHandler`] as a tower service.
-pub struct BatchHandlerService<H, Args> {
-    handler: H,
-    shared: Arc<Shared>,
-    args: PhantomData<fn() -> Args>,
-}
-
-impl<H: BatchHandler<Args>, Args> BatchHandlerService<H, Args> {
-    /// The service, if the state the handler asks for is there.
-    pub fn new(handler: H, shared: Arc<Shared>) -> Result<BatchHandlerService<H, Args>, MissingState> {
-        H::check(&shared)?;
-        Ok(BatchHandlerService { handler, shared, args: PhantomData })
-    }
-}
-
-impl<H: Clone, Args> Clone for BatchHandlerService<H, Args> {
-    fn clone(&self) -> Self {
-        let shared = Arc::clone(&self.shared);
-        BatchHandlerService { handler: self.handler.clone(), shared, args: PhantomData }
-    }
-}
-
-impl<H: BatchHandler<Args>, Args> Service<Vec<Message>> for BatchHandlerService<H, Args> {
-    type Response = Vec<Outcome>;
-    type Error = Infallible;
-    type Future = Sure<H::Future>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, messages: Vec<Message>) -> Sure<H::Future> {
-        Sure { future: self.handler.call(&messages, &self.shared) }
-    }
 }

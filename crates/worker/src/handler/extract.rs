@@ -56,16 +56,26 @@ pub struct GroupName(pub Arc<str>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerName(pub Arc<str>);
 
-impl FromMessage for Message {
-    fn from_message(message: &Message, _: &Shared) -> Result<Message, HandlerError> {
-        Ok(message.clone())
-    }
+/// What is there in every message.
+macro_rules! part_of_message {
+    ($($type:ident: |$message:ident| $value:expr;)+) => {$(
+        impl FromMessage for $type {
+            fn from_message($message: &Message, _: &Shared) -> Result<$type, HandlerError> {
+                Ok($value)
+            }
+        }
+    )+};
 }
 
-impl FromMessage for Raw {
-    fn from_message(message: &Message, _: &Shared) -> Result<Raw, HandlerError> {
-        Ok(Raw(Arc::clone(&message.fields)))
-    }
+part_of_message! {
+    Message: |message| message.clone();
+    Raw: |message| Raw(Arc::clone(&message.fields));
+    MessageId: |message| MessageId(message.id);
+    Attempt: |message| Attempt(message.attempt);
+    StreamName: |message| StreamName(Arc::clone(&message.stream));
+    GroupName: |message| GroupName(Arc::clone(&message.group));
+    ConsumerName: |message| ConsumerName(Arc::clone(&message.consumer));
+    CancellationToken: |message| message.cancelled.clone();
 }
 
 impl FromMessage for Text {
@@ -82,42 +92,6 @@ impl FromMessage for Text {
         };
         let text = std::str::from_utf8(value).map_err(HandlerError::decode)?;
         Ok(Text(text.to_owned()))
-    }
-}
-
-impl FromMessage for MessageId {
-    fn from_message(message: &Message, _: &Shared) -> Result<MessageId, HandlerError> {
-        Ok(MessageId(message.id))
-    }
-}
-
-impl FromMessage for Attempt {
-    fn from_message(message: &Message, _: &Shared) -> Result<Attempt, HandlerError> {
-        Ok(Attempt(message.attempt))
-    }
-}
-
-impl FromMessage for StreamName {
-    fn from_message(message: &Message, _: &Shared) -> Result<StreamName, HandlerError> {
-        Ok(StreamName(Arc::clone(&message.stream)))
-    }
-}
-
-impl FromMessage for GroupName {
-    fn from_message(message: &Message, _: &Shared) -> Result<GroupName, HandlerError> {
-        Ok(GroupName(Arc::clone(&message.group)))
-    }
-}
-
-impl FromMessage for ConsumerName {
-    fn from_message(message: &Message, _: &Shared) -> Result<ConsumerName, HandlerError> {
-        Ok(ConsumerName(Arc::clone(&message.consumer)))
-    }
-}
-
-impl FromMessage for CancellationToken {
-    fn from_message(message: &Message, _: &Shared) -> Result<CancellationToken, HandlerError> {
-        Ok(message.cancelled.clone())
     }
 }
 

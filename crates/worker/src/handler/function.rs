@@ -1,14 +1,10 @@
 //! Async functions as handlers of one message.
 
-use std::convert::Infallible;
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use tower::Service;
 
 use super::extract::FromMessage;
 use super::shared::{MissingState, Shared};
@@ -91,57 +87,5 @@ impl<Fut: Future<Output: IntoOutcome>> Future for Handled<Fut> {
             Some(future) => Poll::Ready(ready!(future.poll(cx)).into_outcome()),
             None => Poll::Ready(this.refused.take().expect("a future is not polled after it has ended")),
         }
-    }
-}
-
-/// A [`Handler`] as a tower service.
-pub struct HandlerService<H, Args> {
-    handler: H,
-    shared: Arc<Shared>,
-    args: PhantomData<fn() -> Args>,
-}
-
-impl<H: Handler<Args>, Args> HandlerService<H, Args> {
-    /// The service, if the state the handler asks for is there.
-    pub fn new(handler: H, shared: Arc<Shared>) -> Result<HandlerService<H, Args>, MissingState> {
-        H::check(&shared)?;
-        Ok(HandlerService { handler, shared, args: PhantomData })
-    }
-}
-
-impl<H: Clone, Args> Clone for HandlerService<H, Args> {
-    fn clone(&self) -> Self {
-        HandlerService { handler: self.handler.clone(), shared: Arc::clone(&self.shared), args: PhantomData }
-    }
-}
-
-impl<H: Handler<Args>, Args> Service<Message> for HandlerService<H, Args> {
-    type Response = Outcome;
-    type Error = Infallible;
-    type Future = Sure<H::Future>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, message: Message) -> Sure<H::Future> {
-        Sure { future: self.handler.call(&message, &self.shared) }
-    }
-}
-
-pin_project! {
-    /// A future that cannot fail, for tower.
-    #[derive(Debug)]
-    pub struct Sure<Fut> {
-        #[pin]
-        pub(super) future: Fut,
-    }
-}
-
-impl<Fut: Future> Future for Sure<Fut> {
-    type Output = Result<Fut::Output, Infallible>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().future.poll(cx).map(Ok)
     }
 }

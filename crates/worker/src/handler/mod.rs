@@ -1,9 +1,9 @@
 //! Handlers: async functions of what they need, and the services the runtime drives.
 //!
 //! ```text
-//! async fn(Json<Order>, Data<Db>)  ->  HandlerService   \
-//! any tower::Service<Message>                            >  layers  ->  guard  ->  MessageService
-//! async fn(Vec<Json<Order>>)       ->  BatchService ------------------>  guard  ->  BatchService
+//! async fn(Json<Order>, Data<Db>)  \
+//! any tower::Service<Message>       >  layers  ->  guard  ->  MessageService
+//! async fn(Vec<Json<Order>>)  ------------------>  guard  ->  BatchService
 //! ```
 //!
 //! The guard catches panics and ends what takes too long, so that every message gets exactly one [`Outcome`].
@@ -51,10 +51,10 @@ use std::time::Duration;
 
 use tower::util::BoxCloneSyncService;
 
-pub use batch::{BatchHandler, BatchHandlerService};
+pub use batch::BatchHandler;
 pub use extract::{Attempt, ConsumerName, FromMessage, GroupName, MessageId, Raw, StreamName, Text};
 pub use fields::{Field, FieldName, FromField};
-pub use function::{Handler, HandlerService};
+pub use function::Handler;
 pub use json::Json;
 pub use recipe::{Recipe, RecipeError};
 pub use shared::{Data, FromShared, MissingState, Shared};

@@ -1,14 +1,15 @@
 //! A handler that waits for its state, layers and timeout.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower::util::BoxCloneSyncService;
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::batch::{BatchHandler, BatchHandlerService};
-use super::function::{Handler, HandlerService};
+use super::batch::BatchHandler;
+use super::function::Handler;
 use super::guard::Guard;
 use super::shared::{MissingState, Shared};
 use super::{BatchService, MessageService, Work};
@@ -74,7 +75,9 @@ impl Recipe {
     /// A function for each message.
     pub fn each<H: Handler<Args>, Args: 'static>(handler: H) -> Recipe {
         Recipe::of(Made::Each(Box::new(|shared, timeout| {
-            Ok(BoxCloneSyncService::new(Guard::new(HandlerService::new(handler, shared)?, timeout)))
+            H::check(&shared)?;
+            let service = service_fn(move |message: Message| sure(handler.call(&message, &shared)));
+            Ok(BoxCloneSyncService::new(Guard::new(service, timeout)))
         })))
     }
 
@@ -102,7 +105,9 @@ impl Recipe {
     /// A function for up to `size` messages at once, which wait up to `linger` for each other.
     pub fn batch<H: BatchHandler<Args>, Args: 'static>(handler: H, size: usize, linger: Duration) -> Recipe {
         let make: MakeBatch = Box::new(|shared, timeout| {
-            Ok(BoxCloneSyncService::new(Guard::new(BatchHandlerService::new(handler, shared)?, timeout)))
+            H::check(&shared)?;
+            let service = service_fn(move |messages: Vec<Message>| sure(handler.call(&messages, &shared)));
+            Ok(BoxCloneSyncService::new(Guard::new(service, timeout)))
         });
         Recipe::of(Made::Batch { make, size, linger })
     }
@@ -171,6 +176,11 @@ impl fmt::Debug for Recipe {
         };
         f.debug_struct("Recipe").field("kind", &kind).field("layers", &self.layers.len()).finish()
     }
+}
+
+/// A call that cannot fail, as services see it: errors of handlers are outcomes.
+async fn sure<T>(call: impl Future<Output = T>) -> Result<T, Infallible> {
+    Ok(call.await)
 }
 
 /// A service of any kind as the runtime drives it.

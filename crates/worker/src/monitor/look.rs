@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::snapshot::{GroupSnapshot, Lag, LagKnown, PendingScan, StreamSnapshot, Waiting};
-use crate::backend::{
-    Admin, Error, GroupInfo, Order, PendingFilter, PendingRow, Range, StreamId, StreamInfo,
-};
+use crate::backend::{Admin, Error, GroupInfo, PendingFilter, PendingRow, Range, StreamId, StreamInfo};
 use crate::message::age_of;
 use crate::names::dead_letters_of;
 
@@ -141,7 +139,7 @@ impl Monitor {
             return Ok(None);
         }
         let Some(first) = group.last_delivered.next() else { return Ok(None) };
-        let unread = self.backend.range(stream, rising(first, 1)).await?;
+        let unread = self.backend.range(stream, Range::rising(first, 1)).await?;
         Ok(unread.first().map(|entry| Waiting { id: entry.id, age: age_of(entry.id, at) }))
     }
 
@@ -167,7 +165,7 @@ impl Monitor {
                 return Ok((scan, oldest));
             }
             let count = PAGE.min(left);
-            let filter = PendingFilter { first, last: StreamId::MAX, count, consumer: None, min_idle: None };
+            let filter = PendingFilter::rising(first, count);
             let rows = self.backend.pending(stream, group, &filter).await?;
             oldest = oldest.or_else(|| rows.first().map(|row| row.id));
             next = rows.last().filter(|_| rows.len() == count).and_then(|row| row.id.next());
@@ -215,15 +213,11 @@ pub(crate) async fn count_after(
         if count >= at_most {
             return Ok(Lag { count: count as u64, known: LagKnown::AtLeast });
         }
-        let range = Range { first, last: end, order: Order::Rising, count: PAGE.min(at_most - count) };
+        let range = Range { last: end, ..Range::rising(first, PAGE.min(at_most - count)) };
         let entries = backend.range(stream, range).await?;
         let Some(entry) = entries.last() else { break };
         last = entry.id;
         count += entries.len();
     }
     Ok(Lag { count: count as u64, known: LagKnown::Counted })
-}
-
-fn rising(first: StreamId, count: usize) -> Range {
-    Range { first, last: StreamId::MAX, order: Order::Rising, count }
 }

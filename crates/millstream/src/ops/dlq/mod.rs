@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
-use millstream_worker::backend::{Order, Range, StreamId};
+use millstream_worker::backend::{Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::redrive::Filter;
 use serde_json::{Value, json};
@@ -261,8 +261,7 @@ impl Dlq {
 
 /// A letter by its own id, or by that of the entry it was.
 async fn find_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Result<Letter, Failure> {
-    let range = Range { first: id, last: id, order: Order::Rising, count: 1 };
-    if let Some(letter) = backend.range(name, range).await?.first().and_then(Letter::read) {
+    if let Some(letter) = backend.range(name, Range::one(id)).await?.first().and_then(Letter::read) {
         return Ok(letter);
     }
     let (mut found, mut ids) = (None, Vec::new());

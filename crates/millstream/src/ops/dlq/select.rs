@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use millstream_worker::backend::{Order, Range, StreamId};
+use millstream_worker::backend::{Range, StreamId};
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::redrive::Filter;
 use millstream_worker::{Admin, Reason, names};
@@ -55,7 +55,7 @@ impl Letters {
 
 /// Whether a stream is one of dead letters. Its first entries stand for all.
 async fn holds_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure> {
-    let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: PAGE };
+    let range = Range::rising(StreamId::MIN, PAGE);
     Ok(backend.range(name, range).await?.iter().any(|entry| Letter::read(entry).is_some()))
 }
 
@@ -137,8 +137,7 @@ pub(super) async fn each(
     let (filter, now) = (selection.filter(), SystemTime::now());
     let mut next = Some(StreamId::MIN);
     while let Some(first) = next {
-        let range = Range { first, last: StreamId::MAX, order: Order::Rising, count: PAGE };
-        let page = backend.range(name, range).await?;
+        let page = backend.range(name, Range::rising(first, PAGE)).await?;
         next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
         let letters = page.iter().filter_map(Letter::read).filter(|letter| filter.matches(letter, now));
         for letter in letters {

@@ -8,7 +8,7 @@ use millstream_worker::backend::{
 };
 use serde_json::{Value, json};
 
-use super::{Ack, Claim, Rows, all_rows};
+use super::{Ack, Claim, Rows};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::known;
@@ -76,7 +76,7 @@ pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failur
         let are = if info.pending == 1 { "is" } else { "are" };
         let rows = counted(info.pending, "pending entry", "pending entries");
         ack.confirm.ask(&format!("{rows} of group {group} {are} done with, unprocessed")).await?;
-        all_rows(&*backend, &ack.of).await?.into_iter().map(|row| row.id).collect()
+        backend.all_pending(stream, group).await?.into_iter().map(|row| row.id).collect()
     } else {
         ack.ids.clone()
     };
@@ -91,8 +91,8 @@ async fn tell_dry(common: &Common, backend: &dyn Admin, ack: &Ack, pending: u64)
     if !ack.all {
         (found, asked) = (0, ack.ids.len() as u64);
         for id in &ack.ids {
-            let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
-            found += backend.pending(&ack.of.stream, &ack.of.group, &filter).await?.len() as u64;
+            let rows = backend.pending(&ack.of.stream, &ack.of.group, &PendingFilter::one(*id)).await?;
+            found += rows.len() as u64;
         }
     }
     if common.json {
@@ -129,8 +129,7 @@ async fn owned(backend: &dyn Admin, rows: &Rows) -> Result<BTreeMap<String, Vec<
     known::group(backend, stream, group).await?;
     let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();
     for id in &rows.ids {
-        let filter = PendingFilter { first: *id, last: *id, count: 1, consumer: None, min_idle: None };
-        for row in backend.pending(stream, group, &filter).await? {
+        for row in backend.pending(stream, group, &PendingFilter::one(*id)).await? {
             if let Some(owner) = row.consumer.clone() {
                 by_owner.entry(owner).or_default().push(row);
             }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use millstream_worker::Admin;
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
 
 use super::confirm::Confirm;
@@ -165,11 +164,9 @@ impl List {
             known::consumer(&*backend, stream, group, consumer).await?;
         }
         let filter = PendingFilter {
-            first: StreamId::MIN,
-            last: StreamId::MAX,
-            count: self.count,
             consumer: self.consumer.clone(),
             min_idle: self.min_idle,
+            ..PendingFilter::rising(StreamId::MIN, self.count)
         };
         let rows = backend.pending(stream, group, &filter).await?;
         if common.json {
@@ -195,19 +192,4 @@ fn table(rows: &[PendingRow]) -> Table {
         ]);
     }
     table
-}
-
-/// All pending rows of a group, page by page.
-async fn all_rows(backend: &dyn Admin, of: &NamedGroup) -> Result<Vec<PendingRow>, Failure> {
-    const PAGE: usize = 1000;
-    let mut rows = Vec::new();
-    let mut next = Some(StreamId::MIN);
-    while let Some(first) = next {
-        let filter =
-            PendingFilter { first, last: StreamId::MAX, count: PAGE, consumer: None, min_idle: None };
-        let page = backend.pending(&of.stream, &of.group, &filter).await?;
-        next = page.last().filter(|_| page.len() == PAGE).and_then(|row| row.id.next());
-        rows.extend(page);
-    }
-    Ok(rows)
 }

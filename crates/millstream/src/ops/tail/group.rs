@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{Fields, GroupInfo, Order, PendingFilter, PendingRow, Range, StreamId};
+use millstream_worker::backend::{Fields, GroupInfo, PendingFilter, PendingRow, Range, StreamId};
 use serde_json::{Value, json};
 
 use super::{PAGE, Tail, WAIT, entry_line};
@@ -59,20 +59,13 @@ impl Watch {
         info: &GroupInfo,
     ) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
-        let filter = PendingFilter {
-            first: StreamId::MIN,
-            last: StreamId::MAX,
-            count: WATCHED_MAX,
-            consumer: None,
-            min_idle: None,
-        };
+        let filter = PendingFilter::rising(StreamId::MIN, WATCHED_MAX);
         let rows = backend.pending(&tail.stream, group, &filter).await?;
         let complete = rows.len() < WATCHED_MAX;
         self.note_pending(rows, complete, info, &mut events);
         let first = self.seen_to.max(info.last_delivered).next();
         if let Some(first) = first {
-            let range = Range { first, last: StreamId::MAX, order: Order::Rising, count: PAGE };
-            for entry in backend.range(&tail.stream, range).await? {
+            for entry in backend.range(&tail.stream, Range::rising(first, PAGE)).await? {
                 self.seen_to = entry.id;
                 events.push(Event::Unread { id: entry.id, fields: entry.fields.clone() });
                 self.unread.insert(entry.id, entry.fields);

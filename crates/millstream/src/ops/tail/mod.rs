@@ -75,8 +75,7 @@ impl Tail {
             let count = PAGE.min(usize::try_from(left).unwrap_or(PAGE));
             let entries = if self.no_follow {
                 let Some(first) = after.next() else { break };
-                let range = Range { first, last: StreamId::MAX, order: Order::Rising, count };
-                backend.range(&self.stream, range).await?
+                backend.range(&self.stream, Range::rising(first, count)).await?
             } else {
                 backend.follow(&self.stream, after, count, WAIT).await?
             };
@@ -100,12 +99,7 @@ impl Tail {
             Some(Position::At(id)) => id.prev().unwrap_or(StreamId::MIN),
             None if self.last == 0 => info.last_id,
             None => {
-                let range = Range {
-                    first: StreamId::MIN,
-                    last: StreamId::MAX,
-                    order: Order::Falling,
-                    count: self.last,
-                };
+                let range = Range { order: Order::Falling, ..Range::rising(StreamId::MIN, self.last) };
                 let last = backend.range(&self.stream, range).await?;
                 last.last().and_then(|entry| entry.id.prev()).unwrap_or(info.last_id)
             }

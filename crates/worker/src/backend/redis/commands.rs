@@ -85,7 +85,7 @@ pub(super) fn range(stream: &str, range: Range) -> Cmd {
 
 /// One entry, if it is there.
 pub(super) fn entry(stream: &str, id: StreamId) -> Cmd {
-    range(stream, Range { first: id, last: id, order: Order::Rising, count: 1 })
+    range(stream, Range::one(id))
 }
 
 pub(super) fn read(stream: &str, after: StreamId, count: usize, wait_ms: u64) -> Cmd {

@@ -67,8 +67,7 @@ impl Redis {
         from: StreamId,
     ) -> Result<Claimed, Error> {
         let count = rows_looked_at(read);
-        let everything =
-            PendingFilter { first: from, last: StreamId::MAX, count, consumer: None, min_idle: None };
+        let everything = PendingFilter::rising(from, count);
         let rows = self.pending(read.stream, read.group, &everything).await?;
         let is_last_page = rows.len() < count;
         let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);

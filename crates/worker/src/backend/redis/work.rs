@@ -101,7 +101,7 @@ impl Backend for Redis {
             let Some(first) = after.next() else { return Ok(Vec::new()) };
             // Reading one's history would count as a delivery; looking at it does not.
             let consumer = Some(name.to_owned());
-            let filter = PendingFilter { first, last: StreamId::MAX, count, consumer, min_idle: None };
+            let filter = PendingFilter { consumer, ..PendingFilter::rising(first, count) };
             let rows = self.pending(stream, group, &filter).await?;
             let contents = self.contents(stream, rows.iter().map(|row| row.id)).await?;
             let rows = rows.into_iter().zip(contents);
