@@ -7,8 +7,10 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::message::Message;
 use crate::names;
@@ -100,7 +102,7 @@ pub(crate) struct AtWork {
 impl AtWork {
     /// Takes a key; `None` if a copy is at work on it.
     pub(crate) fn take(&self, key: &str) -> Option<Arc<str>> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.lock();
         if keys.contains(key) {
             return None;
         }
@@ -115,7 +117,7 @@ impl AtWork {
         if done.peek().is_none() {
             return;
         }
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = self.keys.lock();
         done.for_each(|key| {
             keys.remove(key);
         });

@@ -2,11 +2,11 @@
 //! store says in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream_worker::backend::StreamId;
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::{Admin, Error};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// What was produced and what was finished, as it happens.
@@ -24,16 +24,16 @@ struct Pages {
 
 impl Books {
     pub(super) fn produced(&self, ids: &[StreamId]) {
-        self.pages().produced.extend(ids);
+        self.pages.lock().produced.extend(ids);
     }
 
     pub(super) fn finished(&self, id: StreamId) {
-        *self.pages().finished.entry(id).or_default() += 1;
+        *self.pages.lock().finished.entry(id).or_default() += 1;
     }
 
     /// How many messages were produced, and how many of them are finished.
     pub(super) fn counts(&self) -> (u64, u64) {
-        let pages = self.pages();
+        let pages = self.pages.lock();
         (pages.produced.len() as u64, pages.finished.len() as u64)
     }
 
@@ -50,7 +50,7 @@ impl Books {
             letters.iter().filter_map(Letter::read).map(|letter| letter.origin).collect();
         let rows = backend.all_pending(stream, group).await?;
         let pending: BTreeSet<StreamId> = rows.iter().map(|row| row.id).collect();
-        let pages = self.pages();
+        let pages = self.pages.lock();
         let is_done = |id: &StreamId| pages.finished.contains_key(id) && !pending.contains(id);
         let places = |id: &StreamId| {
             [is_done(id), dead.contains(id), pending.contains(id)].into_iter().filter(|there| *there).count()
@@ -66,10 +66,6 @@ impl Books {
             in_two_places: count(&|id| places(id) > 1),
             finished_again: pages.finished.values().map(|times| times - 1).sum(),
         })
-    }
-
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Shows what the watcher sees until somebody quits.
 pub(super) async fn run(watcher: Watcher, interval: Duration) -> Result<(), Failure> {
     let state = State::new(interval, Instant::now());
-    let (pace, pace_of_watcher) = watch::channel(state.pace());
+    let (pace, pace_of_watcher) = watch::channel(state.pace);
     let (seen_by_watcher, seen) = mpsc::channel(1);
     tokio::select! {
         done = interact(state, &pace, seen) => done,
@@ -58,7 +58,7 @@ async fn interact(
         let Event::Key(key) = event else { continue };
         let Some(action) = keys::action(key, state.mode()) else { continue };
         match state.act(action) {
-            Flow::Stay => pace.send_if_modified(|pace| std::mem::replace(pace, state.pace()) != state.pace()),
+            Flow::Stay => pace.send_if_modified(|pace| std::mem::replace(pace, state.pace) != state.pace),
             Flow::Quit => return Ok(()),
             Flow::Interrupt => return Err(interrupted(SignalKind::interrupt())),
             Flow::Suspend => {

@@ -130,34 +130,27 @@ pub(super) enum Sort {
 }
 
 impl Sort {
+    /// All of them with their names, in the order of the declaration and of the key that turns to the next.
+    const ALL: [(Sort, &'static str); 9] = [
+        (Sort::Name, "name"),
+        (Sort::Health, "health"),
+        (Sort::Lag, "lag"),
+        (Sort::UnreadAge, "oldest unread"),
+        (Sort::Pending, "pending"),
+        (Sort::PendingAge, "oldest pending"),
+        (Sort::Added, "in/s"),
+        (Sort::Acknowledged, "out/s"),
+        (Sort::Length, "length"),
+    ];
+
     /// The next one; after the last comes the first.
     pub(super) fn next(self) -> Sort {
-        match self {
-            Sort::Name => Sort::Health,
-            Sort::Health => Sort::Lag,
-            Sort::Lag => Sort::UnreadAge,
-            Sort::UnreadAge => Sort::Pending,
-            Sort::Pending => Sort::PendingAge,
-            Sort::PendingAge => Sort::Added,
-            Sort::Added => Sort::Acknowledged,
-            Sort::Acknowledged => Sort::Length,
-            Sort::Length => Sort::Name,
-        }
+        Sort::ALL[(self as usize + 1) % Sort::ALL.len()].0
     }
 
     /// What it is called.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Sort::Name => "name",
-            Sort::Health => "health",
-            Sort::Lag => "lag",
-            Sort::UnreadAge => "oldest unread",
-            Sort::Pending => "pending",
-            Sort::PendingAge => "oldest pending",
-            Sort::Added => "in/s",
-            Sort::Acknowledged => "out/s",
-            Sort::Length => "length",
-        }
+        Sort::ALL[self as usize].1
     }
 
     /// Which of two rows comes first. Rows that have no value come last.

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is shown.
 pub(super) struct State {
-    look: Option<Look>,
+    pub(super) look: Option<Look>,
     rows: Vec<Row>,
     history: History,
     trouble: Option<String>,
@@ -29,13 +29,13 @@ pub(super) struct State {
     selected: Option<Key>,
     /// Where the selected row was last seen.
     position: usize,
-    view: View,
-    help: bool,
+    pub(super) view: View,
+    pub(super) help: bool,
     typing: bool,
-    filter: String,
-    sort: Sort,
-    reversed: bool,
-    pace: Pace,
+    pub(super) filter: String,
+    pub(super) sort: Sort,
+    pub(super) reversed: bool,
+    pub(super) pace: Pace,
 }
 
 /// Where the person is.
@@ -253,11 +253,6 @@ impl State {
         self.history.last(key, count)
     }
 
-    /// The last look.
-    pub(super) fn look(&self) -> Option<&Look> {
-        self.look.as_ref()
-    }
-
     /// What is wrong with the store, if something is.
     pub(super) fn trouble(&self, now: Instant) -> Option<String> {
         let silence = now.saturating_duration_since(self.heard);
@@ -300,31 +295,6 @@ impl State {
     /// What keys mean now.
     pub(super) fn mode(&self) -> Mode {
         if self.typing { Mode::Typing } else { Mode::Browse }
-    }
-
-    /// Where the person is.
-    pub(super) fn view(&self) -> View {
-        self.view
-    }
-
-    /// Whether help is shown.
-    pub(super) fn help(&self) -> bool {
-        self.help
-    }
-
-    /// The words that rows must have.
-    pub(super) fn filter(&self) -> &str {
-        &self.filter
-    }
-
-    /// By what rows are sorted, and whether the other way round.
-    pub(super) fn sort(&self) -> (Sort, bool) {
-        (self.sort, self.reversed)
-    }
-
-    /// How often to look.
-    pub(super) fn pace(&self) -> Pace {
-        self.pace
     }
 }
 

@@ -13,10 +13,11 @@
 
 use std::future::pending;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -87,7 +88,7 @@ impl Children {
 
     /// Ends those that wait. They are asked by closing their standard input, and made to after a while.
     pub(super) async fn end(&self) {
-        let idle = std::mem::take(&mut *self.idle());
+        let idle = std::mem::take(&mut *self.idle.lock());
         let mut ending: Vec<Process> = idle.into_iter().map(|(speaker, _)| speaker.hang_up()).collect();
         let deadline = Instant::now() + GOODBYE;
         for process in &mut ending {
@@ -98,7 +99,7 @@ impl Children {
     }
 
     fn take(&self) -> std::io::Result<Speaker> {
-        while let Some((mut speaker, _)) = { self.idle().pop() } {
+        while let Some((mut speaker, _)) = { self.idle.lock().pop() } {
             // One that died with nothing in hand has failed nobody.
             if !speaker.process.has_ended() {
                 return Ok(speaker);
@@ -109,7 +110,7 @@ impl Children {
 
     fn put_back(&self, speaker: Speaker) {
         let now = Instant::now();
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         idle.push((speaker, now));
         let fresh = idle.iter().position(|(_, since)| now.duration_since(*since) < IDLE_MAX).unwrap_or(0);
         for (speaker, _) in idle.drain(..fresh) {
@@ -120,10 +121,6 @@ impl Children {
                 }
             });
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<(Speaker, Instant)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::process::Pid;
 use tracing::warn;
 
@@ -50,7 +50,7 @@ impl Guard {
     }
 
     fn tell(&self, sign: char, group: Pid) {
-        let mut shell = self.shell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shell = self.shell.lock();
         if let Some(ears) = shell.as_mut().and_then(|shell| shell.stdin.as_mut()) {
             // It fails only when somebody has killed the guard.
             let _ = ears.write_all(format!("{sign} {group}\n").as_bytes());

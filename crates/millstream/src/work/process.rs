@@ -2,9 +2,10 @@
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -145,9 +146,9 @@ impl Followed {
             let mut buffer = vec![0; 4096];
             // An error is the end, too.
             while let Ok(count @ 1..) = from.read(&mut buffer).await {
-                shared.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..count], &each);
+                shared.lock().push(&buffer[..count], &each);
             }
-            shared.lock().unwrap_or_else(PoisonError::into_inner).end(&each);
+            shared.lock().end(&each);
         });
         Followed { lines, task }
     }
@@ -161,7 +162,7 @@ impl Followed {
     }
 
     fn last(&self) -> Option<String> {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         let last = String::from_utf8_lossy(&lines.last).trim().to_owned();
         (!last.is_empty()).then_some(last)
     }

@@ -1,7 +1,9 @@
 //! All series of a process, and their text.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::definitions::Definition;
 use super::text::{Kind, Text};
@@ -71,7 +73,7 @@ impl Registry {
     /// Everything, in the text format of Prometheus. The same values give the same text.
     pub fn text(&self) -> String {
         let mut text = Text::default();
-        for (name, family) in &*self.lock() {
+        for (name, family) in &*self.families.lock() {
             text.family(name, family.definition.help, family.definition.kind);
             for (labels, series) in &family.series {
                 write_series(&mut text, name, labels, series);
@@ -86,16 +88,11 @@ impl Registry {
         labels: &[(&'static str, &str)],
         make: impl FnOnce() -> Series,
     ) -> Series {
-        let mut families = self.lock();
+        let mut families = self.families.lock();
         let family =
             families.entry(definition.name).or_insert_with(|| Family { definition, series: BTreeMap::new() });
         let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         family.series.entry(labels).or_insert_with(make).clone()
-    }
-
-    // Nothing is left half done under this lock, so that a panic elsewhere does no harm.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, Family>> {
-        self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

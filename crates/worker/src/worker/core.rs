@@ -1,10 +1,11 @@
 //! What all tasks of a running worker share.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -82,7 +83,7 @@ pub(crate) struct Core {
     pub(crate) giving_up: CancellationToken,
     busy: AtomicUsize,
     decisions: Mutex<VecDeque<Decision>>,
-    failure: Mutex<Option<Error>>,
+    pub(crate) failure: Mutex<Option<Error>>,
 }
 
 impl Core {
@@ -276,18 +277,14 @@ impl Core {
 
     /// The worker cannot go on.
     pub(crate) fn fail(&self, error: Error) {
-        self.failure().get_or_insert(error);
+        self.failure.lock().get_or_insert(error);
         self.draining.cancel();
         self.giving_up.cancel();
     }
 
-    pub(crate) fn failure(&self) -> MutexGuard<'_, Option<Error>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Keeps a step of the autoscaler.
     pub(crate) fn note(&self, decision: Decision) {
-        let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decisions = self.decisions.lock();
         if decisions.len() == DECISIONS_MAX {
             decisions.pop_front();
         }
@@ -295,7 +292,7 @@ impl Core {
     }
 
     pub(crate) fn decisions(&self) -> Vec<Decision> {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.decisions.lock().iter().cloned().collect()
     }
 }
 

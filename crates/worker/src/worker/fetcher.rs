@@ -22,7 +22,7 @@ pub(crate) async fn fetch(core: &Core, lane: &Lane) {
     }
     let mut patience = Patience::new();
     while let Some(room) = core.queue.wait_for_room().await {
-        if lane.waiting().len() >= core.settings.waiting_max {
+        if lane.waiting.lock().len() >= core.settings.waiting_max {
             // So many wait to be tried again that reading on would only add to them.
             tokio::select! {
                 () = tokio::time::sleep(core.settings.block()) => continue,

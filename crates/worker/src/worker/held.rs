@@ -9,9 +9,9 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ pub(crate) struct Leaving<'a> {
 impl Leaving<'_> {
     /// What the store is to be told: not what we were handed again meanwhile, of that it has been told, though its answer was lost.
     pub(crate) fn still_away(&self) -> Vec<Release> {
-        let held = self.held.rows();
+        let held = self.held.rows.lock();
         self.rows.iter().filter(|row| !held.by_id.contains_key(&row.id)).copied().collect()
     }
 }
@@ -49,7 +49,7 @@ impl Leaving<'_> {
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut left: HashSet<StreamId> = self.rows.iter().map(|row| row.id).collect();
-        self.held.rows().leaving.retain(|id| !left.remove(id));
+        self.held.rows.lock().leaving.retain(|id| !left.remove(id));
     }
 }
 
@@ -83,13 +83,13 @@ impl Held {
         touched: Instant,
         messages: impl Iterator<Item = (StreamId, u64)>,
     ) -> Vec<Option<(Ticket, CancellationToken)>> {
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         messages.map(|(id, attempt)| rows.take(id, attempt, touched)).collect()
     }
 
     /// Whether each of these is still in hand.
     pub(crate) fn are_held(&self, ids: impl Iterator<Item = (StreamId, Ticket)>) -> Vec<bool> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         ids.map(|(id, ticket)| rows.is_held(id, ticket)).collect()
     }
 
@@ -100,7 +100,7 @@ impl Held {
         ids: impl Iterator<Item = (StreamId, Ticket)>,
     ) -> Vec<Option<Duration>> {
         let now = Instant::now();
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         ids.map(|(id, ticket)| {
             let row = rows.by_id.get_mut(&id).filter(|row| row.ticket == ticket)?;
             row.settling = true;
@@ -111,7 +111,7 @@ impl Held {
 
     /// They did not reach the store, and are in hand as before.
     pub(crate) fn end_settling(&self, ids: impl Iterator<Item = (StreamId, Ticket)>) {
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         ids.for_each(|(id, ticket)| {
             if let Some(row) = rows.by_id.get_mut(&id).filter(|row| row.ticket == ticket) {
                 row.settling = false;
@@ -121,7 +121,7 @@ impl Held {
 
     /// Lets go of messages. Gives how many of them were in hand.
     pub(crate) fn let_go(&self, ids: impl Iterator<Item = (StreamId, Ticket)>) -> usize {
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         ids.filter_map(|(id, ticket)| rows.let_go(id, ticket)).count()
     }
 
@@ -130,7 +130,7 @@ impl Held {
         &self,
         messages: impl Iterator<Item = ((StreamId, Ticket), u64)>,
     ) -> Leaving<'_> {
-        let mut held = self.rows();
+        let mut held = self.rows.lock();
         let rows: Vec<Release> = messages
             .filter_map(|((id, ticket), deliveries)| {
                 Some(Release { id, delivery: held.let_go(id, ticket)?.attempt, deliveries })
@@ -142,7 +142,7 @@ impl Held {
 
     /// Everything in hand.
     pub(crate) fn all(&self) -> Vec<Kept> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         rows.by_id
             .iter()
             .map(|(id, row)| Kept { id: *id, ticket: row.ticket, attempt: row.attempt })
@@ -151,7 +151,7 @@ impl Held {
 
     /// The smallest id in hand, or on its way back.
     pub(crate) fn smallest(&self) -> Option<StreamId> {
-        let rows = self.rows();
+        let rows = self.rows.lock();
         rows.by_id.keys().chain(&rows.leaving).min().copied()
     }
 
@@ -159,7 +159,7 @@ impl Held {
     /// except what is being settled, and what has become ours again since. Gives how many were lost.
     pub(crate) fn renew(&self, asked: Instant, about: &[Kept], ours: &[StreamId]) -> usize {
         let ours: HashSet<StreamId> = ours.iter().copied().collect();
-        let mut rows = self.rows();
+        let mut rows = self.rows.lock();
         let mut lost = 0;
         for kept in about {
             let Some(row) = rows.by_id.get_mut(&kept.id).filter(|row| row.ticket == kept.ticket) else {
@@ -178,11 +178,7 @@ impl Held {
 
     /// Tells every handler that its time is over.
     pub(crate) fn cancel_all(&self) {
-        self.rows().by_id.values().for_each(|row| row.cancelled.cancel());
-    }
-
-    fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rows.lock().by_id.values().for_each(|row| row.cancelled.cancel());
     }
 }
 

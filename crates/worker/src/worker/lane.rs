@@ -1,8 +1,9 @@
 //! One stream that a worker reads, with everything that is in its hands of it.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ pub(crate) struct Lane {
     pub(crate) metrics: WorkerMetrics,
     /// One task at a time makes a lost group again.
     pub(crate) healing: tokio::sync::Mutex<()>,
-    waiting: Mutex<Waiting<Waiter>>,
+    pub(crate) waiting: Mutex<Waiting<Waiter>>,
     /// Something waits that was not there before.
     pub(crate) more_waiting: Notify,
     /// Something was released that could be claimed.
@@ -104,21 +105,17 @@ impl Lane {
 
     /// Lets a message wait until it is due.
     pub(crate) fn wait(&self, due: Instant, waiter: Waiter) {
-        self.waiting().push(due, waiter);
+        self.waiting.lock().push(due, waiter);
         self.more_waiting.notify_one();
-    }
-
-    pub(crate) fn waiting(&self) -> MutexGuard<'_, Waiting<Waiter>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The greatest id that was read.
     pub(crate) fn last_read(&self) -> StreamId {
-        *self.last_read.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last_read.lock()
     }
 
     pub(crate) fn has_read(&self, id: StreamId) {
-        let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_read.lock();
         *last = id.max(*last);
     }
 }

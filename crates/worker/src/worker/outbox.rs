@@ -1,8 +1,8 @@
 //! What is decided and not yet told to the store, gathered so that one call tells many.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::job::Ended;
@@ -27,7 +27,7 @@ struct State {
 
 impl Outbox {
     pub(crate) fn put(&self, ended: impl Iterator<Item = Ended>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let before = state.list.len();
         state.list.extend(ended);
         let after = state.list.len();
@@ -42,7 +42,7 @@ impl Outbox {
 
     /// Nothing more will come.
     pub(crate) fn close(&self) {
-        self.state().closed = true;
+        self.state.lock().closed = true;
         self.some.notify_one();
         self.many.notify_one();
     }
@@ -51,7 +51,7 @@ impl Outbox {
     pub(crate) async fn gather(&self) -> Option<Vec<Ended>> {
         loop {
             let (count, closed) = {
-                let state = self.state();
+                let state = self.state.lock();
                 (state.list.len(), state.closed)
             };
             if count == 0 && closed {
@@ -65,11 +65,7 @@ impl Outbox {
                 // Whichever comes first: enough, or the time.
                 let _ = tokio::time::timeout(LINGER, self.many.notified()).await;
             }
-            return Some(std::mem::take(&mut self.state().list));
+            return Some(std::mem::take(&mut self.state.lock().list));
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,9 +8,9 @@
 //! reads in large batches.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -67,7 +67,7 @@ impl Queue {
 
     /// Puts jobs in at the end. Gives back those that may not go in.
     pub(crate) fn put(&self, jobs: Vec<Job>) -> Vec<Job> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.gate != Gate::Open {
             return jobs;
         }
@@ -78,7 +78,7 @@ impl Queue {
 
     /// Puts jobs that were taken and not begun back to the front. Gives back those that may not go in.
     pub(crate) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.gate != Gate::Open {
             return jobs.collect();
         }
@@ -98,7 +98,7 @@ impl Queue {
             let mut work = std::pin::pin!(work);
             work.as_mut().enable();
             {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 if state.gate == Gate::Shut || slot >= state.target {
                     state.alive[slot] = false;
                     // The wake-up was perhaps meant for one that stays.
@@ -111,7 +111,7 @@ impl Queue {
                 state.idle += 1;
             }
             work.await;
-            self.state().idle -= 1;
+            self.state.lock().idle -= 1;
         }
     }
 
@@ -122,7 +122,7 @@ impl Queue {
             let mut work = std::pin::pin!(work);
             work.as_mut().enable();
             {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let missing = size - jobs.len();
                 if state.gate == Gate::Shut
                     || (self.take_now(&mut state, missing, jobs) && jobs.len() >= size)
@@ -132,7 +132,7 @@ impl Queue {
                 state.idle += 1;
             }
             let in_time = tokio::time::timeout_at(by, work).await.is_ok();
-            self.state().idle -= 1;
+            self.state.lock().idle -= 1;
             if !in_time {
                 return;
             }
@@ -167,7 +167,7 @@ impl Queue {
             let mut room = std::pin::pin!(room);
             room.as_mut().enable();
             {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 match state.gate {
                     Gate::Shut => return None,
                     Gate::Paused => {}
@@ -186,7 +186,7 @@ impl Queue {
 
     /// From now on there should be so many slots. Gives the numbers of those to be started.
     pub(crate) fn resize(&self, slots: usize) -> Vec<usize> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.target = slots;
         if state.alive.len() < slots {
             state.alive.resize(slots, false);
@@ -214,7 +214,7 @@ impl Queue {
     }
 
     fn turn(&self, gate: Gate) -> Vec<Job> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.gate != Gate::Shut {
             state.gate = gate;
         }
@@ -227,16 +227,12 @@ impl Queue {
 
     /// Whether anything may go in.
     pub(crate) fn is_open(&self) -> bool {
-        self.state().gate == Gate::Open
+        self.state.lock().gate == Gate::Open
     }
 
     /// How many messages wait for a slot.
     pub(crate) fn len(&self) -> usize {
-        self.state().jobs.len()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().jobs.len()
     }
 }
 
@@ -332,7 +328,7 @@ mod tests {
         assert!(queue.put((1..=3).map(job).collect()).is_empty());
         let mut taken = Vec::new();
         assert!(queue.take(0, 2, &mut taken).await);
-        queue.state().budget.now(1, Instant::now() + MEASURED_OVER);
+        queue.state.lock().budget.now(1, Instant::now() + MEASURED_OVER);
         assert!(queue.put_back(taken.drain(..)).is_empty());
         assert!(queue.take(0, 3, &mut taken).await);
         let order: Vec<u64> = taken.iter().map(|job| job.id.ms).collect();

@@ -18,13 +18,13 @@ use super::waiting::Waiter;
 /// Gives those their next try whose time has come, until the worker drains.
 pub(crate) async fn retry(core: &Core, lane: &Lane) {
     loop {
-        let next = lane.waiting().next_due();
+        let next = lane.waiting.lock().next_due();
         tokio::select! {
             () = until(next) => {}
             () = lane.more_waiting.notified() => {}
             () = core.draining.cancelled() => break,
         }
-        let due = lane.waiting().take_due(Instant::now(), PAGE);
+        let due = lane.waiting.lock().take_due(Instant::now(), PAGE);
         let (mut retries, mut copies, mut letters) = (Vec::new(), Vec::new(), Vec::new());
         for waiter in due {
             match waiter {
@@ -78,7 +78,7 @@ async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
 
 /// Hands in everything that waits: it is released.
 pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
-    let waiting = lane.waiting().take_all();
+    let waiting = lane.waiting.lock().take_all();
     let mut ended = waiting
         .into_iter()
         .map(|waiter| {

@@ -69,7 +69,7 @@ pub(crate) async fn run(
         () = tasks.panicked() => core.fail(panicked()),
     }
     drain(&core, &mut tasks, &mut slots).await;
-    match core.failure().take() {
+    match core.failure.lock().take() {
         Some(error) => Err(error),
         None => Ok(core.tally.report()),
     }

@@ -74,7 +74,7 @@ async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
     metrics.workers(SlotState::Busy).set(busy as i64);
     metrics.workers(SlotState::Idle).set(slots.saturating_sub(busy) as i64);
     metrics.prefetched.set(core.queue.len() as i64);
-    metrics.retrying.set(lane.waiting().len() as i64);
+    metrics.retrying.set(lane.waiting.lock().len() as i64);
     // While the store is away the last values stay; that it is away is a metric of its own.
     if let Some(monitor) = monitor
         && let Ok(Ok(Some(group))) = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await

@@ -1,9 +1,9 @@
 //! Times when the store cannot be reached: told once when they begin, and once when they are over.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -52,7 +52,7 @@ impl Trouble {
         if before != 0 {
             return false;
         }
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.since.lock() = Some(Instant::now());
         warn!(stream, place, %error, "cannot {}; trying again until it works", doing.as_str());
         true
     }
@@ -66,7 +66,7 @@ impl Trouble {
         if before != doing.bit() {
             return false;
         }
-        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let since = self.since.lock().take();
         let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
         info!(stream, place, "back to work after {seconds:.1} s");
         true

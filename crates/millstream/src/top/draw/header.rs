@@ -21,7 +21,7 @@ pub(super) fn lines(state: &State, palette: &Palette, now: Instant) -> [Line<'st
 
 fn place(state: &State, palette: &Palette) -> Line<'static> {
     let mut line = Line::from(Span::styled("millstream top", palette.title));
-    match state.look() {
+    match &state.look {
         None => line.push_span(Span::styled("  connecting", palette.dim)),
         Some(look) => {
             line.push_span(format!("  {}", look.place));
@@ -46,7 +46,7 @@ fn native(capabilities: Capabilities) -> String {
 }
 
 fn totals(state: &State, palette: &Palette) -> Line<'static> {
-    if state.look().is_none() {
+    if state.look.is_none() {
         return Line::default();
     }
     let totals = state.totals();
@@ -80,12 +80,12 @@ fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
     if let Some(trouble) = state.trouble(now) {
         parts.push(Span::styled(trouble, palette.bad));
     }
-    if state.pace().paused {
+    if state.pace.paused {
         parts.push(Span::styled("paused: p goes on", palette.warn));
     }
-    if !state.filter().is_empty() {
+    if !state.filter.is_empty() {
         let shown = counted(state.shown().len() as u64, "row", "rows");
-        parts.push(Span::styled(format!("filter {:?}: {shown}", state.filter()), palette.title));
+        parts.push(Span::styled(format!("filter {:?}: {shown}", state.filter), palette.title));
     }
     let mut line = Line::default();
     for part in parts {
@@ -100,15 +100,15 @@ fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
 /// The line at the bottom: what the most useful keys do, or what is being typed.
 pub(super) fn footer(state: &State, palette: &Palette) -> Line<'static> {
     if state.mode() == Mode::Typing {
-        let typed = Span::styled(format!("/{}▏", state.filter()), palette.title);
+        let typed = Span::styled(format!("/{}▏", state.filter), palette.title);
         return Line::from(vec![typed, Span::styled("  Enter keeps it, Esc drops it", palette.dim)]);
     }
-    let (sort, reversed) = state.sort();
+    let (sort, reversed) = (state.sort, state.reversed);
     let turned = if reversed { " ↑" } else { "" };
-    let here = match state.view() {
+    let here = match state.view {
         View::Overview => format!("Enter open  / filter  s sort: {}{turned}", sort.name()),
         View::Group { .. } => "Esc back  j/k scroll".to_owned(),
     };
-    let interval = age(state.pace().interval);
+    let interval = age(state.pace.interval);
     Line::styled(format!("{here}  p pause  +/- every {interval}  ? help  q quit"), palette.dim)
 }

@@ -44,7 +44,7 @@ pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &m
     ])
     .areas(frame.area());
     put(&header::lines(state, palette, now), header, frame);
-    match state.view() {
+    match state.view {
         View::Overview => draw_overview(state, palette, body, frame),
         View::Group { .. } => draw_group(state, palette, body, frame),
     }
@@ -52,7 +52,7 @@ pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &m
         lag::draw(state, key, palette, panel, frame);
     }
     put(&[header::footer(state, palette)], footer, frame);
-    if state.help() {
+    if state.help {
         help::draw(palette, frame.area(), frame);
     }
 }
@@ -74,7 +74,7 @@ fn draw_group(state: &mut State, palette: &Palette, area: Rect, frame: &mut Fram
     let Some(key) = state.selected() else { return };
     let lines = group::lines(state, key, palette, usize::from(area.width));
     state.limit_scroll(lines.len().saturating_sub(usize::from(area.height)));
-    if let View::Group { scroll } = state.view() {
+    if let View::Group { scroll } = state.view {
         put(&lines[scroll..], area, frame);
     }
 }

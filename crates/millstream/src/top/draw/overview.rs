@@ -37,7 +37,7 @@ pub(super) fn lines(state: &State, palette: &Palette, width: usize) -> Vec<Line<
 
 /// What to say where there is no row.
 pub(super) fn nothing(state: &State) -> String {
-    match (state.look(), state.filter()) {
+    match (&state.look, state.filter.as_str()) {
         (None, _) => String::new(),
         (Some(look), "") if look.pattern == EVERYTHING => {
             "there are no streams; begin one with: millstream add STREAM FIELD=VALUE".to_owned()
@@ -48,7 +48,7 @@ pub(super) fn nothing(state: &State) -> String {
 }
 
 fn columns(state: &State) -> Vec<Column> {
-    let (sort, reversed) = state.sort();
+    let (sort, reversed) = (state.sort, state.reversed);
     let rising = reversed != (sort == Sort::Name);
     let column = |(heading, sorts_by, kind, expendable): (&str, Option<Sort>, Kind, u8)| {
         let mark = match sorts_by == Some(sort) {

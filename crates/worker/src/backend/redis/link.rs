@@ -1,8 +1,8 @@
 //! Ordinary calls: one connection that all share, replaced when it breaks; or a cluster's.
 
-use std::sync::RwLock;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
@@ -141,21 +141,21 @@ impl Server {
             return Ok(ready);
         }
         let connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
-        let mut current = self.current.write().expect("nobody panics with the connection");
+        let mut current = self.current.write();
         current.number += 1;
         current.connection = Some(connection.clone());
         Ok((current.number, connection))
     }
 
     fn ready(&self) -> Option<(u64, MultiplexedConnection)> {
-        let current = self.current.read().expect("nobody panics with the connection");
+        let current = self.current.read();
         current.connection.clone().map(|connection| (current.number, connection))
     }
 
     /// Lets go of a connection that broke, or on which no answer came in time: the next call makes a new one.
     fn judge(&self, number: u64, error: &RedisError) {
         if error.is_io_error() || error.is_unrecoverable_error() {
-            let mut current = self.current.write().expect("nobody panics with the connection");
+            let mut current = self.current.write();
             if current.number == number {
                 current.connection = None;
             }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_routing::Slot;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisError, Value, cmd};
@@ -123,8 +123,8 @@ impl Waiters {
             answer.as_ref().is_err_and(|error| error.is_io_error() || error.is_unrecoverable_error());
         match is_broken {
             // Those that wait for use are broken too.
-            true => self.lock_idle().retain(|(to, _)| to.as_ref() != node),
-            false => self.lock_idle().push((node.cloned(), connection)),
+            true => self.idle.lock().retain(|(to, _)| to.as_ref() != node),
+            false => self.idle.lock().push((node.cloned(), connection)),
         }
         Ok(match answer {
             Ok(Value::ServerError(error)) => Err(RedisError::from(error)),
@@ -134,7 +134,7 @@ impl Waiters {
 
     async fn connection(&self, node: Option<&Node>) -> Result<MultiplexedConnection, Error> {
         let ready = {
-            let mut idle = self.lock_idle();
+            let mut idle = self.idle.lock();
             let found = idle.iter().rposition(|(to, _)| to.as_ref() == node);
             found.map(|at| idle.swap_remove(at).1)
         };
@@ -185,25 +185,17 @@ impl Waiters {
     }
 
     fn known_owner(&self, slot: Slot) -> Option<Node> {
-        self.lock_owners().get(&slot).cloned()
+        self.owners.lock().get(&slot).cloned()
     }
 
     fn set_owner(&self, slot: Slot, node: &Node) {
-        self.lock_owners().insert(slot, node.clone());
+        self.owners.lock().insert(slot, node.clone());
     }
 
     /// What was known of the slot's server is no longer true; its idle connections are of no use either.
     fn forget_owner(&self, slot: Slot) {
-        let node = self.lock_owners().remove(&slot);
-        self.lock_idle().retain(|(to, _)| *to != node);
-    }
-
-    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<(Option<Node>, MultiplexedConnection)>> {
-        self.idle.lock().expect("nobody panics with the connections")
-    }
-
-    fn lock_owners(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Node>> {
-        self.owners.lock().expect("nobody panics with the slots")
+        let node = self.owners.lock().remove(&slot);
+        self.idle.lock().retain(|(to, _)| *to != node);
     }
 }
 
