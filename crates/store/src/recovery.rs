@@ -418,7 +418,8 @@ mod tests {
     fn logged(changes: &[(&[u8], Effect<'_>)]) -> SimDisk {
         let disk = SimDisk::new(1);
         let log_options = FolderOptions::default().log_options();
-        let log = Log::open(Arc::new(disk.clone()), log_options).unwrap().log;
+        let log =
+            Recovery::begin(Arc::new(disk.clone())).unwrap().open(log_options, |_, _| Ok(())).unwrap().log;
         for (key, effect) in changes {
             let mut payload = Vec::new();
             put_change(&mut payload, 0, key, effect);

@@ -174,11 +174,6 @@ impl Keyspace {
             && self.find_even_expired(db, key).is_some_and(|at| self.is_expired_at(at, now_ms))
     }
 
-    /// The key at a place.
-    pub fn key_at(&self, at: SlotRef) -> &[u8] {
-        &self.database(at.db).slot(at.slot).key
-    }
-
     /// The value at a place.
     #[inline]
     pub fn value_at(&self, at: SlotRef) -> &Value {

@@ -133,11 +133,6 @@ impl Stream {
         self.entries.has_after(id)
     }
 
-    /// How many entries have an id of at most `id`.
-    pub fn query_live_through(&self, id: StreamId) -> u64 {
-        self.entries.live_through(id)
-    }
-
     /// What the stream takes in memory.
     pub fn memory_bytes(&self) -> usize {
         let groups: usize =

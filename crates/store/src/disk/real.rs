@@ -50,11 +50,6 @@ impl RealDisk {
         RealDisk { dir: dir.into(), held: Mutex::new(None) }
     }
 
-    /// The folder.
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     fn error(&self, operation: &'static str, name: &str, error: &io::Error) -> DiskError {
         DiskError::new(operation, self.path_of(name), error)
     }

@@ -306,11 +306,4 @@ impl Log {
         self.writer.lock().segments.retain(|segment| !removed.contains(&segment.name));
         removed
     }
-
-    pub(super) fn written_segments(&self) -> Vec<Segment> {
-        let writer = self.writer.lock();
-        let mut segments = writer.segments.clone();
-        segments.last_mut().expect("a log has a segment").bytes = writer.file_bytes;
-        segments
-    }
 }

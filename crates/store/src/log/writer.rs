@@ -11,13 +11,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::frame::{self, Salt};
 use super::manifest::Manifest;
-use super::recover::{FolderLock, Opened, Recovery};
+use super::recover::FolderLock;
 use super::scan::Scan;
-use super::segment::{self, Records, SegmentHeader, Step};
+use super::segment::{self, SegmentHeader};
 use super::stats::{Counters, LogStats};
-use super::{LogError, LogOptions, OpenError, Policy, StoreId};
+use super::{LogError, LogOptions, Policy, StoreId};
 use crate::codec::put_number;
-use crate::disk::{Access, Disk, DiskError, File};
+use crate::disk::{Disk, File};
 
 /// The free space is asked for again after so much was written.
 const MEASURE_EVERY_BYTES: u64 = 1 << 20;
@@ -131,11 +131,6 @@ pub(super) struct Segment {
 }
 
 impl Log {
-    /// Recovers the folder and opens its log, without looking at the records' payloads.
-    pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Opened, OpenError> {
-        Recovery::begin(disk)?.open(options, |_, _| Ok(()))
-    }
-
     pub(crate) fn start(start: Start) -> Log {
         let Start { disk, lock, manifest, scan, file, options } = start;
         let last_segment = scan.segments.last().expect("a log has a segment");
@@ -371,22 +366,6 @@ impl Log {
     /// What is in force.
     pub fn manifest(&self) -> Manifest {
         self.manifest.lock().clone()
-    }
-
-    /// Hands every written record from position `from` on to `visit`, with bounded memory.
-    pub fn for_each_record(&self, from: u64, mut visit: impl FnMut(u64, &[u8])) -> Result<(), DiskError> {
-        let segments = self.written_segments();
-        let begin = segments.iter().rposition(|segment| segment.header.first <= from).unwrap_or(0);
-        for segment in &segments[begin..] {
-            let file = self.disk.open(&segment.name, Access::Read)?;
-            let mut records = Records::new(&*file, segment.bytes, &segment.header);
-            while let Step::Record { position, payload, .. } = records.step()? {
-                if position >= from {
-                    visit(position, payload);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Sizes and counts.
