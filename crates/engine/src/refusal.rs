@@ -24,6 +24,8 @@ pub enum Refusal {
     IdsExhausted,
     /// An entry may hold at most 1 GiB.
     EntryTooLarge,
+    /// An entry has at least one field.
+    NoFields,
     /// XSETID below the greatest deleted id.
     SetIdBelowMaxDeleted,
     /// XSETID below the last entry.
@@ -68,6 +70,7 @@ impl fmt::Display for Refusal {
             Refusal::IdNotGreater => "the id must be greater than the stream's last id",
             Refusal::IdsExhausted => "the stream has used the greatest possible id",
             Refusal::EntryTooLarge => "the entry is larger than 1 GiB",
+            Refusal::NoFields => "an entry needs at least one field",
             Refusal::SetIdBelowMaxDeleted => "the id is smaller than the greatest deleted id",
             Refusal::SetIdBelowLastEntry => "the id is smaller than the last entry's",
             Refusal::SetIdTooFewAdded => "the number of entries added is smaller than the stream's length",

@@ -90,6 +90,7 @@ pub fn refusal_text(refusal: Refusal) -> &'static str {
             "ERR The stream has exhausted the last possible ID, unable to add more items"
         }
         Refusal::EntryTooLarge => "ERR Elements are too large to be stored",
+        Refusal::NoFields => "ERR wrong number of arguments for 'xadd' command",
         Refusal::SetIdBelowMaxDeleted => {
             "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
         }

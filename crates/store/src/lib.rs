@@ -1,7 +1,7 @@
 //! The embeddable database: shards of keys behind locks, transactions over them, readers that wait.
 //!
 //! A [`Store`] is shared by every thread. To do anything, lock the keys you need ([`Store::lock`], or
-//! [`Store::lock_all`] for commands over everything) and use the typed methods of the [`Txn`] you get.
+//! [`Store::lock_all`] for commands over everything) and run [verbs] on the [`Txn`] you get; plain values have typed methods there.
 //! Whatever they change goes through one function of the transaction, which adds it to the record for the log, tells watchers and
 //! waiting readers, and hands what takes long to free to another thread. When the transaction is dropped, its record is appended to the log as a
 //! whole, and the readers waiting for what it made ready are served, in the order they began to wait.
@@ -40,9 +40,9 @@ mod sim_tests;
 mod snapshot;
 mod snapshots;
 mod store;
-mod streams;
 mod strings;
 mod txn;
+pub mod verbs;
 mod wait;
 mod watch;
 mod window;
@@ -52,6 +52,7 @@ pub use durability::{DurabilityStats, Settle};
 pub use embedded::Millstream;
 pub use journal::Snapshot;
 pub use keys::ExpireIf;
+pub use millstream_engine::Addition;
 pub use progress::{Reached, RecoveryProgress};
 pub use queues::Interest;
 pub use recovery::{FolderError, FolderOptions, Recovered};
@@ -59,8 +60,8 @@ pub use reload::ReloadFailed;
 pub use snapshot::SnapshotTaken;
 pub use snapshots::SnapshotFailed;
 pub use store::{Settings, Store, StoreOptions};
-pub use streams::{Addition, IdempotenceChange, Reader, StreamCounters};
 pub use strings::{SetExpiry, SetIf};
 pub use txn::Txn;
+pub use verbs::{IdempotenceChange, Reader, StreamCounters};
 pub use wait::{Retry, WaitToken};
 pub use watch::WatchFlag;

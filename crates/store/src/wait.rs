@@ -203,9 +203,12 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Addition;
     use crate::clock::ManualClock;
     use crate::store::StoreOptions;
-    use crate::streams::{Addition, Reader as Consumer};
+    use crate::verbs::{
+        Acknowledge, Delete, GroupCreate, Nack, Reader as Consumer, Verb, add, read_claiming, read_new,
+    };
     use millstream_engine::stream::{Before, EntryRef, NackOptions};
     use millstream_engine::{GroupStart, NackMode, StreamId};
     use std::ops::ControlFlow;
@@ -226,11 +229,13 @@ mod tests {
             let store =
                 Store::new(StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() });
             let mut txn = store.lock(0, [KEY], store.now_ms());
-            txn.xgroup_create(KEY, GROUP, GroupStart::Last, true, None).unwrap();
-            txn.xadd(KEY, &Addition::new(&[b"n", b"1"])).unwrap();
+            let (start, make_stream) = (GroupStart::Last, true);
+            let mut create = GroupCreate { key: KEY, group: GROUP, start, make_stream, entries_read: None };
+            create.run(&mut txn).unwrap();
+            add(&mut txn, KEY, &Addition::new(&[b"n", b"1"])).unwrap();
             let consumer = Consumer { key: KEY, group: GROUP, consumer: b"first" };
             let mut ignore = |_: &EntryRef<'_>| ControlFlow::Continue(());
-            txn.xreadgroup_new(consumer, None, true, &mut ignore).unwrap();
+            read_new(&mut txn, consumer, None, true, &mut ignore).unwrap();
             drop(txn);
             World { store, clock, served: Arc::default() }
         }
@@ -251,7 +256,7 @@ mod tests {
                 let consumer = Consumer { key: KEY, group: GROUP, consumer: name.as_bytes() };
                 let mut ignore = |_: &EntryRef<'_>, _: Option<Before>| {};
                 let min_idle_ms = claims.unwrap_or(u64::MAX);
-                match txn.xreadgroup_claim(consumer, min_idle_ms, Some(1), true, &mut ignore) {
+                match read_claiming(txn, consumer, min_idle_ms, Some(1), true, &mut ignore) {
                     Ok(0) => Retry::NotYet,
                     _ => {
                         served.lock().push(name);
@@ -285,7 +290,7 @@ mod tests {
         assert_eq!(world.store.retry(&patient), Some(1700));
         // What is new goes to who waits longest, claiming or not.
         for expected in ["plain", "patient", "late"] {
-            world.txn().xadd(KEY, &Addition::new(&[b"n", b"2"])).unwrap();
+            add(&mut world.txn(), KEY, &Addition::new(&[b"n", b"2"])).unwrap();
             assert_eq!(world.served(), [expected]);
         }
     }
@@ -300,7 +305,7 @@ mod tests {
         for expected in ["a", "b"] {
             let mut txn = world.txn();
             let id: StreamId = row(&txn);
-            txn.xnack(KEY, GROUP, &[id], options).unwrap();
+            Nack { key: KEY, group: GROUP, ids: [id], options }.run(&mut txn).unwrap();
             drop(txn);
             assert_eq!(world.served(), [expected]);
         }
@@ -311,14 +316,14 @@ mod tests {
     fn without_anything_pending_the_next_try_is_as_far_off_as_what_is_waited_for() {
         let world = World::new();
         let id = StreamId::new(1000, 0);
-        world.txn().xack(KEY, GROUP, &[id]).unwrap();
+        Acknowledge { key: KEY, group: GROUP, ids: [id] }.run(&mut world.txn()).unwrap();
         let token = world.waits("a", Some(200));
         assert_eq!(token.retry_at_ms(), Some(1200));
         // A row whose entry is gone is old enough for ever, and never worth a try.
         let mut txn = world.txn();
         let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true };
-        txn.xnack(KEY, GROUP, &[id], force).unwrap();
-        txn.xdel(KEY, &[id]).unwrap();
+        Nack { key: KEY, group: GROUP, ids: [id], options: force }.run(&mut txn).unwrap();
+        Delete { key: KEY, ids: [id] }.run(&mut txn).unwrap();
         drop(txn);
         world.clock.advance(200);
         assert_eq!((world.store.retry(&token), world.served()), (Some(1400), vec![]));
@@ -341,7 +346,7 @@ mod tests {
         };
         let add = |key: &[u8]| {
             let mut txn = store.lock(0, [key], 1000);
-            txn.xadd(key, &Addition::new(&[b"n", b"1"])).unwrap();
+            add(&mut txn, key, &Addition::new(&[b"n", b"1"])).unwrap();
         };
         let (early, late) = (Arc::default(), Arc::default());
         let served = waits(b"early", &early);

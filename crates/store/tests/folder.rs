@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use millstream_engine::stream::{ClaimOptions, EntryRef};
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::{Addition, FolderOptions, ManualClock, Reader, Recovered, Store, StoreOptions};
+use millstream_store::verbs::{Acknowledge, Claim, Delete, GroupCreate, Reader, Verb, add, read_new};
+use millstream_store::{Addition, FolderOptions, ManualClock, Recovered, Store, StoreOptions};
 use std::ops::ControlFlow;
 
 /// A folder of its own for each test, gone afterwards.
@@ -32,14 +33,15 @@ impl Drop for Folder {
     }
 }
 
-const READER: Reader<'static> = Reader { key: b"s", group: b"g", consumer: b"c" };
+const READER: Reader<&'static [u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
 
 /// Some of everything.
 fn work(store: &Store, from: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     for n in from..from + 50 {
         let value = n.to_string();
-        txn.xadd(
+        add(
+            &mut txn,
             b"s",
             &Addition {
                 id: IdSpec::Explicit(StreamId::new(n + 1, 0)),
@@ -48,13 +50,16 @@ fn work(store: &Store, from: u64) {
         )
         .unwrap();
     }
-    let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
+    let start = GroupStart::After(StreamId::MIN);
+    let _ = GroupCreate { key: "s", group: "g", start, make_stream: false, entries_read: None }.run(&mut txn);
     let mut all = |_: &EntryRef<'_>| ControlFlow::Continue(());
-    txn.xreadgroup_new(READER, Some(30), true, &mut all).unwrap();
-    txn.xack(b"s", b"g", &[StreamId::new(from + 1, 0), StreamId::new(from + 2, 0)]).unwrap();
-    txn.xdel(b"s", &[StreamId::new(from + 5, 0)]).unwrap();
-    let other = Reader { consumer: b"other", ..READER };
-    txn.xclaim(other, &[StreamId::new(from + 3, 0)], &ClaimOptions::default(), None).unwrap();
+    read_new(&mut txn, READER, Some(30), true, &mut all).unwrap();
+    let ids = [StreamId::new(from + 1, 0), StreamId::new(from + 2, 0)];
+    Acknowledge { key: "s", group: "g", ids }.run(&mut txn).unwrap();
+    Delete { key: "s", ids: [StreamId::new(from + 5, 0)] }.run(&mut txn).unwrap();
+    let other = Reader { consumer: &b"other"[..], ..READER };
+    let (ids, options) = ([StreamId::new(from + 3, 0)], ClaimOptions::default());
+    Claim { reader: other, ids, options, idle_ms: None, last_id: None }.claim(&mut txn).unwrap();
     txn.hash_set(b"h", &[b"field", b"value"]).unwrap();
     txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[b"a", b"b"]).unwrap();
     txn.rename(b"l", b"renamed", false).unwrap();
@@ -193,7 +198,7 @@ fn transactions_under_one_lock_share_a_record_until_it_is_long() {
         let before = store.seen();
         let mut txn = store.lock_key(0, b"s", store.now_ms());
         for _ in 0..3 {
-            txn.xadd(b"s", &Addition::new(&[b"n", b"v"])).unwrap();
+            add(&mut txn, b"s", &Addition::new(&[b"n", b"v"])).unwrap();
             txn.end();
             if shares {
                 assert!(txn.go_on(0, b"s"));
@@ -208,7 +213,7 @@ fn transactions_under_one_lock_share_a_record_until_it_is_long() {
     let before = store.seen();
     let mut txn = store.lock_key(0, b"s", store.now_ms());
     for told in [0, 1, 1] {
-        txn.xadd(b"s", &Addition::new(&[b"n", &long])).unwrap();
+        add(&mut txn, b"s", &Addition::new(&[b"n", &long])).unwrap();
         txn.end();
         assert_eq!(store.seen() - before, told);
     }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use millstream_engine::{Effect, Exactness, References, Trim, TrimBy, TrimLimit};
+use millstream_store::verbs::{TrimStream, Verb, add};
 use millstream_store::{Addition, ExpireIf, Store, StoreOptions, Txn};
 
 const ENTRIES: u64 = 150_000;
@@ -11,7 +12,7 @@ const ENTRIES: u64 = 150_000;
 fn fill(txn: &mut Txn<'_>, key: &[u8]) {
     let payload = [b'x'; 100];
     for _ in 0..ENTRIES {
-        txn.xadd(key, &Addition::new(&[b"payload", &payload])).unwrap();
+        add(txn, key, &Addition::new(&[b"payload", &payload])).unwrap();
     }
 }
 
@@ -68,7 +69,7 @@ fn memory_of_what_was_removed_is_used_again() {
     });
     removed_by(&store, "trimmed", |txn| {
         let trim = Trim { by: TrimBy::MaxLen(5), exactness: Exactness::Exact, limit: TrimLimit::Unlimited };
-        assert_eq!(txn.xtrim(b"big", &trim, References::Keep), Ok(ENTRIES - 5));
+        assert_eq!(TrimStream { key: "big", trim, references: References::Keep }.run(txn), Ok(ENTRIES - 5));
         assert_eq!(txn.stream(b"big").unwrap().unwrap().len(), 5);
         txn.stream(b"big").unwrap().unwrap().check().unwrap();
     });

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, IdRange};
 use millstream_store::embedded::{
-    ClaimingBatch, Command, Deletion, Error, Exactness, GroupStart, IdSpec, Millstream, NackMode, References,
-    Refusal, StreamId, Trim, TrimBy, TrimLimit,
+    ClaimingBatch, ConfigureIdempotence, Deletion, Exactness, GroupStart, IdSpec, Millstream, NackMode,
+    RecordIdempotence, References, Refusal, StreamId, Trim, TrimBy, TrimLimit, Verb, read_claiming,
+    read_history, read_new,
 };
 use millstream_store::{FolderOptions, IdempotenceChange, ManualClock, Reader, Store, StoreOptions, Txn};
 
@@ -50,7 +51,7 @@ fn rows(batch: &ClaimingBatch) -> Vec<(u64, bool, Option<u128>, u64)> {
 #[derive(Clone)]
 struct Step<F>(F);
 
-impl<F: FnMut(&mut Txn<'_>) -> Result<(), Refusal> + Clone + Send + 'static> Command for Step<F> {
+impl<F: FnMut(&mut Txn<'_>) -> Result<(), Refusal> + Clone + Send + 'static> Verb for Step<F> {
     type Output = ();
     const CHANGES: bool = true;
 
@@ -58,8 +59,8 @@ impl<F: FnMut(&mut Txn<'_>) -> Result<(), Refusal> + Clone + Send + 'static> Com
         [&b"s"[..], b"t"].into_iter()
     }
 
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Error> {
-        (self.0)(txn).map_err(|refusal| Error::Refused { key: b"s".to_vec(), refusal })
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+        (self.0)(txn)
     }
 }
 
@@ -316,7 +317,7 @@ fn memory_of_producers_is_bounded_and_can_be_changed() {
     let send = |iid: u64| db.add("s", [("n", "1")]).idempotent("p", iid.to_string()).wait().unwrap();
     let configure = |duration_s, max_size| {
         let change = IdempotenceChange { duration_s, max_size };
-        db.call(Step(move |txn: &mut Txn<'_>| txn.xcfgset(b"s", change))).wait().unwrap();
+        db.call(ConfigureIdempotence { key: b"s".to_vec(), change }).wait().unwrap();
     };
     configure(None, Some(3));
     let sent: Vec<StreamId> = (0..4).map(send).collect();
@@ -340,7 +341,8 @@ fn memory_of_producers_is_bounded_and_can_be_changed() {
     assert!(size(&db) + 200 * 50 < before, "{before} became {}", size(&db));
     // By hand.
     let record = |iid: &'static [u8], id| {
-        db.call(Step(move |txn: &mut Txn<'_>| txn.xidmprecord(b"s", b"p", iid, id))).wait()
+        let (key, producer, iid) = (b"s".to_vec(), b"p".to_vec(), iid.to_vec());
+        db.call(RecordIdempotence { key, producer, iid, id }).wait()
     };
     let last = send(10);
     record(b"other", last).unwrap();
@@ -379,27 +381,27 @@ impl ClaimSink for Few {
 fn an_entry_for_which_there_is_no_room_is_not_delivered() {
     let (db, _) = prepared(5);
     let step = |txn: &mut Txn<'_>| {
-        let reader = Reader { key: b"s", group: b"g", consumer: b"c" };
+        let reader: Reader<&[u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
         let counts = |txn: &Txn<'_>| {
             let group = txn.group(b"s", b"g").unwrap().unwrap();
             (group.last_id().ms, group.pending().len(), group.pending().first().map(|row| row.deliveries))
         };
         let mut none = Few(0, Vec::new());
-        assert_eq!(txn.xreadgroup_new(reader, None, true, &mut none)?, None);
+        assert_eq!(read_new(txn, reader, None, true, &mut none)?, None);
         assert_eq!(counts(txn), (0, 0, None));
         let mut two = Few(2, Vec::new());
-        assert_eq!(txn.xreadgroup_new(reader, None, true, &mut two)?.map(|read| read.count), Some(2));
+        assert_eq!(read_new(txn, reader, None, true, &mut two)?.map(|read| read.count), Some(2));
         assert_eq!((two.1, counts(txn)), (vec![1, 2], (2, 2, Some(1))));
         // Of what is pending, one finds room; of what is new, none.
         let mut one = Few(1, Vec::new());
-        assert_eq!(txn.xreadgroup_claim(reader, 0, None, true, &mut one)?, 1);
+        assert_eq!(read_claiming(txn, reader, 0, None, true, &mut one)?, 1);
         assert_eq!((one.1, counts(txn)), (vec![1], (2, 2, Some(2))));
         let mut three = Few(3, Vec::new());
-        assert_eq!(txn.xreadgroup_claim(reader, 0, None, true, &mut three)?, 3);
+        assert_eq!(read_claiming(txn, reader, 0, None, true, &mut three)?, 3);
         assert_eq!((three.1, counts(txn)), (vec![1, 2, 3], (3, 3, Some(3))));
         // History, too.
         let mut left = 1;
-        let rows = txn.xreadgroup_history_while(reader, StreamId::MIN, None, |_, _| {
+        let rows = read_history(txn, reader, StreamId::MIN, None, |_, _| {
             if left == 0 {
                 return ControlFlow::Break(());
             }

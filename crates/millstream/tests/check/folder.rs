@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_engine::stream::EntryRef;
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::{Addition, FolderOptions, Reader, Store, StoreOptions};
+use millstream_store::verbs::{GroupCreate, Reader, Verb, add, read_new};
+use millstream_store::{Addition, FolderOptions, Store, StoreOptions};
 
 /// Names and contents.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
@@ -148,13 +149,15 @@ fn work(store: &Store, number: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     let value = number.to_string();
     let id = IdSpec::Explicit(StreamId::new(number, 0));
-    txn.xadd(b"stream", &Addition { id, ..Addition::new(&[b"number", value.as_bytes()]) }).unwrap();
+    add(&mut txn, b"stream", &Addition { id, ..Addition::new(&[b"number", value.as_bytes()]) }).unwrap();
     if number == 1 {
-        txn.xgroup_create(b"stream", b"group", GroupStart::After(StreamId::MIN), false, None).unwrap();
+        let (key, group, start) = ("stream", "group", GroupStart::After(StreamId::MIN));
+        let mut create = GroupCreate { key, group, start, make_stream: false, entries_read: None };
+        create.run(&mut txn).unwrap();
         txn.hash_set(b"string", &[b"field", b"value"]).unwrap();
     }
-    let reader = Reader { key: b"stream", group: b"group", consumer: b"consumer" };
+    let reader: Reader<&[u8]> = Reader { key: b"stream", group: b"group", consumer: b"consumer" };
     let mut all = |_: &EntryRef<'_>| ControlFlow::Continue(());
-    txn.xreadgroup_new(reader, None, true, &mut all).unwrap();
+    read_new(&mut txn, reader, None, true, &mut all).unwrap();
     txn.hash_set(b"hash", &[b"field", value.as_bytes()]).unwrap();
 }

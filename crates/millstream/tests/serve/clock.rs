@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millstream_engine::GroupStart;
-use millstream_store::{Clock, FolderOptions, ManualClock, Reader, Store, StoreOptions};
+use millstream_store::verbs::{ConsumerCreate, GroupCreate, Reader, Verb};
+use millstream_store::{Clock, FolderOptions, ManualClock, Store, StoreOptions};
 
 use crate::process::{Server, TempDir, eventually};
 
@@ -18,8 +19,10 @@ fn written_ahead(dir: &TempDir, by_ms: u64, in_snapshot: bool) {
     let folder = FolderOptions::default();
     let (store, _) = Store::open(&dir.path.join("millstream-data"), options, folder).expect("a folder");
     let mut txn = store.lock_all(0, clock.now_ms());
-    txn.xgroup_create(b"s", b"g", GroupStart::Last, true, None).expect("a group");
-    txn.xgroup_create_consumer(Reader { key: b"s", group: b"g", consumer: b"c" }).expect("a consumer");
+    let (start, make_stream) = (GroupStart::Last, true);
+    let mut create = GroupCreate { key: "s", group: "g", start, make_stream, entries_read: None };
+    create.run(&mut txn).expect("a group");
+    ConsumerCreate(Reader { key: "s", group: "g", consumer: "c" }).run(&mut txn).expect("a consumer");
     drop(txn);
     if in_snapshot {
         store.take_snapshot().expect("a snapshot");

@@ -12,7 +12,8 @@ use std::ops::ControlFlow;
 
 use super::{Report, SalvageReport, check_folder, salvage};
 use crate::clock::ManualClock;
-use crate::{Addition, FolderOptions, Reader, Store, StoreOptions};
+use crate::verbs::{GroupCreate, Reader, Verb, add, read_new};
+use crate::{Addition, FolderOptions, Store, StoreOptions};
 
 /// A folder of its own, gone afterwards.
 struct Folder(PathBuf);
@@ -73,14 +74,15 @@ impl Drop for Folder {
     }
 }
 
-const READER: Reader<'static> = Reader { key: b"s", group: b"g", consumer: b"c" };
+const READER: Reader<&'static [u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
 
 /// One transaction for each number: an entry read by a group, a string, a list that grows and moves back and forth.
 fn work(store: &Store, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let mut txn = store.lock_all(0, store.now_ms());
         let value = n.to_string();
-        txn.xadd(
+        add(
+            &mut txn,
             b"s",
             &Addition {
                 id: IdSpec::Explicit(StreamId::new(n + 1, 0)),
@@ -88,8 +90,10 @@ fn work(store: &Store, numbers: std::ops::Range<u64>) {
             },
         )
         .unwrap();
-        let _ = txn.xgroup_create(b"s", b"g", GroupStart::After(StreamId::MIN), false, None);
-        txn.xreadgroup_new(READER, Some(1), true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
+        let start = GroupStart::After(StreamId::MIN);
+        let _ =
+            GroupCreate { key: "s", group: "g", start, make_stream: false, entries_read: None }.run(&mut txn);
+        read_new(&mut txn, READER, Some(1), true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
         txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[value.as_bytes()]).unwrap();
         txn.hash_set(format!("h{}", n % 3).as_bytes(), &[b"field", value.as_bytes()]).unwrap();
         drop(txn);
@@ -307,10 +311,9 @@ fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
     work(&store, 0..3);
     store.lock_all(0, 1_000).delete(b"s");
     store.make_durable().unwrap();
-    store
-        .lock_all(0, 1_000)
-        .xadd(b"s", &Addition { id: IdSpec::Explicit(StreamId::new(1, 0)), ..Addition::new(&[b"a", b"b"]) })
-        .unwrap();
+    let id = IdSpec::Explicit(StreamId::new(1, 0));
+    let entry = Addition { id, ..Addition::new(&[b"a", b"b"]) };
+    add(&mut store.lock_all(0, 1_000), b"s", &entry).unwrap();
     store.close().unwrap();
     let mut files = folder.files();
     let name = segments(&files)[0].clone();

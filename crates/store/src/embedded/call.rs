@@ -10,50 +10,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
 
 use super::waiting::Waiting;
 use super::{Error, Millstream};
 use crate::log::LogError;
-use crate::queues::Interest;
-use crate::txn::Txn;
+use crate::verbs::Verb;
 
-/// Something to do with the database at once. The calls of [`Millstream`] are such; [`Millstream::call`] takes others.
-pub trait Command: Clone + Send + 'static {
-    /// The answer.
-    type Output: Send + 'static;
+/// A verb that a call may own: every verb whose names are its own.
+pub trait Callable: Verb<Output: Send + 'static> + Clone + Send + 'static {}
 
-    /// Whether it may change something. If so it is refused when the disk is full.
-    const CHANGES: bool;
-
-    /// Whether it uses every key there is. Everything is locked then, and what `keys` says counts for nothing.
-    const EVERYTHING: bool = false;
-
-    /// Every key that `run` uses; their shards are locked meanwhile.
-    fn keys(&self) -> impl Iterator<Item = &[u8]>;
-
-    /// How much it adds to what is kept, where that may be a lot: it is refused when the disk has no room for that.
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    /// Does it. Must leave everything as it was when it fails, and must not use the database but through `txn`.
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Error>;
-
-    /// If this answer is that there is nothing yet, what to wait for: then `run` is called again when there may be
-    /// something, on the thread that made it so.
-    fn patience(&self, _answer: &Self::Output) -> Option<Patience> {
-        None
-    }
-}
-
-/// What a command waits for, and how long.
-pub struct Patience {
-    /// Keys of the command, and what is waited for under each.
-    pub interests: Vec<(Box<[u8]>, Interest)>,
-    /// After this long, that there is nothing is the answer.
-    pub at_most: Duration,
-}
+impl<V: Verb<Output: Send + 'static> + Clone + Send + 'static> Callable for V {}
 
 /// A call to the database: a future that begins when it is first polled. [`Call::wait`] does the same without a runtime.
 ///
@@ -62,10 +28,10 @@ pub struct Patience {
 /// lost to it if it asked not to acknowledge. Dropped later, what it does has been done and becomes durable like
 /// everything else; only the answer is lost.
 #[must_use = "a call does nothing until it is awaited, or waited for with `wait`"]
-pub struct Call<C: Command> {
+pub struct Call<V: Callable> {
     db: Millstream,
-    pub(super) command: C,
-    state: State<C::Output>,
+    pub(super) verb: V,
+    state: State<V::Output>,
 }
 
 enum State<T> {
@@ -76,15 +42,15 @@ enum State<T> {
 }
 
 /// Nothing in a call is pinned.
-impl<C: Command> Unpin for Call<C> {}
+impl<V: Callable> Unpin for Call<V> {}
 
-impl<C: Command> Call<C> {
-    pub(super) fn new(db: Millstream, command: C) -> Call<C> {
-        Call { db, command, state: State::New }
+impl<V: Callable> Call<V> {
+    pub(super) fn new(db: Millstream, verb: V) -> Call<V> {
+        Call { db, verb, state: State::New }
     }
 
     /// Blocks this thread until the answer is there. Not for use on a runtime's threads.
-    pub fn wait(mut self) -> Result<C::Output, Error> {
+    pub fn wait(mut self) -> Result<V::Output, Error> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
@@ -95,42 +61,41 @@ impl<C: Command> Call<C> {
         }
     }
 
-    /// The same call of another command, for options that change the answer.
-    pub(super) fn with<D: Command>(self, command: impl FnOnce(C) -> D) -> Call<D> {
-        Call::new(self.db.clone(), command(self.command.clone()))
+    /// The same call of another verb, for options that change the answer.
+    pub(super) fn with<W: Callable>(self, verb: impl FnOnce(V) -> W) -> Call<W> {
+        Call::new(self.db.clone(), verb(self.verb.clone()))
     }
 
-    fn begin(&mut self) -> State<C::Output> {
+    fn begin(&mut self) -> State<V::Output> {
         let inner = &self.db.inner;
         let closed = inner.closed.read();
         if *closed {
             return State::Settling { position: 0, answer: Err(Error::Closed) };
         }
-        if C::CHANGES
-            && let Err(error) = inner.store.check_writable(self.command.bytes())
+        if V::CHANGES
+            && let Err(error) = inner.store.check_writable(self.verb.bytes())
         {
             return State::Settling { position: 0, answer: Err(error.into()) };
         }
         let now_ms = inner.store.now_ms();
-        let mut txn = match C::EVERYTHING {
+        let mut txn = match V::EVERYTHING {
             true => inner.store.lock_all(0, now_ms),
-            false => inner.store.lock(0, self.command.keys(), now_ms),
+            false => inner.store.lock(0, self.verb.keys(), now_ms),
         };
-        let answer = self.command.run(&mut txn);
-        if let Ok(nothing) = answer {
-            let Some(patience) = self.command.patience(&nothing) else {
-                drop(txn);
-                return self.settling(Ok(nothing));
-            };
-            let keeper = &inner.keeper;
-            return State::Waiting(Waiting::begin(&mut txn, &self.command, patience, nothing, keeper));
-        }
+        let answer = Error::or(self.verb.run(&mut txn), &self.verb, &txn);
+        let answer = match answer.map(|nothing| (self.verb.patience(&nothing), nothing)) {
+            Ok((Some(patience), nothing)) => {
+                let keeper = &inner.keeper;
+                return State::Waiting(Waiting::begin(&mut txn, &self.verb, patience, nothing, keeper));
+            }
+            answered => answered.map(|(_, answer)| answer),
+        };
         drop(txn);
         self.settling(answer)
     }
 
     /// The answer may be told when everything seen so far is settled. That goes for errors too.
-    fn settling(&self, answer: Result<C::Output, Error>) -> State<C::Output> {
+    fn settling(&self, answer: Result<V::Output, Error>) -> State<V::Output> {
         State::Settling { position: self.db.inner.store.seen(), answer }
     }
 
@@ -144,8 +109,8 @@ impl<C: Command> Call<C> {
     }
 }
 
-impl<C: Command> Future for Call<C> {
-    type Output = Result<C::Output, Error>;
+impl<V: Callable> Future for Call<V> {
+    type Output = Result<V::Output, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let call = self.get_mut();
@@ -176,7 +141,7 @@ impl<C: Command> Future for Call<C> {
     }
 }
 
-impl<C: Command> Drop for Call<C> {
+impl<V: Callable> Drop for Call<V> {
     fn drop(&mut self) {
         if let State::Waiting(waiting) = &self.state {
             waiting.leave(&self.db.inner.store);

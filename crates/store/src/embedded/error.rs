@@ -7,6 +7,8 @@ use millstream_engine::Refusal;
 use crate::log::{LogError, OpenError};
 use crate::recovery::FolderError;
 use crate::snapshots::SnapshotFailed;
+use crate::txn::Txn;
+use crate::verbs::Verb;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -19,8 +21,6 @@ pub enum Error {
         /// Why.
         refusal: Refusal,
     },
-    /// An entry has at least one field.
-    NoFields,
     /// The log would not take or keep it. Unless it says that there is no space, a change may or may not be there
     /// after the next start.
     Log(LogError),
@@ -43,8 +43,13 @@ impl Error {
         }
     }
 
-    pub(super) fn refused(key: &[u8]) -> impl Fn(Refusal) -> Error {
-        |refusal| Error::Refused { key: key.to_vec(), refusal }
+    /// The answer of a verb, or on account of which key it was refused.
+    pub(super) fn or<V: Verb>(
+        answer: Result<V::Output, Refusal>,
+        verb: &V,
+        txn: &Txn<'_>,
+    ) -> Result<V::Output, Error> {
+        answer.map_err(|refusal| Error::Refused { key: verb.refused_key(txn).to_vec(), refusal })
     }
 }
 
@@ -55,7 +60,6 @@ impl fmt::Display for Error {
                 write!(f, "{}: {refusal}", key.escape_ascii())?;
                 way_out(*refusal).map_or(Ok(()), |way_out| write!(f, "; {way_out}"))
             }
-            Error::NoFields => f.write_str("an entry needs at least one field; give it one"),
             Error::Log(error) => error.fmt(f),
             Error::Folder(error @ FolderError::Log(OpenError::Damage(_))) => {
                 write!(f, "{error}. Nothing was changed")
@@ -82,6 +86,7 @@ fn way_out(refusal: Refusal) -> Option<&'static str> {
         Refusal::GroupExists => "go on with it, or move it by setting its id",
         Refusal::IdIsZero | Refusal::IdNotGreater => "give a greater id, or leave the choice to the stream",
         Refusal::IdsExhausted => "go on with a stream under another key",
+        Refusal::NoFields => "give it one",
         Refusal::EntryTooLarge => "split it, or keep its content elsewhere",
         _ => return None,
     })
@@ -95,7 +100,7 @@ impl std::error::Error for Error {
             Error::Folder(error) => Some(error),
             Error::Snapshot(error) => Some(error),
             Error::Thread(error) => Some(error),
-            Error::NoFields | Error::Closed => None,
+            Error::Closed => None,
         }
     }
 }

@@ -33,21 +33,13 @@
 //! runtime, [`Call::wait`] blocks the thread instead. Either way the answer comes when everything it tells of is safe by
 //! the folder's policy: what was answered survives a power cut, and so does what was seen.
 //!
-//! All calls use database 0. What is not a stream is reached with a [`Command`] of one's own.
+//! All calls use database 0. What is not a stream is reached with a [`Verb`] of one's own.
 
-mod add;
 mod call;
-mod claim;
-mod claiming;
+mod calls;
 mod error;
-mod groups;
-mod info;
+mod group_calls;
 mod keeper;
-mod pending;
-mod range;
-mod read;
-mod release;
-mod results;
 mod waiting;
 
 use std::path::Path;
@@ -62,24 +54,12 @@ use crate::snapshot::SnapshotTaken;
 use crate::store::{Store, StoreOptions};
 use keeper::Keeper;
 
-pub use add::{Add, Delete, DeleteEx, Length, Remove, SetCounters, TrimStream};
-pub use call::{Call, Command, Patience};
-pub use claim::{AutoClaim, Claim, JustIds};
-pub use claiming::ReadClaiming;
+pub use crate::verbs::*;
+pub use call::{Call, Callable};
 pub use error::Error;
-pub use groups::{Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId};
-pub use info::{DescribeStream, ListStreams};
 pub use millstream_engine::stream::{Deletion, IdempotenceInfo, IdempotenceLimits};
 pub use millstream_engine::{
     Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
-};
-pub use pending::{Ack, Pending, PendingRows};
-pub use range::Range;
-pub use read::{Read, ReadFrom, ReadGroup};
-pub use release::{AckDelete, Extend, Nack};
-pub use results::{
-    AutoClaimed, Batch, ClaimingBatch, ConsumerInfo, Delivered, Entry, GroupInfo, PendingRow, PendingSummary,
-    StreamBatch, StreamDeliveries, StreamInfo,
 };
 
 /// An open database. Clones are handles to the same one; it closes with [`Millstream::close`] or with the last of them.
@@ -136,9 +116,9 @@ impl Millstream {
         &self.inner.store
     }
 
-    /// Runs a command of one's own: everything in it happens at once, under the lock of its keys.
-    pub fn call<C: Command>(&self, command: C) -> Call<C> {
-        Call::new(self.clone(), command)
+    /// Runs a verb, also one of the caller's own: everything in it happens at once, under the lock of its keys.
+    pub fn call<V: Callable>(&self, verb: V) -> Call<V> {
+        Call::new(self.clone(), verb)
     }
 
     /// Takes a snapshot now, on this thread, and releases the log it covers. `None`: there was nothing to do.

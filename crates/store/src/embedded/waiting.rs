@@ -1,4 +1,4 @@
-//! A call that waits for entries: whoever makes them ready runs its command and leaves the answer here.
+//! A call that waits for entries: whoever makes them ready runs its verb and leaves the answer here.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use super::keeper::{Bell, Keeper};
-use super::{Command, Error, Patience};
+use super::{Callable, Error};
 use crate::store::Store;
 use crate::txn::Txn;
+use crate::verbs::Patience;
 use crate::wait::{Retry, WaitToken};
 
 /// A wait that has begun.
@@ -19,7 +20,7 @@ pub(super) struct Waiting<T> {
     /// The answer when time is up.
     nothing: T,
     deadline: Option<Instant>,
-    /// When something pending may be idle for long enough, if the command claims.
+    /// When something pending may be idle for long enough, if the verb claims.
     retry_at: Option<Instant>,
     bell: Bell,
 }
@@ -32,19 +33,19 @@ struct Slot<T> {
 
 impl<T: Send + 'static> Waiting<T> {
     /// Joins the queues, while the transaction that found nothing still holds the keys.
-    pub(super) fn begin<C: Command<Output = T>>(
+    pub(super) fn begin<V: Callable<Output = T>>(
         txn: &mut Txn<'_>,
-        command: &C,
+        verb: &V,
         patience: Patience,
         nothing: T,
         keeper: &Arc<Keeper>,
     ) -> Waiting<T> {
         let deadline = Instant::now().checked_add(patience.at_most);
         let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
-        let (mut command, left_at) = (command.clone(), Arc::clone(&slot));
+        let (mut verb, left_at) = (verb.clone(), Arc::clone(&slot));
         let again = move |txn: &mut Txn<'_>| {
-            let answer = command.run(txn);
-            if answer.as_ref().is_ok_and(|answer| command.patience(answer).is_some()) {
+            let answer = Error::or(verb.run(txn), &verb, txn);
+            if answer.as_ref().is_ok_and(|answer| verb.patience(answer).is_some()) {
                 return Retry::NotYet;
             }
             leave_answer(&left_at, answer);
@@ -79,7 +80,7 @@ impl<T: Send + 'static> Waiting<T> {
         Ok(served.unwrap_or(Ok(self.nothing)))
     }
 
-    /// Runs the command again, in its turn: perhaps something has been idle for long enough.
+    /// Runs the verb again, in its turn: perhaps something has been idle for long enough.
     fn retry(&mut self, store: &Store, closed: &RwLock<bool>) {
         let closed = closed.read();
         if !*closed {

@@ -11,7 +11,8 @@ use millstream_engine::{GroupStart, StreamId};
 use super::episode::open_store;
 use crate::disk::SimDisk;
 use crate::log::{LogOptions, Policy};
-use crate::{Addition, ManualClock, Reader, Store};
+use crate::verbs::{Acknowledge, GroupCreate, Reader, Verb, add, read_new};
+use crate::{Addition, ManualClock, Store};
 
 const WORK: &[u8] = b"work";
 const GROUP: &[u8] = b"g";
@@ -31,19 +32,20 @@ fn letters(store: &Store) -> Vec<u8> {
 /// A message is delivered.
 fn deliver(store: &Store) {
     let mut txn = store.lock(0, [WORK], store.now_ms());
-    txn.xgroup_create(WORK, GROUP, GroupStart::Last, true, None).unwrap();
-    txn.xadd(WORK, &Addition::new(&[b"n", b"1"])).unwrap();
+    let (start, make_stream) = (GroupStart::Last, true);
+    GroupCreate { key: WORK, group: GROUP, start, make_stream, entries_read: None }.run(&mut txn).unwrap();
+    add(&mut txn, WORK, &Addition::new(&[b"n", b"1"])).unwrap();
     let reader = Reader { key: WORK, group: GROUP, consumer: b"c" };
-    txn.xreadgroup_new(reader, None, true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
+    read_new(&mut txn, reader, None, true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
 }
 
 /// The message becomes a dead letter, where there is one already.
 fn dead_letter(store: &Store, letters: &[u8]) {
     let mut txn = store.lock(0, [WORK, letters], store.now_ms());
-    txn.xadd(letters, &Addition::new(&[b"n", b"1"])).unwrap();
+    add(&mut txn, letters, &Addition::new(&[b"n", b"1"])).unwrap();
     // Somebody else syncs what is in the log.
     store.make_durable().unwrap();
-    assert_eq!(txn.xack(WORK, GROUP, &[ID]), Ok(1));
+    assert_eq!(Acknowledge { key: WORK, group: GROUP, ids: [ID] }.run(&mut txn), Ok(1));
 }
 
 /// How many letters there are, and how many messages are pending.
@@ -59,7 +61,9 @@ fn states() -> BTreeSet<(u64, u64)> {
     let store = open(&disk);
     let letters = letters(&store);
     deliver(&store);
-    store.lock(0, [&letters[..]], store.now_ms()).xadd(&letters, &Addition::new(&[b"n", b"0"])).unwrap();
+    let mut txn = store.lock(0, [&letters[..]], store.now_ms());
+    add(&mut txn, &letters, &Addition::new(&[b"n", b"0"])).unwrap();
+    drop(txn);
     store.make_durable().unwrap();
     let before = store.seen();
     disk.watch(1);

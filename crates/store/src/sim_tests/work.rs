@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions};
+use millstream_engine::stream::{Before, ClaimOptions, EntryRef, IdRange, NackOptions};
 use millstream_engine::value::Kind;
 use millstream_engine::{
     Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream, StreamId,
@@ -13,10 +13,12 @@ use parking_lot::Mutex;
 
 use super::dump::dump_within;
 use super::random::Random;
-use crate::{
-    Addition, ExpireIf, IdempotenceChange, Interest, Reader, Retry, SetExpiry, SetIf, Store, StreamCounters,
-    Txn,
+use crate::verbs::{
+    self, AckDelete, Acknowledge, Adopt, AutoClaim, Claim, ConfigureIdempotence, ConsumerCreate,
+    ConsumerDelete, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy, GroupSetId, IdempotenceChange, Nack,
+    Reader, RecordIdempotence, SetCounters, StreamCounters, TrimStream, Verb, read_history, read_new,
 };
+use crate::{Addition, ExpireIf, Interest, Retry, SetExpiry, SetIf, Store, Txn};
 
 pub(super) const DATABASES: u32 = 2;
 const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
@@ -152,20 +154,26 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
     let reader = Reader { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
     match random.below(100) {
         0..26 => add(txn, key, random),
-        26..31 => _ = txn.xtrim(key, &trim(txn, key, random), random.pick(&REFERENCES)),
-        31..32 => _ = txn.xdel(key, &ids(txn, key, random)),
-        32..36 => _ = txn.xdelex(key, &ids(txn, key, random), random.pick(&REFERENCES)),
+        26..31 => {
+            let (trim, references) = (trim(txn, key, random), random.pick(&REFERENCES));
+            let _ = TrimStream { key, trim, references }.run(txn);
+        }
+        31..32 => _ = Delete { key, ids: ids(txn, key, random) }.run(txn),
+        32..36 => {
+            let (ids, references) = (ids(txn, key, random), random.pick(&REFERENCES));
+            let _ = DeleteEx { key, ids, references }.run(txn);
+        }
         36..38 => set_id(txn, key, random),
         38..46 => manage_group(txn, reader, random),
         46..50 => give_back(txn, reader, random),
         50..54 => _ = read_claiming(txn, reader, random.below(60), !random.one_in(4)),
-        54..56 => _ = txn.xextend(reader, &ids(txn, key, random)),
+        54..56 => _ = Extend { reader, ids: ids(txn, key, random) }.run(txn),
         56..59 => remember(txn, key, random),
         59..72 => {
             // What is read piece by piece is one change of the record.
-            let (count, acknowledge) = (Some(1 + random.below(4)), !random.one_in(4));
+            let (count, becomes_pending) = (Some(1 + random.below(4)), !random.one_in(4));
             for _ in 0..=random.below(2) {
-                let _ = txn.xreadgroup_new(reader, count, acknowledge, &mut ignore);
+                let _ = read_new(txn, reader, count, becomes_pending, &mut ignore);
             }
             // And what is added after it must not come before it.
             if random.one_in(3) {
@@ -174,14 +182,18 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
         }
         72..77 => {
             let after = id(txn, key, random);
-            let _ = txn.xreadgroup_history(reader, after, Some(3), |_, _| {});
+            let _ = read_history(txn, reader, after, Some(3), |_, _| ControlFlow::Continue(()));
         }
-        77..83 => _ = txn.xack(key, reader.group, &ids(txn, key, random)),
-        83..86 => _ = txn.xackdel(key, reader.group, &ids(txn, key, random), random.pick(&REFERENCES)),
+        77..83 => _ = Acknowledge { key, group: reader.group, ids: ids(txn, key, random) }.run(txn),
+        83..86 => {
+            let (ids, references) = (ids(txn, key, random), random.pick(&REFERENCES));
+            let _ = AckDelete { key, group: reader.group, ids, references }.run(txn);
+        }
         86..92 => claim(txn, reader, random),
         92..96 => {
             let options = ClaimOptions { min_idle_ms: random.below(60), ..ClaimOptions::default() };
-            let _ = txn.xautoclaim(reader, StreamId::MIN, 1 + random.below(3), &options);
+            let count = 1 + random.below(3);
+            let _ = AutoClaim { reader, start: StreamId::MIN, count, options }.claim(txn);
         }
         _ => wait(txn, reader, random.one_in(3).then_some(other), random.one_in(2), seen),
     }
@@ -199,11 +211,11 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let fields = if random.one_in(2) { &fields[..2] } else { &fields };
     let trim = random.one_in(3).then_some(short);
     let entry = Addition { id, trim, references: random.pick(&REFERENCES), ..Addition::new(fields) };
-    let _ = txn.xadd(key, &entry);
+    let _ = verbs::add(txn, key, &entry);
     // Others like it are less of a record, unless one with other names comes between.
     let other = Addition::new(&[b"other", b"name"]);
     for _ in 0..random.below(2) * random.below(4) {
-        let _ = txn.xadd(key, if random.one_in(3) { &other } else { &entry });
+        let _ = verbs::add(txn, key, if random.one_in(3) { &other } else { &entry });
     }
 }
 
@@ -216,36 +228,39 @@ fn remember(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
                 duration_s: random.one_in(2).then(|| 1 + random.below(2)),
                 max_size: random.one_in(2).then(|| 1 + random.below(3)),
             };
-            let _ = txn.xcfgset(key, change);
+            let _ = ConfigureIdempotence { key, change }.run(txn);
         }
-        1 => _ = txn.xidmprecord(key, producer, iid, id(txn, key, random)),
+        1 => _ = RecordIdempotence { key, producer, iid, id: id(txn, key, random) }.run(txn),
         n => {
             let idempotence = match n {
                 2 => Idempotence::Auto { producer },
                 _ => Idempotence::Given { producer, iid },
             };
             let fields: [&[u8]; 2] = [b"sent", iid];
-            let _ = txn.xadd(key, &Addition { idempotence: Some(idempotence), ..Addition::new(&fields) });
+            let _ =
+                verbs::add(txn, key, &Addition { idempotence: Some(idempotence), ..Addition::new(&fields) });
         }
     }
 }
 
-fn give_back(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+fn give_back(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
     let options = NackOptions {
         mode: random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
         deliveries: random.one_in(4).then(|| random.below(9)),
         force: random.one_in(3),
     };
-    let _ = txn.xnack(reader.key, reader.group, &ids(txn, reader.key, random), options);
+    let Reader { key, group, .. } = reader;
+    let _ = Nack { key, group, ids: ids(txn, key, random), options }.run(txn);
 }
 
 fn read_claiming(
     txn: &mut Txn<'_>,
-    reader: Reader<'_>,
+    reader: Reader<&[u8]>,
     min_idle_ms: u64,
-    acknowledge: bool,
+    becomes_pending: bool,
 ) -> Result<u64, Refusal> {
-    txn.xreadgroup_claim(reader, min_idle_ms, Some(3), acknowledge, &mut |_: &EntryRef<'_>, _| {})
+    let mut ignore = |_: &EntryRef<'_>, _: Option<Before>| {};
+    verbs::read_claiming(txn, reader, min_idle_ms, Some(3), becomes_pending, &mut ignore)
 }
 
 fn trim(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Trim {
@@ -263,10 +278,11 @@ fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
         random.pick(&[stream.last_id(), StreamId::new(stream.last_id().ms + 5, 0), stream.last_entry_id()]);
     let entries_added = random.one_in(2).then(|| stream.entries_added() + random.below(3));
     let max_deleted_id = random.one_in(3).then(|| stream.max_deleted_id());
-    let _ = txn.xsetid(key, StreamCounters { last_id, entries_added, max_deleted_id });
+    let counters = StreamCounters { last_id, entries_added, max_deleted_id };
+    let _ = SetCounters { key, counters }.run(txn);
 }
 
-fn manage_group(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+fn manage_group(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
     let Reader { key, group, .. } = reader;
     let start = match random.below(4) {
         0 => GroupStart::Last,
@@ -275,16 +291,16 @@ fn manage_group(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
     };
     let entries_read = random.one_in(3).then(|| random.below(9));
     match random.below(13) {
-        12 => _ = txn.xadopt(reader, random.pick(&CONSUMERS)),
-        0 => _ = txn.xgroup_destroy(key, group),
-        1 => _ = txn.xgroup_set_id(key, group, start, entries_read),
-        2..4 => _ = txn.xgroup_delete_consumer(reader),
-        4..6 => _ = txn.xgroup_create_consumer(reader),
-        _ => _ = txn.xgroup_create(key, group, start, true, entries_read),
+        12 => _ = Adopt { from: reader, to: random.pick(&CONSUMERS) }.run(txn),
+        0 => _ = GroupDestroy { key, group }.run(txn),
+        1 => _ = GroupSetId { key, group, start, entries_read }.run(txn),
+        2..4 => _ = ConsumerDelete(reader).run(txn),
+        4..6 => _ = ConsumerCreate(reader).run(txn),
+        _ => _ = GroupCreate { key, group, start, make_stream: true, entries_read }.run(txn),
     }
 }
 
-fn claim(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
+fn claim(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
     let options = ClaimOptions {
         min_idle_ms: random.below(3) * random.below(60),
         delivered_at_ms: random.one_in(3).then(|| txn.now_ms() - random.below(20)),
@@ -293,11 +309,18 @@ fn claim(txn: &mut Txn<'_>, reader: Reader<'_>, random: &mut Random) {
         just_ids: random.one_in(3),
     };
     let last_id = random.one_in(6).then(|| id(txn, reader.key, random));
-    let _ = txn.xclaim(reader, &ids(txn, reader.key, random), &options, last_id);
+    let ids = ids(txn, reader.key, random);
+    let _ = Claim { reader, ids, options, idle_ms: None, last_id }.claim(txn);
 }
 
 /// A reader that blocks until somebody adds, or gives back if it claims; what it is given becomes a record of its own.
-fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>, claims: bool, seen: &Seen) {
+fn wait(
+    txn: &mut Txn<'_>,
+    reader: Reader<&'static [u8]>,
+    also: Option<&'static [u8]>,
+    claims: bool,
+    seen: &Seen,
+) {
     /// Long enough that only what was given back is claimed.
     const MIN_IDLE_MS: u64 = 1 << 40;
     let keys = [reader.key].into_iter().chain(also);
@@ -311,8 +334,7 @@ fn wait(txn: &mut Txn<'_>, reader: Reader<'static>, also: Option<&'static [u8]>,
         seen.lock().push((txn.store().seen(), dump_within(txn)));
         let read = match claims {
             true => read_claiming(txn, reader, MIN_IDLE_MS, true),
-            false => txn
-                .xreadgroup_new(reader, Some(2), true, &mut ignore)
+            false => read_new(txn, reader, Some(2), true, &mut ignore)
                 .map(|read| read.map_or(0, |delivery| delivery.count)),
         };
         if read == Ok(0) { Retry::NotYet } else { Retry::Served }

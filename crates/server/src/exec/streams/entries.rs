@@ -4,14 +4,17 @@ use millstream_engine::stream::{Deletion, IdRange};
 use millstream_protocol::commands::{Direction, Xadd, Xdel, Xdelex, Xlen, Xrange, Xsetid, Xtrim};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_store::{StreamCounters, Txn};
+use millstream_store::Txn;
+use millstream_store::verbs::{
+    self, Delete, DeleteEx, Length, SetCounters, StreamCounters, TrimStream, Verb,
+};
 
 use super::{long, write_deletions, write_entries};
 use crate::command::Outcome;
 
 #[inline(never)]
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
-    match txn.xadd(cmd.key, &cmd.entry)? {
+    match verbs::add(txn, cmd.key, &cmd.entry)? {
         Some(id) => out.id(id),
         None => out.null_bulk(),
     }
@@ -19,7 +22,7 @@ pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Resul
 }
 
 pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xtrim<'_>) -> Result<(), CommandError> {
-    out.uint(txn.xtrim(cmd.key, &cmd.trim, cmd.references)?);
+    out.uint(TrimStream { key: cmd.key, trim: cmd.trim, references: cmd.references }.run(txn)?);
     Ok(())
 }
 
@@ -27,7 +30,7 @@ pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdel<'_>) -> Resul
     // A missing stream answers before the ids are looked at.
     let deleted = match txn.stream(cmd.key)? {
         None => 0,
-        Some(_) => txn.xdel(cmd.key, &cmd.parse_ids()?)?,
+        Some(_) => Delete { key: cmd.key, ids: cmd.parse_ids()? }.run(txn)?,
     };
     out.uint(deleted);
     Ok(())
@@ -39,14 +42,17 @@ pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdelex<'_>) -> R
     // A missing stream answers before the ids are looked at.
     let deletions = match missing {
         true => vec![Deletion::NotFound; request.ids.len()],
-        false => txn.xdelex(cmd.key, &request.parse_ids()?, request.references)?,
+        false => {
+            let (ids, references) = (request.parse_ids()?, request.references);
+            DeleteEx { key: cmd.key, ids, references }.run(txn)?
+        }
     };
     write_deletions(out, &deletions);
     Ok(())
 }
 
 pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xlen<'_>) -> Result<(), CommandError> {
-    out.uint(txn.stream(cmd.key)?.map_or(0, |stream| stream.len()));
+    out.uint(Length { key: cmd.key }.run(txn)?);
     Ok(())
 }
 
@@ -78,7 +84,7 @@ pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xsetid<'_>) -> R
         entries_added: cmd.entries_added,
         max_deleted_id: cmd.max_deleted_id,
     };
-    txn.xsetid(cmd.key, counters)?;
+    SetCounters { key: cmd.key, counters }.run(txn)?;
     out.ok();
     Ok(())
 }

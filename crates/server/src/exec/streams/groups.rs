@@ -4,41 +4,49 @@ use millstream_engine::Refusal;
 use millstream_protocol::commands::{Xadopt, Xgroup, XgroupCreate, XgroupSetId};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
-use millstream_store::{Reader, Txn};
+use millstream_store::Txn;
+use millstream_store::verbs::{
+    Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, Reader, Verb,
+};
+
+use super::no_key_or_group;
 
 pub(crate) fn xgroup(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xgroup<'_>) -> Result<(), CommandError> {
     match cmd {
         Xgroup::Create(create) => {
-            let XgroupCreate { key, group, mkstream, entries_read, .. } = *create;
-            if txn.stream(key)?.is_none() && !mkstream {
+            let XgroupCreate { key, group, mkstream: make_stream, entries_read, .. } = *create;
+            if txn.stream(key)?.is_none() && !make_stream {
                 return Err(Refusal::GroupNeedsKey.into());
             }
-            txn.xgroup_create(key, group, create.group_start()?, mkstream, entries_read)?;
+            let start = create.group_start()?;
+            GroupCreate { key, group, start, make_stream, entries_read }.run(txn)?;
             out.ok();
         }
         Xgroup::SetId(set_id) => {
             let XgroupSetId { key, group, entries_read, .. } = *set_id;
             require_group(txn, key, group)?;
-            txn.xgroup_set_id(key, group, set_id.group_start()?, entries_read)?;
+            GroupSetId { key, group, start: set_id.group_start()?, entries_read }.run(txn)?;
             out.ok();
         }
-        Xgroup::Destroy { key, group } => out.int(txn.xgroup_destroy(key, group)?.into()),
+        Xgroup::Destroy { key, group } => out.int(GroupDestroy { key: *key, group: *group }.run(txn)?.into()),
         Xgroup::CreateConsumer { key, group, consumer } => {
             require_group(txn, key, group)?;
-            out.int(txn.xgroup_create_consumer(Reader { key, group, consumer })?.into());
+            out.int(
+                ConsumerCreate(Reader { key: *key, group: *group, consumer: *consumer }).run(txn)?.into(),
+            );
         }
         Xgroup::DelConsumer { key, group, consumer } => {
             require_group(txn, key, group)?;
-            out.uint(txn.xgroup_delete_consumer(Reader { key, group, consumer })?);
+            out.uint(ConsumerDelete(Reader { key: *key, group: *group, consumer: *consumer }).run(txn)?);
         }
     }
     Ok(())
 }
 
 pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadopt<'_>) -> Result<(), CommandError> {
-    txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
     let from = Reader { key: cmd.key, group: cmd.group, consumer: cmd.from };
-    out.uint(txn.xadopt(from, cmd.to)?);
+    let adopted = Adopt { from, to: cmd.to }.run(txn);
+    out.uint(adopted.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?);
     Ok(())
 }
 

@@ -4,13 +4,14 @@ use millstream_engine::Refusal;
 use millstream_protocol::commands::{Xcfgset, Xidmprecord};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_store::{IdempotenceChange, Txn};
+use millstream_store::Txn;
+use millstream_store::verbs::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence, Verb};
 
 pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xcfgset<'_>) -> Result<(), CommandError> {
     txn.stream(cmd.key)?.ok_or(Refusal::NoSuchKey)?;
     let asked = cmd.request()?;
     let change = IdempotenceChange { duration_s: asked.idmp_duration_s, max_size: asked.idmp_max_size };
-    txn.xcfgset(cmd.key, change)?;
+    ConfigureIdempotence { key: cmd.key, change }.run(txn)?;
     out.ok();
     Ok(())
 }
@@ -20,7 +21,7 @@ pub(crate) fn xidmprecord(
     out: &mut Writer,
     cmd: &Xidmprecord<'_>,
 ) -> Result<(), CommandError> {
-    txn.xidmprecord(cmd.key, cmd.producer, cmd.iid, cmd.id)?;
+    RecordIdempotence { key: cmd.key, producer: cmd.producer, iid: cmd.iid, id: cmd.id }.run(txn)?;
     out.ok();
     Ok(())
 }

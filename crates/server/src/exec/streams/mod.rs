@@ -1,6 +1,6 @@
-//! The streams family: from a typed command to the store's typed call, and from its answer to the reply.
+//! The streams family: from a typed command to a verb of the store, and from its answer to the reply.
 //!
-//! What a stream does is decided in the engine; here is only the order of checks a client sees, and
+//! What a stream does is decided in the engine and done by the verb; here is only the order of checks a client sees, and
 //! the shape of replies.
 
 mod entries;
@@ -20,7 +20,9 @@ pub(crate) use pending::{xack, xackdel, xautoclaim, xclaim, xpending};
 pub(crate) use read::{xread, xreadgroup};
 pub(crate) use release::{xextend, xnack};
 
+use millstream_engine::Refusal;
 use millstream_engine::stream::Deletion;
+use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Writer};
 
 use crate::command::ENCODER;
@@ -30,6 +32,14 @@ fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'
     let mark = out.array_deferred(most as usize);
     let count = ENCODER.with_borrow_mut(|encoder| visit(&mut encoder.run(out, most as usize)));
     out.finish(mark, count as usize);
+}
+
+/// That the stream or the group is missing, as most commands of groups say it.
+fn no_key_or_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
+    match refusal {
+        Refusal::NoGroup => errors::no_key_or_group(key, group),
+        refusal => refusal.into(),
+    }
 }
 
 /// One number for each id: what became of it.

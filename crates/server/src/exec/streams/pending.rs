@@ -1,19 +1,23 @@
 //! Commands about pending entries: XACK XACKDEL XPENDING XCLAIM XAUTOCLAIM.
 
-use millstream_engine::stream::{ClaimOptions, Deletion, Group, IdRange, PendingQuery};
+use millstream_engine::stream::{ClaimOptions, Deletion, IdRange};
 use millstream_engine::{ClaimedRow, Refusal, StreamId};
-use millstream_protocol::commands::{PendingRows, Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
+use millstream_protocol::commands::{Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::ids::Ids;
 use millstream_protocol::resp::Writer;
-use millstream_store::{Reader, Txn};
+use millstream_store::Txn;
+use millstream_store::verbs::{
+    AckDelete, Acknowledge, AutoClaim, Claim, Pending, PendingRows, PendingSummary, Reader, Verb,
+    show_claimed,
+};
 
-use super::{write_deletions, write_entries};
+use super::{no_key_or_group, write_deletions, write_entries};
 
 pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Result<(), CommandError> {
     let mut ids = Ids::new();
     let acknowledged = match cmd.read_ids(&mut ids) {
-        Ok(()) => txn.xack(cmd.key, cmd.group, &ids)?,
+        Ok(()) => Acknowledge { key: cmd.key, group: cmd.group, ids: &ids[..] }.run(txn)?,
         // A missing stream or group answers before the ids are looked at.
         Err(error) => match txn.group(cmd.key, cmd.group)? {
             None => 0,
@@ -25,78 +29,90 @@ pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Resul
 }
 
 pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xackdel<'_>) -> Result<(), CommandError> {
-    let missing = txn.group(cmd.key, cmd.group)?.is_none();
+    let (key, group) = (cmd.key, cmd.group);
+    let missing = txn.group(key, group)?.is_none();
     let request = cmd.request()?;
     // A missing stream or group answers before the ids are looked at.
     let deletions = match missing {
         true => vec![Deletion::NotFound; request.ids.len()],
-        false => txn.xackdel(cmd.key, cmd.group, &request.parse_ids()?, request.references)?,
+        false => {
+            let (ids, references) = (request.parse_ids()?, request.references);
+            AckDelete { key, group, ids, references }.run(txn)?
+        }
     };
     write_deletions(out, &deletions);
     Ok(())
 }
 
 pub(crate) fn xpending(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xpending<'_>) -> Result<(), CommandError> {
-    let no_group = || errors::no_key_or_group(cmd.key, cmd.group);
-    let group = txn.group(cmd.key, cmd.group)?.ok_or_else(no_group)?;
-    match &cmd.rows {
-        None => write_summary(out, group),
-        Some(rows) => write_rows(out, group, rows, txn.now_ms()),
-    }
-    Ok(())
+    let listed = match &cmd.rows {
+        None => {
+            Pending { key: cmd.key, group: cmd.group }.run(txn).map(|summary| write_summary(out, &summary))
+        }
+        Some(rows) => {
+            let asked = PendingRows {
+                key: cmd.key,
+                group: cmd.group,
+                ids: Some(IdRange { first: rows.start, last: rows.end }),
+                consumer: rows.consumer,
+                min_idle_ms: rows.idle_ms_min,
+                count: rows.count,
+            };
+            write_rows(txn, out, &asked)
+        }
+    };
+    listed.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))
 }
 
-fn write_summary(out: &mut Writer, group: &Group) {
+fn write_summary(out: &mut Writer, summary: &PendingSummary) {
     out.array(4);
-    out.uint(group.pending().len());
-    let (Some(first), Some(last)) = (group.pending().first(), group.pending().last()) else {
+    out.uint(summary.count);
+    let Some((first, last)) = summary.ids else {
         out.null_bulk();
         out.null_bulk();
         out.null_array();
         return;
     };
-    out.id(first.id);
-    out.id(last.id);
-    let owners = || group.consumers().filter(|(_, _, consumer)| consumer.pending > 0);
-    out.array(owners().count());
-    for (name, _, consumer) in owners() {
+    out.id(first);
+    out.id(last);
+    out.array(summary.consumers.len());
+    for (name, pending) in &summary.consumers {
         out.array(2);
         out.bulk(name);
-        out.bulk_int(consumer.pending as i64);
+        out.bulk_int(*pending as i64);
     }
 }
 
-fn write_rows(out: &mut Writer, group: &Group, asked: &PendingRows<'_>, now_ms: u64) {
-    let query = PendingQuery {
-        ids: IdRange { first: asked.start, last: asked.end },
-        consumer: asked.consumer,
-        min_idle_ms: asked.idle_ms_min,
-        count: asked.count,
-    };
+fn write_rows(txn: &Txn<'_>, out: &mut Writer, asked: &PendingRows<&[u8]>) -> Result<(), Refusal> {
     let mark = out.array_deferred(0);
-    let rows = group.visit_pending(&query, now_ms, |row| {
+    let rows = asked.visit(txn, |row| {
         out.array(4);
         out.id(row.id);
         out.bulk(row.consumer.unwrap_or_default());
         out.int(row.idle_ms.map_or(-1, |idle_ms| idle_ms as i64));
         out.uint(row.deliveries);
-    });
+    })?;
     out.finish(mark, rows as usize);
+    Ok(())
 }
 
 pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xclaim<'_>) -> Result<(), CommandError> {
-    let no_group = || errors::no_key_or_group(cmd.key, cmd.group);
-    txn.group(cmd.key, cmd.group)?.ok_or_else(no_group)?;
+    txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
     let request = cmd.request()?;
-    let options = ClaimOptions {
-        min_idle_ms: request.idle_ms_min,
-        delivered_at_ms: Some(request.delivered.at_ms(txn.now_ms())),
-        deliveries: request.retrycount,
-        force: request.force,
-        just_ids: request.justid,
+    let claim = Claim {
+        reader: Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer },
+        ids: &request.ids[..],
+        options: ClaimOptions {
+            min_idle_ms: request.idle_ms_min,
+            delivered_at_ms: Some(request.delivered.at_ms(txn.now_ms())),
+            deliveries: request.retrycount,
+            force: request.force,
+            just_ids: request.justid,
+        },
+        idle_ms: None,
+        last_id: request.last_id,
     };
-    let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
-    let claimed = txn.xclaim(reader, &request.ids, &options, request.last_id)?;
+    let claimed = claim.claim(txn)?;
     write_claimed(txn, out, cmd.key, &claimed.rows, request.justid)
 }
 
@@ -108,10 +124,8 @@ pub(crate) fn xautoclaim(
     let options =
         ClaimOptions { min_idle_ms: cmd.idle_ms_min, just_ids: cmd.justid, ..ClaimOptions::default() };
     let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
-    let found = txn.xautoclaim(reader, cmd.start, cmd.count, &options).map_err(|refusal| match refusal {
-        Refusal::NoGroup => errors::no_key_or_group(cmd.key, cmd.group),
-        refusal => refusal.into(),
-    })?;
+    let claim = AutoClaim { reader, start: cmd.start, count: cmd.count, options };
+    let found = claim.claim(txn).map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?;
     out.array(3);
     out.id(found.next.unwrap_or(StreamId::MIN));
     write_claimed(txn, out, cmd.key, &found.claimed.rows, cmd.justid)?;
@@ -132,19 +146,14 @@ fn write_claimed(
         rows.iter().for_each(|row| out.id(row.id));
         return Ok(());
     }
-    let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
-    let stream = txn.stream(key)?;
-    write_entries(out, ids.len() as u64, |run| {
+    let mut shown = Ok(());
+    write_entries(out, rows.len() as u64, |run| {
         let mut count = 0;
-        if let Some(stream) = stream {
-            stream.visit_ids(&ids, |_, entry| {
-                if let Some(entry) = entry {
-                    run.write(entry);
-                    count += 1;
-                }
-            });
-        }
+        shown = show_claimed(txn, key, rows, |entry| {
+            run.write(entry);
+            count += 1;
+        });
         count
     });
-    Ok(())
+    Ok(shown?)
 }

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 
 use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract, IdRange};
 use millstream_engine::{Refusal, Stream, StreamId};
-use millstream_protocol::commands::{GroupReadFrom, ReadFrom, ReplyBounds, Xread, Xreadgroup};
+use millstream_protocol::commands::{self, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
-use millstream_store::{Interest, Reader, Txn};
+use millstream_store::verbs::{self, ReadFrom, Reader};
+use millstream_store::{Interest, Txn};
 use smallvec::SmallVec;
 
 use super::long::{self, MANY_ENTRIES};
@@ -18,12 +19,12 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
     let mut after: SmallVec<[StreamId; 4]> = SmallVec::new();
     for (index, key) in cmd.streams.keys.iter().enumerate() {
         let stream = txn.stream(key)?;
-        after.push(match (cmd.position(index)?, stream) {
-            (ReadFrom::After(id), _) => id,
-            (_, None) => StreamId::MIN,
-            (ReadFrom::Last, Some(stream)) => stream.last_id(),
-            (ReadFrom::LastEntry, Some(stream)) => stream.last_entry_id().prev().unwrap_or(StreamId::MIN),
-        });
+        let from = match cmd.position(index)? {
+            commands::ReadFrom::After(id) => ReadFrom::After(id),
+            commands::ReadFrom::Last => ReadFrom::Last,
+            commands::ReadFrom::LastEntry => ReadFrom::LastEntry,
+        };
+        after.push(from.after(stream));
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, after) in cmd.streams.keys.iter().zip(&after) {
@@ -62,7 +63,7 @@ pub(crate) fn xreadgroup(
         look_at_groups(txn, cmd)?;
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
-    for (index, key) in cmd.streams.keys.iter().enumerate() {
+    for (index, &key) in cmd.streams.keys.iter().enumerate() {
         let Some(count) = reply.room() else { break };
         let reader = Reader { key, group: cmd.group, consumer: cmd.consumer };
         let read = match (cmd.position(index)?, cmd.claim_idle_ms_min) {
@@ -80,10 +81,7 @@ pub(crate) fn xreadgroup(
     if let Some(outcome) = reply.finish() {
         return Ok(outcome);
     }
-    let interest = match cmd.claim_idle_ms_min {
-        None => Interest::Group(cmd.group.into()),
-        Some(min_idle_ms) => Interest::Claim { group: cmd.group.into(), min_idle_ms },
-    };
+    let interest = verbs::group_interest(cmd.group, cmd.claim_idle_ms_min);
     Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, interest, Vec::new()))
 }
 
@@ -101,7 +99,7 @@ fn look_at_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandErro
 fn read_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<'_>,
+    reader: Reader<&[u8]>,
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
@@ -113,7 +111,7 @@ fn read_new(
             let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
             let new = IdRange::after(group.last_id());
             if let Some(entries) = new.and_then(|new| reply.many(stream, new, count)) {
-                txn.xreadgroup_deliver(reader, entries.delivery(), !noack);
+                verbs::deliver(txn, reader, entries.delivery(), !noack);
                 reply.entries_later(reader.key, entries);
                 return Ok(());
             }
@@ -122,7 +120,7 @@ fn read_new(
     };
     let mut delivered = Ok(None);
     reply.entries(reader.key, most, |sink| {
-        delivered = txn.xreadgroup_new(reader, count, !noack, sink);
+        delivered = verbs::read_new(txn, reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
     // For the first entry of a reply there is always room.
@@ -133,7 +131,7 @@ fn read_new(
 }
 
 /// Whether the reader's group has anything left. If so and nothing was shown, there was no room in the reply.
-fn has_undelivered(txn: &Txn<'_>, reader: Reader<'_>) -> Result<bool, Refusal> {
+fn has_undelivered(txn: &Txn<'_>, reader: Reader<&[u8]>) -> Result<bool, Refusal> {
     let stream = txn.stream(reader.key)?.ok_or(Refusal::NoGroup)?;
     Ok(stream.group(reader.group).is_some_and(|group| stream.has_undelivered(group)))
 }
@@ -143,7 +141,7 @@ fn has_undelivered(txn: &Txn<'_>, reader: Reader<'_>) -> Result<bool, Refusal> {
 fn read_idle_and_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<'_>,
+    reader: Reader<&[u8]>,
     min_idle_ms: u64,
     count: Option<u64>,
     noack: bool,
@@ -151,7 +149,7 @@ fn read_idle_and_new(
     let before = reply.out.len();
     let mut rows = Rows { budget: reply.budget, out: reply.stream(reader.key) };
     let mark = rows.out.array_deferred(0);
-    let shown = txn.xreadgroup_claim(reader, min_idle_ms, count, !noack, &mut rows)?;
+    let shown = verbs::read_claiming(txn, reader, min_idle_ms, count, !noack, &mut rows)?;
     let Rows { budget, out } = rows;
     out.finish(mark, shown as usize);
     reply.budget = budget;
@@ -165,14 +163,14 @@ fn read_idle_and_new(
 fn read_history(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<'_>,
+    reader: Reader<&[u8]>,
     count: Option<u64>,
     after: StreamId,
 ) -> Result<(), Refusal> {
     let mut budget = reply.budget;
     let out = reply.stream(reader.key);
     let mark = out.array_deferred(0);
-    let rows = txn.xreadgroup_history_while(reader, after, count, |id, entry| {
+    let rows = verbs::read_history(txn, reader, after, count, |id, entry| {
         if !budget.has_room(out.len()) {
             return ControlFlow::Break(());
         }

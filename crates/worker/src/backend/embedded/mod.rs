@@ -1,21 +1,21 @@
 //! The store in this process as a backend: nothing in between, every verb one step under the lock of its keys.
 
 mod folder;
-mod read;
-mod rows;
-mod step;
 mod values;
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_engine::stream::{EntryRef, IdRange, NackOptions};
-use millstream_engine::{GroupStart, NackMode, StreamId};
+use millstream_engine::StreamId;
+use millstream_engine::stream::IdRange;
 use millstream_protocol::glob;
-use millstream_store::embedded::{Command, Millstream, ReadFrom, Refusal};
-use millstream_store::{Addition, Reader, SetExpiry, SetIf, Txn};
+use millstream_store::embedded::{Callable, Millstream, Refusal};
+use millstream_store::verbs::{
+    self, Acknowledge, Add, Adopt, Collect, Delete, DescribeGroup, DescribeStream, Exists, Extend,
+    GroupCreate, GroupDestroy, GroupSetId, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadFrom,
+    ReadGroup, Reader, Remember, RemoveEmptyConsumer, RemoveStream, Restore, WalkIdle,
+};
 
 use super::{
     Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter,
@@ -23,9 +23,10 @@ use super::{
     Read, Release, Start, StreamInfo, Trim,
 };
 use folder::Contents;
-use read::ReadGroup;
-use step::Step;
-use values::{error, fields_of, flat, millis, store_idempotence, store_trim, text};
+use values::{
+    consumer_info, error, group_info, group_start, letter, millis, new_entry, own_release, pending_row,
+    stream_info, text,
+};
 
 /// The embedded store as a backend.
 #[derive(Clone)]
@@ -73,28 +74,41 @@ impl Embedded {
         &self.db
     }
 
-    fn call<C: Command>(&self, command: C) -> Answer<'_, C::Output> {
-        let call = self.db.call(command);
-        Box::pin(async move { call.await.map_err(error) })
+    /// The answer of a verb, as this backend gives it.
+    fn call_then<V: Callable, T: Send + 'static>(
+        &self,
+        verb: V,
+        then: impl FnOnce(V::Output) -> T + Send + 'static,
+    ) -> Answer<'_, T> {
+        let call = self.db.call(verb);
+        Box::pin(async move { call.await.map(then).map_err(error) })
     }
 
-    /// A step that only looks.
-    fn look<T, F>(&self, key: &str, run: F) -> Answer<'_, T>
-    where
-        T: Send + 'static,
-        F: FnMut(&mut Txn<'_>, &[u8]) -> Result<T, Refusal> + Clone + Send + 'static,
-    {
-        self.call(Step::<false, F>::on(key, run))
+    fn call<V: Callable>(&self, verb: V) -> Answer<'_, V::Output> {
+        self.call_then(verb, |answer| answer)
     }
 
-    /// A step that may change something.
-    fn change<T, F>(&self, key: &str, run: F) -> Answer<'_, T>
-    where
-        T: Send + 'static,
-        F: FnMut(&mut Txn<'_>, &[u8]) -> Result<T, Refusal> + Clone + Send + 'static,
-    {
-        self.call(Step::<true, F>::on(key, run))
+    /// The same where one refusal is an answer too: `None`.
+    fn call_unless<V: Callable, T: Send + 'static>(
+        &self,
+        refusal: Refusal,
+        verb: V,
+        then: impl FnOnce(Option<V::Output>) -> T + Send + 'static,
+    ) -> Answer<'_, T> {
+        let call = self.db.call(verb);
+        Box::pin(async move {
+            match call.await {
+                Ok(answer) => Ok(then(Some(answer))),
+                Err(refused) if refused.refusal() == Some(refusal) => Ok(then(None)),
+                Err(failed) => Err(error(failed)),
+            }
+        })
     }
+}
+
+fn reader<B: From<String>>(consumer: Consumer<'_>) -> Reader<B> {
+    let Consumer { stream, group, name } = consumer;
+    Reader { key: stream.to_owned().into(), group: group.to_owned().into(), consumer: name.to_owned().into() }
 }
 
 impl Backend for Embedded {
@@ -126,52 +140,34 @@ impl Backend for Embedded {
         if let Err(refused) = super::check_entries(entries) {
             return Box::pin(async { Err(refused) });
         }
-        let (entries, trim) = (entries.to_vec(), trim.map(store_trim));
-        self.change(stream, move |txn, key| {
-            let last = entries.len().saturating_sub(1);
-            let mut ids = Vec::with_capacity(entries.len());
-            for (at, entry) in entries.iter().enumerate() {
-                let fields = flat(&entry.fields);
-                let idempotence = entry.idempotence.as_ref().map(store_idempotence);
-                let trim = trim.filter(|_| at == last);
-                let id = txn.xadd(key, &Addition { trim, idempotence, ..Addition::new(&fields) })?;
-                ids.push(id.ok_or(Refusal::NoSuchKey)?);
-            }
-            Ok(ids)
-        })
+        let mut adds: Vec<Add<_>> = entries.iter().map(|entry| new_entry(stream, entry)).collect();
+        if let Some(last) = adds.last_mut() {
+            last.trim = trim.map(values::store_trim);
+        }
+        self.call(adds)
     }
 
     fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool> {
-        let group = group.to_owned();
-        self.change(stream, move |txn, key| {
-            match txn.xgroup_create(key, group.as_bytes(), group_start(start), true, None) {
-                Ok(()) => Ok(true),
-                Err(Refusal::GroupExists) => Ok(false),
-                Err(refusal) => Err(refusal),
-            }
-        })
+        let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
+        let verb = GroupCreate { key, group, start, make_stream: true, entries_read: None };
+        self.call_unless(Refusal::GroupExists, verb, |created| created.is_some())
     }
 
     fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
-        self.look(stream, |txn, key| {
-            let Some(stream) = txn.stream(key)? else { return Ok(None) };
-            Ok(Some(StreamInfo {
-                length: stream.len(),
-                groups: stream.groups().count() as u64,
-                entries_added: Some(stream.entries_added()),
-                last_id: stream.last_id(),
-                max_deleted_id: Some(stream.max_deleted_id()),
-                first_entry: stream.first_entry().map(|entry| entry.id()),
-                last_entry: stream.last_entry().map(|entry| entry.id()),
-            }))
-        })
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| stream_info(&found)))
     }
 
     fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
         if read.count == 0 {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        self.call(ReadGroup::new(read))
+        self.call(Collect::new(ReadGroup {
+            count: Some(read.count as u64),
+            block: read.block,
+            claim_idle_ms_min: read.claim_idle.map(millis),
+            ..ReadGroup::new(reader::<String>(Consumer::new(read.stream, read.group, read.consumer)))
+        }))
     }
 
     fn own_pending<'a>(
@@ -180,20 +176,8 @@ impl Backend for Embedded {
         after: StreamId,
         count: usize,
     ) -> Answer<'a, Vec<Delivery>> {
-        let Consumer { stream, group, name } = consumer;
-        let (group, consumer) = (group.to_owned(), name.to_owned());
-        self.look(stream, move |txn, key| {
-            let stream = txn.stream(key)?.ok_or(Refusal::NoGroup)?;
-            let group = stream.group(group.as_bytes()).ok_or(Refusal::NoGroup)?;
-            let Some(consumer) = group.consumer(consumer.as_bytes()) else { return Ok(Vec::new()) };
-            let ids = stream.query_history(group, consumer, after, Some(count as u64));
-            let mut deliveries = Vec::with_capacity(ids.len());
-            stream.visit_ids(&ids, |id, entry| {
-                let counted = group.pending().get(id).map_or(0, |row| row.deliveries);
-                deliveries.push(Delivery { id, fields: entry.map(fields_of), deliveries: counted });
-            });
-            Ok(deliveries)
-        })
+        let reader = reader::<String>(consumer);
+        self.call(Collect::new(OwnPending { reader, after, count: count as u64 }))
     }
 
     fn autoclaim<'a>(
@@ -202,10 +186,15 @@ impl Backend for Embedded {
         min_idle: Duration,
         from: StreamId,
     ) -> Answer<'a, Claimed> {
-        let (group, consumer, count) = (read.group.to_owned(), read.consumer.to_owned(), read.count);
-        self.change(read.stream, move |txn, key| {
-            let who = (key, group.as_bytes(), consumer.as_bytes());
-            rows::claim_idle(txn, who, (millis(min_idle), from, count))
+        let verb = WalkIdle {
+            reader: reader::<String>(Consumer::new(read.stream, read.group, read.consumer)),
+            start: from,
+            count: read.count as u64,
+            min_idle_ms: millis(min_idle),
+        };
+        self.call_then(Collect::new(verb), |walked: verbs::Claimed<Delivery>| Claimed {
+            deliveries: walked.claimed,
+            next: walked.next.unwrap_or(StreamId::MIN),
         })
     }
 
@@ -215,44 +204,32 @@ impl Backend for Embedded {
         group: &'a str,
         done: &'a Acknowledgement,
     ) -> Answer<'a, u64> {
-        let (group, settled) = (group.to_owned(), done.clone());
-        let step = Step::<true, _>::on(stream, move |txn: &mut Txn<'_>, key: &[u8]| {
-            for (seen, lifetime) in &settled.remember {
-                let until = SetExpiry::At(txn.now_ms().saturating_add(millis(*lifetime)));
-                txn.set(seen.as_bytes(), b"1", SetIf::Always, until);
-            }
-            match settled.ids.is_empty() {
-                true => Ok(0),
-                false => txn.xack(key, group.as_bytes(), &settled.ids),
-            }
-        });
-        self.call(step.and(done.remember.iter().map(|(key, _)| &**key)))
+        let remember = done.remember.iter();
+        let remember: Vec<_> = remember
+            .map(|(key, lifetime)| Remember { key: key.clone(), lifetime_ms: millis(*lifetime) })
+            .collect();
+        let acknowledge =
+            Acknowledge { key: stream.to_owned(), group: group.to_owned(), ids: done.ids.clone() };
+        // Without ids, nothing is asked of the stream.
+        let acknowledge: Vec<_> = (!done.ids.is_empty()).then_some(acknowledge).into_iter().collect();
+        self.call_then((remember, acknowledge), |(_, acknowledged)| acknowledged.into_iter().sum())
     }
 
     fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
-        let asked = keys.to_vec();
-        let step = Step::<false, _>::on("", move |txn: &mut Txn<'_>, _: &[u8]| {
-            Ok(asked.iter().map(|key| txn.exists(key.as_bytes())).collect())
-        });
-        self.call(step.and(keys.iter().map(|key| &**key)))
+        self.call(keys.iter().map(|key| Exists { key: key.clone() }).collect::<Vec<_>>())
     }
 
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
-        let Consumer { stream, group, name } = consumer;
-        let (group, consumer, ids) = (group.to_owned(), name.to_owned(), ids.to_vec());
-        self.change(stream, move |txn, key| {
-            let reader = Reader { key, group: group.as_bytes(), consumer: consumer.as_bytes() };
-            let ours = txn.xextend(reader, &ids)?;
-            Ok(ids.iter().zip(ours).filter(|(_, is_ours)| *is_ours).map(|(id, _)| *id).collect())
+        let verb = Extend { reader: reader::<String>(consumer), ids: ids.to_vec() };
+        let ids = ids.to_vec();
+        self.call_then(verb, move |ours| {
+            ids.into_iter().zip(ours).filter(|(_, is_ours)| *is_ours).map(|(id, _)| id).collect()
         })
     }
 
-    fn release<'a>(&'a self, consumer: Consumer<'a>, released: &'a [Release]) -> Answer<'a, u64> {
-        let Consumer { stream, group, name } = consumer;
-        let (group, consumer, released) = (group.to_owned(), name.to_owned(), released.to_vec());
-        self.change(stream, move |txn, key| {
-            rows::release(txn, (key, group.as_bytes(), consumer.as_bytes()), &released)
-        })
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
+        let rows = rows.iter().map(own_release).collect();
+        self.call(verbs::Release { reader: reader::<String>(consumer), rows })
     }
 
     fn dead_letter<'a>(
@@ -260,59 +237,34 @@ impl Backend for Embedded {
         consumer: Consumer<'a>,
         letters: &'a [DeadLetter],
     ) -> Answer<'a, Vec<StreamId>> {
-        let Consumer { stream, group, name } = consumer;
         if let Err(refused) = super::check_letters(letters) {
             return Box::pin(async { Err(refused) });
         }
-        let (group, consumer, buried) = (group.to_owned(), name.to_owned(), letters.to_vec());
-        let step = Step::<true, _>::on(stream, move |txn: &mut Txn<'_>, key: &[u8]| {
-            let (group, consumer) = (group.as_bytes(), consumer.as_bytes());
-            let mut moved = Vec::with_capacity(buried.len());
-            for letter in &buried {
-                if rows::may_bury(txn, (key, group, consumer), letter.origin)? {
-                    txn.xadd(letter.to.as_bytes(), &Addition::new(&flat(&letter.fields)))?;
-                    txn.xack(key, group, &[letter.origin])?;
-                    moved.push(letter.origin);
-                }
-            }
-            Ok(moved)
-        });
-        self.call(step.and(letters.iter().map(|letter| &*letter.to)))
+        let letters = letters.iter().map(letter).collect();
+        self.call(verbs::DeadLetters { reader: reader(consumer), letters })
     }
 }
 
 impl Admin for Embedded {
     fn ping(&self) -> Answer<'_, ()> {
-        self.look("", |_, _| Ok(()))
+        self.call(Ping)
     }
 
     fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
-        let listed = self.db.streams();
-        Box::pin(async move {
-            let names = listed.await.map_err(error)?;
-            Ok(names
-                .iter()
-                .filter(|name| glob::matches(pattern.as_bytes(), name))
-                .map(|name| text(name))
-                .collect())
+        let pattern = pattern.to_owned();
+        self.call_then(ListStreams, move |names| {
+            let matching = names.iter().filter(|name| glob::matches(pattern.as_bytes(), name));
+            matching.map(|name| text(name)).collect()
         })
     }
 
     fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
-        self.look(stream, move |txn, key| {
-            let mut entries = Vec::new();
-            let Some(stream) = txn.stream(key)? else { return Ok(entries) };
-            let ids = IdRange { first: range.first, last: range.last };
-            let mut take = |entry: &EntryRef<'_>| {
-                entries.push(Entry { id: entry.id(), fields: fields_of(entry) });
-                ControlFlow::Continue(())
-            };
-            match range.order {
-                Order::Rising => stream.visit_range(ids, Some(range.count as u64), &mut take),
-                Order::Falling => stream.visit_range_back(ids, Some(range.count as u64), &mut take),
-            };
-            Ok(entries)
-        })
+        self.call(Collect::new(verbs::Range {
+            key: stream.to_owned(),
+            ids: Some(IdRange { first: range.first, last: range.last }),
+            count: Some(range.count as u64),
+            reversed: range.order == Order::Falling,
+        }))
     }
 
     fn follow<'a>(
@@ -322,67 +274,41 @@ impl Admin for Embedded {
         count: usize,
         block: Duration,
     ) -> Answer<'a, Vec<Entry>> {
-        let read = self.db.read(stream, ReadFrom::After(after)).count(count as u64).block(block);
-        Box::pin(async move {
-            let batch = read.await.map_err(error)?;
-            let entries = batch.streams.into_iter().flat_map(|stream| stream.entries);
-            Ok(entries.map(|entry| Entry { id: entry.id, fields: owned_fields(entry.fields) }).collect())
-        })
+        let streams = vec![(stream.to_owned(), ReadFrom::After(after))];
+        let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
+        self.call(Collect::new(read))
     }
 
     fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
-        let ids = ids.to_vec();
-        self.change(stream, move |txn, key| txn.xdel(key, &ids))
+        self.call(Delete { key: stream.to_owned(), ids: ids.to_vec() })
     }
 
     fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
-        self.change(stream, |txn, key| {
-            let there = txn.stream(key)?.is_some();
-            Ok(there && txn.delete(key))
-        })
+        self.call(RemoveStream { key: stream.to_owned() })
     }
 
     fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
-        self.look(stream, |txn, key| {
-            let Some(stream) = txn.stream(key)? else { return Ok(Vec::new()) };
-            let describe = |(name, group): (&[u8], &millstream_engine::stream::Group)| GroupInfo {
-                name: text(name),
-                consumers: group.consumers().len() as u64,
-                pending: group.pending().len(),
-                last_delivered: group.last_id(),
-                entries_read: group.entries_read(),
-                lag: Some(stream.query_lag_exact(group)),
-            };
-            Ok(stream.groups().map(describe).collect())
+        let verb = DescribeStream { key: stream.to_owned() };
+        self.call_unless(Refusal::NoSuchKey, verb, |found| {
+            found.map_or_else(Vec::new, |found| found.groups.iter().map(group_info).collect())
         })
     }
 
     fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
-        let group = group.to_owned();
-        self.change(stream, move |txn, key| {
-            txn.xgroup_set_id(key, group.as_bytes(), group_start(start), None)
-        })
+        let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
+        self.call(GroupSetId { key, group, start, entries_read: None })
     }
 
     fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
-        let group = group.to_owned();
-        self.change(stream, move |txn, key| match txn.xgroup_destroy(key, group.as_bytes()) {
-            Err(Refusal::GroupNeedsKey) => Ok(false),
-            destroyed => destroyed,
-        })
+        let verb = GroupDestroy { key: stream.to_owned(), group: group.to_owned() };
+        self.call_unless(Refusal::GroupNeedsKey, verb, |destroyed| destroyed == Some(true))
     }
 
     fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
-        let group = group.to_owned();
-        self.look(stream, move |txn, key| {
-            let group = rows::group(txn, key, group.as_bytes())?;
-            let pending = group.pending();
-            let owners = group.consumers().filter(|(_, _, consumer)| consumer.pending > 0);
-            Ok(PendingSummary {
-                total: pending.len(),
-                ids: pending.first().zip(pending.last()).map(|(first, last)| (first.id, last.id)),
-                consumers: owners.map(|(name, _, consumer)| (text(name), consumer.pending)).collect(),
-            })
+        let verb = Pending { key: stream.to_owned(), group: group.to_owned() };
+        self.call_then(verb, |summary| {
+            let consumers = summary.consumers.iter().map(|(name, pending)| (text(name), *pending));
+            PendingSummary { total: summary.count, ids: summary.ids, consumers: consumers.collect() }
         })
     }
 
@@ -392,71 +318,34 @@ impl Admin for Embedded {
         group: &'a str,
         filter: &'a PendingFilter,
     ) -> Answer<'a, Vec<PendingRow>> {
-        let (group, filter) = (group.to_owned(), filter.clone());
-        self.look(stream, move |txn, key| {
-            rows::list(rows::group(txn, key, group.as_bytes())?, &filter, txn.now_ms())
-        })
+        let verb = PendingRows {
+            key: stream.to_owned(),
+            group: group.to_owned(),
+            ids: Some(IdRange { first: filter.first, last: filter.last }),
+            consumer: filter.consumer.clone(),
+            min_idle_ms: filter.min_idle.map_or(0, millis),
+            count: filter.count as u64,
+        };
+        self.call_then(verb, |rows| rows.into_iter().map(pending_row).collect())
     }
 
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
-        let group = group.to_owned();
-        self.change(stream, move |txn, key| {
-            let stream = txn.stream(key)?.ok_or(Refusal::NoGroup)?;
-            let found = stream.group(group.as_bytes()).ok_or(Refusal::NoGroup)?;
-            if !stream.contains(id) {
-                return Ok(false);
-            }
-            if found.pending().get(id).is_none() {
-                let options = NackOptions { mode: NackMode::Silent, deliveries: Some(0), force: true };
-                txn.xnack(key, group.as_bytes(), &[id], options)?;
-            }
-            Ok(true)
-        })
+        self.call(Restore { key: stream.to_owned(), group: group.to_owned(), id })
     }
 
     fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>> {
-        let group = group.to_owned();
-        self.look(stream, move |txn, key| {
-            let now_ms = txn.now_ms();
-            let since = |at_ms: u64| Duration::from_millis(now_ms.saturating_sub(at_ms));
-            let group = rows::group(txn, key, group.as_bytes())?;
-            let describe = group.consumers().map(|(name, _, consumer)| ConsumerInfo {
-                name: text(name),
-                pending: consumer.pending,
-                idle: since(consumer.seen_at_ms),
-                inactive: consumer.active_at_ms.map(since),
-            });
-            Ok(describe.collect())
-        })
+        let verb = DescribeGroup { key: stream.to_owned(), group: group.to_owned() };
+        self.call_then(verb, |group| group.consumers.iter().map(consumer_info).collect())
     }
 
     fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
-        let Consumer { stream, group, name } = consumer;
-        if let Err(refused) = super::check_heir(name, heir) {
+        if let Err(refused) = super::check_heir(consumer.name, heir) {
             return Box::pin(async { Err(refused) });
         }
-        let (group, consumer, heir) = (group.to_owned(), name.to_owned(), heir.to_owned());
-        self.change(stream, move |txn, key| {
-            let from = Reader { key, group: group.as_bytes(), consumer: consumer.as_bytes() };
-            txn.xadopt(from, heir.as_bytes())
-        })
+        self.call(Adopt { from: reader(consumer), to: heir.to_owned() })
     }
 
     fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool> {
-        let Consumer { stream, group, name } = consumer;
-        let (group, consumer) = (group.to_owned(), name.to_owned());
-        self.change(stream, move |txn, key| rows::dismiss(txn, (key, group.as_bytes(), consumer.as_bytes())))
+        self.call(RemoveEmptyConsumer(reader::<String>(consumer)))
     }
-}
-
-fn group_start(start: Start) -> GroupStart {
-    match start {
-        Start::Beginning => GroupStart::After(StreamId::MIN),
-        Start::End => GroupStart::Last,
-        Start::After(id) => GroupStart::After(id),
-    }
-}
-
-fn owned_fields(fields: Vec<(Vec<u8>, Vec<u8>)>) -> super::Fields {
-    fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }

@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use millstream_engine::bytes::number::IntegerText;
-use millstream_engine::stream::{EntryRef, ValueRef};
+use millstream_engine::stream::{EntryRef, OwnRelease, ValueRef};
+use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
 use millstream_store::log::LogError;
+use millstream_store::verbs::{self, Add, FromShown, Sender, Shown};
 use smallvec::SmallVec;
 
-use super::super::{Error, ErrorKind, Fields, Idempotence, Trim};
+use super::super::{
+    ConsumerInfo, DeadLetter, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewEntry, PendingRow,
+    Release, Start, StreamInfo, Trim,
+};
 
 /// The fields of an entry, cut from one copy of its bytes.
 pub(super) fn fields_of(entry: &EntryRef<'_>) -> Fields {
@@ -37,9 +42,79 @@ pub(super) fn fields_of(entry: &EntryRef<'_>) -> Fields {
 /// What a field is expected to take; more is found out while copying.
 const FIELD_BYTES: usize = 32;
 
-/// Names and values in a row, as the store takes them.
-pub(super) fn flat(fields: &Fields) -> Vec<&[u8]> {
-    fields.iter().flat_map(|(name, value)| [&**name, &**value]).collect()
+impl FromShown for Delivery {
+    fn from_shown(shown: &Shown<'_, '_>) -> Option<Delivery> {
+        let (id, deliveries) = (shown.id, shown.deliveries);
+        Some(Delivery { id, fields: shown.entry.map(fields_of), deliveries })
+    }
+}
+
+impl FromShown for Entry {
+    fn from_shown(shown: &Shown<'_, '_>) -> Option<Entry> {
+        Some(Entry { id: shown.id, fields: fields_of(shown.entry?) })
+    }
+}
+
+/// An entry to be added. The bytes of its fields are shared.
+pub(super) fn new_entry(stream: &str, entry: &NewEntry) -> Add<Bytes> {
+    let bytes = |text: &String| Bytes::copy_from_slice(text.as_bytes());
+    let sender = entry.idempotence.as_ref();
+    let sender = sender.map(|once| Sender { producer: bytes(&once.producer), iid: Some(bytes(&once.iid)) });
+    Add { sender, ..addition(stream, &entry.fields) }
+}
+
+pub(super) fn letter(dead: &DeadLetter) -> verbs::DeadLetter<Bytes> {
+    verbs::DeadLetter { origin: dead.origin, letter: addition(&dead.to, &dead.fields) }
+}
+
+fn addition(stream: &str, fields: &Fields) -> Add<Bytes> {
+    let flat = fields.iter().flat_map(|(name, value)| [name.clone(), value.clone()]).collect();
+    Add::new(Bytes::copy_from_slice(stream.as_bytes()), flat)
+}
+
+pub(super) fn own_release(given: &Release) -> OwnRelease {
+    OwnRelease { id: given.id, delivery: given.delivery, deliveries: given.deliveries }
+}
+
+pub(super) fn group_start(start: Start) -> GroupStart {
+    match start {
+        Start::Beginning => GroupStart::After(StreamId::MIN),
+        Start::End => GroupStart::Last,
+        Start::After(id) => GroupStart::After(id),
+    }
+}
+
+pub(super) fn pending_row(row: verbs::PendingRow) -> PendingRow {
+    let verbs::PendingRow { id, consumer, idle, deliveries } = row;
+    PendingRow { id, consumer: consumer.as_deref().map(text), idle, deliveries }
+}
+
+pub(super) fn stream_info(stream: &verbs::StreamInfo) -> StreamInfo {
+    StreamInfo {
+        length: stream.length,
+        groups: stream.groups.len() as u64,
+        entries_added: Some(stream.entries_added),
+        last_id: stream.last_id,
+        max_deleted_id: Some(stream.max_deleted_id),
+        first_entry: stream.first.as_ref().map(|entry| entry.id),
+        last_entry: stream.last.as_ref().map(|entry| entry.id),
+    }
+}
+
+pub(super) fn group_info(group: &verbs::GroupInfo) -> GroupInfo {
+    GroupInfo {
+        name: text(&group.name),
+        consumers: group.consumers.len() as u64,
+        pending: group.pending,
+        last_delivered: group.last_id,
+        entries_read: group.entries_read,
+        lag: Some(group.lag),
+    }
+}
+
+pub(super) fn consumer_info(consumer: &verbs::ConsumerInfo) -> ConsumerInfo {
+    let verbs::ConsumerInfo { name, pending, idle, inactive } = consumer;
+    ConsumerInfo { name: text(name), pending: *pending, idle: *idle, inactive: *inactive }
 }
 
 pub(super) fn store_trim(trim: Trim) -> store::Trim {
@@ -48,10 +123,6 @@ pub(super) fn store_trim(trim: Trim) -> store::Trim {
         Trim::Exactly(length) => (length, store::Exactness::Exact),
     };
     store::Trim { by: store::TrimBy::MaxLen(length), exactness, limit: store::TrimLimit::Default }
-}
-
-pub(super) fn store_idempotence(once: &Idempotence) -> millstream_engine::Idempotence<'_> {
-    millstream_engine::Idempotence::Given { producer: once.producer.as_bytes(), iid: once.iid.as_bytes() }
 }
 
 /// Names in the store are bytes; here they are text.

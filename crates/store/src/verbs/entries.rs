@@ -1,0 +1,245 @@
+//! Entries are looked at, and go.
+
+use std::iter;
+use std::ops::ControlFlow;
+
+use millstream_engine::stream::{DeleteDecision, Deletion, EntryRef, IdRange};
+use millstream_engine::{References, Refusal, StreamEffect, StreamId, Trim};
+
+use super::{OnKey, Shown, Shows, Sink};
+use crate::txn::Txn;
+
+/// Shortens a stream from its old end. Answers with how many entries went.
+#[derive(Clone, Copy, Debug)]
+pub struct TrimStream<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+    /// To what.
+    pub trim: Trim,
+    /// What becomes of what is pending of the entries that go.
+    pub references: References,
+}
+
+impl<B: AsRef<[u8]>> OnKey for TrimStream<B> {
+    type Output = u64;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+        let (key, limits) = (self.key.as_ref(), txn.settings().block_limits());
+        let Some(stream) = txn.stream(key)? else { return Ok(0) };
+        if self.references == References::Keep {
+            let Some(decision) = stream.decide_trim(&self.trim, limits) else { return Ok(0) };
+            txn.apply_stream(key, StreamEffect::TrimThrough { last: decision.through });
+            return Ok(decision.count);
+        }
+        let found = stream.decide_trim_referenced(&self.trim, self.references, limits);
+        let Some(found) = found else { return Ok(0) };
+        match found.ids.last() {
+            Some(&last) if !found.has_gaps => txn.apply_stream(key, StreamEffect::TrimThrough { last }),
+            _ => txn.apply_stream(key, StreamEffect::TrimEntries { ids: &found.ids }),
+        }
+        forget(txn, key, &found.forgotten);
+        Ok(found.ids.len() as u64)
+    }
+}
+
+/// Deletes entries. Answers with how many were there.
+#[derive(Clone, Copy, Debug)]
+pub struct Delete<B = Vec<u8>, I = Vec<StreamId>> {
+    /// The stream.
+    pub key: B,
+    /// The entries.
+    pub ids: I,
+}
+
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for Delete<B, I> {
+    type Output = u64;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+        let Some(stream) = txn.stream(self.key.as_ref())? else { return Ok(0) };
+        let ids = stream.decide_delete(self.ids.as_ref());
+        if !ids.is_empty() {
+            txn.apply_stream(self.key.as_ref(), StreamEffect::DeleteEntries { ids: &ids });
+        }
+        Ok(ids.len() as u64)
+    }
+}
+
+/// Deletes entries. Answers of each id what became of it.
+#[derive(Clone, Copy, Debug)]
+pub struct DeleteEx<B = Vec<u8>, I = Vec<StreamId>> {
+    /// The stream.
+    pub key: B,
+    /// The entries.
+    pub ids: I,
+    /// What becomes of what is pending of them.
+    pub references: References,
+}
+
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for DeleteEx<B, I> {
+    type Output = Vec<Deletion>;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Deletion>, Refusal> {
+        let (key, ids) = (self.key.as_ref(), self.ids.as_ref());
+        let Some(stream) = txn.stream(key)? else { return Ok(vec![Deletion::NotFound; ids.len()]) };
+        let decision = stream.decide_delete_referenced(ids, self.references);
+        Ok(apply_deletion(txn, key, decision))
+    }
+}
+
+pub(super) fn apply_deletion(txn: &mut Txn<'_>, key: &[u8], decision: DeleteDecision) -> Vec<Deletion> {
+    if !decision.deleted.is_empty() {
+        txn.apply_stream(key, StreamEffect::DeleteEntries { ids: &decision.deleted });
+    }
+    forget(txn, key, &decision.forgotten);
+    decision.answers
+}
+
+fn forget(txn: &mut Txn<'_>, key: &[u8], ids: &[StreamId]) {
+    if !ids.is_empty() {
+        txn.apply_stream(key, StreamEffect::Forget { ids });
+    }
+}
+
+/// Counters of a stream set by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCounters {
+    /// The greatest id ever given.
+    pub last_id: StreamId,
+    /// Entries ever added, if that is to change.
+    pub entries_added: Option<u64>,
+    /// The greatest deleted id, if that is to change.
+    pub max_deleted_id: Option<StreamId>,
+}
+
+/// Sets a stream's counters by hand.
+#[derive(Clone, Copy, Debug)]
+pub struct SetCounters<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+    /// What they are from now on.
+    pub counters: StreamCounters,
+}
+
+impl<B: AsRef<[u8]>> OnKey for SetCounters<B> {
+    type Output = ();
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+        let StreamCounters { last_id, entries_added, max_deleted_id } = self.counters;
+        let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
+        stream.decide_set_id(last_id, entries_added)?;
+        // 0-0 is what no entry has: Redis reads it as "not given".
+        let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
+        let effect = StreamEffect::SetId { last_id, entries_added, max_deleted_id };
+        txn.apply_stream(self.key.as_ref(), effect);
+        Ok(())
+    }
+}
+
+/// How many entries a stream has: none, if there is no stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Length<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+}
+
+impl<B: AsRef<[u8]>> OnKey for Length<B> {
+    type Output = u64;
+    const CHANGES: bool = false;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+        Ok(txn.stream(self.key.as_ref())?.map_or(0, |stream| stream.len()))
+    }
+}
+
+/// Removes a key with everything under it, whatever that is. False if there was none.
+#[derive(Clone, Copy, Debug)]
+pub struct Remove<B = Vec<u8>> {
+    /// The key.
+    pub key: B,
+}
+
+impl<B: AsRef<[u8]>> OnKey for Remove<B> {
+    type Output = bool;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+        Ok(txn.delete(self.key.as_ref()))
+    }
+}
+
+/// Removes a stream with its groups. False if there was none; a key that holds something else is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoveStream<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+}
+
+impl<B: AsRef<[u8]>> OnKey for RemoveStream<B> {
+    type Output = bool;
+
+    fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+        let there = txn.stream(self.key.as_ref())?.is_some();
+        Ok(there && txn.delete(self.key.as_ref()))
+    }
+}
+
+/// Shows the entries of a range of ids.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<B = Vec<u8>> {
+    /// The stream.
+    pub key: B,
+    /// The ids; `None` is an empty range.
+    pub ids: Option<IdRange>,
+    /// The most entries.
+    pub count: Option<u64>,
+    /// From the last to the first; with a count, the last ones.
+    pub reversed: bool,
+}
+
+impl<B: AsRef<[u8]>> Shows for Range<B> {
+    const CHANGES: bool = false;
+
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
+    }
+
+    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+        let (Some(stream), Some(ids)) = (txn.stream(self.key.as_ref())?, self.ids) else { return Ok(()) };
+        let mut show = |entry: &EntryRef<'_>| {
+            sink.take(&Shown::entry(entry, 0));
+            ControlFlow::Continue(())
+        };
+        match self.reversed {
+            false => stream.visit_range(ids, self.count, &mut show),
+            true => stream.visit_range_back(ids, self.count, &mut show),
+        };
+        Ok(())
+    }
+}
