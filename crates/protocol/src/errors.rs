@@ -421,6 +421,10 @@ pub fn wrong_arity(name: &str) -> CommandError {
 pub fn unknown_command(argv: &[&[u8]]) -> CommandError {
     const SHOWN: usize = 128;
     let (name, args) = argv.split_first().map_or((&b""[..], argv), |(name, args)| (*name, args));
+    let name = at_most(name, SHOWN);
+    if args.is_empty() {
+        return CommandError::composed(&[b"ERR unknown command '", name, b"'"]);
+    }
     let mut preview = Vec::new();
     for arg in args {
         if preview.len() >= SHOWN {
@@ -429,7 +433,6 @@ pub fn unknown_command(argv: &[&[u8]]) -> CommandError {
         let room = SHOWN - preview.len();
         preview.extend_from_slice(&[b"'", at_most(arg, room), b"' "].concat());
     }
-    let name = at_most(name, SHOWN);
     CommandError::composed(&[b"ERR unknown command '", name, b"', with args beginning with: ", &preview])
 }
 
@@ -611,10 +614,7 @@ mod tests {
             unknown_command(&argv).as_bytes(),
             b"ERR unknown command 'FOO', with args beginning with: 'bar' 'baz qux' 'a  b' "
         );
-        assert_eq!(
-            unknown_command(&argv[..1]).as_bytes(),
-            b"ERR unknown command 'FOO', with args beginning with: "
-        );
+        assert_eq!(unknown_command(&argv[..1]).as_bytes(), b"ERR unknown command 'FOO'");
         let long = vec![b'a'; 500];
         let error = unknown_command(&[&long, &long, &long]);
         let a = "a".repeat(128);

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use millstream_protocol::commands::Unblock;
+use millstream_protocol::errors::CommandError;
 use parking_lot::{Mutex, RwLock};
 
 /// Every connected client.
@@ -69,12 +70,16 @@ struct Wait {
     answer: Option<Answer>,
 }
 
-/// The reply to a command that waited, unless making it failed.
-pub(crate) type Answer = Result<Vec<u8>, NoAnswer>;
-
-/// Whoever was to make an answer has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoAnswer;
+/// What became of a command that waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// This is its reply.
+    Reply(Vec<u8>),
+    /// It was refused.
+    Refused(CommandError),
+    /// The thread that ran it has panicked: there is no reply.
+    Panicked,
+}
 
 /// Bits of [`Client::flags`].
 pub mod flags {
@@ -310,14 +315,14 @@ mod tests {
         let first = client.begin_wait();
         assert!(!client.has_answer());
         assert_eq!(client.end_wait(), None);
-        client.leave_answer(first, Ok(b"late".to_vec()));
+        client.leave_answer(first, Answer::Reply(b"late".to_vec()));
         assert!(!client.has_answer());
         let second = client.begin_wait();
-        client.leave_answer(first, Err(NoAnswer));
+        client.leave_answer(first, Answer::Panicked);
         assert!(!client.has_answer());
-        client.leave_answer(second, Ok(b"in time".to_vec()));
+        client.leave_answer(second, Answer::Reply(b"in time".to_vec()));
         assert!(client.has_answer());
-        assert_eq!(client.end_wait(), Some(Ok(b"in time".to_vec())));
+        assert_eq!(client.end_wait(), Some(Answer::Reply(b"in time".to_vec())));
         assert_eq!(client.end_wait(), None);
     }
 

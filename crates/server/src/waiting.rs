@@ -8,6 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millstream_protocol::resp::Writer;
@@ -16,13 +17,14 @@ use millstream_store::{Retry, Txn, WaitToken};
 use crate::args::OwnedArgs;
 use crate::command::{Blocked, CommandSpec, Later, LongReply, Outcome, Run, Work};
 use crate::io_thread::{give_back, spare_buffer};
-use crate::registry::{Answer, NoAnswer};
+use crate::registry::{Answer, Client, flags};
 use crate::session::Session;
 use crate::state::Server;
 
-/// A wait that has begun. Dropped, it ends.
+/// A wait that has begun: the client counts as blocked, and CLIENT UNBLOCK reaches it. Dropped, it ends.
 pub(crate) struct Waiting {
     server: Arc<Server>,
+    client: Arc<Client>,
     token: Option<WaitToken>,
     pub(crate) deadline: Option<Instant>,
     /// When to run the command again though nothing has happened: something may have been idle for long enough.
@@ -44,7 +46,7 @@ impl Waiting {
         let deadline = deadline_after(blocked.timeout_ms);
         let args = with_last_args(argv, &blocked.last_args);
         let (client, resp3) = (Arc::clone(&session.client), session.resp3);
-        let wait = client.begin_wait();
+        let wait = begin_wait(server, &client);
         let again = move |txn: &mut Txn<'_>| match run_again((spec, &args), resp3, txn) {
             // A peer that left meanwhile loses nothing: what was delivered to it is pending.
             Some(answer) => {
@@ -55,7 +57,14 @@ impl Waiting {
         };
         let token = txn.wait(&blocked.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_at(server, at_ms));
-        Waiting { server: Arc::clone(server), token: Some(token), deadline, retry_at, instead: None }
+        Waiting {
+            server: Arc::clone(server),
+            client: Arc::clone(&session.client),
+            token: Some(token),
+            deadline,
+            retry_at,
+            instead: None,
+        }
     }
 
     /// Runs the command again, in its turn. The reply, if there is one now, comes as any other.
@@ -68,14 +77,21 @@ impl Waiting {
     pub(crate) fn begin_work(server: &Arc<Server>, session: &Session, later: Later) -> Waiting {
         let Later { work, timeout_ms, instead } = later;
         let (client, resp3) = (Arc::clone(&session.client), session.resp3);
-        let wait = client.begin_wait();
+        let wait = begin_wait(server, &client);
         let for_work = Arc::clone(server);
         tokio::task::spawn_blocking(move || {
             let done = catch_unwind(AssertUnwindSafe(|| reply_of(work, &for_work, resp3)));
-            client.leave_answer(wait, done.map_err(|_| NoAnswer));
+            client.leave_answer(wait, done.unwrap_or(Answer::Panicked));
         });
         let deadline = deadline_after(timeout_ms);
-        Waiting { server: Arc::clone(server), token: None, deadline, retry_at: None, instead }
+        Waiting {
+            server: Arc::clone(server),
+            client: Arc::clone(&session.client),
+            token: None,
+            deadline,
+            retry_at: None,
+            instead,
+        }
     }
 }
 
@@ -87,7 +103,17 @@ impl Drop for Waiting {
         if let Some(token) = &self.token {
             self.server.store.cancel(token);
         }
+        self.client.set(flags::BLOCKED, false);
+        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Marks the client as blocked and gives the wait a number. A request to unblock that came after the last wait was over is void.
+fn begin_wait(server: &Server, client: &Client) -> u64 {
+    client.take_unblock();
+    client.set(flags::BLOCKED, true);
+    server.clients.blocked.fetch_add(1, Ordering::Relaxed);
+    client.begin_wait()
 }
 
 /// The moment when the store's clock shows this time.
@@ -107,25 +133,21 @@ fn with_last_args(argv: &[&[u8]], last_args: &[Box<[u8]>]) -> OwnedArgs {
 }
 
 /// The reply that the work writes.
-fn reply_of(work: Work, server: &Arc<Server>, resp3: bool) -> Vec<u8> {
+fn reply_of(work: Work, server: &Arc<Server>, resp3: bool) -> Answer {
     let mut out = Writer::new(resp3);
-    if let Err(error) = work(server, &mut out) {
-        server.stats.note_error(error.code());
-        out.truncate(0);
-        out.error(error.as_bytes());
+    match work(server, &mut out) {
+        Ok(()) => Answer::Reply(out.buf),
+        Err(error) => Answer::Refused(error),
     }
-    out.buf
 }
 
-/// Runs the whole command again on the thread that made its keys ready. That thread serves another client: a
-/// panic ends here, and without an answer this client's connection closes.
+/// Runs the whole command again on the thread that made its keys ready, unless there is still nothing to say. That thread
+/// serves another client: a panic ends here, and without an answer this client's connection closes.
 fn run_again(command: (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Answer> {
-    let ran = catch_unwind(AssertUnwindSafe(|| reply_to(command, resp3, txn)));
-    ran.map_or(Some(Err(NoAnswer)), |reply| reply.map(Ok))
+    catch_unwind(AssertUnwindSafe(|| answer_to(command, resp3, txn))).unwrap_or(Some(Answer::Panicked))
 }
 
-/// The reply, unless there is still nothing to say.
-fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Vec<u8>> {
+fn answer_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn<'_>) -> Option<Answer> {
     let argv = args.argv();
     let mut out = Writer::new(resp3);
     out.buf = spare_buffer();
@@ -139,12 +161,9 @@ fn reply_to((spec, args): (&CommandSpec, &OwnedArgs), resp3: bool, txn: &mut Txn
             give_back(out.buf);
             return None;
         }
-        Err(error) => {
-            out.truncate(0);
-            out.error(error.as_bytes());
-        }
+        Err(error) => return Some(Answer::Refused(error)),
     }
-    Some(out.buf)
+    Some(Answer::Reply(out.buf))
 }
 
 #[cfg(test)]

@@ -91,6 +91,8 @@ pub struct DurabilityStats {
     pub synced_at_ms: Option<u64>,
     /// The snapshot in force.
     pub snapshot: Option<Snapshot>,
+    /// Records since the snapshot in force that change more than when and how often pending entries were read again.
+    pub changes_since_snapshot: u64,
     /// Whether a snapshot is being taken.
     pub snapshotting: bool,
     /// Syncs that took longer than two seconds: under `everysec` replies then waited for them.
@@ -104,11 +106,16 @@ pub struct DurabilityStats {
 impl Store {
     /// How durability stands; `None` for a store in memory.
     pub fn durability(&self) -> Option<DurabilityStats> {
-        self.journal().map(|journal| DurabilityStats {
+        let journal = self.journal()?;
+        let (log, snapshot) = (journal.log.stats(), *journal.last_snapshot.lock());
+        let covered = snapshot.map_or(0, |snapshot| snapshot.taken.position);
+        let records = log.appended.saturating_sub(covered);
+        Some(DurabilityStats {
             policy: journal.log.policy(),
-            log: journal.log.stats(),
+            log,
+            changes_since_snapshot: records.saturating_sub(journal.reading_records.load(Ordering::Relaxed)),
             synced_at_ms: Some(journal.synced_at_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0),
-            snapshot: *journal.last_snapshot.lock(),
+            snapshot,
             snapshotting: journal.snapshotting.is_locked(),
             delays: journal.window.delays(),
             is_full: journal.log.check_space(0).is_err(),

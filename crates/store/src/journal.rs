@@ -56,6 +56,8 @@ pub(crate) struct Journal {
     sync_ns: AtomicU64,
     /// Counts what no snapshot under way can follow: values that moved, databases that were swapped or emptied.
     pub(crate) rearranged: AtomicU64,
+    /// Records since the last snapshot that only say that consumers read their own pending entries again.
+    pub(crate) reading_records: AtomicU64,
     /// Held by whoever takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
     pub(crate) last_snapshot: Mutex<Option<Snapshot>>,
@@ -103,6 +105,7 @@ impl Journal {
             wanted: Condvar::new(),
             sync_ns: AtomicU64::new(0),
             rearranged: AtomicU64::new(0),
+            reading_records: AtomicU64::new(0),
             snapshotting: Mutex::new(()),
             last_snapshot: Mutex::new(None),
             snapshot_failed_at_ms: Mutex::new(None),

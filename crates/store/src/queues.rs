@@ -214,6 +214,12 @@ impl Waiting {
         self.numbers.len()
     }
 
+    /// How many keys readers of groups wait for: they are woken when the key is deleted, too.
+    pub(crate) fn group_key_count(&self) -> usize {
+        let of_group = |queue: &QueueName| matches!(queue, QueueName::Group(_));
+        self.numbers.values().filter(|queues| queues.keys().any(of_group)).count()
+    }
+
     /// The numbers of a key's queues.
     pub(crate) fn numbers_of(&self, db: u32, key: &[u8]) -> SmallVec<[usize; 4]> {
         self.numbers.get(&DbKeyRef { db, key }).into_iter().flat_map(HashMap::values).copied().collect()

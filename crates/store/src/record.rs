@@ -29,6 +29,8 @@ pub(crate) struct Record {
     entry: Option<LastEntry>,
     /// Follows what is in `bytes`.
     delivery: Option<Delivery>,
+    /// How many of `bytes` say that consumers read their own pending entries again.
+    redelivered_bytes: usize,
 }
 
 /// A run of entries that a consumer was given, so far.
@@ -52,7 +54,7 @@ impl Record {
     /// Takes one that is in the log.
     pub(crate) fn done(mut self: Box<Record>) {
         if self.bytes.capacity() <= KEEP_BYTES {
-            (self.entry, self.delivery) = (None, None);
+            (self.entry, self.delivery, self.redelivered_bytes) = (None, None, 0);
             self.bytes.clear();
             SPARE.set(Some(self));
         }
@@ -97,9 +99,18 @@ impl Record {
         self.bytes()
     }
 
+    /// Whether it says no more than that consumers read their own pending entries again. Redis does not count that as a change.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.redelivered_bytes == self.bytes.len() && self.delivery.is_none()
+    }
+
     #[inline(never)]
     fn put_other(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
-        codec::put_change(self.bytes(), db, key, effect);
+        let begin = self.bytes().len();
+        codec::put_change(&mut self.bytes, db, key, effect);
+        if let Effect::Stream(StreamEffect::Redeliver { .. }) = effect {
+            self.redelivered_bytes += self.bytes.len() - begin;
+        }
     }
 
     #[inline(never)]

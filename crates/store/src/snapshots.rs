@@ -94,6 +94,7 @@ impl Store {
             Ok(()) | Err(LogError::Full(_) | LogError::Exhausted(_)) => {}
             Err(error) => return Err(SnapshotFailed::Log(error)),
         }
+        let reading_records = journal.reading_records.load(Ordering::Relaxed);
         let taken = self.write_undisturbed(journal, meanwhile).map_err(SnapshotFailed::File)?;
         let released = journal.log.release_before(taken.position + 1, Some(taken.position));
         journal.wake_settled();
@@ -105,6 +106,7 @@ impl Store {
             return Err(SnapshotFailed::Log(error));
         }
         remove_others(&*journal.disk, Some(taken.position));
+        journal.reading_records.fetch_sub(reading_records, Ordering::Relaxed);
         journal.snapshot_taken(taken);
         Ok(Some(taken))
     }

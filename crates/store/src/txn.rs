@@ -235,6 +235,9 @@ impl<'s> Txn<'s> {
         let Some(mut record) = self.record.take() else { return };
         if let Some(journal) = self.store().journal() {
             append(&journal.log, record.finish());
+            if record.is_reading() {
+                journal.reading_records.fetch_add(1, Ordering::Relaxed);
+            }
             // Once the record has its position: a snapshot that begins before that must see the count change.
             let rearranged = std::mem::take(&mut self.rearranged);
             if rearranged > 0 {

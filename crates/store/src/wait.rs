@@ -101,6 +101,11 @@ impl Txn<'_> {
         self.shards().map(|shard| shard.waiting.key_count()).sum()
     }
 
+    /// How many of these keys readers of groups wait for, who are woken when the key is deleted, too.
+    pub fn waited_group_key_count(&self) -> usize {
+        self.shards().map(|shard| shard.waiting.group_key_count()).sum()
+    }
+
     /// Serves the readers of every key made ready, and of those made ready on the way.
     pub(crate) fn serve_waiting(&mut self) {
         while !self.ready.is_empty() {

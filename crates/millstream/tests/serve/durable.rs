@@ -328,6 +328,43 @@ fn what_is_read_back_is_what_the_folder_holds() {
     assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "the log has not");
 }
 
+/// A command that blocks behind a write in the same packet counts as blocked before that write is synced.
+#[test]
+fn who_blocks_behind_a_write_can_be_unblocked_at_once() {
+    let dir = TempDir::new();
+    let server = Server::start_in(&dir, &["--appendfsync", "always"]);
+    let mut admin = server.connect();
+    admin.call("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n");
+    for _ in 0..30 {
+        let mut client = server.connect();
+        client.send("CLIENT ID\r\n");
+        let id = client.line()[1..].to_owned();
+        client.send("SET k v\r\nXREADGROUP GROUP g c BLOCK 0 STREAMS s >\r\n");
+        let listed = format!("CLIENT LIST ID {id}");
+        while !admin.ask(&[&listed]).contains("cmd=xreadgroup") {}
+        admin.call(&format!("CLIENT UNBLOCK {id}"), ":1\r\n");
+        // In this order, and only once the write is safe.
+        client.expect("+OK\r\n*-1\r\n");
+    }
+}
+
+#[test]
+fn reading_ones_own_pending_entries_again_is_no_change_since_the_last_save() {
+    let dir = TempDir::new();
+    let server = Server::start_in(&dir, &[]);
+    let mut client = server.connect();
+    client.ask(&["XADD s 1-1 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >", "SAVE"]);
+    let changes = |client: &mut Client| number(client, "rdb_changes_since_last_save");
+    assert_eq!(changes(&mut client), 0);
+    let history = "XREADGROUP GROUP g c STREAMS s 0";
+    client.ask(&[history, history]);
+    assert_eq!(changes(&mut client), 0);
+    client.ask(&["XREADGROUP GROUP g another STREAMS s 0"]);
+    assert_eq!(changes(&mut client), 1);
+    client.ask(&[history, "SAVE", history, "SET k v"]);
+    assert_eq!(changes(&mut client), 1);
+}
+
 #[test]
 fn waitaof_makes_everything_durable_whatever_the_policy() {
     for policy in POLICIES {

@@ -134,7 +134,7 @@ impl Page<'_, '_> {
         self.line("tracking_clients", 0);
         self.line("clients_in_timeout_table", 0);
         self.line("total_blocking_keys", self.txn.waited_key_count());
-        self.line("total_blocking_keys_on_nokey", 0);
+        self.line("total_blocking_keys_on_nokey", self.txn.waited_group_key_count());
     }
 
     /// Allocations are not counted one by one: what is used is what is resident.

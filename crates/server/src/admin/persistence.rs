@@ -23,7 +23,10 @@ pub(super) fn write(page: &mut Page<'_, '_>) {
 }
 
 fn write_saves(page: &mut Page<'_, '_>, state: &SnapshotState, durability: Option<&DurabilityStats>) {
-    page.line("rdb_changes_since_last_save", durability.map_or(0, records_since_snapshot));
+    page.line(
+        "rdb_changes_since_last_save",
+        durability.map_or(0, |durability| durability.changes_since_snapshot),
+    );
     page.line("rdb_bgsave_in_progress", i32::from(is_running(state, Purpose::Save)));
     page.line("rdb_last_save_time", state.last_save_s);
     page.line("rdb_last_bgsave_status", status(!state.last_save.failed));
@@ -86,12 +89,6 @@ fn write_snapshot(page: &mut Page<'_, '_>, durability: &DurabilityStats, state: 
     page.line("snapshot_bytes", taken.bytes);
     page.line("snapshot_time", at_ms.unwrap_or(0) / 1000);
     page.line("snapshot_error", one_line(state.error.as_deref()));
-}
-
-/// Records that recovery would replay.
-fn records_since_snapshot(durability: &DurabilityStats) -> u64 {
-    let covered = durability.snapshot.map_or(0, |snapshot| snapshot.taken.position);
-    durability.log.appended.saturating_sub(covered)
 }
 
 fn is_running(state: &SnapshotState, purpose: Purpose) -> bool {

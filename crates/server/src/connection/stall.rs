@@ -3,19 +3,16 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use millstream_protocol::errors;
+use millstream_protocol::commands::Unblock;
+use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Connection;
 use crate::io_thread::{Buffers, with_buffers};
-use millstream_protocol::commands::Unblock;
-
-use crate::registry::{Client, NoAnswer, flags};
-use crate::state::Server;
+use crate::registry::Answer;
 use crate::waiting::Waiting;
 
 /// While a command waits, the peer may send this much ahead.
@@ -41,22 +38,18 @@ impl Connection {
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> bool {
         let mut waiting = waiting;
-        let blocked = BlockedMark::set(&self.server, &self.session.client);
         let ended = self.wait_for_end(&mut waiting, stream).await;
-        // Before the reply goes out: who has it in hand must not find the client blocked any more.
-        drop(blocked);
         let instead = waiting.instead.take();
+        // Before the reply goes out: a client that has it in hand must not count as blocked any more.
         drop(waiting);
         // It may have come together with another end.
         let answer = self.session.client.end_wait();
         let mut out = Writer::new(self.session.resp3);
         match (answer, ended) {
-            (_, Ended::Gone) | (Some(Err(NoAnswer)), _) => return false,
-            (Some(Ok(reply)), _) => out.buf = reply,
-            (None, Ended::Unblocked(Unblock::Error)) => {
-                self.server.stats.note_error(errors::UNBLOCKED.code());
-                out.error(errors::UNBLOCKED.as_bytes());
-            }
+            (_, Ended::Gone) | (Some(Answer::Panicked), _) => return false,
+            (Some(Answer::Reply(reply)), _) => out.buf = reply,
+            (Some(Answer::Refused(error)), _) => self.refuse_wait(&error, &mut out),
+            (None, Ended::Unblocked(Unblock::Error)) => self.refuse_wait(&errors::UNBLOCKED, &mut out),
             (None, _) => match instead {
                 Some(reply) => out.buf = reply,
                 None => out.null_array(),
@@ -67,6 +60,13 @@ impl Connection {
         }
         self.owe();
         self.settle().await && self.flush(stream).await
+    }
+
+    /// Answers a command that waited with an error, and counts it as failed.
+    fn refuse_wait(&self, error: &CommandError, out: &mut Writer) {
+        self.server.stats.note_error(error.code());
+        self.stats.commands[self.session.client.last_command()].failed.add(1);
+        out.error(error.as_bytes());
     }
 
     async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
@@ -120,28 +120,5 @@ impl Connection {
             }
             Poll::Pending
         })
-    }
-}
-
-/// Marks a client as waiting, for as long as it lives.
-struct BlockedMark {
-    server: Arc<Server>,
-    client: Arc<Client>,
-}
-
-impl BlockedMark {
-    fn set(server: &Arc<Server>, client: &Arc<Client>) -> BlockedMark {
-        // A request to unblock that came after the last wait was over is void.
-        client.take_unblock();
-        client.set(flags::BLOCKED, true);
-        server.clients.blocked.fetch_add(1, Ordering::Relaxed);
-        BlockedMark { server: Arc::clone(server), client: Arc::clone(client) }
-    }
-}
-
-impl Drop for BlockedMark {
-    fn drop(&mut self) {
-        self.client.set(flags::BLOCKED, false);
-        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
     }
 }
