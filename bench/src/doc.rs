@@ -92,7 +92,7 @@ pub(crate) fn table_of(rows: &[&Row]) -> String {
 fn plot_of(rows: &[&Row]) -> Option<(&'static str, &'static str, String)> {
     match rows[0].table.topic {
         "speed" => {
-            let title = "How many times less processor time an operation takes than on the first peer";
+            let title = "How many times less processor time an operation takes than on the best of the peers";
             Some((SPEED_PLOT, title, plot::bars(title, &bars(rows))))
         }
         "growth" => {
@@ -103,13 +103,15 @@ fn plot_of(rows: &[&Row]) -> Option<(&'static str, &'static str, String)> {
     }
 }
 
-/// The first column against the first peer.
+/// The first column against the best peer.
 fn bars(rows: &[&Row]) -> Vec<Bar> {
     let bar = |row: &&Row| {
-        let spread = row.compared(1, 0)?;
-        Some(Bar { label: row.title.clone(), times: spread.median, text: spread.times() })
+        let peer = row.best_peer(0)?;
+        let spread = row.compared(peer, 0)?;
+        let name = row.name_among_peers(peer).map_or(String::new(), |name| format!(" {name}"));
+        Some(Bar { label: row.title.clone(), times: spread.median, text: spread.times() + &name })
     };
-    rows.iter().filter(|row| row.servers.len() > 1).filter_map(bar).collect()
+    rows.iter().filter_map(bar).collect()
 }
 
 /// `Latency under mixed load` becomes `latency-under-mixed-load`.

@@ -44,7 +44,10 @@ const ROWS: &[Floor] = &[
 /// `None`: no row was measured together with its PING.
 pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<String> {
     let lines: Vec<_> = ROWS.iter().filter_map(|floor| line(rows, floor, instructions)).collect();
-    let peer = rows.first()?.servers.get(1)?;
+    let peer = match rows.first()?.servers.as_slice() {
+        [_, peer] => peer,
+        _ => "the best peer",
+    };
     let heading = [
         "workload".to_owned(),
         "CPU, µs/op".to_owned(),
@@ -66,15 +69,16 @@ fn line(rows: &[&Row], floor: &Floor, instructions: &[(String, f64)]) -> Option<
         let found = instructions.iter().find(|(name, _)| name == counted);
         found.map_or("–".into(), |(_, count)| thousands(*count))
     });
+    let peer = row.best_peer(0)?;
     let beyond = |server| Some((row.median(server, 0)? - ping.median(server, 0)?).max(0.0));
     Some(vec![
         row.title.clone(),
         significant(row.median(0, 0)?),
         significant(ping.median(0, 0)?),
         significant(beyond(0)?),
-        significant(beyond(1)?),
-        format!("{}×", significant(row.compared(1, 0)?.median)),
-        format!("{}×", significant(row.median(1, 0)? / ping.median(0, 0)?)),
+        significant(beyond(peer)?),
+        format!("{}×", significant(row.compared(peer, 0)?.median)),
+        format!("{}×", significant(row.median(peer, 0)? / ping.median(0, 0)?)),
         of_row,
         of_ping,
     ])

@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::topics::{self, Topic};
 
 const HELP: &str = "\
-Millstream beside redis-server, under the same load.
+Millstream beside redis-server and others, under the same load.
 
 usage: scripts/bench [options]
 
@@ -14,7 +14,9 @@ usage: scripts/bench [options]
   --only PATTERN        only what has this in its name, * for anything (may be repeated; --list names all)
   --repetitions N       how often each workload runs on each server (5; with --quick 2)
   --subject PATH        the server to judge (the release build of this repository); a debug build shows only that all of this works
-  --peer NAME=PATH      a server to compare with, beside redis=redis-server (may be repeated; redis=PATH is another redis-server)
+  --peer NAME           a server to compare with, beside redis, the redis-server of this machine (7.0.15 on Debian 12): redis-6.2, redis-8.2
+                        or valkey-9.1, which scripts/peers installs (may be repeated)
+  --peer NAME=PATH      any other program (redis=PATH is another redis-server)
   --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
   --out DIR             where results.json, table.md and the servers' data go (target/bench)
   --json FILE           also write the results here
@@ -192,8 +194,11 @@ impl Options {
 
 /// An example of the server crate: as optimised as the whole binary, and built in a fraction of its time.
 fn counted_server() -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Path::new(&target).join("counted/examples/server")
+    target().join("counted/examples/server")
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from)
 }
 
 fn print_and_stop(text: &str) -> Result<Option<Options>, Failure> {
@@ -241,7 +246,21 @@ fn parse_repetitions(text: &str) -> Result<usize, Failure> {
         .ok_or_else(|| format!("--repetitions {text}: not a number above 0").into())
 }
 
+/// The servers that `scripts/peers` installs, and their programs.
+const INSTALLED: [(&str, &str); 3] =
+    [("redis-6.2", "redis-server"), ("redis-8.2", "redis-server"), ("valkey-9.1", "valkey-server")];
+
 fn parse_peer(text: &str) -> Result<Program, Failure> {
+    if let Some((name, program)) = INSTALLED.into_iter().find(|(name, _)| *name == text) {
+        let path = target().join("peers").join(name).join(program);
+        return match path.is_file() {
+            true => Ok(Program { name: name.into(), place: Place::Path(path) }),
+            false => {
+                Err(format!("--peer {name}: there is no {}; scripts/peers installs it", path.display())
+                    .into())
+            }
+        };
+    }
     match text.split_once('=') {
         Some((name, place)) if !name.is_empty() && !place.is_empty() => {
             let place = parse_place(place);
@@ -254,7 +273,11 @@ fn parse_peer(text: &str) -> Result<Program, Failure> {
             }
             Ok(Program { name: name.into(), place })
         }
-        _ => Err(format!("--peer {text}: write it as NAME=PATH or NAME=HOST:PORT").into()),
+        _ => {
+            let names = INSTALLED.map(|(name, _)| name).join(", ");
+            Err(format!("--peer {text}: write it as NAME=PATH or NAME=HOST:PORT, or name one of {names}")
+                .into())
+        }
     }
 }
 
@@ -314,6 +337,21 @@ mod tests {
         assert_eq!(other.peers, [Program { name: "redis".into(), place: Place::Path("/bin/sh".into()) }]);
     }
 
+    /// They need not be installed where the tests run; then the message says how they are.
+    #[test]
+    fn servers_that_a_script_installs_are_known_by_name() {
+        for (name, program) in INSTALLED {
+            match parse(&format!("--peer {name}")) {
+                Ok(options) => {
+                    let path = target().join("peers").join(name).join(program);
+                    let named = Program { name: name.into(), place: Place::Path(path) };
+                    assert_eq!(options.unwrap().peers[1], named);
+                }
+                Err(problem) => assert!(problem.to_string().contains("scripts/peers"), "{problem}"),
+            }
+        }
+    }
+
     #[test]
     fn a_pattern_chooses_by_parts_of_names() {
         let options = parsed("--only xadd*p16 --only memory/");
@@ -365,6 +403,7 @@ mod tests {
         for (line, part) in [
             ("--only nonsense", "nonsense"),
             ("--peer valkey", "NAME=PATH"),
+            ("--peer valkey", "redis-8.2"),
             ("--repetitions 0", "above 0"),
             ("--subject", "needs a value"),
             ("--bless", "--instructions"),

@@ -128,13 +128,17 @@ impl Report {
         if !headlines.iter().all(|table| topics::is_whole(&self.rows_of(table))) {
             return None;
         }
-        let peer = self.rows.iter().find_map(|row| row.servers.get(1)).map_or("peer", String::as_str);
+        let peer = match self.rows.first()?.servers.as_slice() {
+            [_, peer] => peer,
+            _ => "best peer",
+        };
         let heading = ["workload", "millstream", peer, "times less"].map(str::to_owned);
         let lines: Vec<_> = self
             .rows
             .iter()
-            .filter(|row| row.is_headline && row.servers.len() > 1)
-            .map(|row| {
+            .filter(|row| row.is_headline)
+            .filter_map(|row| {
+                let best = row.best_peer(0)?;
                 let unit = row.table.columns[0].heading.rsplit_once(", ").map_or("", |(_, unit)| unit);
                 let unit = unit.trim_end_matches("/op");
                 let cell = |server| {
@@ -145,7 +149,8 @@ impl Report {
                     "memory" => format!("bytes {}", row.title),
                     _ => row.title.clone(),
                 };
-                vec![title, cell(0), cell(1), row.compared_text(1, 0).unwrap_or_default()]
+                let name = row.name_among_peers(best).map_or(String::new(), |name| format!(" {name}"));
+                Some(vec![title, cell(0), cell(best) + &name, row.compared_text(best, 0).unwrap_or_default()])
             })
             .collect();
         let table = table::markdown(&heading, &lines);
@@ -243,7 +248,7 @@ fn about(options: &Options) -> Result<Vec<(&'static str, String)>, Failure> {
             "settings",
             format!(
                 "{size}{} repetitions, {} of what is long to prepare; defaults but for persistence as each table says, \
-                 maxclients, and redis-server rewriting its log only when asked, save for recovery",
+                 maxclients, and peers rewriting their log only when asked, save for recovery",
                 options.repetitions,
                 options.heavy_repetitions()
             ),
@@ -319,7 +324,7 @@ fn aligned(cells: &[String], table: &Table) -> String {
         let gap = |width: usize| " ".repeat(width.saturating_sub(cell.chars().count()));
         match at {
             0 => out.push_str(&format!("{cell}{}", gap(42))),
-            _ if at == peer => out.push_str(&format!("   {cell}{}", gap(8))),
+            _ if at == peer => out.push_str(&format!("   {cell}{}", gap(10))),
             _ if at > 2 * table.columns.len() + 1 => out.push_str(&format!("   {cell}{}", gap(20))),
             _ => out.push_str(&format!("{} {cell}", gap(11))),
         }

@@ -312,6 +312,13 @@ fn printed_version(program: &Path) -> Option<String> {
     Some(text.lines().next()?.split(" sha=").next()?.trim().to_owned())
 }
 
+/// Whether a server says that it was built without an allocator of its own.
+pub(crate) fn uses_libc_malloc(program: &Program) -> bool {
+    let Place::Path(path) = &program.place else { return false };
+    let output = Command::new(path).arg("--version").output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("malloc=libc"))
+}
+
 fn told_version(address: &str) -> Option<String> {
     let info = Connection::open(address).ok()?.call_text(&["INFO", "server"]).ok()?;
     let line = info.lines().find(|l| l.contains("_version:"))?;

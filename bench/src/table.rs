@@ -88,6 +88,17 @@ impl Row {
         }))
     }
 
+    /// The peer that comes closest to the subject in a column, or is furthest ahead of it.
+    pub(crate) fn best_peer(&self, column: usize) -> Option<usize> {
+        let compared = |peer: usize| Some((peer, self.compared(peer, column)?.median));
+        (1..self.servers.len()).filter_map(compared).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(peer, _)| peer)
+    }
+
+    /// Its name, for a row of several peers; nothing where there is only one.
+    pub(crate) fn name_among_peers(&self, peer: usize) -> Option<&str> {
+        (self.servers.len() > 2).then(|| self.servers[peer].as_str())
+    }
+
     /// The heading of each cell of `lines`.
     pub(crate) fn heading(table: &Table) -> Vec<String> {
         let ours = table.columns.iter().map(|c| c.heading.to_owned());
@@ -217,6 +228,17 @@ mod tests {
         assert_eq!((spread.median, spread.min, spread.max), (3.0, 2.0, 4.0));
         assert_eq!(row().compared(1, 1).unwrap().median, 2.0);
         assert!(row().compared(1, 2).is_none());
+    }
+
+    #[test]
+    fn the_best_peer_is_the_one_that_comes_closest() {
+        let mut several = row();
+        assert_eq!((several.best_peer(0), several.name_among_peers(1)), (Some(1), None));
+        several.servers.push("c".into());
+        several.samples.push(vec![vec![Some(1.5), Some(3000.0), None]; 3]);
+        assert_eq!((several.best_peer(0), several.name_among_peers(2)), (Some(2), Some("c")));
+        assert_eq!(several.best_peer(1), Some(2), "more is better there");
+        assert_eq!(several.best_peer(2), None, "nobody compares it");
     }
 
     #[test]

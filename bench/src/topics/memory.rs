@@ -10,7 +10,7 @@ use crate::load;
 use crate::options::{Options, Program};
 use crate::payload::{Dice, Payload};
 use crate::report::Report;
-use crate::server::{Persistence, Server};
+use crate::server::{self, Persistence, Server};
 use crate::table::{Column, Compare, Row, Table};
 use crate::wire::encode;
 
@@ -20,7 +20,7 @@ pub(crate) static TABLE: Table = Table {
     intro: "Growth of resident memory, as the system counts it, divided by what caused it. Each figure is taken on a server that \
             has done nothing else, with persistence off, once: it hardly differs between runs. Pending entries belong to ten consumers and were delivered a thousand at a time. \"After random acks\": half of them, drawn \
             at random, were acknowledged, and as many new ones delivered. \"With claims\": every fourth, in random order, was claimed by one of them \
-            since.",
+            since. A peer whose build uses the malloc of the system is left out: its releases have another.",
     columns: &[Column { key: "bytes", heading: "bytes, B", compare: Compare::Less }],
 };
 
@@ -63,7 +63,14 @@ pub(crate) fn rows() -> Vec<(String, String)> {
 }
 
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let programs = options.startable();
+    let (libc, programs): (Vec<_>, Vec<_>) =
+        options.startable().into_iter().partition(server::uses_libc_malloc);
+    for program in libc {
+        report.note(&format!(
+            "{} is left out: its build uses the malloc of the system, which its releases do not",
+            program.name
+        ));
+    }
     let count = options.sized(1_000_000, 100_000);
     for measure in MEASURES.iter().filter(|measure| options.wants(TABLE.topic, measure.name)) {
         let names = programs.iter().map(|program| program.name.clone()).collect();
