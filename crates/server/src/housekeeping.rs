@@ -1,15 +1,13 @@
-//! What is done by the clock rather than by a client: expiry, idle clients, samples for rates, a look at the clock itself.
-//!
-//! On a thread of its own: it waits for locks, and the thread that accepts clients and hears signals must not.
+//! What the server does by the clock rather than for a client: idle clients, samples for rates, a look at the log and at the
+//! clock itself. The store's timekeeper calls it, and sees to expiry.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
+use std::time::Instant;
 
 use millstream_store::log::LogError;
-use tokio::time::MissedTickBehavior;
 
 use crate::drift::Drift;
 use crate::persistence::Purpose;
@@ -17,57 +15,22 @@ use crate::registry::flags;
 use crate::settings::Id;
 use crate::state::Server;
 
-/// Ten times a second.
-const PERIOD: Duration = Duration::from_millis(100);
-/// Ticks between looks at idle clients, at the log and at the wall clock.
-const IDLE_LOOK_TICKS: u64 = 10;
-/// Keys removed under one lock.
-const EXPIRY_SLICE: usize = 256;
-/// The most time a tick spends on expiry, so that clients are not kept waiting.
-const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
-
-/// Starts the thread; it ends when the server is asked to stop.
-pub(crate) fn start(server: &Arc<Server>) -> io::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let server = Arc::clone(server);
-    thread::Builder::new().name("housekeeping".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            tokio::select! {
-                () = server.shutdown.begun() => {}
-                () = run(&server) => {}
-            }
-        });
-    })
-}
-
-async fn run(server: &Arc<Server>) {
-    let mut ticks = tokio::time::interval(PERIOD);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut drift = Drift::default();
-    let mut is_refusing = false;
-    for tick in 0u64.. {
-        ticks.tick().await;
-        expire(server);
+/// Makes the server's duties those of the store's timekeeper, whose thread this gives.
+pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> {
+    // The store belongs to the server: its thread must not keep the server alive.
+    let weak = Arc::downgrade(server);
+    let (mut drift, mut is_refusing) = (Drift::default(), false);
+    server.store.keep_time_with(move |_, is_second| {
+        let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
-        if tick.is_multiple_of(IDLE_LOOK_TICKS) {
-            close_idle(server);
-            look_after_log(server, &mut is_refusing);
+        if is_second {
+            close_idle(&server);
+            look_after_log(&server, &mut is_refusing);
             if let Some(told) = drift.look(server.store.clock_behind_wall_ms()) {
                 eprintln!("millstream: {told}");
             }
         }
-    }
-}
-
-/// Removes keys whose time has come, in slices, until none is left or the tick's time is up.
-fn expire(server: &Server) {
-    let begun = Instant::now();
-    loop {
-        let gone = server.store.expire_due(server.store.now_ms(), EXPIRY_SLICE);
-        if gone < EXPIRY_SLICE || begun.elapsed() > EXPIRY_TIME_MAX {
-            return;
-        }
-    }
+    })
 }
 
 /// Takes a snapshot when it is due, and tells once that writes are refused, and once that they no longer are. A log that has failed

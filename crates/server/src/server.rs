@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use millstream_engine::BlockLimits;
 use millstream_store::{FolderError, FolderOptions, Recovered, RecoveryProgress, Store, StoreOptions};
@@ -24,6 +25,7 @@ pub struct Running {
     server: Arc<Server>,
     listeners: Listeners,
     threads: Vec<IoThread>,
+    timekeeper: Option<JoinHandle<()>>,
     recovered: Option<Recovered>,
 }
 
@@ -82,7 +84,8 @@ impl Server {
             .map(|number| IoThread::start(number, &server))
             .collect::<io::Result<Vec<_>>>()
             .map_err(StartError::Threads)?;
-        Ok(Running { server, listeners, threads, recovered })
+        let timekeeper = housekeeping::start(&server).map_err(StartError::Threads)?;
+        Ok(Running { server, listeners, threads, timekeeper, recovered })
     }
 }
 
@@ -110,18 +113,19 @@ impl Running {
     /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`]. What runs is finished: a batch that has
     /// begun is answered. A second signal ends the process at once.
     pub fn run(self) -> io::Result<()> {
-        let Running { server, listeners, threads, .. } = self;
+        let Running { server, listeners, threads, timekeeper, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = listen_for_signals(server.shutdown.clone())?;
-            let housekeeping = housekeeping::start(&server)?;
             let entrances: Vec<_> = threads.iter().map(IoThread::entrance).collect();
             let accepted = accept::run(&server, listeners, &entrances).await;
             server.shutdown.begin();
             // Waited for elsewhere, so that a second signal is heard meanwhile.
-            let joined = tokio::task::spawn_blocking(|| {
+            let store = Arc::clone(&server.store);
+            let joined = tokio::task::spawn_blocking(move || {
                 threads.into_iter().for_each(IoThread::join);
-                housekeeping.join()
+                store.stop_time();
+                timekeeper.map_or(Ok(()), JoinHandle::join)
             });
             let ended = joined.await.is_ok_and(|ended| ended.is_ok());
             let closed = server.store.close().map_err(io::Error::other);

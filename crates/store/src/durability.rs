@@ -151,6 +151,7 @@ impl Store {
 
     /// Makes everything durable and gives the folder back. Nothing is taken afterwards.
     pub fn close(&self) -> Result<(), LogError> {
+        self.stop_time();
         self.journal().map_or(Ok(()), |journal| journal.close())
     }
 }

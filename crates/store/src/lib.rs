@@ -10,6 +10,7 @@
 //!
 //! What this crate does not know: sockets, RESP, argument order, error texts.
 
+mod alarms;
 pub mod check;
 mod clock;
 mod codec;
@@ -41,6 +42,7 @@ mod snapshot;
 mod snapshots;
 mod store;
 mod strings;
+mod timekeeper;
 mod txn;
 pub mod verbs;
 mod wait;

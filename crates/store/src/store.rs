@@ -12,6 +12,7 @@ use millstream_engine::{BlockLimits, Value};
 use parking_lot::Mutex;
 use std::hash::BuildHasher;
 
+use crate::alarms::Alarms;
 use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
 use crate::reclaim::Reclaimer;
@@ -94,6 +95,7 @@ pub struct Store {
     /// `None` for a store in memory.
     journal: Option<Arc<Journal>>,
     pub(crate) reclaimer: Reclaimer,
+    pub(crate) alarms: Arc<Alarms>,
     pub(crate) wait_numbers: AtomicU64,
     /// How many keys went because their time had come.
     pub(crate) expired: Arc<AtomicU64>,
@@ -115,6 +117,7 @@ impl Store {
             settings: Settings::new(),
             journal: None,
             reclaimer: Reclaimer::default(),
+            alarms: Arc::default(),
             wait_numbers: AtomicU64::new(0),
             expired: Arc::default(),
         }

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use millstream_store::embedded::{
-    Error, Exactness, GroupStart, IdSpec, Millstream, ReadFrom, Refusal, StreamId, Trim, TrimBy, TrimLimit,
-    Verb,
+    Error, Exactness, GroupStart, IdSpec, Millstream, ReadFrom, Refusal, Remember, StreamId, Trim, TrimBy,
+    TrimLimit, Verb,
 };
 use millstream_store::{ManualClock, Store, StoreOptions, Txn};
 
@@ -454,4 +454,33 @@ fn a_poll_after_waking_has_the_answer() {
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     let Poll::Ready(Ok(batch)) = call.as_mut().poll(&mut context) else { panic!("no answer") };
     assert_eq!(batch.len(), 1);
+}
+
+#[test]
+fn what_has_expired_goes_by_itself() {
+    let db = Millstream::in_memory();
+    db.call(Remember { key: b"seen".to_vec(), lifetime_ms: 20 }).wait().unwrap();
+    let (expired, began) = (db.store().expired_keys(), Instant::now());
+    while expired.load(Ordering::SeqCst) == 0 {
+        assert!(began.elapsed() < LONG, "nobody removes it");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_handle_over_a_shared_store_leaves_it_open() {
+    let owner = with_group(1);
+    let shared = Millstream::over(Arc::clone(owner.store()));
+    assert_eq!(shared.read_group("s", "g", "a").wait().unwrap().len(), 1);
+    let waiting = shared.clone();
+    let waiting = thread::spawn(move || waiting.read_group("s", "g", "b").block(Duration::MAX).wait());
+    wait_for_readers(&owner, 1);
+    shared.close().unwrap();
+    assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+    assert!(matches!(shared.len("s").wait(), Err(Error::Closed)));
+    drop(shared);
+    assert_eq!(owner.len("s").wait().unwrap(), 1);
+    let shared = Millstream::over(Arc::clone(owner.store()));
+    owner.close().unwrap();
+    assert!(matches!(shared.len("s").wait(), Err(Error::Closed)));
 }

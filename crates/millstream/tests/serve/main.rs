@@ -10,4 +10,5 @@ mod process;
 mod random;
 mod restarts;
 mod sessions;
+mod shared;
 mod start;

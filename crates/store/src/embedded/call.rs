@@ -69,7 +69,7 @@ impl<V: Callable> Call<V> {
     fn begin(&mut self) -> State<V::Output> {
         let inner = &self.db.inner;
         let closed = inner.closed.read();
-        if *closed {
+        if *closed || inner.store.alarms.has_ended() {
             return State::Settling { position: 0, answer: Err(Error::Closed) };
         }
         if V::CHANGES
@@ -85,8 +85,10 @@ impl<V: Callable> Call<V> {
         let answer = Error::or(self.verb.run(&mut txn), &self.verb, &txn);
         let answer = match answer.map(|nothing| (self.verb.patience(&nothing), nothing)) {
             Ok((Some(patience), nothing)) => {
-                let keeper = &inner.keeper;
-                return State::Waiting(Waiting::begin(&mut txn, &self.verb, patience, nothing, keeper));
+                if let Err(error) = inner.store.keep_time() {
+                    return State::Settling { position: 0, answer: Err(Error::Thread(error)) };
+                }
+                return State::Waiting(Waiting::begin(&mut txn, &self.verb, patience, nothing));
             }
             answered => answered.map(|(_, answer)| answer),
         };
@@ -117,15 +119,13 @@ impl<V: Callable> Future for Call<V> {
         loop {
             match std::mem::replace(&mut call.state, State::Answered) {
                 State::New => call.state = call.begin(),
-                State::Waiting(waiting) => {
-                    match waiting.poll(&call.db.inner.store, &call.db.inner.closed, context) {
-                        Ok(answer) => call.state = call.settling(answer),
-                        Err(waiting) => {
-                            call.state = State::Waiting(waiting);
-                            return Poll::Pending;
-                        }
+                State::Waiting(waiting) => match waiting.poll(&call.db.inner, context) {
+                    Ok(answer) => call.state = call.settling(answer),
+                    Err(waiting) => {
+                        call.state = State::Waiting(waiting);
+                        return Poll::Pending;
                     }
-                }
+                },
                 State::Settling { position, answer } => {
                     return match call.poll_settled(position, context) {
                         Poll::Ready(settled) => Poll::Ready(settled.map_err(Error::from).and(answer)),

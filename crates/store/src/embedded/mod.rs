@@ -39,7 +39,6 @@ mod call;
 mod calls;
 mod error;
 mod group_calls;
-mod keeper;
 mod waiting;
 
 use std::path::Path;
@@ -52,7 +51,6 @@ use crate::log::LogError;
 use crate::recovery::FolderOptions;
 use crate::snapshot::SnapshotTaken;
 use crate::store::{Store, StoreOptions};
-use keeper::Keeper;
 
 pub use crate::verbs::*;
 pub use call::{Call, Callable};
@@ -72,7 +70,6 @@ struct Inner {
     store: Arc<Store>,
     /// Whether closing this closes the store.
     owns: bool,
-    keeper: Arc<Keeper>,
     /// Whether `close` was called. Held for reading while a call runs, so that none runs on a log that has ended.
     closed: RwLock<bool>,
 }
@@ -94,9 +91,7 @@ impl Millstream {
     /// A database over a store opened with options of one's own, which it owns: the store closes with it.
     pub fn owning(store: Store) -> Result<Millstream, Error> {
         let db = Millstream::new(Arc::new(store), true);
-        if db.durability().is_some() {
-            db.inner.keeper.start().map_err(Error::Thread)?;
-        }
+        db.inner.store.keep_time().map_err(Error::Thread)?;
         Ok(db)
     }
 
@@ -107,8 +102,9 @@ impl Millstream {
     }
 
     fn new(store: Arc<Store>, owns: bool) -> Millstream {
-        let keeper = Keeper::new(&store, owns);
-        Millstream { inner: Arc::new(Inner { store, owns, keeper, closed: RwLock::new(false) }) }
+        // If the system starts no thread now, the first call that waits asks again.
+        let _ = store.keep_time();
+        Millstream { inner: Arc::new(Inner { store, owns, closed: RwLock::new(false) }) }
     }
 
     /// The store itself, to share it.
@@ -147,8 +143,8 @@ impl Millstream {
 
 impl Inner {
     fn close(&self) -> Result<(), Error> {
-        self.keeper.end();
         if !self.owns {
+            self.store.alarms.ring_all();
             return Ok(());
         }
         match self.store.close() {

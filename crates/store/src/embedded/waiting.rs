@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::keeper::{Bell, Keeper};
-use super::{Callable, Error};
+use super::{Callable, Error, Inner};
+use crate::alarms::Bell;
 use crate::store::Store;
 use crate::txn::Txn;
 use crate::verbs::Patience;
@@ -38,7 +38,6 @@ impl<T: Send + 'static> Waiting<T> {
         verb: &V,
         patience: Patience,
         nothing: T,
-        keeper: &Arc<Keeper>,
     ) -> Waiting<T> {
         let deadline = Instant::now().checked_add(patience.at_most);
         let slot = Arc::new(Mutex::new(Slot { answer: None, waker: None }));
@@ -53,28 +52,27 @@ impl<T: Send + 'static> Waiting<T> {
         };
         let token = txn.wait(&patience.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_of(at_ms, txn.now_ms()));
-        let bell = keeper.bell(first_of(deadline, retry_at));
+        let bell = txn.store().alarms.bell(first_of(deadline, retry_at));
         Waiting { token, slot, nothing, deadline, retry_at, bell }
     }
 
     /// The answer, or the wait again if there is none yet.
     pub(super) fn poll(
         mut self,
-        store: &Store,
-        closed: &RwLock<bool>,
+        db: &Inner,
         context: &mut Context<'_>,
     ) -> Result<Result<T, Error>, Waiting<T>> {
+        let store = &*db.store;
         if is_due(self.retry_at) && !is_due(self.deadline) {
-            self.retry(store, closed);
+            self.retry(store, &db.closed);
         }
         if !self.is_served(context.waker()) && !is_due(self.deadline) {
             // Closing rings every bell, so it is looked for after this one can be heard.
-            let listening = self.bell.listen(context.waker());
-            match (listening, *closed.read()) {
-                (Ok(()), false) => return Err(self),
-                (Ok(()), true) => return Ok(self.end(store).unwrap_or(Err(Error::Closed))),
-                (Err(error), _) => return Ok(self.end(store).unwrap_or(Err(Error::Thread(error)))),
+            self.bell.listen(context.waker());
+            if !*db.closed.read() && !store.alarms.has_ended() {
+                return Err(self);
             }
+            return Ok(self.end(store).unwrap_or(Err(Error::Closed)));
         }
         let served = self.end(store);
         Ok(served.unwrap_or(Ok(self.nothing)))
