@@ -11,61 +11,136 @@
 //! The first step is from 0-0. A time beside an id is written as its distance from the id's milliseconds:
 //! entries are delivered soon after they were added.
 
-use millstream_engine::{
-    ClaimedRow, Effect, KeyPlace, ListEnd, Rearrangement, ReleasedRow, StreamEffect, StreamId,
-};
+use millstream_engine::ListEnd::{Head, Tail};
+use millstream_engine::{ClaimedRow, Effect, KeyPlace, Rearrangement, ReleasedRow, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use super::entries::{NextValue, put_entry};
 use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
 
-/// What a change begins with. A number is never given to another variant.
+/// What a change begins with, where the tables below do not say it. A number is never given to another change; 55 had another form of
+/// what 56 is, before there was a release.
 pub(super) mod tag {
-    pub(super) const DELETE: u8 = 1;
-    pub(super) const EXPIRE_AT: u8 = 2;
-    pub(super) const PERSIST: u8 = 3;
-    pub(super) const STRING_SET: u8 = 4;
-    pub(super) const STRING_SET_EXPIRING: u8 = 5;
-    pub(super) const STRING_APPEND: u8 = 6;
-    pub(super) const HASH_SET: u8 = 7;
-    pub(super) const HASH_DELETE: u8 = 8;
-    pub(super) const LIST_PUSH_HEAD: u8 = 9;
-    pub(super) const LIST_PUSH_TAIL: u8 = 10;
-    pub(super) const LIST_POP_HEAD: u8 = 11;
-    pub(super) const LIST_POP_TAIL: u8 = 12;
-    pub(super) const SET_ADD: u8 = 13;
-    pub(super) const SET_REMOVE: u8 = 14;
-
-    pub(super) const STREAM_CREATE: u8 = 32;
     pub(in crate::codec) const APPEND: u8 = 33;
-    pub(super) const TRIM_THROUGH: u8 = 34;
-    pub(super) const DELETE_ENTRIES: u8 = 35;
-    pub(super) const SET_ID: u8 = 36;
-    pub(super) const GROUP_CREATE: u8 = 37;
-    pub(super) const GROUP_SET_ID: u8 = 38;
-    pub(super) const GROUP_DESTROY: u8 = 39;
-    pub(super) const CONSUMER_CREATE: u8 = 40;
-    pub(super) const CONSUMER_DELETE: u8 = 41;
-    pub(super) const CONSUMER_SEEN: u8 = 42;
-    pub(super) const DELIVER_PENDING: u8 = 43;
-    pub(super) const DELIVER_FOR_GOOD: u8 = 44;
-    pub(super) const REDELIVER: u8 = 45;
-    pub(super) const ACK: u8 = 46;
-    pub(super) const CLAIM: u8 = 47;
-    pub(super) const TRIM_ENTRIES: u8 = 48;
-    pub(super) const FORGET: u8 = 49;
-    pub(super) const RELEASE: u8 = 50;
-    pub(super) const ADOPT: u8 = 51;
-    pub(super) const IDEMPOTENCE_CONFIGURE: u8 = 52;
-    pub(super) const REMEMBER: u8 = 53;
-    pub(super) const REPEAT: u8 = 54;
-    // 55 had another form of what 56 is, before there was a release.
     pub(in crate::codec) const APPEND_NEXT: u8 = 56;
-
     pub(super) const MOVE: u8 = 64;
     pub(super) const COPY: u8 = 65;
     pub(super) const SWAP: u8 = 66;
     pub(super) const CLEAR: u8 = 67;
+}
+
+/// The first tag of the table of effects on streams.
+const STREAM_TAGS: u8 = 32;
+
+/// Makes the two functions that write and read effects of a table. A row is the tag, the variant, in brackets the field that the tag
+/// implies, and the fields in the order and form in which they stand behind the key.
+macro_rules! layouts {
+    ($effect:ident, $put:ident, $read:ident, besides $besides:pat =>
+     $($tag:literal $variant:ident $([$implied:ident = $value:tt])? {
+         $($field:ident: $form:ident $(($from:expr))?),*
+     };)+) => {
+        fn $put(out: &mut Vec<u8>, place: KeyPlace<'_>, effect: &$effect<'_>) {
+            match *effect {
+                $($effect::$variant { $($implied: $value,)? $($field),* } => {
+                    out.push($tag);
+                    put_place(out, place);
+                    $(put!(out, $field, $form $(($from))?);)*
+                })+
+                $besides => unreachable!("{effect:?} is put elsewhere"),
+            }
+        }
+
+        /// What follows the key. `None`: there is no such tag.
+        fn $read<'a, 'p: 'a>(
+            tag: u8,
+            reader: &mut Reader<'p>,
+            scratch: &'a mut Scratch<'p>,
+        ) -> Result<Option<$effect<'a>>, CodecError> {
+            Ok(Some(match tag {
+                $($tag => {
+                    $(let $field = read!(reader, scratch, $form $(($from))?);)*
+                    $effect::$variant { $($implied: $value,)? $($field),* }
+                })+
+                _ => return Ok(None),
+            }))
+        }
+    };
+}
+
+/// Writes a field in a form of the tables.
+#[rustfmt::skip]
+macro_rules! put {
+    ($out:ident, $field:expr, text) => { put_text($out, $field) };
+    ($out:ident, $field:expr, texts) => { put_texts($out, $field) };
+    ($out:ident, $field:expr, pairs) => { put_pairs($out, $field) };
+    ($out:ident, $field:expr, number) => { put_number($out, $field) };
+    ($out:ident, $field:expr, present) => { $field.into_iter().for_each(|number| put_number($out, number)) };
+    ($out:ident, $field:expr, optional) => { put_optional($out, $field) };
+    ($out:ident, $field:expr, step($from:expr)) => { put_step($out, $from, $field) };
+    ($out:ident, $field:expr, id) => { put_id($out, $field) };
+    ($out:ident, $field:expr, optional_id) => { put_optional_id($out, $field) };
+    ($out:ident, $field:expr, ids) => { put_ids($out, $field) };
+    ($out:ident, $field:expr, rows($from:expr)) => { put_rows($out, $field, $from) };
+    ($out:ident, $field:expr, given) => { put_released($out, $field) };
+}
+
+/// Reads a field in a form of the tables.
+#[rustfmt::skip]
+macro_rules! read {
+    ($reader:ident, $scratch:ident, text) => { $reader.text()? };
+    ($reader:ident, $scratch:ident, texts) => { $scratch.read_texts($reader)? };
+    ($reader:ident, $scratch:ident, pairs) => { $scratch.read_pairs($reader)? };
+    ($reader:ident, $scratch:ident, number) => { $reader.number()? };
+    ($reader:ident, $scratch:ident, present) => { Some($reader.number()?) };
+    ($reader:ident, $scratch:ident, optional) => { $reader.optional()? };
+    ($reader:ident, $scratch:ident, step($from:expr)) => { $reader.step($from)? };
+    ($reader:ident, $scratch:ident, id) => { $reader.id()? };
+    ($reader:ident, $scratch:ident, optional_id) => { if $reader.flag()? { Some($reader.id()?) } else { None } };
+    ($reader:ident, $scratch:ident, ids) => { $scratch.read_ids($reader)? };
+    ($reader:ident, $scratch:ident, rows($from:expr)) => { $scratch.read_rows($reader, $from)? };
+    ($reader:ident, $scratch:ident, given) => { $scratch.read_released($reader)? };
+}
+
+layouts! { Effect, put_value_effect, read_value_effect, besides Effect::Stream(_) =>
+    1 Delete {};
+    2 ExpireAt { at_ms: number };
+    3 Persist {};
+    4 StringSet [expires_at_ms = None] { value: text };
+    5 StringSet { value: text, expires_at_ms: present };
+    6 StringAppend { tail: text };
+    7 HashSet { pairs: pairs };
+    8 HashDelete { fields: texts };
+    9 ListPush [end = Head] { values: texts };
+    10 ListPush [end = Tail] { values: texts };
+    11 ListPop [end = Head] { count: number };
+    12 ListPop [end = Tail] { count: number };
+    13 SetAdd { members: texts };
+    14 SetRemove { members: texts };
+}
+
+layouts! { StreamEffect, put_stream_effect, read_stream_effect, besides StreamEffect::Append { .. } =>
+    32 Create {};
+    34 TrimThrough { last: id };
+    35 DeleteEntries { ids: ids };
+    36 SetId { last_id: id, entries_added: optional, max_deleted_id: optional_id };
+    37 GroupCreate { group: text, last_id: id, entries_read: optional };
+    38 GroupSetId { group: text, last_id: id, entries_read: optional };
+    39 GroupDestroy { group: text };
+    40 ConsumerCreate { group: text, consumer: text, at_ms: number };
+    41 ConsumerDelete { group: text, consumer: text };
+    42 ConsumerSeen { group: text, consumer: text, at_ms: number };
+    43 Deliver [pending = true] { group: text, consumer: text, last: id, count: number, at_ms: step(last.ms) };
+    44 Deliver [pending = false] { group: text, consumer: text, last: id, count: number, at_ms: step(last.ms) };
+    45 Redeliver { group: text, consumer: text, at_ms: number, ids: ids };
+    46 Ack { group: text, ids: ids };
+    47 Claim { group: text, consumer: text, at_ms: number, rows: rows(at_ms) };
+    48 TrimEntries { ids: ids };
+    49 Forget { ids: ids };
+    50 Release { group: text, rows: given };
+    51 Adopt { group: text, from: text, to: text, at_ms: number };
+    52 IdempotenceConfigure { duration_s: number, max_size: number };
+    53 Remember { producer: text, iid: text, id: id, at_ms: step(id.ms) };
+    54 Repeat {};
 }
 
 /// One change of a record.
@@ -80,26 +155,12 @@ pub(crate) enum RecordedChange<'a> {
 
 /// Appends a change to one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
-    if let Effect::Stream(StreamEffect::Append { id, fields }) = *effect {
-        return put_entry(&mut None, out, (db, key), (id, fields), None);
-    }
-    out.push(tag_of(effect));
-    put_place(out, KeyPlace { db, key });
     match *effect {
-        Effect::Delete | Effect::Persist => {}
-        Effect::ExpireAt { at_ms } => put_number(out, at_ms),
-        Effect::StringSet { value, expires_at_ms } => {
-            put_text(out, value);
-            expires_at_ms.into_iter().for_each(|at_ms| put_number(out, at_ms));
+        Effect::Stream(StreamEffect::Append { id, fields }) => {
+            put_entry(&mut None, out, (db, key), (id, fields), None);
         }
-        Effect::StringAppend { tail } => put_text(out, tail),
-        Effect::HashSet { pairs } => put_pairs(out, pairs),
-        Effect::HashDelete { fields: texts }
-        | Effect::ListPush { values: texts, .. }
-        | Effect::SetAdd { members: texts }
-        | Effect::SetRemove { members: texts } => put_texts(out, texts),
-        Effect::ListPop { count, .. } => put_number(out, count),
-        Effect::Stream(ref effect) => put_stream_effect(out, effect),
+        Effect::Stream(ref effect) => put_stream_effect(out, KeyPlace { db, key }, effect),
+        _ => put_value_effect(out, KeyPlace { db, key }, effect),
     }
 }
 
@@ -128,131 +189,6 @@ pub(crate) fn put_rearrangement(out: &mut Vec<u8>, change: &Rearrangement<'_>) {
     }
 }
 
-fn tag_of(effect: &Effect<'_>) -> u8 {
-    match effect {
-        Effect::Delete => tag::DELETE,
-        Effect::ExpireAt { .. } => tag::EXPIRE_AT,
-        Effect::Persist => tag::PERSIST,
-        Effect::StringSet { expires_at_ms: None, .. } => tag::STRING_SET,
-        Effect::StringSet { expires_at_ms: Some(_), .. } => tag::STRING_SET_EXPIRING,
-        Effect::StringAppend { .. } => tag::STRING_APPEND,
-        Effect::HashSet { .. } => tag::HASH_SET,
-        Effect::HashDelete { .. } => tag::HASH_DELETE,
-        Effect::ListPush { end: ListEnd::Head, .. } => tag::LIST_PUSH_HEAD,
-        Effect::ListPush { end: ListEnd::Tail, .. } => tag::LIST_PUSH_TAIL,
-        Effect::ListPop { end: ListEnd::Head, .. } => tag::LIST_POP_HEAD,
-        Effect::ListPop { end: ListEnd::Tail, .. } => tag::LIST_POP_TAIL,
-        Effect::SetAdd { .. } => tag::SET_ADD,
-        Effect::SetRemove { .. } => tag::SET_REMOVE,
-        Effect::Stream(effect) => stream_tag_of(effect),
-    }
-}
-
-fn stream_tag_of(effect: &StreamEffect<'_>) -> u8 {
-    match effect {
-        StreamEffect::Create => tag::STREAM_CREATE,
-        StreamEffect::Append { .. } => tag::APPEND,
-        StreamEffect::TrimThrough { .. } => tag::TRIM_THROUGH,
-        StreamEffect::DeleteEntries { .. } => tag::DELETE_ENTRIES,
-        StreamEffect::SetId { .. } => tag::SET_ID,
-        StreamEffect::GroupCreate { .. } => tag::GROUP_CREATE,
-        StreamEffect::GroupSetId { .. } => tag::GROUP_SET_ID,
-        StreamEffect::GroupDestroy { .. } => tag::GROUP_DESTROY,
-        StreamEffect::ConsumerCreate { .. } => tag::CONSUMER_CREATE,
-        StreamEffect::ConsumerDelete { .. } => tag::CONSUMER_DELETE,
-        StreamEffect::ConsumerSeen { .. } => tag::CONSUMER_SEEN,
-        StreamEffect::Deliver { pending: true, .. } => tag::DELIVER_PENDING,
-        StreamEffect::Deliver { pending: false, .. } => tag::DELIVER_FOR_GOOD,
-        StreamEffect::Redeliver { .. } => tag::REDELIVER,
-        StreamEffect::Ack { .. } => tag::ACK,
-        StreamEffect::Claim { .. } => tag::CLAIM,
-        StreamEffect::TrimEntries { .. } => tag::TRIM_ENTRIES,
-        StreamEffect::Forget { .. } => tag::FORGET,
-        StreamEffect::Release { .. } => tag::RELEASE,
-        StreamEffect::Adopt { .. } => tag::ADOPT,
-        StreamEffect::IdempotenceConfigure { .. } => tag::IDEMPOTENCE_CONFIGURE,
-        StreamEffect::Remember { .. } => tag::REMEMBER,
-        StreamEffect::Repeat => tag::REPEAT,
-    }
-}
-
-fn put_stream_effect(out: &mut Vec<u8>, effect: &StreamEffect<'_>) {
-    match *effect {
-        StreamEffect::Append { .. } => unreachable!("an entry is put as a whole"),
-        StreamEffect::Create | StreamEffect::Repeat => {}
-        StreamEffect::TrimThrough { last } => put_id(out, last),
-        StreamEffect::TrimEntries { ids }
-        | StreamEffect::DeleteEntries { ids }
-        | StreamEffect::Forget { ids } => put_ids(out, ids),
-        StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
-            put_id(out, last_id);
-            put_optional(out, entries_added);
-            out.push(u8::from(max_deleted_id.is_some()));
-            max_deleted_id.into_iter().for_each(|id| put_id(out, id));
-        }
-        StreamEffect::GroupCreate { group, last_id, entries_read }
-        | StreamEffect::GroupSetId { group, last_id, entries_read } => {
-            put_text(out, group);
-            put_id(out, last_id);
-            put_optional(out, entries_read);
-        }
-        StreamEffect::GroupDestroy { group } => put_text(out, group),
-        StreamEffect::ConsumerDelete { group, consumer } => {
-            put_text(out, group);
-            put_text(out, consumer);
-        }
-        StreamEffect::ConsumerCreate { group, consumer, at_ms }
-        | StreamEffect::ConsumerSeen { group, consumer, at_ms } => {
-            put_text(out, group);
-            put_text(out, consumer);
-            put_number(out, at_ms);
-        }
-        StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: _ } => {
-            put_text(out, group);
-            put_text(out, consumer);
-            put_id(out, last);
-            put_number(out, count);
-            put_step(out, last.ms, at_ms);
-        }
-        StreamEffect::Redeliver { group, consumer, ids, at_ms } => {
-            put_text(out, group);
-            put_text(out, consumer);
-            put_number(out, at_ms);
-            put_ids(out, ids);
-        }
-        StreamEffect::Ack { group, ids } => {
-            put_text(out, group);
-            put_ids(out, ids);
-        }
-        StreamEffect::Claim { group, consumer, rows, at_ms } => {
-            put_text(out, group);
-            put_text(out, consumer);
-            put_number(out, at_ms);
-            put_rows(out, rows, at_ms);
-        }
-        StreamEffect::Release { group, rows } => {
-            put_text(out, group);
-            put_released(out, rows);
-        }
-        StreamEffect::Adopt { group, from, to, at_ms } => {
-            put_text(out, group);
-            put_text(out, from);
-            put_text(out, to);
-            put_number(out, at_ms);
-        }
-        StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
-            put_number(out, duration_s);
-            put_number(out, max_size);
-        }
-        StreamEffect::Remember { producer, iid, id, at_ms } => {
-            put_text(out, producer);
-            put_text(out, iid);
-            put_id(out, id);
-            put_step(out, id.ms, at_ms);
-        }
-    }
-}
-
 fn put_place(out: &mut Vec<u8>, place: KeyPlace<'_>) {
     put_number(out, u64::from(place.db));
     put_text(out, place.key);
@@ -267,6 +203,11 @@ fn put_pairs(out: &mut Vec<u8>, pairs: &[&[u8]]) {
     debug_assert!(pairs.len().is_multiple_of(2));
     put_number(out, pairs.len() as u64 / 2);
     pairs.iter().for_each(|text| put_text(out, text));
+}
+
+fn put_optional_id(out: &mut Vec<u8>, id: Option<StreamId>) {
+    out.push(u8::from(id.is_some()));
+    id.into_iter().for_each(|id| put_id(out, id));
 }
 
 fn put_ids(out: &mut Vec<u8>, ids: &[StreamId]) {
@@ -368,110 +309,10 @@ fn read_effect<'a, 'p: 'a>(
     reader: &mut Reader<'p>,
     scratch: &'a mut Scratch<'p>,
 ) -> Result<Option<Effect<'a>>, CodecError> {
-    Ok(Some(match tag {
-        tag::DELETE => Effect::Delete,
-        tag::EXPIRE_AT => Effect::ExpireAt { at_ms: reader.number()? },
-        tag::PERSIST => Effect::Persist,
-        tag::STRING_SET => Effect::StringSet { value: reader.text()?, expires_at_ms: None },
-        tag::STRING_SET_EXPIRING => {
-            Effect::StringSet { value: reader.text()?, expires_at_ms: Some(reader.number()?) }
-        }
-        tag::STRING_APPEND => Effect::StringAppend { tail: reader.text()? },
-        tag::HASH_SET => Effect::HashSet { pairs: scratch.read_pairs(reader)? },
-        tag::HASH_DELETE => Effect::HashDelete { fields: scratch.read_texts(reader)? },
-        tag::LIST_PUSH_HEAD => Effect::ListPush { end: ListEnd::Head, values: scratch.read_texts(reader)? },
-        tag::LIST_PUSH_TAIL => Effect::ListPush { end: ListEnd::Tail, values: scratch.read_texts(reader)? },
-        tag::LIST_POP_HEAD => Effect::ListPop { end: ListEnd::Head, count: reader.number()? },
-        tag::LIST_POP_TAIL => Effect::ListPop { end: ListEnd::Tail, count: reader.number()? },
-        tag::SET_ADD => Effect::SetAdd { members: scratch.read_texts(reader)? },
-        tag::SET_REMOVE => Effect::SetRemove { members: scratch.read_texts(reader)? },
-        _ => return Ok(read_stream_effect(tag, reader, scratch)?.map(Effect::Stream)),
-    }))
-}
-
-fn read_stream_effect<'a, 'p: 'a>(
-    tag: u8,
-    reader: &mut Reader<'p>,
-    scratch: &'a mut Scratch<'p>,
-) -> Result<Option<StreamEffect<'a>>, CodecError> {
-    // The fields of a variant are read in the order in which they are named here.
-    Ok(Some(match tag {
-        tag::STREAM_CREATE => StreamEffect::Create,
-        tag::TRIM_THROUGH => StreamEffect::TrimThrough { last: reader.id()? },
-        tag::DELETE_ENTRIES => StreamEffect::DeleteEntries { ids: scratch.read_ids(reader)? },
-        tag::SET_ID => StreamEffect::SetId {
-            last_id: reader.id()?,
-            entries_added: reader.optional()?,
-            max_deleted_id: if reader.flag()? { Some(reader.id()?) } else { None },
-        },
-        tag::GROUP_CREATE => StreamEffect::GroupCreate {
-            group: reader.text()?,
-            last_id: reader.id()?,
-            entries_read: reader.optional()?,
-        },
-        tag::GROUP_SET_ID => StreamEffect::GroupSetId {
-            group: reader.text()?,
-            last_id: reader.id()?,
-            entries_read: reader.optional()?,
-        },
-        tag::GROUP_DESTROY => StreamEffect::GroupDestroy { group: reader.text()? },
-        tag::TRIM_ENTRIES => StreamEffect::TrimEntries { ids: scratch.read_ids(reader)? },
-        tag::FORGET => StreamEffect::Forget { ids: scratch.read_ids(reader)? },
-        tag::IDEMPOTENCE_CONFIGURE => {
-            StreamEffect::IdempotenceConfigure { duration_s: reader.number()?, max_size: reader.number()? }
-        }
-        tag::REMEMBER => {
-            let (producer, iid, id) = (reader.text()?, reader.text()?, reader.id()?);
-            StreamEffect::Remember { producer, iid, id, at_ms: reader.step(id.ms)? }
-        }
-        tag::REPEAT => StreamEffect::Repeat,
-        _ => return read_consumer_effect(tag, reader, scratch),
-    }))
-}
-
-fn read_consumer_effect<'a, 'p: 'a>(
-    tag: u8,
-    reader: &mut Reader<'p>,
-    scratch: &'a mut Scratch<'p>,
-) -> Result<Option<StreamEffect<'a>>, CodecError> {
-    Ok(Some(match tag {
-        tag::CONSUMER_CREATE => StreamEffect::ConsumerCreate {
-            group: reader.text()?,
-            consumer: reader.text()?,
-            at_ms: reader.number()?,
-        },
-        tag::CONSUMER_DELETE => {
-            StreamEffect::ConsumerDelete { group: reader.text()?, consumer: reader.text()? }
-        }
-        tag::CONSUMER_SEEN => StreamEffect::ConsumerSeen {
-            group: reader.text()?,
-            consumer: reader.text()?,
-            at_ms: reader.number()?,
-        },
-        tag::DELIVER_PENDING | tag::DELIVER_FOR_GOOD => {
-            let (group, consumer) = (reader.text()?, reader.text()?);
-            let (last, count) = (reader.id()?, reader.number()?);
-            let (at_ms, pending) = (reader.step(last.ms)?, tag == tag::DELIVER_PENDING);
-            StreamEffect::Deliver { group, consumer, last, count, at_ms, pending }
-        }
-        tag::REDELIVER => {
-            let (group, consumer, at_ms) = (reader.text()?, reader.text()?, reader.number()?);
-            StreamEffect::Redeliver { group, consumer, ids: scratch.read_ids(reader)?, at_ms }
-        }
-        tag::ACK => StreamEffect::Ack { group: reader.text()?, ids: scratch.read_ids(reader)? },
-        tag::CLAIM => {
-            let (group, consumer, at_ms) = (reader.text()?, reader.text()?, reader.number()?);
-            StreamEffect::Claim { group, consumer, rows: scratch.read_rows(reader, at_ms)?, at_ms }
-        }
-        tag::RELEASE => StreamEffect::Release { group: reader.text()?, rows: scratch.read_released(reader)? },
-        tag::ADOPT => StreamEffect::Adopt {
-            group: reader.text()?,
-            from: reader.text()?,
-            to: reader.text()?,
-            at_ms: reader.number()?,
-        },
-        _ => return Ok(None),
-    }))
+    match tag {
+        ..STREAM_TAGS => read_value_effect(tag, reader, scratch),
+        _ => Ok(read_stream_effect(tag, reader, scratch)?.map(Effect::Stream)),
+    }
 }
 
 fn read_place<'p>(reader: &mut Reader<'p>) -> Result<KeyPlace<'p>, CodecError> {
