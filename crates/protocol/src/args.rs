@@ -39,6 +39,7 @@ impl<'a> Args<'a> {
     }
 
     /// The next argument; its absence is a syntax error.
+    #[expect(clippy::should_implement_trait, reason = "the end is an error here")]
     pub fn next(&mut self) -> Result<&'a [u8], CommandError> {
         let (first, rest) = self.rest.split_first().ok_or(errors::SYNTAX)?;
         self.rest = rest;

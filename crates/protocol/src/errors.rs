@@ -133,8 +133,6 @@ texts! {
     SYNTAX = "ERR syntax error";
     /// The key holds another type.
     WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    /// The key must exist.
-    NO_SUCH_KEY = "ERR no such key";
     /// Not a 64-bit integer in its canonical spelling.
     NOT_AN_INTEGER = "ERR value is not an integer or out of range";
     /// A count below zero, or no count at all.
@@ -625,7 +623,6 @@ mod tests {
     #[test]
     fn refusals_and_parse_errors_say_the_same_thing_in_the_same_words() {
         assert_eq!(CommandError::from(Refusal::WrongType), WRONG_TYPE);
-        assert_eq!(CommandError::from(Refusal::NoSuchKey), NO_SUCH_KEY);
         assert_eq!(CommandError::from(Refusal::IdIsZero), ID_IS_ZERO);
         assert_eq!(CommandError::from(Refusal::NotAnInteger), NOT_AN_INTEGER);
         assert_eq!(CommandError::from(Refusal::NotAFloat), NOT_A_FLOAT);

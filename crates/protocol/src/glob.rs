@@ -19,11 +19,6 @@ pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
-/// Whether the pattern is a text that only it matches: it has no special bytes.
-pub fn is_literal(pattern: &[u8]) -> bool {
-    !pattern.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'))
-}
-
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     // Redis never begins to match an empty text; only a single star is not matched at all but means all.
     if text.is_empty() {
@@ -135,12 +130,6 @@ mod tests {
     fn case_can_be_ignored() {
         assert!(matches_ignoring_case(b"X[a-c]*\\D", b"xB..d"));
         assert!(!matches(b"X*", b"xyz"));
-    }
-
-    #[test]
-    fn literals_are_recognized() {
-        assert!(is_literal(b"orders:2024") && is_literal(b"a]^-"));
-        assert!(["a*", "a?", "[a]", "\\a"].iter().all(|pattern| !is_literal(pattern.as_bytes())));
     }
 
     /// A matcher that tries every way to share the text among the stars would not come back.

@@ -58,14 +58,8 @@ mod version;
 mod waiting;
 
 pub use listen::ListenError;
-pub use pause::Pause;
-pub use persistence::Persistence;
-pub use registry::{Client, Labels, Registry, flags};
 pub use server::{Running, StartError};
 pub use settings::Settings;
 pub use shutdown::Shutdown;
-pub use slowlog::{SlowEntry, Slowlog};
 pub use state::Server;
-pub use stats::{CommandTotals, Counter, Stats, Totals};
 pub use table::compat_markdown;
-pub use version::REDIS_VERSION;

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// The pause in force, if any. Times are nanoseconds of the server's uptime: counted in whole milliseconds, a
 /// pause could end almost one too early.
 #[derive(Default)]
-pub struct Pause {
+pub(crate) struct Pause {
     /// When writes go on; 0 if they are not held back.
     writes_until_ns: AtomicU64,
     /// When everything goes on; 0 if it is not held back.
@@ -18,7 +18,7 @@ pub struct Pause {
 
 impl Pause {
     /// Holds commands back until then. A pause already longer than this stays.
-    pub fn begin(&self, mode: PauseMode, until_ns: u64) {
+    pub(crate) fn begin(&self, mode: PauseMode, until_ns: u64) {
         let until = match mode {
             PauseMode::Write => &self.writes_until_ns,
             PauseMode::All => &self.all_until_ns,
@@ -27,7 +27,7 @@ impl Pause {
     }
 
     /// Lets every command go on.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.writes_until_ns.store(0, Ordering::Relaxed);
         self.all_until_ns.store(0, Ordering::Relaxed);
         self.ended.notify_waiters();

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// What a snapshot in the background is for. It is the same snapshot; Redis has two commands and tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// BGSAVE.
     Save,
     /// BGREWRITEAOF, and the log having grown enough.
@@ -27,34 +27,34 @@ pub(crate) enum Background {
 
 /// What became of the last snapshot for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LastRun {
+pub(crate) struct LastRun {
     /// How long it took, if there was one.
-    pub took: Option<Duration>,
+    pub(crate) took: Option<Duration>,
     /// Whether it failed.
-    pub failed: bool,
+    pub(crate) failed: bool,
 }
 
 /// How it stands with snapshots.
 #[derive(Clone, Debug)]
-pub struct SnapshotState {
+pub(crate) struct SnapshotState {
     /// What one is being taken for in the background, and since when.
-    pub running: Option<(Purpose, Instant)>,
+    pub(crate) running: Option<(Purpose, Instant)>,
     /// What the next one is for, if one is wanted.
-    pub scheduled: Option<Purpose>,
+    pub(crate) scheduled: Option<Purpose>,
     /// The last one for BGSAVE, or for SAVE.
-    pub last_save: LastRun,
+    pub(crate) last_save: LastRun,
     /// The last one that made the log shorter.
-    pub last_rewrite: LastRun,
+    pub(crate) last_rewrite: LastRun,
     /// How many were taken.
-    pub taken: u64,
+    pub(crate) taken: u64,
     /// When the data was last known to be in a snapshot, or the server began, in Unix seconds.
-    pub last_save_s: u64,
+    pub(crate) last_save_s: u64,
     /// Why the last one failed, if it did.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Snapshots: what runs, what is wanted, what became of the last.
-pub struct Persistence {
+pub(crate) struct Persistence {
     state: Mutex<SnapshotState>,
 }
 
@@ -74,17 +74,17 @@ impl Persistence {
     }
 
     /// How it stands.
-    pub fn state(&self) -> SnapshotState {
+    pub(crate) fn state(&self) -> SnapshotState {
         self.state.lock().clone()
     }
 
     /// What a snapshot is being taken for in the background.
-    pub fn running(&self) -> Option<Purpose> {
+    pub(crate) fn running(&self) -> Option<Purpose> {
         self.state.lock().running.map(|(purpose, _)| purpose)
     }
 
     /// When the last one was taken, in Unix seconds.
-    pub fn last_save_s(&self) -> u64 {
+    pub(crate) fn last_save_s(&self) -> u64 {
         self.state.lock().last_save_s
     }
 

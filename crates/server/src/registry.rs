@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 
 /// Every connected client.
 #[derive(Default)]
-pub struct Registry {
+pub(crate) struct Registry {
     clients: RwLock<BTreeMap<u64, Arc<Client>>>,
     last_id: AtomicU64,
     /// How many clients wait in a blocking command.
@@ -23,39 +23,39 @@ pub struct Registry {
 }
 
 /// A connected client, as others see it.
-pub struct Client {
+pub(crate) struct Client {
     /// Its number, never used twice.
-    pub id: u64,
+    pub(crate) id: u64,
     /// Where it calls from, `host:port`.
-    pub addr: String,
+    pub(crate) addr: String,
     /// Where it reached us.
-    pub laddr: String,
+    pub(crate) laddr: String,
     /// The file descriptor, which tools show.
-    pub fd: i32,
+    pub(crate) fd: i32,
     /// Whether it came by the Unix socket.
-    pub by_unix_socket: bool,
+    pub(crate) by_unix_socket: bool,
     /// When it came, in milliseconds of the server's uptime.
-    pub connected_at_ms: u64,
+    pub(crate) connected_at_ms: u64,
     /// When it last sent something, in milliseconds of the server's uptime.
-    pub active_at_ms: AtomicU64,
+    pub(crate) active_at_ms: AtomicU64,
     /// What it calls itself.
-    pub labels: Mutex<Labels>,
+    pub(crate) labels: Mutex<Labels>,
     /// The selected database.
-    pub db: AtomicU32,
+    pub(crate) db: AtomicU32,
     /// 2 or 3.
-    pub resp: AtomicU8,
+    pub(crate) resp: AtomicU8,
     /// See [`flags`].
-    pub flags: AtomicU32,
+    pub(crate) flags: AtomicU32,
     /// Commands queued since MULTI; -1 outside a transaction.
-    pub queued: AtomicI64,
+    pub(crate) queued: AtomicI64,
     /// Keys it watches.
-    pub watched: AtomicUsize,
+    pub(crate) watched: AtomicUsize,
     /// Bytes of requests that wait to be completed or run.
-    pub input_bytes: AtomicUsize,
+    pub(crate) input_bytes: AtomicUsize,
     /// Bytes of replies that it has not taken yet.
-    pub output_bytes: AtomicUsize,
+    pub(crate) output_bytes: AtomicUsize,
     /// Bytes of commands queued since MULTI.
-    pub queued_bytes: AtomicUsize,
+    pub(crate) queued_bytes: AtomicUsize,
     last_command: AtomicUsize,
     signals: AtomicU8,
     wait: Mutex<Wait>,
@@ -82,26 +82,26 @@ pub(crate) enum Answer {
 }
 
 /// Bits of [`Client::flags`].
-pub mod flags {
+pub(crate) mod flags {
     /// Waits in a blocking command.
-    pub const BLOCKED: u32 = 1;
+    pub(crate) const BLOCKED: u32 = 1;
     /// A key it watches was touched: EXEC will run nothing.
-    pub const DIRTY_WATCH: u32 = 2;
+    pub(crate) const DIRTY_WATCH: u32 = 2;
     /// CLIENT NO-EVICT ON.
-    pub const NO_EVICT: u32 = 4;
+    pub(crate) const NO_EVICT: u32 = 4;
     /// CLIENT NO-TOUCH ON.
-    pub const NO_TOUCH: u32 = 8;
+    pub(crate) const NO_TOUCH: u32 = 8;
 }
 
 /// What a client calls itself.
 #[derive(Clone, Default)]
-pub struct Labels {
+pub(crate) struct Labels {
     /// CLIENT SETNAME.
-    pub name: String,
+    pub(crate) name: String,
     /// CLIENT SETINFO LIB-NAME.
-    pub lib_name: String,
+    pub(crate) lib_name: String,
     /// CLIENT SETINFO LIB-VER.
-    pub lib_ver: String,
+    pub(crate) lib_ver: String,
 }
 
 /// What others want of a client.
@@ -141,22 +141,22 @@ impl Registry {
     }
 
     /// The client of this number.
-    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.clients.read().get(&id).cloned()
     }
 
     /// All clients, oldest first.
-    pub fn all(&self) -> Vec<Arc<Client>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.clients.read().values().cloned().collect()
     }
 
     /// How many are connected.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.clients.read().len()
     }
 
     /// How many wait in a blocking command.
-    pub fn blocked_count(&self) -> usize {
+    pub(crate) fn blocked_count(&self) -> usize {
         self.blocked.load(Ordering::Relaxed)
     }
 }
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// Whether a flag of [`flags`] is set.
-    pub fn has(&self, flag: u32) -> bool {
+    pub(crate) fn has(&self, flag: u32) -> bool {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
 
@@ -210,12 +210,12 @@ impl Client {
     }
 
     /// Closes its connection, as soon as its thread comes to it.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.send(Signal::Kill);
     }
 
     /// Ends its wait in a blocking command. False if it does not wait.
-    pub fn unblock(&self, how: Unblock) -> bool {
+    pub(crate) fn unblock(&self, how: Unblock) -> bool {
         let waits = self.has(flags::BLOCKED);
         if waits {
             self.send(match how {

@@ -11,24 +11,24 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 
 /// A command that was slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlowEntry {
+pub(crate) struct SlowEntry {
     /// Its number, rising.
-    pub id: u64,
+    pub(crate) id: u64,
     /// When it ran, in Unix seconds.
-    pub at_s: u64,
+    pub(crate) at_s: u64,
     /// How long it ran.
-    pub micros: u64,
+    pub(crate) micros: u64,
     /// The command, shortened.
-    pub args: Vec<Vec<u8>>,
+    pub(crate) args: Vec<Vec<u8>>,
     /// Who sent it, `host:port`.
-    pub addr: String,
+    pub(crate) addr: String,
     /// What the sender calls itself.
-    pub name: String,
+    pub(crate) name: String,
 }
 
 /// The last slow commands, newest first.
 #[derive(Default)]
-pub struct Slowlog {
+pub(crate) struct Slowlog {
     inner: Mutex<Inner>,
 }
 
@@ -49,22 +49,17 @@ impl Slowlog {
     }
 
     /// The newest `count` entries.
-    pub fn newest(&self, count: usize) -> Vec<SlowEntry> {
+    pub(crate) fn newest(&self, count: usize) -> Vec<SlowEntry> {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Forgets all.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.inner.lock().entries.clear();
     }
 }
@@ -109,7 +104,7 @@ mod tests {
         let kept: Vec<_> = log.newest(10).iter().map(|entry| (entry.id, entry.micros)).collect();
         assert_eq!(kept, [(4, 14), (3, 13)]);
         log.clear();
-        assert!(log.is_empty());
+        assert_eq!(log.len(), 0);
         log.note(entry(1), 2);
         assert_eq!(log.newest(1)[0].id, 5);
     }

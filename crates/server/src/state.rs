@@ -26,21 +26,21 @@ pub struct Server {
     /// The settings in force.
     pub settings: Settings,
     /// Who is connected.
-    pub clients: Registry,
+    pub(crate) clients: Registry,
     /// What was counted.
-    pub stats: Stats,
+    pub(crate) stats: Stats,
     /// Commands that took long.
-    pub slowlog: Slowlog,
+    pub(crate) slowlog: Slowlog,
     /// CLIENT PAUSE.
-    pub pause: Pause,
+    pub(crate) pause: Pause,
     /// Snapshots.
-    pub persistence: Persistence,
+    pub(crate) persistence: Persistence,
     /// Asks the server to stop.
     pub shutdown: Shutdown,
     /// The addresses it listens on.
     pub addresses: Vec<SocketAddr>,
     /// Forty hexadecimal digits, new at each start.
-    pub run_id: String,
+    pub(crate) run_id: String,
     /// Held by whoever changes settings.
     changing: Mutex<()>,
     started_ns: u64,

@@ -17,7 +17,7 @@ const RATE_SAMPLES: usize = 16;
 
 /// A number that one thread raises and any thread reads.
 #[derive(Default)]
-pub struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds, on the one thread that may. Not a locked instruction: nobody else writes.
@@ -26,7 +26,7 @@ impl Counter {
     }
 
     /// Where it stands.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -63,46 +63,46 @@ impl ThreadStats {
 
 /// What one command has cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CommandTotals {
+pub(crate) struct CommandTotals {
     /// How often it ran.
-    pub calls: u64,
+    pub(crate) calls: u64,
     /// How long it ran, all calls together.
-    pub nanos: u64,
+    pub(crate) nanos: u64,
     /// How often it was refused before it ran: arguments, permissions.
-    pub rejected: u64,
+    pub(crate) rejected: u64,
     /// How often it ran and answered with an error.
-    pub failed: u64,
+    pub(crate) failed: u64,
 }
 
 /// What all threads have counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// By number of the command in the table.
-    pub commands: Vec<CommandTotals>,
+    pub(crate) commands: Vec<CommandTotals>,
     /// Commands run.
-    pub processed: u64,
+    pub(crate) processed: u64,
     /// Bytes received.
-    pub input_bytes: u64,
+    pub(crate) input_bytes: u64,
     /// Bytes sent.
-    pub output_bytes: u64,
+    pub(crate) output_bytes: u64,
     /// Times something was read from a client.
-    pub reads: u64,
+    pub(crate) reads: u64,
     /// Times something was written to a client.
-    pub writes: u64,
+    pub(crate) writes: u64,
     /// Connections accepted.
-    pub connections: u64,
+    pub(crate) connections: u64,
     /// Connections turned away because there were too many.
-    pub rejected_connections: u64,
+    pub(crate) rejected_connections: u64,
     /// Error replies.
-    pub errors: u64,
+    pub(crate) errors: u64,
     /// Keys removed because their time had come.
-    pub expired_keys: u64,
+    pub(crate) expired_keys: u64,
     /// Clients closed because they sent too much without completing it.
-    pub query_limit_closes: u64,
+    pub(crate) query_limit_closes: u64,
     /// Clients closed because a reply was too large.
-    pub output_limit_closes: u64,
+    pub(crate) output_limit_closes: u64,
     /// Passwords that were wrong.
-    pub auth_failures: u64,
+    pub(crate) auth_failures: u64,
 }
 
 /// Counters that any thread raises, for what is rare.
@@ -119,7 +119,7 @@ pub(crate) struct Rare {
 }
 
 /// Everything counted.
-pub struct Stats {
+pub(crate) struct Stats {
     threads: Box<[Arc<ThreadStats>]>,
     pub(crate) rare: Rare,
     error_kinds: Mutex<BTreeMap<String, u64>>,
@@ -155,17 +155,17 @@ impl Stats {
     }
 
     /// Error replies by their first word.
-    pub fn error_kinds(&self) -> Vec<(String, u64)> {
+    pub(crate) fn error_kinds(&self) -> Vec<(String, u64)> {
         self.error_kinds.lock().iter().map(|(kind, count)| (kind.clone(), *count)).collect()
     }
 
     /// The sums since the start or the last [`Stats::reset`].
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         self.sum().since(&self.baseline.lock())
     }
 
     /// Begins all sums anew.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         *self.baseline.lock() = self.sum();
         self.error_kinds.lock().clear();
     }
@@ -195,7 +195,7 @@ impl Stats {
     }
 
     /// Commands, bytes received and bytes sent per second, over the last moments.
-    pub fn rates_per_second(&self) -> [u64; 3] {
+    pub(crate) fn rates_per_second(&self) -> [u64; 3] {
         self.rates.lock().per_second()
     }
 }

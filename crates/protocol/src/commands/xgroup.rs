@@ -1,8 +1,8 @@
 //! `XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n]`
 //! `XGROUP SETID key group <id|$> [ENTRIESREAD n]`
-//! `XGROUP DESTROY key group`
-//! `XGROUP CREATECONSUMER key group consumer`
-//! `XGROUP DELCONSUMER key group consumer`
+//!
+//! Options are checked first; then, with the key, its type, its existence and the group's; and only then where a
+//! group is to stand.
 
 use millstream_engine::GroupStart;
 
@@ -10,41 +10,6 @@ use super::ArgList;
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::ids;
-
-/// Make, move and remove groups and their consumers. Options are checked first; then, with the key, its
-/// type, its existence and the group's; and only then where a group is to stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Xgroup<'a> {
-    /// Begin a group.
-    Create(XgroupCreate<'a>),
-    /// Move a group.
-    SetId(XgroupSetId<'a>),
-    /// End a group.
-    Destroy {
-        /// The stream.
-        key: &'a [u8],
-        /// The group.
-        group: &'a [u8],
-    },
-    /// Add a consumer.
-    CreateConsumer {
-        /// The stream.
-        key: &'a [u8],
-        /// The group.
-        group: &'a [u8],
-        /// The consumer.
-        consumer: &'a [u8],
-    },
-    /// Remove a consumer and its pending entries.
-    DelConsumer {
-        /// The stream.
-        key: &'a [u8],
-        /// The group.
-        group: &'a [u8],
-        /// The consumer.
-        consumer: &'a [u8],
-    },
-}
 
 /// Begin a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,44 +39,16 @@ pub struct XgroupSetId<'a> {
     pub entries_read: Option<u64>,
 }
 
-impl<'a> Xgroup<'a> {
-    /// Reads the arguments of XGROUP CREATE.
-    pub fn parse_create(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
+impl<'a> XgroupCreate<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<XgroupCreate<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, group, start) = (args.next()?, args.next()?, args.next()?);
         let options = GroupOptions::parse(args, argv, Mkstream::Allowed)?;
         let GroupOptions { mkstream, entries_read } = options;
-        Ok(Xgroup::Create(XgroupCreate { key, group, start, mkstream, entries_read }))
+        Ok(XgroupCreate { key, group, start, mkstream, entries_read })
     }
 
-    /// Reads the arguments of XGROUP SETID.
-    pub fn parse_set_id(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
-        let mut args = Args::of_subcommand(argv);
-        let (key, group, start) = (args.next()?, args.next()?, args.next()?);
-        let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
-        Ok(Xgroup::SetId(XgroupSetId { key, group, start, entries_read }))
-    }
-
-    /// Reads the arguments of XGROUP DESTROY.
-    pub fn parse_destroy(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
-        let [key, group] = Args::of_subcommand(argv).exactly()?;
-        Ok(Xgroup::Destroy { key, group })
-    }
-
-    /// Reads the arguments of XGROUP CREATECONSUMER.
-    pub fn parse_create_consumer(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
-        let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
-        Ok(Xgroup::CreateConsumer { key, group, consumer })
-    }
-
-    /// Reads the arguments of XGROUP DELCONSUMER.
-    pub fn parse_delete_consumer(argv: ArgList<'a>) -> Result<Xgroup<'a>, CommandError> {
-        let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
-        Ok(Xgroup::DelConsumer { key, group, consumer })
-    }
-}
-
-impl XgroupCreate<'_> {
     /// After the key: where the group stands.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
@@ -121,7 +58,15 @@ impl XgroupCreate<'_> {
     }
 }
 
-impl XgroupSetId<'_> {
+impl<'a> XgroupSetId<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<XgroupSetId<'a>, CommandError> {
+        let mut args = Args::of_subcommand(argv);
+        let (key, group, start) = (args.next()?, args.next()?, args.next()?);
+        let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
+        Ok(XgroupSetId { key, group, start, entries_read })
+    }
+
     /// After the key and the group: where the group stands. Unlike CREATE, `-` and `+` are ids here.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
@@ -190,7 +135,7 @@ mod tests {
         with_args("XGROUP create s g x ENTRIESREAD 5 MKSTREAM", |argv| {
             let expected =
                 XgroupCreate { key: b"s", group: b"g", start: b"x", mkstream: true, entries_read: Some(5) };
-            assert_eq!(Xgroup::parse_create(argv), Ok(Xgroup::Create(expected)));
+            assert_eq!(XgroupCreate::parse(argv), Ok(expected));
             assert_eq!(expected.group_start(), Err(errors::INVALID_STREAM_ID));
         });
     }
@@ -199,7 +144,7 @@ mod tests {
     fn a_count_of_minus_one_is_not_known() {
         with_args("XGROUP SETID s g 0 entriesread -1", |argv| {
             let expected = XgroupSetId { key: b"s", group: b"g", start: b"0", entries_read: None };
-            assert_eq!(Xgroup::parse_set_id(argv), Ok(Xgroup::SetId(expected)));
+            assert_eq!(XgroupSetId::parse(argv), Ok(expected));
         });
     }
 
@@ -224,11 +169,11 @@ mod tests {
             ("XGROUP CREATE s g x MKSTREAM MKSTREAM ENTRIESREAD 1", syntax("CREATE")),
         ];
         for (line, error) in cases {
-            assert_eq!(error_of(Xgroup::parse_create, line), error, "{line}");
+            assert_eq!(error_of(XgroupCreate::parse, line), error, "{line}");
         }
         for options in ["MKSTREAM", "ENTRIESREAD 1 ENTRIESREAD 2"] {
             let line = format!("XGROUP SETID s g - {options}");
-            assert_eq!(error_of(Xgroup::parse_set_id, &line), syntax("SETID"), "{line}");
+            assert_eq!(error_of(XgroupSetId::parse, &line), syntax("SETID"), "{line}");
         }
     }
 }

@@ -1,6 +1,4 @@
 //! `XINFO STREAM key [FULL [COUNT count]]`
-//! `XINFO GROUPS key`
-//! `XINFO CONSUMERS key group`
 
 use super::ArgList;
 use crate::args::{Args, subcommand};
@@ -8,25 +6,6 @@ use crate::errors::{self, CommandError};
 
 /// How many entries and pending rows FULL shows if the request does not say.
 const DEFAULT_COUNT: u64 = 10;
-
-/// Look into a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Xinfo<'a> {
-    /// The stream itself.
-    Stream(XinfoStream<'a>),
-    /// Its groups.
-    Groups {
-        /// The stream.
-        key: &'a [u8],
-    },
-    /// The consumers of one of its groups.
-    Consumers {
-        /// The stream.
-        key: &'a [u8],
-        /// The group.
-        group: &'a [u8],
-    },
-}
 
 /// Look at a stream. How much of it is read only after the key is known to be a stream, by
 /// [`detail`](XinfoStream::detail).
@@ -52,29 +31,13 @@ pub enum StreamDetail {
     },
 }
 
-impl<'a> Xinfo<'a> {
-    /// Reads the arguments of XINFO STREAM.
-    pub fn parse_stream(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
+impl<'a> XinfoStream<'a> {
+    /// Reads the arguments of a request.
+    pub fn parse(argv: ArgList<'a>) -> Result<XinfoStream<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
-        let key = args.next()?;
-        let subcommand = subcommand(argv);
-        Ok(Xinfo::Stream(XinfoStream { key, subcommand, options: args.rest() }))
+        Ok(XinfoStream { key: args.next()?, subcommand: subcommand(argv), options: args.rest() })
     }
 
-    /// Reads the arguments of XINFO GROUPS.
-    pub fn parse_groups(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
-        let [key] = Args::of_subcommand(argv).exactly()?;
-        Ok(Xinfo::Groups { key })
-    }
-
-    /// Reads the arguments of XINFO CONSUMERS.
-    pub fn parse_consumers(argv: ArgList<'a>) -> Result<Xinfo<'a>, CommandError> {
-        let [key, group] = Args::of_subcommand(argv).exactly()?;
-        Ok(Xinfo::Consumers { key, group })
-    }
-}
-
-impl XinfoStream<'_> {
     /// After the key: how much to tell.
     pub fn detail(&self) -> Result<StreamDetail, CommandError> {
         let mut args = Args::over(self.options);
@@ -98,10 +61,7 @@ mod tests {
     use crate::commands::testing::with_args;
 
     fn detail_of(line: &str) -> Result<StreamDetail, CommandError> {
-        with_args(line, |argv| match Xinfo::parse_stream(argv) {
-            Ok(Xinfo::Stream(stream)) => stream.detail(),
-            other => panic!("{other:?}"),
-        })
+        with_args(line, |argv| XinfoStream::parse(argv)?.detail())
     }
 
     #[test]

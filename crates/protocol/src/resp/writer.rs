@@ -6,7 +6,6 @@
 
 use super::decimal;
 use super::id_prefix::IdPrefix;
-use crate::number;
 use millstream_engine::StreamId;
 use millstream_engine::stream::{EntryRef, ValueRef};
 use std::fmt::{self, Write as _};
@@ -168,30 +167,6 @@ impl Writer {
     /// A set of `length` elements, which follow.
     pub fn set(&mut self, length: usize) {
         decimal::push_header(&mut self.buf, if self.resp3 { b'~' } else { b'*' }, length);
-    }
-
-    /// A message the client did not ask for, of `length` elements, which follow.
-    pub fn push(&mut self, length: usize) {
-        decimal::push_header(&mut self.buf, if self.resp3 { b'>' } else { b'*' }, length);
-    }
-
-    /// A floating-point number, in the fewest digits that say it.
-    pub fn double(&mut self, number: f64) {
-        let text = number::format_f64(number);
-        match self.resp3 {
-            true => self.line(b',', text.as_bytes()),
-            false => self.bulk(text),
-        }
-    }
-
-    /// A truth value; in RESP2 the integers 1 and 0.
-    pub fn boolean(&mut self, truth: bool) {
-        self.buf.extend_from_slice(match (self.resp3, truth) {
-            (true, true) => b"#t\r\n",
-            (true, false) => b"#f\r\n",
-            (false, true) => b":1\r\n",
-            (false, false) => b":0\r\n",
-        });
     }
 
     /// Text to be shown to a person as it is.
@@ -356,10 +331,6 @@ mod tests {
         assert_eq!(both(|w| w.null_array()), pair("*-1\r\n", "_\r\n"));
         assert_eq!(both(|w| w.map(7)), pair("*14\r\n", "%7\r\n"));
         assert_eq!(both(|w| w.set(3)), pair("*3\r\n", "~3\r\n"));
-        assert_eq!(both(|w| w.push(3)), pair("*3\r\n", ">3\r\n"));
-        assert_eq!(both(|w| w.double(2.5)), pair("$3\r\n2.5\r\n", ",2.5\r\n"));
-        assert_eq!(both(|w| w.boolean(true)), pair(":1\r\n", "#t\r\n"));
-        assert_eq!(both(|w| w.boolean(false)), pair(":0\r\n", "#f\r\n"));
         assert_eq!(both(|w| w.verbatim("hi")), pair("$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"));
         let gone = |w: &mut Writer| w.entry_gone(StreamId::new(1, 2));
         assert_eq!(both(gone), pair("*2\r\n$3\r\n1-2\r\n*-1\r\n", "*2\r\n$3\r\n1-2\r\n_\r\n"));

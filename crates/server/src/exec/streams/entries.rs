@@ -1,7 +1,8 @@
 //! Commands about entries: XADD XTRIM XDEL XDELEX XLEN XRANGE XREVRANGE XSETID.
 
 use millstream_engine::stream::{Deletion, IdRange};
-use millstream_protocol::commands::{Direction, Xadd, Xdel, Xdelex, Xlen, Xrange, Xsetid, Xtrim};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, Direction, Xadd, Xdel, Xdelex, Xrange, Xsetid, Xtrim};
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
@@ -10,7 +11,7 @@ use millstream_store::verbs::{
 };
 
 use super::{long, write_deletions, write_entries};
-use crate::command::Outcome;
+use crate::command::{DONE, Outcome, Reply};
 
 #[inline(never)]
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
@@ -51,9 +52,10 @@ pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdelex<'_>) -> R
     Ok(())
 }
 
-pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xlen<'_>) -> Result<(), CommandError> {
-    out.uint(Length { key: cmd.key }.run(txn)?);
-    Ok(())
+pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_command(argv).exactly()?;
+    out.uint(Length { key }.run(txn)?);
+    DONE
 }
 
 pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Result<Outcome, CommandError> {

@@ -1,7 +1,8 @@
 //! XGROUP: groups and consumers come and go.
 
 use millstream_engine::Refusal;
-use millstream_protocol::commands::{Xadopt, Xgroup, XgroupCreate, XgroupSetId};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, Xadopt, XgroupCreate, XgroupSetId};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
@@ -10,37 +11,47 @@ use millstream_store::verbs::{
 };
 
 use super::no_key_or_group;
+use crate::command::{DONE, Reply};
 
-pub(crate) fn xgroup(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xgroup<'_>) -> Result<(), CommandError> {
-    match cmd {
-        Xgroup::Create(create) => {
-            let XgroupCreate { key, group, mkstream: make_stream, entries_read, .. } = *create;
-            if txn.stream(key)?.is_none() && !make_stream {
-                return Err(Refusal::GroupNeedsKey.into());
-            }
-            let start = create.group_start()?;
-            GroupCreate { key, group, start, make_stream, entries_read }.run(txn)?;
-            out.ok();
-        }
-        Xgroup::SetId(set_id) => {
-            let XgroupSetId { key, group, entries_read, .. } = *set_id;
-            require_group(txn, key, group)?;
-            GroupSetId { key, group, start: set_id.group_start()?, entries_read }.run(txn)?;
-            out.ok();
-        }
-        Xgroup::Destroy { key, group } => out.int(GroupDestroy { key: *key, group: *group }.run(txn)?.into()),
-        Xgroup::CreateConsumer { key, group, consumer } => {
-            require_group(txn, key, group)?;
-            out.int(
-                ConsumerCreate(Reader { key: *key, group: *group, consumer: *consumer }).run(txn)?.into(),
-            );
-        }
-        Xgroup::DelConsumer { key, group, consumer } => {
-            require_group(txn, key, group)?;
-            out.uint(ConsumerDelete(Reader { key: *key, group: *group, consumer: *consumer }).run(txn)?);
-        }
+pub(crate) fn xgroup_create(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let create = XgroupCreate::parse(argv)?;
+    let XgroupCreate { key, group, mkstream: make_stream, entries_read, .. } = create;
+    if txn.stream(key)?.is_none() && !make_stream {
+        return Err(Refusal::GroupNeedsKey.into());
     }
-    Ok(())
+    let start = create.group_start()?;
+    GroupCreate { key, group, start, make_stream, entries_read }.run(txn)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn xgroup_setid(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let set_id = XgroupSetId::parse(argv)?;
+    let XgroupSetId { key, group, entries_read, .. } = set_id;
+    require_group(txn, key, group)?;
+    GroupSetId { key, group, start: set_id.group_start()?, entries_read }.run(txn)?;
+    out.ok();
+    DONE
+}
+
+pub(crate) fn xgroup_destroy(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, group] = Args::of_subcommand(argv).exactly()?;
+    out.int(GroupDestroy { key, group }.run(txn)?.into());
+    DONE
+}
+
+pub(crate) fn xgroup_createconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+    require_group(txn, key, group)?;
+    out.int(ConsumerCreate(Reader { key, group, consumer }).run(txn)?.into());
+    DONE
+}
+
+pub(crate) fn xgroup_delconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
+    require_group(txn, key, group)?;
+    out.uint(ConsumerDelete(Reader { key, group, consumer }).run(txn)?);
+    DONE
 }
 
 pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadopt<'_>) -> Result<(), CommandError> {

@@ -6,36 +6,50 @@ use std::ops::ControlFlow;
 use millstream_engine::pending::{ConsumerHandle, Filter};
 use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId};
-use millstream_protocol::commands::{StreamDetail, Xinfo};
-use millstream_protocol::errors::{self, CommandError};
+use millstream_protocol::args::Args;
+use millstream_protocol::commands::{ArgList, StreamDetail, XinfoStream};
+use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
 use super::write_entries;
+use crate::command::{DONE, Reply};
 
-pub(crate) fn xinfo(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xinfo<'_>) -> Result<(), CommandError> {
-    let stream = |key: &[u8]| txn.stream(key)?.ok_or(Refusal::NoSuchKey);
-    let lag = |stream: &Stream, group: &Group| match txn.exact_lag() {
-        true => Some(stream.query_lag_exact(group)),
-        false => stream.query_lag_estimated(group),
-    };
-    match cmd {
-        Xinfo::Stream(asked) => {
-            let stream = stream(asked.key)?;
-            match asked.detail()? {
-                StreamDetail::Summary => write_stream(out, stream, &txn.idempotence_info(stream)),
-                StreamDetail::Full { count } => {
-                    write_stream_full(out, stream, &txn.idempotence_info(stream), count, lag);
-                }
-            }
-        }
-        Xinfo::Groups { key } => write_groups(out, stream(key)?, lag),
-        Xinfo::Consumers { key, group } => {
-            let found = stream(key)?.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
-            write_consumers(out, found, txn.now_ms());
+pub(crate) fn xinfo_stream(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let asked = XinfoStream::parse(argv)?;
+    let stream = existing(txn, asked.key)?;
+    match asked.detail()? {
+        StreamDetail::Summary => write_stream(out, stream, &txn.idempotence_info(stream)),
+        StreamDetail::Full { count } => {
+            write_stream_full(out, stream, &txn.idempotence_info(stream), count, lag(txn));
         }
     }
-    Ok(())
+    DONE
+}
+
+pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key] = Args::of_subcommand(argv).exactly()?;
+    write_groups(out, existing(txn, key)?, lag(txn));
+    DONE
+}
+
+pub(crate) fn xinfo_consumers(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let [key, group] = Args::of_subcommand(argv).exactly()?;
+    let found = existing(txn, key)?.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
+    write_consumers(out, found, txn.now_ms());
+    DONE
+}
+
+fn existing<'t>(txn: &'t Txn<'_>, key: &[u8]) -> Result<&'t Stream, Refusal> {
+    txn.stream(key)?.ok_or(Refusal::NoSuchKey)
+}
+
+fn lag(txn: &Txn<'_>) -> impl Fn(&Stream, &Group) -> Option<u64> {
+    let is_exact = txn.exact_lag();
+    move |stream, group| match is_exact {
+        true => Some(stream.query_lag_exact(group)),
+        false => stream.query_lag_estimated(group),
+    }
 }
 
 /// Pairs that both forms of XINFO STREAM begin with.

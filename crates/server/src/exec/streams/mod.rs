@@ -13,9 +13,11 @@ mod read;
 mod release;
 
 pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xsetid, xtrim};
-pub(crate) use groups::{xadopt, xgroup};
+pub(crate) use groups::{
+    xadopt, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy, xgroup_setid,
+};
 pub(crate) use idempotence::{xcfgset, xidmprecord};
-pub(crate) use info::xinfo;
+pub(crate) use info::{xinfo_consumers, xinfo_groups, xinfo_stream};
 pub(crate) use pending::{xack, xackdel, xautoclaim, xclaim, xpending};
 pub(crate) use read::{xread, xreadgroup};
 pub(crate) use release::{xextend, xnack};

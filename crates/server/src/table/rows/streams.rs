@@ -1,8 +1,8 @@
 //! Streams: XACK to XTRIM.
 
 use millstream_protocol::commands::{
-    Direction, Xack, Xackdel, Xadd, Xadopt, Xautoclaim, Xcfgset, Xclaim, Xdel, Xdelex, Xextend, Xgroup,
-    Xidmprecord, Xinfo, Xlen, Xnack, Xpending, Xrange, Xread, Xreadgroup, Xsetid, Xtrim,
+    Direction, Xack, Xackdel, Xadd, Xadopt, Xautoclaim, Xcfgset, Xclaim, Xdel, Xdelex, Xextend, Xidmprecord,
+    Xnack, Xpending, Xrange, Xread, Xreadgroup, Xsetid, Xtrim,
 };
 use millstream_protocol::errors::CommandError;
 
@@ -137,19 +137,19 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "Starts the idle time of pending entries anew, of those that are still the consumer's.",
         ),
     stream_container("xgroup").text("XGROUP", "Creates, changes and removes consumer groups."),
-    stream("xgroup|create", -5, parsed!(Xgroup::parse_create, streams::xgroup))
+    stream("xgroup|create", -5, Data(streams::xgroup_create))
         .flags(&[Flags::WRITE, Flags::DENYOOM])
         .keys(&[key("RW insert", 2)])
         .text(
             "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD entries-read]",
             "Creates a consumer group that reads on after the id.",
         ),
-    stream("xgroup|createconsumer", 5, parsed!(Xgroup::parse_create_consumer, streams::xgroup))
+    stream("xgroup|createconsumer", 5, Data(streams::xgroup_createconsumer))
         .since("6.2.0")
         .flags(&[Flags::WRITE, Flags::DENYOOM])
         .keys(&[key("RW insert", 2)])
         .text("XGROUP CREATECONSUMER key group consumer", "Adds a consumer to a group."),
-    stream("xgroup|delconsumer", 5, parsed!(Xgroup::parse_delete_consumer, streams::xgroup))
+    stream("xgroup|delconsumer", 5, Data(streams::xgroup_delconsumer))
         .flags(&[Flags::WRITE])
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
@@ -157,13 +157,13 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XGROUP DELCONSUMER key group consumer",
             "Removes a consumer, and its pending entries with it: says how many those were.",
         ),
-    stream("xgroup|destroy", 4, parsed!(Xgroup::parse_destroy, streams::xgroup))
+    stream("xgroup|destroy", 4, Data(streams::xgroup_destroy))
         .flags(&[Flags::WRITE])
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
         .text("XGROUP DESTROY key group", "Removes a group with its consumers and pending entries."),
     stream_help("xgroup|help", "XGROUP HELP"),
-    stream("xgroup|setid", -5, parsed!(Xgroup::parse_set_id, streams::xgroup))
+    stream("xgroup|setid", -5, Data(streams::xgroup_setid))
         .flags(&[Flags::WRITE])
         .keys(&[key("RW update", 2)])
         .text(
@@ -179,20 +179,20 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "Makes a stream remember that a producer sent an entry under a name.",
         ),
     stream_container("xinfo").text("XINFO", "Tells about streams, groups and consumers."),
-    stream("xinfo|consumers", 4, parsed!(Xinfo::parse_consumers, streams::xinfo))
+    stream("xinfo|consumers", 4, Data(streams::xinfo_consumers))
         .flags(&[Flags::READONLY])
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the consumers of the group")
         .tips(NONDETERMINISTIC)
         .text("XINFO CONSUMERS key group", "Lists the consumers of a group."),
-    stream("xinfo|groups", 3, parsed!(Xinfo::parse_groups, streams::xinfo))
+    stream("xinfo|groups", 3, Data(streams::xinfo_groups))
         .flags(&[Flags::READONLY])
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the groups of the stream")
         .note("`lag` is always a number (`exact-lag yes`, the default); `exact-lag no` answers as Redis does, nulls included")
         .text("XINFO GROUPS key", "Lists the groups of a stream, each with its lag."),
     stream_help("xinfo|help", "XINFO HELP"),
-    stream("xinfo|stream", -3, parsed!(Xinfo::parse_stream, streams::xinfo))
+    stream("xinfo|stream", -3, Data(streams::xinfo_stream))
         .flags(&[Flags::READONLY])
         .keys(&[key("RO access", 2)])
         .note("`radix-tree-keys` and `radix-tree-nodes` describe blocks of entries: there is no radix tree")
@@ -200,7 +200,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XINFO STREAM key [FULL [COUNT count]]",
             "Tells about a stream; with FULL also about entries, groups and what is pending.",
         ),
-    stream("xlen", 2, parsed!(Xlen::parse, streams::xlen))
+    stream("xlen", 2, Data(streams::xlen))
         .flags(&[Flags::READONLY, Flags::FAST])
         .keys(&[key("RO", 1)])
         .text("XLEN key", "Says how many entries a stream has."),
