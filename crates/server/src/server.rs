@@ -110,7 +110,7 @@ impl Running {
         &self.server
     }
 
-    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`]. What runs is finished: a batch that has
+    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin). What runs is finished: a batch that has
     /// begun is answered. A second signal ends the process at once.
     pub fn run(self) -> io::Result<()> {
         let Running { server, listeners, threads, timekeeper, .. } = self;
