@@ -22,8 +22,8 @@ pub use id::StreamId;
 pub use keyspace::Keyspace;
 pub use refusal::Refusal;
 pub use request::{
-    Addition, BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, References, Trim, TrimBy,
-    TrimLimit,
+    Addition, BlockLimits, Exactness, GroupStart, IdSpec, Idempotence, NackMode, ReadFrom, References, Trim,
+    TrimBy, TrimLimit,
 };
 pub use stream::Stream;
 pub use value::Value;

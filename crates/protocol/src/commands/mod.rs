@@ -77,7 +77,7 @@ pub use xinfo::{StreamDetail, XinfoStream};
 pub use xnack::{NackRequest, Xnack};
 pub use xpending::{PendingRows, Xpending};
 pub use xrange::{Direction, Xrange};
-pub use xread::{GroupReadFrom, ReadFrom, ReplyBounds, StreamList, Xread, Xreadgroup};
+pub use xread::{GroupReadFrom, ReplyBounds, StreamList, Xread, Xreadgroup};
 pub use xsetid::Xsetid;
 pub use xtrim::Xtrim;
 

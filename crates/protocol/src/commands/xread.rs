@@ -5,7 +5,7 @@
 //! Options come in any order, STREAMS last. The ids are read stream by stream, after each key: a key of
 //! another type, or a missing group, is reported before an id that is none, and before any stream after it.
 
-use millstream_engine::StreamId;
+use millstream_engine::{ReadFrom, StreamId};
 
 use super::ArgList;
 use super::timeout::parse_timeout_ms;
@@ -67,17 +67,6 @@ pub struct StreamList<'a> {
     pub keys: &'a [&'a [u8]],
     /// From where to read each of them.
     pub ids: &'a [&'a [u8]],
-}
-
-/// From where XREAD reads a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// After this id.
-    After(StreamId),
-    /// `$`: after the last id the stream has given out, as it stands when the command arrives.
-    Last,
-    /// `+`: the last entry there is.
-    LastEntry,
 }
 
 /// From where XREADGROUP reads a stream.

@@ -84,94 +84,59 @@ impl Millstream {
     }
 }
 
-impl Call<Add> {
+options!(Call<Add> {
     /// With this id instead of one from the clock.
-    pub fn id(mut self, id: IdSpec) -> Self {
-        self.verb.id = id;
-        self
-    }
+    id(id: IdSpec) => |verb| verb.id = id;
 
     /// Only to a stream that exists: otherwise the call is refused with [`NoSuchKey`](millstream_engine::Refusal::NoSuchKey).
-    pub fn only_existing(mut self) -> Self {
-        self.verb.make_stream = false;
-        self
-    }
+    only_existing() => |verb| verb.make_stream = false;
 
     /// And then shortens the stream, in the same step.
-    pub fn trim(mut self, trim: Trim) -> Self {
-        self.verb.trim = Some(trim);
-        self
-    }
+    trim(trim: Trim) => |verb| verb.trim = Some(trim);
 
     /// What becomes of what is pending of the entries that shortening removes: if nothing is said, it stays.
-    pub fn references(mut self, references: References) -> Self {
-        self.verb.references = references;
-        self
-    }
+    references(references: References) => |verb| verb.references = references;
 
     /// The producer may have sent the entry before under this name: then it is not added again, and the answer is the id it got
     /// then. Only with an id from the clock.
-    pub fn idempotent(mut self, producer: impl AsRef<[u8]>, iid: impl AsRef<[u8]>) -> Self {
-        self.verb.sender = Some(Sender { producer: owned(producer), iid: Some(owned(iid)) });
-        self
-    }
+    idempotent(producer: impl AsRef<[u8]>, iid: impl AsRef<[u8]>) => |verb| {
+        verb.sender = Some(Sender { producer: owned(producer), iid: Some(owned(iid)) });
+    };
 
     /// The same, where an entry of this producer with the same fields is the same entry.
-    pub fn idempotent_by_content(mut self, producer: impl AsRef<[u8]>) -> Self {
-        self.verb.sender = Some(Sender { producer: owned(producer), iid: None });
-        self
-    }
-}
+    idempotent_by_content(producer: impl AsRef<[u8]>) => |verb| {
+        verb.sender = Some(Sender { producer: owned(producer), iid: None });
+    };
+});
 
-impl Call<TrimStream> {
+options!(Call<TrimStream> {
     /// What becomes of what is pending of the entries that go: if nothing is said, it stays.
-    pub fn references(mut self, references: References) -> Self {
-        self.verb.references = references;
-        self
-    }
-}
+    references(references: References) => |verb| verb.references = references;
+});
 
-impl Call<DeleteEx> {
+options!(Call<DeleteEx> {
     /// What becomes of what is pending of them: if nothing is said, it stays.
-    pub fn references(mut self, references: References) -> Self {
-        self.verb.references = references;
-        self
-    }
-}
+    references(references: References) => |verb| verb.references = references;
+});
 
-impl Call<Collect<Range, Vec<Entry>>> {
+options!(Call<Collect<Range, Vec<Entry>>> {
     /// At most so many.
-    pub fn count(mut self, count: u64) -> Self {
-        self.verb.verb.count = Some(count);
-        self
-    }
+    count(count: u64) => |verb| verb.verb.count = Some(count);
 
     /// From the last to the first; with a count, the last ones.
-    pub fn reversed(mut self) -> Self {
-        self.verb.verb.reversed = true;
-        self
-    }
-}
+    reversed() => |verb| verb.verb.reversed = true;
+});
 
-impl Call<Collect<Read, Batch>> {
+options!(Call<Collect<Read, Batch>> {
     /// And of this stream.
-    pub fn and(mut self, key: impl AsRef<[u8]>, from: ReadFrom) -> Self {
-        self.verb.verb.streams.push((owned(key), from));
-        self
-    }
+    and(key: impl AsRef<[u8]>, from: ReadFrom) => |verb| verb.verb.streams.push((owned(key), from));
 
     /// At most so many of each stream.
-    pub fn count(mut self, count: u64) -> Self {
-        self.verb.verb.count = Some(count);
-        self
-    }
+    count(count: u64) => |verb| verb.verb.count = Some(count);
 
     /// Waits this long for something to read, and then answers with an empty batch. [`Duration::MAX`] is for ever.
-    pub fn block(mut self, at_most: Duration) -> Self {
-        self.verb.verb.block = Some(at_most);
-        self
-    }
-}
+    block(at_most: Duration) => |verb| verb.verb.block = Some(at_most);
+});
 
 /// The first and the last id of a range; `None` if it can hold none.
 pub(super) fn id_range(ids: &impl RangeBounds<StreamId>) -> Option<IdRange> {

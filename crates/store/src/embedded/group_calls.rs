@@ -178,60 +178,38 @@ impl Millstream {
     }
 }
 
-impl Call<GroupCreate> {
+options!(Call<GroupCreate> {
     /// Makes the stream too, if there is none.
-    pub fn make_stream(mut self) -> Self {
-        self.verb.make_stream = true;
-        self
-    }
+    make_stream() => |verb| verb.make_stream = true;
 
     /// Counts as having read so many entries.
-    pub fn entries_read(mut self, count: u64) -> Self {
-        self.verb.entries_read = Some(count);
-        self
-    }
-}
+    entries_read(count: u64) => |verb| verb.entries_read = Some(count);
+});
 
-impl Call<GroupSetId> {
+options!(Call<GroupSetId> {
     /// Counts as having read so many entries.
-    pub fn entries_read(mut self, count: u64) -> Self {
-        self.verb.entries_read = Some(count);
-        self
-    }
-}
+    entries_read(count: u64) => |verb| verb.entries_read = Some(count);
+});
 
-impl Call<Collect<ReadGroup, Batch>> {
+options!(Call<Collect<ReadGroup, Batch>> {
     /// And of this stream, where the group has the same name.
-    pub fn and(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.verb.verb.keys.push(owned(key));
-        self
-    }
+    and(key: impl AsRef<[u8]>) => |verb| verb.verb.keys.push(owned(key));
 
     /// At most so many of each stream.
-    pub fn count(mut self, count: u64) -> Self {
-        self.verb.verb.count = Some(count);
-        self
-    }
+    count(count: u64) => |verb| verb.verb.count = Some(count);
 
     /// Waits this long for something to read, and then answers with an empty batch. [`Duration::MAX`] is for ever.
     /// History is there or not: it is never waited for.
-    pub fn block(mut self, at_most: Duration) -> Self {
-        self.verb.verb.block = Some(at_most);
-        self
-    }
+    block(at_most: Duration) => |verb| verb.verb.block = Some(at_most);
 
     /// Instead of new entries, those pending with the consumer beyond this id: what it must do first after a restart.
-    pub fn history(mut self, after: StreamId) -> Self {
-        self.verb.verb.history_after = Some(after);
-        self
-    }
+    history(after: StreamId) => |verb| verb.verb.history_after = Some(after);
 
     /// Entries do not become pending: each is delivered once, and lost if the consumer fails.
-    pub fn no_ack(mut self) -> Self {
-        self.verb.verb.becomes_pending = false;
-        self
-    }
+    no_ack() => |verb| verb.verb.becomes_pending = false;
+});
 
+impl Call<Collect<ReadGroup, Batch>> {
     /// Also takes over what is pending: first what was released, then what nobody has touched for `min_idle`, then comes what is
     /// new. Every entry says how it was pending. A call that waits ends when something has been idle for long enough, too. Give the
     /// other options first; history is not read.
@@ -241,59 +219,37 @@ impl Call<Collect<ReadGroup, Batch>> {
     }
 }
 
-impl Call<AckDelete> {
+options!(Call<AckDelete> {
     /// What becomes of the entries in other groups: if nothing is said, what is pending there stays so.
-    pub fn references(mut self, references: References) -> Self {
-        self.verb.references = references;
-        self
-    }
-}
+    references(references: References) => |verb| verb.references = references;
+});
 
-impl Call<Nack> {
+options!(Call<Nack> {
     /// What is said of the entries.
-    pub fn mode(mut self, mode: NackMode) -> Self {
-        self.verb.options.mode = mode;
-        self
-    }
+    mode(mode: NackMode) => |verb| verb.options.mode = mode;
 
     /// They count as delivered this often, whatever is said of them.
-    pub fn deliveries(mut self, count: u64) -> Self {
-        self.verb.options.deliveries = Some(count);
-        self
-    }
+    deliveries(count: u64) => |verb| verb.options.deliveries = Some(count);
 
     /// Also what is not pending, if the entry exists.
-    pub fn force(mut self) -> Self {
-        self.verb.options.force = true;
-        self
-    }
-}
+    force() => |verb| verb.options.force = true;
+});
 
-impl Call<Collect<Claim, Vec<Entry>>> {
+options!(Call<Collect<Claim, Vec<Entry>>> {
     /// They count as delivered this long ago, instead of now.
-    pub fn idle(mut self, idle: Duration) -> Self {
-        self.verb.verb.idle_ms = Some(millis(idle));
-        self
-    }
+    idle(idle: Duration) => |verb| verb.verb.idle_ms = Some(millis(idle));
 
     /// They count as delivered so often, instead of once more.
-    pub fn deliveries(mut self, count: u64) -> Self {
-        self.verb.verb.options.deliveries = Some(count);
-        self
-    }
+    deliveries(count: u64) => |verb| verb.verb.options.deliveries = Some(count);
 
     /// Also entries that are not pending, if they are in the stream.
-    pub fn force(mut self) -> Self {
-        self.verb.verb.options.force = true;
-        self
-    }
+    force() => |verb| verb.verb.options.force = true;
 
     /// The group has delivered at least up to this id.
-    pub fn last_id(mut self, id: StreamId) -> Self {
-        self.verb.verb.last_id = Some(id);
-        self
-    }
+    last_id(id: StreamId) => |verb| verb.verb.last_id = Some(id);
+});
 
+impl Call<Collect<Claim, Vec<Entry>>> {
     /// Answers with ids only. This is no delivery, and does not count as one.
     pub fn just_ids(mut self) -> Call<Collect<Claim, Vec<StreamId>>> {
         self.verb.verb.options.just_ids = true;
@@ -301,19 +257,15 @@ impl Call<Collect<Claim, Vec<Entry>>> {
     }
 }
 
-impl Call<Collect<AutoClaim, Claimed>> {
+options!(Call<Collect<AutoClaim, Claimed>> {
     /// From this id on: [`Claimed::next`] of the sweep before.
-    pub fn from(mut self, id: StreamId) -> Self {
-        self.verb.verb.start = id;
-        self
-    }
+    from(id: StreamId) => |verb| verb.verb.start = id;
 
     /// At most so many; 100 if nothing is said.
-    pub fn count(mut self, count: u64) -> Self {
-        self.verb.verb.count = count;
-        self
-    }
+    count(count: u64) => |verb| verb.verb.count = count;
+});
 
+impl Call<Collect<AutoClaim, Claimed>> {
     /// Answers with ids only. This is no delivery, and does not count as one.
     pub fn just_ids(mut self) -> Call<Collect<AutoClaim, Claimed<StreamId>>> {
         self.verb.verb.options.just_ids = true;
@@ -321,31 +273,19 @@ impl Call<Collect<AutoClaim, Claimed>> {
     }
 }
 
-impl Call<PendingRows> {
+options!(Call<PendingRows> {
     /// Only these ids.
-    pub fn range(mut self, ids: impl RangeBounds<StreamId>) -> Self {
-        self.verb.ids = id_range(&ids);
-        self
-    }
+    range(ids: impl RangeBounds<StreamId>) => |verb| verb.ids = id_range(&ids);
 
     /// Only what is pending with this consumer.
-    pub fn consumer(mut self, consumer: impl AsRef<[u8]>) -> Self {
-        self.verb.consumer = Some(owned(consumer));
-        self
-    }
+    consumer(consumer: impl AsRef<[u8]>) => |verb| verb.consumer = Some(owned(consumer));
 
     /// Only what was delivered at least this long ago, or released.
-    pub fn min_idle(mut self, idle: Duration) -> Self {
-        self.verb.min_idle_ms = millis(idle);
-        self
-    }
+    min_idle(idle: Duration) => |verb| verb.min_idle_ms = millis(idle);
 
     /// At most so many, of those that match.
-    pub fn count(mut self, count: u64) -> Self {
-        self.verb.count = count;
-        self
-    }
-}
+    count(count: u64) => |verb| verb.count = count;
+});
 
 fn reader(key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, consumer: impl AsRef<[u8]>) -> Reader {
     Reader { key: owned(key), group: owned(group), consumer: owned(consumer) }

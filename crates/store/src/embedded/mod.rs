@@ -35,6 +35,20 @@
 //!
 //! All calls use database 0. What is not a stream is reached with a [`Verb`] of one's own.
 
+/// Options of a call: each is a method that sets something in its verb.
+macro_rules! options {
+    ($call:ty { $($(#[$doc:meta])+ $name:ident($($argument:ident: $kind:ty),*) => |$verb:ident| $set:expr;)+ }) => {
+        impl $call {
+            $($(#[$doc])+
+            pub fn $name(mut self, $($argument: $kind),*) -> Self {
+                let $verb = &mut self.verb;
+                $set;
+                self
+            })+
+        }
+    };
+}
+
 mod call;
 mod calls;
 mod error;

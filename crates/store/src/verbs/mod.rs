@@ -34,8 +34,9 @@ pub use groups::{
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, ListStreams, StreamInfo};
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
+pub use millstream_engine::ReadFrom;
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
-pub use read::{Read, ReadFrom};
+pub use read::Read;
 pub use read_group::{
     ReadGroup, deliver, group_interest, read_claiming, read_history, read_new, require_groups,
 };

@@ -4,34 +4,11 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use millstream_engine::stream::{EntryRef, IdRange};
-use millstream_engine::{Refusal, Stream, StreamId};
+use millstream_engine::{ReadFrom, Refusal};
 
 use super::{Patience, Shown, Shows, Sink};
 use crate::queues::Interest;
 use crate::txn::Txn;
-
-/// Where reading begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// After this id.
-    After(StreamId),
-    /// After the last entry at the moment the verb first runs.
-    Last,
-    /// With the last entry, whatever it is.
-    LastEntry,
-}
-
-impl ReadFrom {
-    /// The id after which entries of this stream are read.
-    pub fn after(self, stream: Option<&Stream>) -> StreamId {
-        match (self, stream) {
-            (ReadFrom::After(id), _) => id,
-            (_, None) => StreamId::MIN,
-            (ReadFrom::Last, Some(stream)) => stream.last_id(),
-            (ReadFrom::LastEntry, Some(stream)) => stream.last_entry_id().prev().unwrap_or(StreamId::MIN),
-        }
-    }
-}
 
 /// Shows the entries after a place in each stream.
 #[derive(Clone, Debug)]

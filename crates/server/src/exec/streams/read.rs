@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract, IdRange};
 use millstream_engine::{Refusal, Stream, StreamId};
-use millstream_protocol::commands::{self, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
+use millstream_protocol::commands::{GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
-use millstream_store::verbs::{self, ReadFrom, Reader};
+use millstream_store::verbs::{self, Reader};
 use millstream_store::{Interest, Txn};
 use smallvec::SmallVec;
 
@@ -19,12 +19,7 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
     let mut after: SmallVec<[StreamId; 4]> = SmallVec::new();
     for (index, key) in cmd.streams.keys.iter().enumerate() {
         let stream = txn.stream(key)?;
-        let from = match cmd.position(index)? {
-            commands::ReadFrom::After(id) => ReadFrom::After(id),
-            commands::ReadFrom::Last => ReadFrom::Last,
-            commands::ReadFrom::LastEntry => ReadFrom::LastEntry,
-        };
-        after.push(from.after(stream));
+        after.push(cmd.position(index)?.after(stream));
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, after) in cmd.streams.keys.iter().zip(&after) {
