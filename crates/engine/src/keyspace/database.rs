@@ -123,10 +123,6 @@ impl Database {
         }
     }
 
-    pub(super) fn next_expiry_ms(&self) -> Option<u64> {
-        self.expiring.first().map(|&(at_ms, _)| at_ms)
-    }
-
     pub(super) fn due(&self, now_ms: u64) -> Option<&[u8]> {
         let &(at_ms, slot) = self.expiring.first()?;
         (at_ms <= now_ms).then(|| &*self.slot(slot).key)

@@ -102,11 +102,6 @@ impl Keyspace {
         Keyspace { databases, hashing, deferred_drops, told_ms, recent }
     }
 
-    /// How many databases there are.
-    pub fn databases(&self) -> u32 {
-        self.databases.len() as u32
-    }
-
     // ---- Finding ----------------------------------------------------------------------------
 
     /// Where a key is, if it is there and has not expired. Looking there is no use of it.
@@ -394,11 +389,6 @@ impl Keyspace {
     pub fn due(&self, now_ms: u64) -> Option<(u32, Box<[u8]>)> {
         self.told_ms.set(now_ms);
         (0u32..).zip(&self.databases).find_map(|(db, database)| Some((db, database.due(now_ms)?.into())))
-    }
-
-    /// When the next key expires, if any does.
-    pub fn next_expiry_ms(&self) -> Option<u64> {
-        self.databases.iter().filter_map(Database::next_expiry_ms).min()
     }
 
     /// Walks over a database, `budget` keys at a time. Starting from 0 and going on from what each call

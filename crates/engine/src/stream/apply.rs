@@ -51,7 +51,15 @@ impl Stream {
             }
             StreamEffect::Remember { producer, iid, id, at_ms } => self.remember(producer, iid, id, at_ms),
             StreamEffect::Repeat => self.count_repeat(),
-            _ => self.apply_to_group(effect),
+            StreamEffect::GroupSetId { .. }
+            | StreamEffect::ConsumerCreate { .. }
+            | StreamEffect::ConsumerDelete { .. }
+            | StreamEffect::ConsumerSeen { .. }
+            | StreamEffect::Redeliver { .. }
+            | StreamEffect::Claim { .. }
+            | StreamEffect::Ack { .. }
+            | StreamEffect::Release { .. }
+            | StreamEffect::Adopt { .. } => self.apply_to_group(effect),
         }
     }
 

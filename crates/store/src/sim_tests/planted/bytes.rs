@@ -95,30 +95,20 @@ fn believe(bug: Bug, segment: &mut [u8], last: Option<u32>, resealed: &mut Resea
     Some(last)
 }
 
-/// Lets every new frame of a segment claim one position more. Gives what changed.
-pub(super) fn claim_more(segment: &mut [u8], resealed: &mut Resealed) -> Vec<Range<usize>> {
-    let Some(mut header) = header_of(segment) else { return Vec::new() };
-    let mut changed = Vec::new();
-    if let Some(now) = resealed.get(&header.previous) {
-        header.previous = *now;
-        segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
-        changed.push(0..SEGMENT_HEADER_BYTES);
-    }
+/// Lets every new frame of a segment claim one position more.
+pub(super) fn claim_more(segment: &mut [u8], resealed: &mut Resealed) {
+    let Some(mut header) = header_of(segment) else { return };
+    header.previous = resealed.get(&header.previous).copied().unwrap_or(header.previous);
+    segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let salt = Salt::new(header.salt);
     for Frame { header, at, is_intact } in frames(segment, salt) {
-        let is_done = resealed.values().any(|now| *now == header.checksum);
-        if !is_intact {
-            break;
-        }
-        if !is_done {
+        if is_intact && !resealed.values().any(|now| *now == header.checksum) {
             let FrameHeader { position, count, claim, previous, checksum, .. } = header;
             let previous = resealed.get(&previous).copied().unwrap_or(previous);
             let placing = Placing { position, count, durable: (claim + 1).min(position - 1), previous };
-            resealed.insert(checksum, seal(&mut segment[at.clone()], salt, placing));
-            changed.push(at);
+            resealed.insert(checksum, seal(&mut segment[at], salt, placing));
         }
     }
-    changed
 }
 
 /// A manifest as it is written by mistake.

@@ -9,7 +9,7 @@ use super::Bug;
 use super::bytes;
 use crate::clock::Clock;
 use crate::disk::{Access, Disk, DiskError, File, Listed, SimDisk, read_full, write_full};
-use crate::log::tests::{MANIFEST_NEW, Manifest, segment_first};
+use crate::log::tests::{MANIFEST_NEW, Manifest, SEGMENT_HEADER_BYTES, segment_first};
 
 const SNAPSHOT: &str = "snapshot-";
 
@@ -28,14 +28,23 @@ struct State {
     shifts: Mutex<BTreeMap<String, (u64, u64)>>,
     /// Checksums that frames were written with, and those they have now.
     resealed: Mutex<bytes::Resealed>,
+    /// By file, the last write of such frames: where it began, and its bytes.
+    resealed_writes: Mutex<BTreeMap<String, (u64, Vec<u8>)>>,
 }
 
 impl MistakenDisk {
     /// The disk itself, if there is no mistake.
     pub(crate) fn over(disk: &SimDisk, bug: Option<Bug>, clock: Arc<dyn Clock>) -> Arc<dyn Disk> {
         let Some(bug) = bug else { return Arc::new(disk.clone()) };
-        let (unsynced, shifts, resealed) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let state = State { disk: disk.clone(), bug, clock, unsynced, shifts, resealed };
+        let state = State {
+            disk: disk.clone(),
+            bug,
+            clock,
+            unsynced: Mutex::default(),
+            shifts: Mutex::default(),
+            resealed: Mutex::default(),
+            resealed_writes: Mutex::default(),
+        };
         Arc::new(MistakenDisk { state: Arc::new(state) })
     }
 
@@ -151,6 +160,11 @@ impl MistakenFile {
         segment_first(&self.name).is_some()
     }
 
+    /// Whether this is a segment with more than its header.
+    fn has_records(&self) -> Result<bool, DiskError> {
+        Ok(self.is_segment() && self.file.bytes()? > SEGMENT_HEADER_BYTES as u64)
+    }
+
     fn contents(&self) -> Result<Vec<u8>, DiskError> {
         let mut bytes = vec![0; self.file.bytes()? as usize];
         read_full(&*self.file, 0, &mut bytes)?;
@@ -163,15 +177,22 @@ impl MistakenFile {
         write_full(&*self.file, 0, bytes)
     }
 
-    /// Writes segments with what their frames are to claim.
-    fn reseal(&self) -> Result<(), DiskError> {
-        if self.state.bug == Bug::ClaimOffByOne && self.is_segment() {
-            let mut bytes = self.contents()?;
-            for range in bytes::claim_more(&mut bytes, &mut self.state.resealed.lock()) {
-                write_full(&*self.file, range.start as u64, &bytes[range])?;
-            }
+    /// What is written to a segment, with what its frames are to claim. The rest of a write that was cut short is that of the same bytes.
+    fn resealed(&self, offset: u64, bytes: &[u8]) -> Result<Vec<u8>, DiskError> {
+        let mut writes = self.state.resealed_writes.lock();
+        if let Some((begin, written)) = writes.get(&self.name)
+            && let Some(rest) = offset.checked_sub(*begin).and_then(|at| written.get(at as usize..))
+            && rest.len() == bytes.len()
+        {
+            return Ok(rest.to_vec());
         }
-        Ok(())
+        let mut segment = self.contents()?;
+        segment.truncate(offset as usize);
+        segment.extend_from_slice(bytes);
+        bytes::claim_more(&mut segment, &mut self.state.resealed.lock());
+        let written = segment.split_off(offset as usize);
+        writes.insert(self.name.clone(), (offset, written.clone()));
+        Ok(written)
     }
 
     /// Files that are written once and whole become what the mistake makes of them.
@@ -208,9 +229,12 @@ impl File for MistakenFile {
             Some((from, by)) if offset >= *from => *by,
             _ => 0,
         };
-        let count = self.file.write_at(offset + shift, bytes)?;
-        self.reseal()?;
-        Ok(count)
+        match self.state.bug {
+            Bug::ClaimOffByOne if self.is_segment() => {
+                self.file.write_at(offset, &self.resealed(offset, bytes)?)
+            }
+            _ => self.file.write_at(offset + shift, bytes),
+        }
     }
 
     fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
@@ -230,12 +254,12 @@ impl File for MistakenFile {
         self.state.catch_up();
         self.tamper()?;
         match self.state.bug {
-            Bug::AcknowledgedBeforeSync if self.is_segment() => {
+            Bug::AcknowledgedBeforeSync if self.has_records()? => {
                 *self.state.unsynced.lock() = Some(Arc::clone(&self.file));
                 Ok(())
             }
-            Bug::SyncSkipped if self.is_segment() => Ok(()),
-            Bug::SyncRetried => self.file.sync().or_else(|_| self.file.sync()),
+            Bug::SyncSkipped if self.has_records()? => Ok(()),
+            Bug::SyncRetried if self.is_segment() => self.file.sync().or_else(|_| self.file.sync()),
             Bug::SnapshotNotSynced if self.name.starts_with(SNAPSHOT) => Ok(()),
             Bug::OldSnapshotRemovedFirst if self.name.starts_with(SNAPSHOT) => {
                 self.file.sync()?;
