@@ -37,9 +37,7 @@ pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
 pub use read::Read;
-pub use read_group::{
-    ReadGroup, deliver, group_interest, read_claiming, read_history, read_new, require_groups,
-};
+pub use read_group::{ReadGroup, deliver, group_interest, read_claiming, read_history, read_new};
 
 use std::iter;
 use std::time::Duration;

@@ -101,7 +101,7 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
 }
 
 /// Every stream must have the group: this is looked at before any is read.
-pub fn require_groups<'k>(
+fn require_groups<'k>(
     txn: &Txn<'_>,
     mut keys: impl Iterator<Item = &'k [u8]>,
     group: &[u8],
