@@ -1,6 +1,6 @@
 //! What may be asked of a stream, in types that cannot be wrong. Spelling is the protocol's.
 
-use crate::{Stream, StreamId};
+use crate::StreamId;
 
 /// How the id of a new entry is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,16 +157,4 @@ pub enum ReadFrom {
     Last,
     /// With the last entry, whatever it is.
     LastEntry,
-}
-
-impl ReadFrom {
-    /// The id after which entries of this stream are read.
-    pub fn after(self, stream: Option<&Stream>) -> StreamId {
-        match (self, stream) {
-            (ReadFrom::After(id), _) => id,
-            (_, None) => StreamId::MIN,
-            (ReadFrom::Last, Some(stream)) => stream.last_id(),
-            (ReadFrom::LastEntry, Some(stream)) => stream.last_entry_id().prev().unwrap_or(StreamId::MIN),
-        }
-    }
 }

@@ -2,7 +2,9 @@
 
 use super::Stream;
 use super::block::text_bytes;
-use crate::{BlockLimits, Exactness, GroupStart, IdSpec, Refusal, StreamId, Trim, TrimBy, TrimLimit};
+use crate::{
+    BlockLimits, Exactness, GroupStart, IdSpec, ReadFrom, Refusal, StreamId, Trim, TrimBy, TrimLimit,
+};
 
 /// The largest entry: names and values together.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
@@ -21,6 +23,18 @@ pub struct TrimDecision {
     pub through: StreamId,
     /// How many that are.
     pub count: u64,
+}
+
+impl ReadFrom {
+    /// The id after which entries of this stream are read.
+    pub fn after(self, stream: Option<&Stream>) -> StreamId {
+        match (self, stream) {
+            (ReadFrom::After(id), _) => id,
+            (_, None) => StreamId::MIN,
+            (ReadFrom::Last, Some(stream)) => stream.last_id(),
+            (ReadFrom::LastEntry, Some(stream)) => stream.last_entry_id().prev().unwrap_or(StreamId::MIN),
+        }
+    }
 }
 
 impl Stream {
