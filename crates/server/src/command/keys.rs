@@ -39,18 +39,19 @@ fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
     }
 }
 
-/// The stream of an XREAD or XREADGROUP that names only one.
+/// The stream of an XREAD or XREADGROUP that names only one: it stands behind the word STREAMS, the third argument from
+/// the end. `None` also if a name is spelled like the word, which then may stand anywhere.
 #[inline]
 pub(crate) fn only_stream<'a>(argv: ArgList<'a>) -> Option<&'a [u8]> {
-    match *argv.get(after_streams(argv)?..)? {
-        [key, _] => Some(key),
+    let is_word = |arg: &&[u8]| arg.len() == "STREAMS".len() && arg.eq_ignore_ascii_case(b"STREAMS");
+    match argv {
+        [before @ .., word, key, _] if is_word(word) && !before.iter().any(is_word) => Some(key),
         _ => None,
     }
 }
 
 /// Walks over the options of XREAD and XREADGROUP, each with what belongs to it. A mere search for the
 /// word would mistake a group or a consumer of that name for it. What is no option is stepped over.
-#[inline]
 fn after_streams(argv: &[&[u8]]) -> Option<usize> {
     let mut args = Args::of_command(argv);
     loop {
