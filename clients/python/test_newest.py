@@ -88,10 +88,11 @@ class Newest:
         self.read("anna", count=2)
         self.read("zoe", group="audit", count=1)
         self.redis.xack(self.stream, "billing", "1-0", "2-0")
+        # No group has read up to 7-0, so ACKED counts it as referenced although no such entry exists.
         acked = lambda: self.redis.xdelex(self.stream, "1-0", "2-0", "3-0", "7-0", ref_policy="ACKED")
-        self.assertEqual(acked(), [REFERENCED, REFERENCED, REFERENCED, NOT_FOUND])
+        self.assertEqual(acked(), [REFERENCED, REFERENCED, REFERENCED, REFERENCED])
         self.redis.xack(self.stream, "audit", "1-0")
-        self.assertEqual(acked(), [DELETED, REFERENCED, REFERENCED, NOT_FOUND])
+        self.assertEqual(acked(), [DELETED, REFERENCED, REFERENCED, REFERENCED])
         self.assertEqual(self.ids(), ["2-0", "3-0"])
         self.assertEqual(self.redis.xdelex(target.fresh("none"), "1-0", "2-0"), [NOT_FOUND, NOT_FOUND])
 
