@@ -15,7 +15,8 @@ usage: scripts/bench [options]
   --repetitions N       how often each workload runs on each server (5; with --quick 2)
   --subject PATH        the server to judge (the release build of this repository); a debug build shows only that all of this works
   --peer NAME           a server to compare with, beside redis, the redis-server of this machine (7.0.15 on Debian 12): redis-6.2, redis-8.2
-                        or valkey-9.1, which scripts/peers installs (may be repeated)
+                        or valkey-9.1, which scripts/peers installs (may be repeated). Without this option redis-8.2 and valkey-9.1,
+                        with --quick none of them; --peer redis: redis alone
   --peer NAME=PATH      any other program (redis=PATH is another redis-server)
   --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
   --out DIR             where results.json, table.md and the servers' data go (target/bench)
@@ -114,8 +115,7 @@ impl Options {
             }
         }
         if !options.peers.iter().any(|peer| peer.name == "redis") {
-            let redis = Program { name: "redis".into(), place: Place::Path("redis-server".into()) };
-            options.peers.insert(0, redis);
+            options.peers.insert(0, parse_peer("redis")?);
         }
         check_names(&options.servers())?;
         check_folder(options.json.as_deref())?;
@@ -251,6 +251,9 @@ const INSTALLED: [(&str, &str); 3] =
     [("redis-6.2", "redis-server"), ("redis-8.2", "redis-server"), ("valkey-9.1", "valkey-server")];
 
 fn parse_peer(text: &str) -> Result<Program, Failure> {
+    if text == "redis" {
+        return Ok(Program { name: text.into(), place: Place::Path("redis-server".into()) });
+    }
     if let Some((name, program)) = INSTALLED.into_iter().find(|(name, _)| *name == text) {
         let path = target().join("peers").join(name).join(program);
         return match path.is_file() {
@@ -335,6 +338,7 @@ mod tests {
         assert_eq!(named.startable().len(), 3);
         let other = parsed("--peer redis=/bin/sh");
         assert_eq!(other.peers, [Program { name: "redis".into(), place: Place::Path("/bin/sh".into()) }]);
+        assert_eq!(parsed("--peer redis").peers, plain.peers);
     }
 
     /// They need not be installed where the tests run; then the message says how they are.

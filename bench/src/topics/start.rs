@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::options::Options;
 use crate::report::Report;
-use crate::server::{Persistence, Server};
+use crate::server::{self, Persistence, Server};
 use crate::table::{Column, Compare, Row, Table};
 use crate::topics::turns;
 
@@ -11,7 +11,8 @@ pub(crate) static TABLE: Table = Table {
     topic: "start",
     heading: "Starting",
     intro: "From starting the process on an empty folder to its answer to PING (looked for every two milliseconds), resident memory \
-            right then, and the size of the program file (shared libraries not counted).",
+            right then, and the size of the program file (shared libraries not counted). The memory of a peer whose build uses the malloc \
+            of the system is left out: its releases have another.",
     columns: &[
         Column { key: "start_ms", heading: "start, ms", compare: Compare::Less },
         Column { key: "resident_mib", heading: "resident, MiB", compare: Compare::Less },
@@ -31,13 +32,16 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     }
     let programs = options.startable();
     let names = programs.iter().map(|program| program.name.clone()).collect();
+    let has_own_malloc: Vec<bool> =
+        programs.iter().map(|program| !server::uses_libc_malloc(program)).collect();
     let mut row = Row::new(&TABLE, "empty", "an empty server", names);
     for repetition in 0..options.repetitions {
         for at in turns(repetition, programs.len()) {
             let server = Server::start(&programs[at], Persistence::Off, options)?;
             let took = server.answered_after.as_secs_f64() * 1e3;
             let (resident, size) = (server.resident_bytes()? as f64, server.program_bytes()? as f64);
-            row.samples[at].push(vec![Some(took), Some(resident / MIB), Some(size / MIB)]);
+            let resident = has_own_malloc[at].then_some(resident / MIB);
+            row.samples[at].push(vec![Some(took), resident, Some(size / MIB)]);
         }
     }
     report.add(row);

@@ -5,59 +5,64 @@
 mod json;
 mod text;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
+use clap::Args;
 use millstream_store::check::{CheckError, check_folder, salvage};
 
-/// Something is damaged or lost.
-const DAMAGED: u8 = 5;
-/// There is no store in the folder.
-const NOT_THERE: u8 = 4;
+use crate::ops::Failure;
+use crate::ops::output::print_raw;
 
-/// What is to be looked at, and how to tell.
-pub(crate) struct CheckTask {
-    /// The folder.
-    pub(crate) dir: PathBuf,
-    /// Where to write what can be saved.
-    pub(crate) salvage: Option<PathBuf>,
-    /// For programs, not for people.
-    pub(crate) json: bool,
+const EXIT_CODES: &str = "\
+Exit codes: 0 sound, or nothing lost; 5 damaged, or something lost; 4 there is no store; 1 it could not be done.
+A torn tail is sound: it is what a crash leaves of records nobody was told about.";
+
+/// Verify a data folder without changing it, or save what can be saved of a damaged one
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Check {
+    /// The data folder
+    dir: PathBuf,
+    /// Write what can be saved to this new folder
+    #[arg(long, value_name = "OUT")]
+    salvage: Option<PathBuf>,
+    /// Tell it as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-/// Does it and prints what was found. `Err` when it could not be done.
-pub(crate) fn run(task: &CheckTask) -> Result<ExitCode, CheckError> {
-    let (told, is_well) = match &task.salvage {
-        None => {
-            let report = check_folder(&task.dir)?;
-            let told = if task.json { line(json::of_report(&report)) } else { text::of_report(&report) };
-            (told, report.is_sound())
+impl Check {
+    /// Prints what was found; a failure if something is damaged or lost.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let (report, is_well) = match &self.salvage {
+            None => {
+                let found = check_folder(&self.dir).map_err(failed)?;
+                let report = if self.json { line(json::of_report(&found)) } else { text::of_report(&found) };
+                (report, found.is_sound())
+            }
+            Some(out) => {
+                let saved = salvage(&self.dir, out).map_err(failed)?;
+                let report =
+                    if self.json { line(json::of_salvage(&saved)) } else { text::of_salvage(&saved) };
+                (report, saved.lost_nothing())
+            }
+        };
+        match print_raw(&report) {
+            Err(failure) if !failure.is_silent() => Err(failure),
+            // The exit code tells the verdict also where nobody has read the report to its end.
+            _ if is_well => Ok(()),
+            _ => Err(Failure::Check),
         }
-        Some(out) => {
-            let report = salvage(&task.dir, out)?;
-            let told = if task.json { line(json::of_salvage(&report)) } else { text::of_salvage(&report) };
-            (told, report.lost_nothing())
-        }
-    };
-    match io::stdout().write_all(told.as_bytes()) {
-        // A reader that has seen enough, as `head` does, is no failure.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("millstream: cannot print: {error}")
-        }
-        _ => {}
     }
-    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) })
 }
 
 fn line(value: serde_json::Value) -> String {
     format!("{value}\n")
 }
 
-/// How the program ends when it could not be done.
-pub(crate) fn exit_code_of(error: &CheckError) -> ExitCode {
+fn failed(error: CheckError) -> Failure {
     match error {
-        CheckError::NoStore { .. } => ExitCode::from(NOT_THERE),
-        _ => ExitCode::FAILURE,
+        CheckError::NoStore { .. } => Failure::NotFound(error.to_string()),
+        _ => Failure::Other(error.to_string()),
     }
 }

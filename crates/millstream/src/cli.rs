@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
+use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
 use millstream_server::settings::{Change, Id, SETTINGS, Setting};
 
-use crate::check::CheckTask;
 use crate::commands::Ops;
 
 /// What is to be done.
@@ -18,11 +17,7 @@ pub(crate) enum Task {
         /// Settings given as flags.
         flags: Vec<(Id, String)>,
     },
-    /// Print which commands are supported.
-    Compat,
-    /// Look at a data folder.
-    Check(CheckTask),
-    /// Look at streams and groups, or change them.
+    /// Everything else.
     Ops(Ops),
 }
 
@@ -62,17 +57,7 @@ pub(crate) fn parse() -> Task {
             config_path: serve.get_one::<PathBuf>("config").cloned(),
             flags: SETTINGS.iter().filter_map(|setting| flag_of(serve, setting)).collect(),
         },
-        Some(("check", check)) => Task::Check(check_of(check)),
-        Some(("compat", _)) => Task::Compat,
         _ => Task::Ops(Ops::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
-    }
-}
-
-fn check_of(matches: &ArgMatches) -> CheckTask {
-    CheckTask {
-        dir: matches.get_one::<PathBuf>("dir").cloned().unwrap_or_default(),
-        salvage: matches.get_one::<PathBuf>("salvage").cloned(),
-        json: matches.get_flag("json"),
     }
 }
 
@@ -89,9 +74,7 @@ pub(crate) fn command() -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .after_help(OVERVIEW)
-        .subcommand(serve_command())
-        .subcommand(check_command())
-        .subcommand(Command::new("compat").about("Print which Redis commands are supported, as Markdown"));
+        .subcommand(serve_command());
     Ops::augment_subcommands(server).about(ABOUT)
 }
 
@@ -105,21 +88,6 @@ fn serve_command() -> Command {
         .iter()
         .map(setting_arg)
         .fold(Command::new("serve").about("Run the server").after_help(EXAMPLES).arg(config), Command::arg)
-}
-
-fn check_command() -> Command {
-    let path = |name: &'static str, shown: &'static str| {
-        Arg::new(name).value_name(shown).value_parser(value_parser!(PathBuf))
-    };
-    Command::new("check")
-        .about("Verify a data folder without changing it, or save what can be saved of a damaged one")
-        .arg(path("dir", "DIR").required(true).help("The data folder"))
-        .arg(path("salvage", "OUT").long("salvage").help("Write what can be saved to this new folder"))
-        .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("Tell it as JSON"))
-        .after_help(
-            "Exit codes: 0 sound, or nothing lost; 5 damaged, or something lost; 4 there is no store; 1 it could not be done.\n\
-             A torn tail is sound: it is what a crash leaves of records nobody was told about.",
-        )
 }
 
 fn setting_arg(setting: &'static Setting) -> Arg {

@@ -1,120 +1,46 @@
 //! Where settings come from: a flag wins over the environment, the environment over the file, the file over
 //! what the server does by itself.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use millstream_server::Settings;
-use millstream_server::settings::{Id, Refused, SETTINGS, Setting};
+use millstream_server::settings::{Id, SETTINGS, Setting};
+
+use crate::ops::Failure;
 
 const CONFIG_ENV_NAME: &str = "MILLSTREAM_CONFIG";
 const ENV_PREFIX: &str = "MILLSTREAM_";
 
-/// Why settings could not be read.
-#[derive(Debug)]
-pub(crate) enum ConfigError {
-    /// The file cannot be read.
-    Unreadable { path: PathBuf, source: std::io::Error },
-    /// The file is not TOML.
-    NotToml { path: PathBuf, why: String },
-    /// There is no such setting.
-    Unknown { whence: Source, name: String, suggestion: Option<String> },
-    /// The setting takes no such value.
-    Refused { whence: Source, name: String, value: String, why: Refused },
-    /// A value of the file that is neither text, number nor switch.
-    WrongShape { path: PathBuf, name: String },
-}
-
-/// Where a value stood.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    Flag,
-    Environment,
-    File(PathBuf),
-}
-
-impl Source {
-    /// How a setting is written there.
-    fn spell(&self, name: &str) -> String {
-        match self {
-            Source::Flag => format!("--{name}"),
-            Source::Environment => Setting::find(name).map_or_else(|| name.to_owned(), Setting::env_name),
-            Source::File(path) => format!("{}: {name}", path.display()),
-        }
-    }
-}
-
-impl ConfigError {
-    /// Whether what was asked makes no sense, as against: cannot be done here and now.
-    pub(crate) fn is_usage(&self) -> bool {
-        !matches!(self, ConfigError::Unreadable { .. })
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigError::Unreadable { path, source } => {
-                write!(f, "cannot read the configuration file {}: {source}", path.display())
-            }
-            ConfigError::NotToml { path, why } => {
-                write!(f, "the configuration file {} is not valid TOML:\n{why}", path.display())
-            }
-            ConfigError::Unknown { whence, name, suggestion } => {
-                write!(f, "{}: there is no such setting", whence.spell(name))?;
-                match suggestion {
-                    Some(suggestion) => write!(f, ". Did you mean {suggestion}?"),
-                    None => f.write_str(". `millstream serve --help` lists them all"),
-                }
-            }
-            ConfigError::Refused { whence, name, value, why } => {
-                let sign = if matches!(whence, Source::Environment) { "=" } else { " " };
-                write!(f, "{}{sign}{value}: {why}", whence.spell(name))
-            }
-            ConfigError::WrongShape { path, name } => write!(
-                f,
-                "{}: {name} must be a text, a number, true or false, or a list of texts",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 /// Reads all layers, the weakest first, so that each overrides what came before.
-pub(crate) fn load(config_path: Option<PathBuf>, flags: &[(Id, String)]) -> Result<Settings, ConfigError> {
+pub(crate) fn load(config_path: Option<PathBuf>, flags: &[(Id, String)]) -> Result<Settings, Failure> {
     let settings = Settings::new();
     if let Some(path) = config_path.or_else(|| std::env::var_os(CONFIG_ENV_NAME).map(PathBuf::from)) {
-        apply_file(&settings, &path)?;
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            Failure::Other(format!("cannot read the configuration file {}: {error}", path.display()))
+        })?;
+        apply_toml(&settings, &path, &text)?;
     }
     apply_environment(&settings, std::env::vars())?;
     for (id, text) in flags {
-        set(&settings, *id, text, Source::Flag)?;
+        set(&settings, *id, &format!("--{} ", id.setting().name), text)?;
     }
     Ok(settings)
 }
 
-fn apply_file(settings: &Settings, path: &Path) -> Result<(), ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-    apply_toml(settings, path, &text)
-}
-
-fn apply_toml(settings: &Settings, path: &Path, text: &str) -> Result<(), ConfigError> {
-    let table: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
-        path: path.to_owned(),
-        why: why.to_string(),
+fn apply_toml(settings: &Settings, path: &Path, text: &str) -> Result<(), Failure> {
+    let path = path.display();
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+        Failure::Usage(format!("the configuration file {path} is not valid TOML:\n{error}"))
     })?;
     for (name, value) in &table {
-        let whence = Source::File(path.to_owned());
         let Some(setting) = Setting::find(name) else {
-            let suggestion = Setting::suggest(name).map(str::to_owned);
-            return Err(ConfigError::Unknown { whence, name: name.clone(), suggestion });
+            return Err(unknown(&format!("{path}: {name}"), Setting::suggest(name)));
         };
-        let text = toml_text(value)
-            .ok_or_else(|| ConfigError::WrongShape { path: path.to_owned(), name: name.clone() })?;
-        set(settings, setting.id, &text, whence)?;
+        let text = toml_text(value).ok_or_else(|| {
+            let shapes = "a text, a number, true or false, or a list of texts";
+            Failure::Usage(format!("{path}: {name} must be {shapes}"))
+        })?;
+        set(settings, setting.id, &format!("{path}: {} ", setting.name), &text)?;
     }
     Ok(())
 }
@@ -139,36 +65,34 @@ fn toml_text(value: &toml::Value) -> Option<String> {
 fn apply_environment(
     settings: &Settings,
     variables: impl Iterator<Item = (String, String)>,
-) -> Result<(), ConfigError> {
+) -> Result<(), Failure> {
     for (variable, text) in variables {
         let Some(rest) = variable.strip_prefix(ENV_PREFIX) else { continue };
         if variable == CONFIG_ENV_NAME || text.starts_with("tcp://") {
             continue;
         }
         let name = rest.replace('_', "-").to_ascii_lowercase();
-        match SETTINGS.iter().find(|setting| setting.name == name) {
-            Some(setting) => set(settings, setting.id, &text, Source::Environment)?,
-            None => refuse_misspelt(&variable, &name)?,
+        if let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) {
+            set(settings, setting.id, &format!("{}=", setting.env_name()), &text)?;
+        } else if let Some(meant) = Setting::suggest(&name).and_then(Setting::find) {
+            return Err(unknown(&variable, Some(&meant.env_name())));
         }
     }
     Ok(())
 }
 
-fn refuse_misspelt(variable: &str, name: &str) -> Result<(), ConfigError> {
-    match Setting::suggest(name).and_then(Setting::find) {
-        None => Ok(()),
-        Some(meant) => Err(ConfigError::Unknown {
-            whence: Source::Environment,
-            name: variable.to_owned(),
-            suggestion: Some(meant.env_name()),
-        }),
-    }
+/// The failure of a name that no setting has. `place` says where it stands.
+fn unknown(place: &str, suggestion: Option<&str>) -> Failure {
+    let way_out = match suggestion {
+        Some(suggestion) => format!("Did you mean {suggestion}?"),
+        None => "`millstream serve --help` lists them all".to_owned(),
+    };
+    Failure::Usage(format!("{place}: there is no such setting. {way_out}"))
 }
 
-fn set(settings: &Settings, id: Id, text: &str, whence: Source) -> Result<(), ConfigError> {
-    let name = id.setting().name.to_owned();
-    let refused = |why| ConfigError::Refused { whence, name, value: text.to_owned(), why };
-    settings.set(id, text).map_err(refused)
+/// Sets a setting. `place` is how the setting is written where the value comes from, up to the value.
+fn set(settings: &Settings, id: Id, place: &str, text: &str) -> Result<(), Failure> {
+    settings.set(id, text).map_err(|why| Failure::Usage(format!("{place}{text}: {why}")))
 }
 
 #[cfg(test)]

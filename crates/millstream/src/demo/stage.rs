@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar};
 
-use crate::ops::output::{DIM, GOOD, note, progress_is_seen};
+use crate::ops::output::{DIM, GOOD, bar_style, note, progress_is_seen};
 use crate::ops::value::count;
 
 /// Where nobody sees bars, figures are told in lines so often.
@@ -100,18 +100,15 @@ impl Stage {
 impl Bars {
     fn new(messages: u64) -> Bars {
         let all = MultiProgress::new();
-        let style = |template| {
-            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-        };
         let bar = |name: &'static str| {
             let bar = all.add(ProgressBar::new(messages));
-            bar.set_style(style("   {prefix:5} {bar:40} {human_pos}/{human_len}"));
+            bar.set_style(bar_style("   {prefix:5} {bar:40} {human_pos}/{human_len}"));
             bar.set_prefix(name);
             bar
         };
         let (produced, finished) = (bar("in"), bar("done"));
         let pool = all.add(ProgressBar::new_spinner());
-        pool.set_style(style("   {prefix:5} {wide_msg}"));
+        pool.set_style(bar_style("   {prefix:5} {wide_msg}"));
         pool.set_prefix("pool");
         Bars { all, produced, finished, pool }
     }

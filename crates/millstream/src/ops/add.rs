@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use millstream_worker::Admin;
 use millstream_worker::backend::{Fields, Idempotence, NewEntry, StreamId, Trim};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::connection::Common;
 use super::failure::Failure;
 use super::known;
-use super::output::{note, print_json, print_line, progress_is_seen};
+use super::output::{note, print_json, print_line, progress_bar};
 use super::until_ctrl_c;
 use super::value::{count, counted, id_json};
 
@@ -167,7 +167,10 @@ impl<'a> Load<'a> {
 
     /// The same message again and again.
     async fn add_many(&mut self, fields: &Fields) -> Result<(), Failure> {
-        let bar = progress(self.add.count);
+        let bar = match self.add.count {
+            ..=BATCH => ProgressBar::hidden(),
+            count => progress_bar(count, "{bar:30} {human_pos}/{human_len} ({per_sec}, {eta} left)"),
+        };
         while self.sent() < self.add.count {
             let batch = self.batch().min(self.add.count - self.sent());
             let entries: Vec<NewEntry> = (1..=batch)
@@ -370,14 +373,6 @@ fn numbered(fields: &Fields, n: u64) -> Fields {
         *value = String::from_utf8_lossy(value).replace(NUMBER, &number).into();
     }
     numbered
-}
-
-fn progress(total: u64) -> ProgressBar {
-    if total <= BATCH || !progress_is_seen() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} ({per_sec}, {eta} left)");
-    ProgressBar::new(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]

@@ -16,20 +16,10 @@ use super::shape;
 use super::table::{Table, row};
 use super::value::{age, age_or_nothing, count, counted};
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   millstream consumer ls orders billing
   millstream consumer rm orders billing worker-2 --heir worker-1 --yes";
-
-/// Look at the consumers of a group, and remove one
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Consumer {
-    #[command(subcommand)]
-    action: Action,
-    #[command(flatten)]
-    common: Common,
-}
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -43,7 +33,7 @@ Examples:
 What is pending with the consumer becomes the heir's in the same step: nothing is lost.";
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum ConsumerAction {
     /// List the consumers of a group
     #[command(after_help = LS_EXAMPLES)]
     Ls {
@@ -52,11 +42,11 @@ enum Action {
     },
     /// Remove a consumer after another one has taken over its messages
     #[command(after_help = RM_EXAMPLES)]
-    Rm(Remove),
+    Rm(RemoveConsumer),
 }
 
 #[derive(Args, Debug)]
-struct Remove {
+pub(crate) struct RemoveConsumer {
     #[command(flatten)]
     of: NamedGroup,
     /// The consumer that goes
@@ -72,49 +62,44 @@ struct Remove {
     confirm: Confirm,
 }
 
-impl Consumer {
-    pub(crate) async fn run(&self) -> Result<(), Failure> {
-        match &self.action {
-            Action::Ls { of } => self.list(of).await,
-            Action::Rm(remove) => self.remove(remove).await,
+impl ConsumerAction {
+    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+        match self {
+            ConsumerAction::Ls { of } => list(common, of).await,
+            ConsumerAction::Rm(remove) => remove.run(common).await,
         }
     }
+}
 
-    async fn list(&self, NamedGroup { stream, group }: &NamedGroup) -> Result<(), Failure> {
-        let backend = self.common.connect().await?;
-        known::group(&*backend, stream, group).await?;
-        let consumers = backend.consumers(stream, group).await?;
-        if self.common.json {
-            return print_json(&consumers.iter().map(shape::consumer).collect());
-        }
-        let mut table = Table::new(&["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE"]);
-        for consumer in &consumers {
-            table.push(row![
-                &consumer.name,
-                count(consumer.pending),
-                age(consumer.idle),
-                age_or_nothing(consumer.inactive),
-            ]);
-        }
-        if consumers.is_empty() {
-            note(&format!("group {group} of stream {stream} has no consumers"));
-        }
-        print(&table.to_string())
+async fn list(common: &Common, NamedGroup { stream, group }: &NamedGroup) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    known::group(&*backend, stream, group).await?;
+    let consumers = backend.consumers(stream, group).await?;
+    if common.json {
+        return print_json(&consumers.iter().map(shape::consumer).collect());
     }
+    if consumers.is_empty() {
+        note(&format!("group {group} of stream {stream} has no consumers"));
+    }
+    let rows = consumers.iter().map(|consumer| {
+        row![&consumer.name, count(consumer.pending), age(consumer.idle), age_or_nothing(consumer.inactive),]
+    });
+    print(Table::new(&["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE"], rows))
+}
 
-    async fn remove(&self, remove: &Remove) -> Result<(), Failure> {
-        let Remove { of: NamedGroup { stream, group }, consumer, heir, dry_run, confirm } = remove;
-        let backend = self.common.connect().await?;
+impl RemoveConsumer {
+    async fn run(&self, common: &Common) -> Result<(), Failure> {
+        let RemoveConsumer { of: NamedGroup { stream, group }, consumer, heir, dry_run, confirm } = self;
+        let backend = common.connect().await?;
         let found = known::consumer(&*backend, stream, group, consumer).await?;
+        let consumers = backend.consumers(stream, group).await?;
         let entries = |number| counted(number, "pending entry", "pending entries");
-        let heir_is_new = match heir {
-            Some(heir) => !backend.consumers(stream, group).await?.iter().any(|other| other.name == *heir),
-            None => false,
-        };
-        let new = if heir_is_new { ", a new consumer," } else { "" };
+        let heir_is_new =
+            heir.as_ref().is_some_and(|heir| !consumers.iter().any(|other| other.name == *heir));
         let question = match heir {
             Some(heir) => {
-                let many = entries(found.pending);
+                let (new, many) =
+                    (if heir_is_new { ", a new consumer," } else { "" }, entries(found.pending));
                 format!("{consumer} leaves group {group} of {stream}; {heir}{new} takes over {many}")
             }
             None if found.pending == 0 => format!("{consumer} leaves group {group} of {stream} with nothing"),
@@ -122,50 +107,41 @@ impl Consumer {
                 return Err(Failure::Usage(format!(
                     "{consumer} has {}; say who takes over with --heir NAME\nthere are: {}",
                     entries(found.pending),
-                    others(&backend.consumers(stream, group).await?, consumer)
+                    others(&consumers, consumer)
                 )));
             }
         };
-        if *dry_run {
-            return self.tell_dry(remove, found.pending, heir_is_new, &question);
-        }
-        confirm.ask(&question).await?;
-        let groups = GroupManager::new(backend);
-        let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
-        if self.common.json {
+        let (heir, moved) = if *dry_run {
+            (heir.clone(), found.pending)
+        } else {
+            confirm.ask(&question).await?;
+            let groups = GroupManager::new(backend);
+            let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
+            (Some(removed.heir), removed.adopted)
+        };
+        if common.json {
             return print_json(&json!({
                 "stream": stream,
                 "group": group,
-                "removed": removed.consumer,
-                "heir": removed.heir,
+                "removed": consumer,
+                "heir": heir,
                 "heir_is_new": heir_is_new,
-                "moved": removed.adopted,
-                "dry_run": false,
+                "moved": moved,
+                "dry_run": dry_run,
             }));
         }
-        print_line(&match removed.adopted {
+        if *dry_run {
+            return print_line(&format!("would happen: {question}"));
+        }
+        let heir = heir.unwrap_or_default();
+        print_line(&match moved {
             0 => format!("removed {consumer}; nothing was pending with it"),
-            moved => format!("removed {consumer}; {} moved to {}", entries(moved), removed.heir),
+            moved => format!("removed {consumer}; {} moved to {heir}", entries(moved)),
         })?;
         if heir_is_new {
-            note(&format!("{} was no consumer of {group} before: it is new", removed.heir));
+            note(&format!("{heir} was no consumer of {group} before: it is new"));
         }
         Ok(())
-    }
-
-    fn tell_dry(&self, remove: &Remove, pending: u64, heir_is_new: bool, what: &str) -> Result<(), Failure> {
-        if self.common.json {
-            return print_json(&json!({
-                "stream": remove.of.stream,
-                "group": remove.of.group,
-                "removed": remove.consumer,
-                "heir": remove.heir,
-                "heir_is_new": heir_is_new,
-                "moved": pending,
-                "dry_run": true,
-            }));
-        }
-        print_line(&format!("would happen: {what}"))
     }
 }
 

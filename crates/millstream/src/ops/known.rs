@@ -28,6 +28,21 @@ pub(crate) async fn look(backend: &dyn Admin, name: &str) -> Result<Option<Strea
     backend.stream(name).await.map_err(|error| about(name, error))
 }
 
+/// The streams that match a pattern.
+pub(crate) async fn streams(
+    backend: &dyn Admin,
+    pattern: &str,
+) -> Result<Vec<(String, StreamInfo)>, Failure> {
+    let mut streams = Vec::new();
+    for name in backend.streams(pattern).await? {
+        // A stream may have gone since it was listed.
+        if let Some(info) = backend.stream(&name).await? {
+            streams.push((name, info));
+        }
+    }
+    Ok(streams)
+}
+
 /// An error of a call about this stream. Not every store names it.
 pub(crate) fn about(stream: &str, error: Error) -> Failure {
     if error.kind() != ErrorKind::WrongType {

@@ -58,7 +58,7 @@ impl LagCommand {
             };
             print_json(&groups.iter().zip(&too_far).map(told).collect::<Value>())?;
         } else {
-            print(&table(&groups, &too_far).to_string())?;
+            print(table(&groups, &too_far))?;
         }
         if too_far.iter().any(Option::is_some) { Err(Failure::Check) } else { Ok(()) }
     }
@@ -99,10 +99,8 @@ impl LagCommand {
 }
 
 fn table(groups: &[GroupSnapshot], too_far: &[Option<String>]) -> Table {
-    let mut table =
-        Table::new(&["STREAM", "GROUP", ">LAG", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"]);
-    for (group, reason) in groups.iter().zip(too_far) {
-        table.push(row![
+    let rows = groups.iter().zip(too_far).map(|(group, reason)| {
+        row![
             &group.stream,
             &group.name,
             shape::lag(group.lag),
@@ -113,7 +111,7 @@ fn table(groups: &[GroupSnapshot], too_far: &[Option<String>]) -> Table {
                 None => Cell::painted(GOOD, "ok"),
                 Some(reason) => Cell::painted(BAD, reason),
             },
-        ]);
-    }
-    table
+        ]
+    });
+    Table::new(&["STREAM", "GROUP", ">LAG", ">PENDING", ">OLDEST-UNREAD", ">OLDEST-PENDING", "STATE"], rows)
 }

@@ -52,19 +52,15 @@ macro_rules! row {
 pub(crate) use row;
 
 impl Table {
-    /// A table without rows.
-    pub(crate) fn new(titles: &[&'static str]) -> Table {
+    /// A table of rows that have as many cells as there are titles.
+    pub(crate) fn new(titles: &[&'static str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
         let column = |title: &&'static str| match title.strip_prefix('>') {
             Some(title) => Column { title, to_the_right: true },
             None => Column { title, to_the_right: false },
         };
-        Table { columns: titles.iter().map(column).collect(), rows: Vec::new() }
-    }
-
-    /// Adds a row of as many cells as there are columns.
-    pub(crate) fn push(&mut self, row: Vec<Cell>) {
-        debug_assert_eq!(row.len(), self.columns.len());
-        self.rows.push(row);
+        let rows: Vec<_> = rows.into_iter().collect();
+        debug_assert!(rows.iter().all(|row| row.len() == titles.len()));
+        Table { columns: titles.iter().map(column).collect(), rows }
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -133,9 +129,8 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_lines_end_with_text() {
-        let mut table = Table::new(&["STREAM", ">LENGTH", "NOTE"]);
-        table.push(row!["orders", "12", "x"]);
-        table.push(row!["é", "1,234,567", Cell::painted(DIM, "longer")]);
+        let rows = [row!["orders", "12", "x"], row!["é", "1,234,567", Cell::painted(DIM, "longer")]];
+        let table = Table::new(&["STREAM", ">LENGTH", "NOTE"], rows);
         assert_eq!(
             plain(&table),
             "STREAM      LENGTH   NOTE\n\

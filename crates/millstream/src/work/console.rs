@@ -3,10 +3,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::ops::output::progress_is_seen;
+use crate::ops::output::{bar_style, progress_is_seen};
 
 /// How often the status line moves.
 const TICK: Duration = Duration::from_millis(120);
@@ -23,10 +23,7 @@ impl Console {
         if !wanted || !progress_is_seen() {
             return Console { status: ProgressBar::hidden() };
         }
-        let status = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
-            status.set_style(style);
-        }
+        let status = ProgressBar::new_spinner().with_style(bar_style("{spinner} {elapsed} {wide_msg}"));
         status.enable_steady_tick(TICK);
         Console { status }
     }

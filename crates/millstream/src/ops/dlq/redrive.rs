@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
 use millstream_worker::Admin;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::{Value, json};
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 use super::select::{self, Letters, Selection};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
-use crate::ops::output::{note, print_json, print_line, progress_is_seen};
+use crate::ops::output::{note, print_json, print_line, progress_bar};
 use crate::ops::until_ctrl_c;
 use crate::ops::value::{count, counted};
 
@@ -28,7 +27,7 @@ Messages go back to the group they ended for, and only there; with --all-groups 
 A letter is deleted when its message is back. Stop it any time with Ctrl-C.";
 
 #[derive(Args, Debug)]
-pub(super) struct RedriveCommand {
+pub(crate) struct RedriveCommand {
     /// The stream the letters come from
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
@@ -54,13 +53,12 @@ impl RedriveCommand {
     pub(super) async fn run(&self, common: &Common) -> Result<(), Failure> {
         let (backend, name) = until_ctrl_c(async {
             let backend = common.connect().await?;
-            let name = self.letters.find(&*backend, &self.stream).await?;
-            select::check_named(&*backend, &name, &self.selection).await?;
+            let name = self.letters.find(&*backend, &self.stream, &self.selection).await?;
             Ok((backend, name))
         })
         .await?;
         let so_far = Cell::new(Progress::default());
-        let bar = progress_bar();
+        let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
         let show = |progress: &Progress| {
             so_far.set(*progress);
             bar.set_length(self.most.map_or(progress.total, |most| most.min(progress.total)));
@@ -172,12 +170,4 @@ impl RedriveCommand {
         }
         Ok(())
     }
-}
-
-fn progress_bar() -> ProgressBar {
-    if !progress_is_seen() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
-    ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

@@ -18,7 +18,7 @@ const PAGE: usize = 500;
 
 /// Where the letters lie.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Letters {
+pub(crate) struct Letters {
     /// The dead-letter stream, if it is not {STREAM}:dlq
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
@@ -30,8 +30,22 @@ impl Letters {
         self.dlq.is_some()
     }
 
-    /// The name of the dead-letter stream, which must be there. A stream that ends in `:dlq` is one itself.
-    pub(super) async fn find(&self, backend: &dyn Admin, stream: &str) -> Result<String, Failure> {
+    /// The name of the dead-letter stream, which must be there, and of the letters that the selection names at least
+    /// one. A stream that ends in `:dlq` is one itself.
+    pub(super) async fn find(
+        &self,
+        backend: &dyn Admin,
+        stream: &str,
+        selection: &Selection,
+    ) -> Result<String, Failure> {
+        let name = self.find_stream(backend, stream).await?;
+        if !selection.ids.is_empty() {
+            first_named(backend, &name, &selection.ids).await?;
+        }
+        Ok(name)
+    }
+
+    async fn find_stream(&self, backend: &dyn Admin, stream: &str) -> Result<String, Failure> {
         let name = match &self.dlq {
             Some(name) => name.clone(),
             None if stream.ends_with(":dlq") => stream.to_owned(),
@@ -61,7 +75,7 @@ async fn holds_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure>
 
 /// Which letters. All conditions must hold.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     /// Only those that ended for this reason
     #[arg(long, value_name = "REASON", value_parser = parse_reason)]
     reason: Option<Reason>,
@@ -95,31 +109,26 @@ impl Selection {
     }
 }
 
-/// Letters that were named must be there, at least one of them.
-pub(super) async fn check_named(
+/// The first letter that has one of these ids, or comes from an entry that had. One of them must be there.
+pub(super) async fn first_named(
     backend: &dyn Admin,
     name: &str,
-    selection: &Selection,
-) -> Result<(), Failure> {
-    let (mut found, mut ids) = (selection.ids.is_empty(), Vec::new());
-    if found {
-        return Ok(());
-    }
+    wanted: &[StreamId],
+) -> Result<Letter, Failure> {
+    let (mut found, mut ids) = (None, Vec::new());
     each(backend, name, &Selection::default(), |letter| {
-        found = selection.ids.iter().any(|id| *id == letter.id || *id == letter.origin);
         ids.push(letter.id.to_string());
-        !found
+        if wanted.iter().any(|id| *id == letter.id || *id == letter.origin) {
+            found = Some(letter);
+        }
+        found.is_none()
     })
     .await?;
-    if found {
-        return Ok(());
-    }
-    let named: Vec<String> = selection.ids.iter().map(StreamId::to_string).collect();
-    Err(known::missing(
-        &format!("{name} has no letter {}", named.join(" and no letter ")),
-        &ids,
-        "it is empty",
-    ))
+    found.ok_or_else(|| {
+        let wanted: Vec<String> = wanted.iter().map(StreamId::to_string).collect();
+        let what = format!("{name} has no letter {}", wanted.join(" and no letter "));
+        known::missing(&what, &ids, "it is empty")
+    })
 }
 
 fn parse_reason(text: &str) -> Result<Reason, String> {

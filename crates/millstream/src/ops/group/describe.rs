@@ -2,15 +2,15 @@
 
 use millstream_worker::Admin;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
-use millstream_worker::monitor::{GroupSnapshot, Health, Limits, Monitor};
+use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
 use serde_json::Value;
 
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::known;
-use crate::ops::output::{BAD, GOOD, WARN, print, print_json};
+use crate::ops::output::{print, print_json, style_of};
 use crate::ops::shape;
-use crate::ops::table::{Cell, Table, row};
+use crate::ops::table::{Cell, Table};
 use crate::ops::value::{NOTHING, age, age_or_nothing, count};
 
 pub(super) const EXAMPLES: &str = "\
@@ -31,8 +31,8 @@ pub(super) async fn run(common: &Common, stream: &str, group: Option<&str>) -> R
         let told: Value = found.iter().map(|group| told(group, last_id)).collect();
         return print_json(&told);
     }
-    print(&table(&found, last_id).to_string())?;
-    found.iter().try_for_each(|group| print(&verdict_line(group)))
+    print(table(&found, last_id))?;
+    found.iter().try_for_each(|group| print(verdict_line(group)))
 }
 
 async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
@@ -58,7 +58,7 @@ fn told(group: &GroupSnapshot, last_id: StreamId) -> Value {
 
 /// A row for each consumer; what belongs to the whole group stands in its first row.
 fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
-    let mut table = Table::new(&[
+    let titles = [
         "GROUP",
         "STREAM",
         "LAST-DELIVERED",
@@ -69,49 +69,34 @@ fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
         "CONSUMER",
         ">HOLDS",
         ">IDLE",
-    ]);
-    for group in groups {
-        let mut consumers = group.consumers.iter();
-        table.push(row![
-            &group.name,
-            &group.stream,
-            group.last_delivered.to_string(),
-            last_id.to_string(),
-            shape::lag(group.lag),
-            count(group.pending),
-            age_or_nothing(shape::waited(group.oldest_pending)),
-            name_of(consumers.next()),
-            group.consumers.first().map_or_else(|| NOTHING.to_owned(), |first| count(first.pending)),
-            age_or_nothing(group.consumers.first().map(|first| first.idle)),
-        ]);
-        for consumer in consumers {
-            table.push(row![
-                &group.name,
-                &group.stream,
-                "",
-                "",
-                "",
-                "",
-                "",
-                &consumer.name,
-                count(consumer.pending),
-                age(consumer.idle),
-            ]);
-        }
-    }
-    table
+    ];
+    Table::new(&titles, groups.iter().flat_map(|group| rows(group, last_id)))
 }
 
-fn name_of(consumer: Option<&ConsumerInfo>) -> Cell {
-    consumer.map_or_else(|| Cell::from(NOTHING), |consumer| Cell::from(&consumer.name))
+fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
+    let mut of_group = [
+        group.last_delivered.to_string(),
+        last_id.to_string(),
+        shape::lag(group.lag),
+        count(group.pending),
+        age_or_nothing(shape::waited(group.oldest_pending)),
+    ];
+    let of_consumer =
+        |consumer: &ConsumerInfo| [consumer.name.clone(), count(consumer.pending), age(consumer.idle)];
+    let mut consumers: Vec<_> = group.consumers.iter().map(of_consumer).collect();
+    if consumers.is_empty() {
+        consumers.push([NOTHING; 3].map(str::to_owned));
+    }
+    let names = [&group.name, &group.stream].map(Cell::from);
+    let row = |consumer: [String; 3]| {
+        let of_group = std::mem::take(&mut of_group);
+        names.iter().cloned().chain(of_group.map(Cell::from)).chain(consumer.map(Cell::from)).collect()
+    };
+    consumers.into_iter().map(row).collect()
 }
 
 fn verdict_line(group: &GroupSnapshot) -> String {
     let verdict = group.verdict(&Limits::default());
-    let style = match verdict.health {
-        Health::Ok => GOOD,
-        Health::Degraded => WARN,
-        Health::Critical => BAD,
-    };
+    let style = style_of(verdict.health);
     format!("\n{}: {style}{verdict}{style:#}\n", group.name)
 }

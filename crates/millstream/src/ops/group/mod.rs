@@ -3,8 +3,8 @@
 mod describe;
 mod reset;
 
+use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand};
 use millstream_worker::backend::Start;
 use millstream_worker::monitor::Monitor;
 use serde_json::{Value, json};
@@ -20,22 +20,12 @@ use super::table::{Table, row};
 use super::time::{Position, parse_position};
 use super::value::{age_or_nothing, count, counted};
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   millstream group ls orders
   millstream group create orders mailing --from latest
   millstream group describe orders billing
   millstream group reset orders billing --to-earliest";
-
-/// Look at consumer groups, make, move and remove them
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Group {
-    #[command(subcommand)]
-    action: Action,
-    #[command(flatten)]
-    common: Common,
-}
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -57,7 +47,7 @@ Examples:
   millstream group rm orders billing --yes";
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum GroupAction {
     /// List groups with their lag
     #[command(after_help = LS_EXAMPLES)]
     Ls {
@@ -100,104 +90,108 @@ enum Action {
     },
 }
 
-impl Group {
-    pub(crate) async fn run(&self) -> Result<(), Failure> {
-        match &self.action {
-            Action::Ls { pattern } => self.list(pattern).await,
-            Action::Create { of, from } => self.create(of, *from).await,
-            Action::Describe { stream, group } => describe::run(&self.common, stream, group.as_deref()).await,
-            Action::Reset(reset) => reset.run(&self.common).await,
-            Action::Rm { of, dry_run, confirm } => self.remove(of, *dry_run, *confirm).await,
+impl GroupAction {
+    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+        match self {
+            GroupAction::Ls { pattern } => list(common, pattern).await,
+            GroupAction::Create { of, from } => create(common, of, *from).await,
+            GroupAction::Describe { stream, group } => describe::run(common, stream, group.as_deref()).await,
+            GroupAction::Reset(reset) => reset.run(common).await,
+            GroupAction::Rm { of, dry_run, confirm } => remove(common, of, *dry_run, *confirm).await,
         }
     }
+}
 
-    async fn list(&self, pattern: &str) -> Result<(), Failure> {
-        let backend = self.common.connect().await?;
-        let place = backend.place();
-        // A name is no pattern: it must be there.
-        if !pattern.contains(['*', '?', '[', '\\']) {
-            known::stream(&*backend, pattern).await?;
-        }
-        let streams = Monitor::new(backend).streams(pattern).await?;
-        let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
-        if self.common.json {
-            return print_json(&groups.into_iter().map(shape::group).collect::<Value>());
-        }
-        let mut table = Table::new(&[
-            "STREAM",
-            "GROUP",
-            ">CONSUMERS",
-            ">LAG",
-            ">PENDING",
-            ">OLDEST-UNREAD",
-            ">OLDEST-PENDING",
-            "LAST-DELIVERED",
-        ]);
-        for group in &groups {
-            table.push(row![
-                &group.stream,
-                &group.name,
-                count(group.consumers.len() as u64),
-                shape::lag(group.lag),
-                count(group.pending),
-                age_or_nothing(shape::waited(group.oldest_unread)),
-                age_or_nothing(shape::waited(group.oldest_pending)),
-                group.last_delivered.to_string(),
-            ]);
-        }
-        if groups.is_empty() {
-            note(&format!("no groups on streams that match {pattern} in {place}"));
-        }
-        print(&table.to_string())
+async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    let place = backend.place();
+    // A name is no pattern: it must be there.
+    if !pattern.contains(['*', '?', '[', '\\']) {
+        known::stream(&*backend, pattern).await?;
     }
+    let streams = Monitor::new(backend).streams(pattern).await?;
+    let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
+    if common.json {
+        return print_json(&groups.into_iter().map(shape::group).collect::<Value>());
+    }
+    if groups.is_empty() {
+        note(&format!("no groups on streams that match {pattern} in {place}"));
+    }
+    let titles = [
+        "STREAM",
+        "GROUP",
+        ">CONSUMERS",
+        ">LAG",
+        ">PENDING",
+        ">OLDEST-UNREAD",
+        ">OLDEST-PENDING",
+        "LAST-DELIVERED",
+    ];
+    let rows = groups.into_iter().map(|group| {
+        row![
+            &group.stream,
+            &group.name,
+            count(group.consumers.len() as u64),
+            shape::lag(group.lag),
+            count(group.pending),
+            age_or_nothing(shape::waited(group.oldest_unread)),
+            age_or_nothing(shape::waited(group.oldest_pending)),
+            group.last_delivered.to_string(),
+        ]
+    });
+    print(Table::new(&titles, rows))
+}
 
-    async fn create(&self, NamedGroup { stream, group }: &NamedGroup, from: Position) -> Result<(), Failure> {
-        let backend = self.common.connect_or_create().await?;
-        let created = backend.create_group(stream, group, start_of(from)).await;
-        let created = created.map_err(|error| known::about(stream, error))?;
-        let info = known::group(&*backend, stream, group).await?;
-        if self.common.json {
-            return print_json(&json!({
-                "stream": stream,
-                "group": group,
-                "created": created,
-                "last_delivered": info.last_delivered.to_string(),
-            }));
-        }
-        print_line(&match created {
-            true => format!("created group {group} of {stream}, behind {}", info.last_delivered),
-            false => format!("group {group} of {stream} was there, behind {}", info.last_delivered),
-        })
+async fn create(
+    common: &Common,
+    NamedGroup { stream, group }: &NamedGroup,
+    from: Position,
+) -> Result<(), Failure> {
+    let backend = common.connect_or_create().await?;
+    let created = backend.create_group(stream, group, start_of(from)).await;
+    let created = created.map_err(|error| known::about(stream, error))?;
+    let last_delivered = known::group(&*backend, stream, group).await?.last_delivered.to_string();
+    if common.json {
+        return print_json(&json!({
+            "stream": stream,
+            "group": group,
+            "created": created,
+            "last_delivered": last_delivered,
+        }));
     }
+    print_line(&match created {
+        true => format!("created group {group} of {stream}, behind {last_delivered}"),
+        false => format!("group {group} of {stream} was there, behind {last_delivered}"),
+    })
+}
 
-    async fn remove(
-        &self,
-        NamedGroup { stream, group }: &NamedGroup,
-        dry_run: bool,
-        confirm: Confirm,
-    ) -> Result<(), Failure> {
-        let backend = self.common.connect().await?;
-        let info = known::group(&*backend, stream, group).await?;
-        let rows = counted(info.pending, "pending entry", "pending entries");
-        let consumers = counted(info.consumers, "consumer", "consumers");
-        let removed = if dry_run {
-            false
-        } else {
-            confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
-            backend.delete_group(stream, group).await?
-        };
-        if self.common.json {
-            return print_json(&json!({
-                "stream": stream,
-                "group": group,
-                "removed": removed,
-                "pending_dropped": info.pending,
-                "dry_run": dry_run,
-            }));
-        }
-        let done = if dry_run { "would remove" } else { "removed" };
-        print_line(&format!("{done} group {group} of {stream}, with {consumers} and {rows}"))
+async fn remove(
+    common: &Common,
+    NamedGroup { stream, group }: &NamedGroup,
+    dry_run: bool,
+    confirm: Confirm,
+) -> Result<(), Failure> {
+    let backend = common.connect().await?;
+    let info = known::group(&*backend, stream, group).await?;
+    let rows = counted(info.pending, "pending entry", "pending entries");
+    let consumers = counted(info.consumers, "consumer", "consumers");
+    let removed = if dry_run {
+        false
+    } else {
+        confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
+        backend.delete_group(stream, group).await?
+    };
+    if common.json {
+        return print_json(&json!({
+            "stream": stream,
+            "group": group,
+            "removed": removed,
+            "pending_dropped": info.pending,
+            "dry_run": dry_run,
+        }));
     }
+    let done = if dry_run { "would remove" } else { "removed" };
+    print_line(&format!("{done} group {group} of {stream}, with {consumers} and {rows}"))
 }
 
 /// A position as the start of a group: what lies at the position is the first to be read.

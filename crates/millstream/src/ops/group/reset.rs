@@ -30,7 +30,7 @@ Examples:
 Nothing changes without --execute. What is pending stays pending.";
 
 #[derive(Args, Debug)]
-pub(super) struct ResetCommand {
+pub(crate) struct ResetCommand {
     #[command(flatten)]
     of: NamedGroup,
     #[command(flatten)]
@@ -94,11 +94,9 @@ impl ResetCommand {
                 "active_consumers": change.active_consumers,
             }));
         }
-        let mut table = Table::new(&["", "LAST-DELIVERED", ">LAG"]);
-        for (when, place) in [("before", &change.before), ("after", &change.after)] {
-            table.push(row![when, place.last_delivered.to_string(), shape::lag(place.lag)]);
-        }
-        print(&table.to_string())?;
+        let rows = [("before", &change.before), ("after", &change.after)]
+            .map(|(when, place)| row![when, place.last_delivered.to_string(), shape::lag(place.lag)]);
+        print(Table::new(&["", "LAST-DELIVERED", ">LAG"], rows))?;
         if change.pending > 0 {
             note(&counted(change.pending, "entry stays pending", "entries stay pending"));
         }

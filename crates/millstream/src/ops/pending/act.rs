@@ -46,16 +46,15 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
             .collect();
         return print_json(&told);
     }
-    let mut table = Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"]);
-    for delivery in &claimed {
-        table.push(row![
+    let rows = claimed.iter().map(|delivery| {
+        row![
             delivery.id.to_string(),
             consumer,
             count(delivery.deliveries),
             if delivery.fields.is_some() { "there" } else { "gone" },
-        ]);
-    }
-    print(&table.to_string())?;
+        ]
+    });
+    print(Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
     note(&format!("{consumer} has {} more", counted(claimed.len() as u64, "entry", "entries")));
     Ok(())
 }

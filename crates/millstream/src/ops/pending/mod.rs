@@ -19,21 +19,11 @@ use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
 use super::value::{age_of, age_or_nothing, count};
 
-const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   millstream pending ls orders billing
   millstream pending claim orders billing worker-1 --min-idle 5m
   millstream pending ack orders billing 1731664200000-0";
-
-/// Look at pending entries; claim, acknowledge, give back or extend them
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Pending {
-    #[command(subcommand)]
-    action: Action,
-    #[command(flatten)]
-    common: Common,
-}
 
 const LS_EXAMPLES: &str = "\
 Examples:
@@ -68,7 +58,7 @@ Examples:
 The idle time begins anew, so that nobody claims the entries yet.";
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum PendingAction {
     /// List pending entries
     #[command(after_help = LS_EXAMPLES)]
     Ls(List),
@@ -87,7 +77,7 @@ enum Action {
 }
 
 #[derive(Args, Debug)]
-struct List {
+pub(crate) struct List {
     #[command(flatten)]
     of: NamedGroup,
     /// Only those of this consumer
@@ -102,7 +92,7 @@ struct List {
 }
 
 #[derive(Args, Debug)]
-struct Claim {
+pub(crate) struct Claim {
     #[command(flatten)]
     of: NamedGroup,
     /// Who gets them
@@ -117,7 +107,7 @@ struct Claim {
 }
 
 #[derive(Args, Debug)]
-struct Ack {
+pub(crate) struct Ack {
     #[command(flatten)]
     of: NamedGroup,
     /// The entries, unless --all is said
@@ -134,7 +124,7 @@ struct Ack {
 }
 
 #[derive(Args, Debug)]
-struct Rows {
+pub(crate) struct Rows {
     #[command(flatten)]
     of: NamedGroup,
     /// The entries
@@ -142,15 +132,14 @@ struct Rows {
     ids: Vec<StreamId>,
 }
 
-impl Pending {
-    pub(crate) async fn run(&self) -> Result<(), Failure> {
-        let common = &self.common;
-        match &self.action {
-            Action::Ls(list) => list.run(common).await,
-            Action::Claim(claim) => act::claim(common, claim).await,
-            Action::Ack(ack) => act::acknowledge(common, ack).await,
-            Action::Nack(rows) => act::give_back(common, rows).await,
-            Action::Extend(rows) => act::extend(common, rows).await,
+impl PendingAction {
+    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+        match self {
+            PendingAction::Ls(list) => list.run(common).await,
+            PendingAction::Claim(claim) => act::claim(common, claim).await,
+            PendingAction::Ack(ack) => act::acknowledge(common, ack).await,
+            PendingAction::Nack(rows) => act::give_back(common, rows).await,
+            PendingAction::Extend(rows) => act::extend(common, rows).await,
         }
     }
 }
@@ -172,7 +161,7 @@ impl List {
         if common.json {
             return print_json(&rows.iter().map(shape::pending).collect());
         }
-        print(&table(&rows).to_string())?;
+        print(table(&rows))?;
         if rows.len() == self.count && info.pending > self.count as u64 {
             note(&format!("{} are pending in all; see more with --count", count(info.pending)));
         }
@@ -181,15 +170,14 @@ impl List {
 }
 
 fn table(rows: &[PendingRow]) -> Table {
-    let mut table = Table::new(&["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">AGE"]);
-    for row in rows {
-        table.push(row![
+    let cells = |row: &PendingRow| {
+        row![
             row.id.to_string(),
             row.consumer.as_deref().unwrap_or("(released)"),
             age_or_nothing(row.idle),
             count(row.deliveries),
             age_or_nothing(age_of(row.id)),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::new(&["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">AGE"], rows.iter().map(cells))
 }
