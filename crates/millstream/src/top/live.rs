@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::draw::{Palette, draw};
-use super::keys;
+use super::keys::{self, Action};
 use super::screen::{self, Screen};
-use super::state::{Flow, State};
+use super::state::State;
 use super::watcher::{Pace, Seen, Watcher};
 use crate::ops::Failure;
 
@@ -57,15 +57,15 @@ async fn interact(
         // A change of size is seen when the next frame is drawn.
         let Event::Key(key) = event else { continue };
         let Some(action) = keys::action(key, state.mode()) else { continue };
-        match state.act(action) {
-            Flow::Stay => pace.send_if_modified(|pace| std::mem::replace(pace, state.pace) != state.pace),
-            Flow::Quit => return Ok(()),
-            Flow::Interrupt => return Err(interrupted(SignalKind::interrupt())),
-            Flow::Suspend => {
-                screen.suspend().map_err(no_terminal)?;
-                false
+        match action {
+            Action::Quit => return Ok(()),
+            Action::Interrupt => return Err(interrupted(SignalKind::interrupt())),
+            Action::Suspend => screen.suspend().map_err(no_terminal)?,
+            _ => {
+                state.act(action);
+                pace.send_if_modified(|pace| std::mem::replace(pace, state.pace) != state.pace);
             }
-        };
+        }
     }
 }
 

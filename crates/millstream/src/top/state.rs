@@ -50,19 +50,6 @@ pub(super) enum View {
     },
 }
 
-/// Whether the person stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// Stays.
-    Stay,
-    /// Leaves.
-    Quit,
-    /// Leaves at once.
-    Interrupt,
-    /// Will be back.
-    Suspend,
-}
-
 /// What all streams and groups come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
@@ -132,11 +119,10 @@ impl State {
     }
 
     /// Does what is asked for.
-    pub(super) fn act(&mut self, action: Action) -> Flow {
+    pub(super) fn act(&mut self, action: Action) {
         match action {
-            Action::Quit => return Flow::Quit,
-            Action::Interrupt => return Flow::Interrupt,
-            Action::Suspend => return Flow::Suspend,
+            // These end or stop the loop, which does so itself.
+            Action::Quit | Action::Interrupt | Action::Suspend => {}
             // Help is in the way of everything else: what is asked for closes it.
             _ if self.help => self.help = false,
             Action::Help => self.help = true,
@@ -158,7 +144,6 @@ impl State {
             Action::LookNow => self.pace.asked += 1,
         }
         self.settle();
-        Flow::Stay
     }
 
     fn go(&mut self, by: isize) {

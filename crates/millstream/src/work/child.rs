@@ -13,7 +13,6 @@
 
 use std::future::pending;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
@@ -23,11 +22,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout_at};
 
-use super::console::Console;
 use super::exec::{PATIENCE, limit, retry, too_late};
-use super::guard::Guard;
 use super::payload::payload;
-use super::process::Process;
+use super::process::{Process, Shell};
 use crate::ops::value::{clipped, text};
 
 /// The longest answer.
@@ -41,22 +38,14 @@ const QUOTED_CHARS: usize = 80;
 
 /// Hands messages to programs that stay.
 pub(super) struct Children {
-    command: String,
-    timeout: Option<Duration>,
-    console: Console,
-    guard: Arc<Guard>,
+    shell: Shell,
     /// Those that wait for a message, and since when; the last one to have worked is the last here.
     idle: Mutex<Vec<(Speaker, Instant)>>,
 }
 
 impl Children {
-    pub(super) fn new(
-        command: String,
-        timeout: Option<Duration>,
-        console: Console,
-        guard: Arc<Guard>,
-    ) -> Children {
-        Children { command, timeout, console, guard, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(shell: Shell) -> Children {
+        Children { shell, idle: Mutex::new(Vec::new()) }
     }
 
     /// Handles one message.
@@ -77,7 +66,7 @@ impl Children {
                     retry(format!("{nonsense}{words}"), "child", Reason::Failed)
                 }
             },
-            limit = limit(self.timeout) => too_late(limit, speaker.end_at_once().await),
+            limit = limit(self.shell.timeout) => too_late(limit, speaker.end_at_once().await),
             () = message.cancelled.cancelled() => {
                 speaker.process.terminate();
                 // The message is no longer ours: there is nothing to decide. Whoever drops us kills what is left.
@@ -89,12 +78,10 @@ impl Children {
     /// Ends those that wait. They are asked by closing their standard input, and made to after a while.
     pub(super) async fn end(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        let mut ending: Vec<Process> = idle.into_iter().map(|(speaker, _)| speaker.hang_up()).collect();
+        let ending: Vec<Process> = idle.into_iter().map(|(speaker, _)| speaker.process).collect();
         let deadline = Instant::now() + GOODBYE;
-        for process in &mut ending {
-            if timeout_at(deadline, process.wait()).await.is_err() {
-                process.stop(PATIENCE).await;
-            }
+        for process in ending {
+            end_by(deadline, process).await;
         }
     }
 
@@ -105,7 +92,7 @@ impl Children {
                 return Ok(speaker);
             }
         }
-        Speaker::start(&self.command, &self.console, &self.guard)
+        Speaker::start(&self.shell)
     }
 
     fn put_back(&self, speaker: Speaker) {
@@ -114,13 +101,15 @@ impl Children {
         idle.push((speaker, now));
         let fresh = idle.iter().position(|(_, since)| now.duration_since(*since) < IDLE_MAX).unwrap_or(0);
         for (speaker, _) in idle.drain(..fresh) {
-            let mut process = speaker.hang_up();
-            tokio::spawn(async move {
-                if timeout_at(now + GOODBYE, process.wait()).await.is_err() {
-                    process.stop(PATIENCE).await;
-                }
-            });
+            tokio::spawn(end_by(now + GOODBYE, speaker.process));
         }
+    }
+}
+
+/// Waits for a program whose standard input is closed; makes it end after the deadline.
+async fn end_by(deadline: Instant, mut process: Process) {
+    if timeout_at(deadline, process.wait()).await.is_err() {
+        process.stop(PATIENCE).await;
     }
 }
 
@@ -132,9 +121,9 @@ struct Speaker {
 }
 
 impl Speaker {
-    fn start(command: &str, console: &Console, guard: &Arc<Guard>) -> std::io::Result<Speaker> {
-        let mut process = Process::start(command, console, guard, |shell| {
-            shell.stdout(Stdio::piped());
+    fn start(shell: &Shell) -> std::io::Result<Speaker> {
+        let mut process = shell.start(|command| {
+            command.stdout(Stdio::piped());
         })?;
         let pipes = process.take_stdin().zip(process.take_stdout());
         let (questions, answers) = pipes.ok_or(std::io::ErrorKind::BrokenPipe)?;
@@ -167,11 +156,6 @@ impl Speaker {
                 Err(error) => return Err(format!("cannot hear the child: {error}")),
             }
         }
-    }
-
-    /// Nothing more will be said.
-    fn hang_up(self) -> Process {
-        self.process
     }
 
     /// Ends it, and gives its last words.

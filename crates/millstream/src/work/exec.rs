@@ -18,17 +18,14 @@ use std::future::pending;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_worker::{Failure, Message, Outcome, Reason};
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use super::console::Console;
-use super::guard::Guard;
 use super::payload::{batch_variables, payload, variables};
-use super::process::Process;
+use super::process::{Process, Shell};
 
 /// How long a process that took too long has to end by itself.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,12 +33,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 const REJECTING: [i32; 2] = [65, 100];
 
 /// Runs a command for each message, or for several.
-pub(super) struct Exec {
-    pub(super) command: String,
-    pub(super) timeout: Option<Duration>,
-    pub(super) console: Console,
-    pub(super) guard: Arc<Guard>,
-}
+pub(super) struct Exec(pub(super) Shell);
 
 enum Ended {
     Exited(std::io::Result<ExitStatus>),
@@ -82,8 +74,8 @@ impl Exec {
     }
 
     async fn run_process(&self, messages: &[Message], variables: Vec<(String, OsString)>) -> Outcome {
-        let shares_screen = self.console.shares_screen();
-        let started = Process::start(&self.command, &self.console, &self.guard, |shell| {
+        let shares_screen = self.0.console.shares_screen();
+        let started = self.0.start(|shell| {
             shell.envs(variables);
             if shares_screen {
                 shell.stdout(Stdio::piped());
@@ -94,7 +86,7 @@ impl Exec {
             Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
         };
         if shares_screen {
-            process.pass_on_output(&self.console);
+            process.pass_on_output(&self.0.console);
         }
         match self.ended(&mut process, messages).await {
             Ended::Exited(Ok(status)) => judge(status, process.last_words().await),
@@ -123,7 +115,7 @@ impl Exec {
                 let _ = stdin.write_all(lines.as_bytes()).await;
             }
         });
-        let mut too_long = pin!(limit(self.timeout));
+        let mut too_long = pin!(limit(self.0.timeout));
         let mut cancelled = pin!(all_cancelled(messages));
         let mut fed = false;
         loop {

@@ -43,6 +43,7 @@ use self::exec::Exec;
 use self::guard::Guard;
 use self::http::Endpoint;
 use self::options::{Handling, Pool, parse_count};
+use self::process::Shell;
 use self::signals::Signals;
 use crate::ops::Failure;
 use crate::ops::connection::Common;
@@ -202,7 +203,6 @@ impl Work {
     }
 
     fn runner(&self, console: &Console) -> Result<Runner, String> {
-        let (timeout, console) = (self.pool.timeout, console.clone());
         // clap asks for nothing that something given rules out.
         if !self.header.is_empty() && self.handling.http.is_none() {
             return Err("--header is for requests: give --http as well".to_owned());
@@ -210,15 +210,16 @@ impl Work {
         if self.batch.is_some() && self.handling.exec.is_none() {
             return Err("--batch is for commands: give --exec as well".to_owned());
         }
+        let timeout = self.pool.timeout;
+        let shell = |command: &String| Shell {
+            command: command.clone(),
+            timeout,
+            console: console.clone(),
+            guard: Arc::new(Guard::start()),
+        };
         match &self.handling {
-            Handling { exec: Some(command), .. } => {
-                let guard = Arc::new(Guard::start());
-                Ok(Runner::Exec(Arc::new(Exec { command: command.clone(), timeout, console, guard })))
-            }
-            Handling { child: Some(command), .. } => {
-                let guard = Arc::new(Guard::start());
-                Ok(Runner::Child(Children::new(command.clone(), timeout, console, guard)))
-            }
+            Handling { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
+            Handling { child: Some(command), .. } => Ok(Runner::Child(Children::new(shell(command)))),
             Handling { http: Some(url), .. } => {
                 Endpoint::new(url, &self.header, timeout.unwrap_or(HTTP_TIME)).map(Box::new).map(Runner::Http)
             }

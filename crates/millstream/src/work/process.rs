@@ -20,6 +20,15 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// A longer line is passed on in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
+/// A shell command that messages are handed to, and what its processes share.
+pub(super) struct Shell {
+    pub(super) command: String,
+    /// How long one message, or one batch, may take.
+    pub(super) timeout: Option<Duration>,
+    pub(super) console: Console,
+    pub(super) guard: Arc<Guard>,
+}
+
 /// A running command. Dropped while it runs, it is killed with everything it started.
 pub(super) struct Process {
     child: Child,
@@ -30,28 +39,24 @@ pub(super) struct Process {
     output: Option<Followed>,
 }
 
-impl Process {
+impl Shell {
     /// Starts `sh -c command` after `set_up` has had its way. Its standard error is passed on, line by line.
-    pub(super) fn start(
-        command: &str,
-        console: &Console,
-        guard: &Arc<Guard>,
-        set_up: impl FnOnce(&mut Command),
-    ) -> io::Result<Process> {
+    pub(super) fn start(&self, set_up: impl FnOnce(&mut Command)) -> io::Result<Process> {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
+        shell.arg("-c").arg(&self.command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
         set_up(&mut shell);
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            guard.begin(group);
+            self.guard.begin(group);
         }
-        let guard = Arc::clone(guard);
-        let to_console = console.clone();
-        let complaints = Followed::new(child.stderr.take(), move |line| to_console.write(line));
-        Ok(Process { child, group, guard, ended: false, complaints, output: None })
+        let console = self.console.clone();
+        let complaints = Followed::new(child.stderr.take(), move |line| console.write(line));
+        Ok(Process { child, group, guard: Arc::clone(&self.guard), ended: false, complaints, output: None })
     }
+}
 
+impl Process {
     /// Where it reads. There once.
     pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()

@@ -1,30 +1,7 @@
 //! One thing that was found, what it concerns, and the way out.
 
-use std::fmt;
-
 use millstream_worker::monitor::Health;
 use serde_json::{Value, json};
-
-/// What a finding is about.
-#[derive(Clone, Debug)]
-pub(super) enum Subject {
-    /// The server as a whole.
-    Server,
-    /// A stream.
-    Stream(String),
-    /// A group of a stream.
-    Group(String, String),
-}
-
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Subject::Server => f.write_str("server"),
-            Subject::Stream(stream) => write!(f, "stream {stream}"),
-            Subject::Group(stream, group) => write!(f, "group {group} of {stream}"),
-        }
-    }
-}
 
 /// Something that was found. What is [`Health::Ok`] is a remark.
 #[derive(Clone, Debug)]
@@ -33,8 +10,10 @@ pub(super) struct Finding {
     pub(super) health: Health,
     /// A fixed word for programs.
     pub(super) code: &'static str,
-    /// What it is about.
-    pub(super) subject: Subject,
+    /// The stream it is about; `None` if it is about the server as a whole.
+    pub(super) stream: Option<String>,
+    /// The group of the stream, if it is about one.
+    pub(super) group: Option<String>,
     /// What was found, for people.
     pub(super) text: String,
     /// What to do about it.
@@ -42,17 +21,21 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    /// What it is about, for people.
+    pub(super) fn subject(&self) -> String {
+        match (&self.stream, &self.group) {
+            (None, _) => "server".to_owned(),
+            (Some(stream), None) => format!("stream {stream}"),
+            (Some(stream), Some(group)) => format!("group {group} of {stream}"),
+        }
+    }
+
     pub(super) fn json(&self) -> Value {
-        let (stream, group) = match &self.subject {
-            Subject::Server => (None, None),
-            Subject::Stream(stream) => (Some(stream), None),
-            Subject::Group(stream, group) => (Some(stream), Some(group)),
-        };
         json!({
             "health": self.health.to_string(),
             "code": self.code,
-            "stream": stream,
-            "group": group,
+            "stream": self.stream,
+            "group": self.group,
             "text": self.text,
             "way_out": self.way_out,
         })

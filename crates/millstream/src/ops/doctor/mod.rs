@@ -5,14 +5,15 @@ mod server;
 mod streams;
 
 use clap::Args;
-use millstream_worker::Admin;
+use millstream_worker::backend::Capabilities;
 use millstream_worker::monitor::{Health, Monitor};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::finding::Finding;
+use self::server::Server;
 use super::connection::Common;
 use super::failure::Failure;
-use super::output::{BAD, DIM, GOOD, WARN, print, print_json};
+use super::output::{DIM, print, print_json, style_of};
 use super::table::{Cell, Facts};
 use super::value::counted;
 
@@ -36,111 +37,106 @@ impl Doctor {
         let backend = self.common.connect().await?;
         backend.ping().await?;
         let server = server::ask(&self.common.url()).await;
-        let mut findings = server.findings();
         let streams = Monitor::new(backend.clone()).streams("*").await?;
+        let mut findings = server.findings();
         findings.extend(streams.iter().flat_map(streams::findings));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
-        let health = findings.first().map_or(Health::Ok, |finding| finding.health);
-        let looked_at = (streams.len(), streams.iter().map(|stream| stream.groups.len()).sum());
+        let diagnosis = Diagnosis {
+            place: backend.place(),
+            capabilities: backend.capabilities(),
+            server,
+            streams: streams.len() as u64,
+            groups: streams.iter().map(|stream| stream.groups.len() as u64).sum(),
+            health: findings.first().map_or(Health::Ok, |finding| finding.health),
+            findings,
+        };
         if self.common.json {
-            print_json(&told(&*backend, &server, looked_at, health, &findings))?;
+            print_json(&diagnosis.json())?;
         } else {
-            print(&shown(&*backend, &server, looked_at, health, &findings))?;
+            print(diagnosis.text())?;
         }
-        if health == Health::Ok { Ok(()) } else { Err(Failure::Check) }
+        if diagnosis.health == Health::Ok { Ok(()) } else { Err(Failure::Check) }
     }
 }
 
-/// What the store does natively, by name.
-fn abilities(backend: &dyn Admin) -> [(&'static str, bool); 5] {
-    let can = backend.capabilities();
-    [
-        ("read_claims", can.read_claims),
-        ("releases", can.releases),
-        ("extends", can.extends),
-        ("idempotent_adds", can.idempotent_adds),
-        ("exact_lag", can.exact_lag),
-    ]
-}
-
-fn told(
-    backend: &dyn Admin,
-    server: &server::Server,
-    (streams, groups): (usize, usize),
+/// What was looked at, and what was found.
+struct Diagnosis {
+    place: String,
+    capabilities: Capabilities,
+    server: Server,
+    streams: u64,
+    groups: u64,
+    /// That of the worst finding.
     health: Health,
-    findings: &[Finding],
-) -> Value {
-    let certain = backend.capabilities().certain;
-    let told = |can: bool| if certain { Value::from(can) } else { Value::Null };
-    let abilities: serde_json::Map<String, Value> =
-        abilities(backend).into_iter().map(|(name, can)| (name.to_owned(), told(can))).collect();
-    json!({
-        "place": backend.place(),
-        "health": health.to_string(),
-        "server": server.json(),
-        "capabilities": abilities,
-        "streams": streams,
-        "groups": groups,
-        "findings": findings.iter().map(Finding::json).collect::<Value>(),
-    })
+    /// The worst first.
+    findings: Vec<Finding>,
 }
 
-/// What the store does natively, what stands in for the rest, and what nothing does.
-fn put_abilities(facts: &mut Facts, backend: &dyn Admin) {
-    if !backend.capabilities().certain {
-        facts.push("native", "not known: it cannot write now, and so cannot be tried out");
-        return;
+impl Diagnosis {
+    /// What the store does natively, by name.
+    fn abilities(&self) -> [(&'static str, bool); 5] {
+        let can = self.capabilities;
+        [
+            ("read_claims", can.read_claims),
+            ("releases", can.releases),
+            ("extends", can.extends),
+            ("idempotent_adds", can.idempotent_adds),
+            ("exact_lag", can.exact_lag),
+        ]
     }
-    let (can, cannot): (Vec<_>, Vec<_>) = abilities(backend).into_iter().partition(|(_, can)| *can);
-    // Nothing stands in for adding once: the producer has to know.
-    let (missing, emulated): (Vec<_>, Vec<_>) =
-        cannot.into_iter().partition(|(name, _)| *name == "idempotent_adds");
-    let names = |abilities: Vec<(&str, bool)>| {
-        let names: Vec<&str> = abilities.into_iter().map(|(name, _)| name).collect();
-        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-    };
-    facts.push("native", names(can));
-    facts.push("emulated", names(emulated));
-    facts.push("missing", names(missing));
-}
 
-fn shown(
-    backend: &dyn Admin,
-    server: &server::Server,
-    (streams, groups): (usize, usize),
-    health: Health,
-    findings: &[Finding],
-) -> String {
-    let mut facts = Facts::default();
-    facts.push("store", backend.place());
-    server.put(&mut facts);
-    put_abilities(&mut facts, backend);
-    facts.push(
-        "looked at",
-        format!(
-            "{}, {}",
-            counted(streams as u64, "stream", "streams"),
-            counted(groups as u64, "group", "groups")
-        ),
-    );
-    facts.push("verdict", Cell::painted(style_of(health), health.to_string()));
-    let mut text = facts.to_string();
-    for finding in findings {
-        let style = style_of(finding.health);
-        let mark =
-            if finding.health == Health::Ok { "remark".to_owned() } else { finding.health.to_string() };
-        text.push_str(&format!(
-            "\n{style}{mark}{style:#}  {}: {}\n{DIM}way out:{DIM:#} {}\n",
-            finding.subject, finding.text, finding.way_out
-        ));
+    fn json(&self) -> Value {
+        let known = |can: bool| self.capabilities.certain.then_some(can);
+        let abilities: Map<String, Value> =
+            self.abilities().into_iter().map(|(name, can)| (name.to_owned(), known(can).into())).collect();
+        json!({
+            "place": self.place,
+            "health": self.health.to_string(),
+            "server": self.server.json(),
+            "capabilities": abilities,
+            "streams": self.streams,
+            "groups": self.groups,
+            "findings": self.findings.iter().map(Finding::json).collect::<Value>(),
+        })
     }
-    text
-}
 
-fn style_of(health: Health) -> anstyle::Style {
-    match health {
-        Health::Ok => GOOD,
-        Health::Degraded => WARN,
-        Health::Critical => BAD,
+    fn text(&self) -> String {
+        let mut facts = Facts::default();
+        facts.push("store", &self.place);
+        self.server.put(&mut facts);
+        self.put_abilities(&mut facts);
+        let streams = counted(self.streams, "stream", "streams");
+        facts.push("looked at", format!("{streams}, {}", counted(self.groups, "group", "groups")));
+        facts.push("verdict", Cell::painted(style_of(self.health), self.health.to_string()));
+        let mut text = facts.to_string();
+        for finding in &self.findings {
+            let style = style_of(finding.health);
+            let mark =
+                if finding.health == Health::Ok { "remark".to_owned() } else { finding.health.to_string() };
+            text.push_str(&format!(
+                "\n{style}{mark}{style:#}  {}: {}\n{DIM}way out:{DIM:#} {}\n",
+                finding.subject(),
+                finding.text,
+                finding.way_out
+            ));
+        }
+        text
+    }
+
+    /// What the store does natively, what stands in for the rest, and what nothing does.
+    fn put_abilities(&self, facts: &mut Facts) {
+        if !self.capabilities.certain {
+            facts.push("native", "not known: it cannot write now, and so cannot be tried out");
+            return;
+        }
+        let names = |wanted: fn(&str, bool) -> bool| {
+            let abilities = self.abilities().into_iter().filter(|(name, can)| wanted(name, *can));
+            let names: Vec<&str> = abilities.map(|(name, _)| name).collect();
+            if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+        };
+        // Nothing stands in for adding once: the producer has to know.
+        facts.push("native", names(|_, can| can));
+        facts.push("emulated", names(|name, can| !can && name != "idempotent_adds"));
+        facts.push("missing", names(|name, can| !can && name == "idempotent_adds"));
     }
 }

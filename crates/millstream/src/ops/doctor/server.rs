@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use millstream_worker::monitor::Health;
-use redis::{Client, Cmd, aio::MultiplexedConnection, cmd};
+use redis::{Client, cmd};
 use serde_json::{Value, json};
 
-use super::finding::{Finding, Subject};
+use super::finding::Finding;
 use crate::ops::table::Facts;
 
 /// How long to wait for the server's word.
@@ -43,15 +43,11 @@ async fn try_ask(client: Client) -> Option<Server> {
     let info = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let mut settings = HashMap::new();
     for name in ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"] {
-        let mut question = cmd("CONFIG");
-        question.arg("GET").arg(name);
-        settings.extend(setting(&mut connection, &question).await);
+        let told: Result<HashMap<String, String>, _> =
+            cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await;
+        settings.extend(told.unwrap_or_default());
     }
     Some(Server { info, settings, embedded: false })
-}
-
-async fn setting(connection: &mut MultiplexedConnection, question: &Cmd) -> HashMap<String, String> {
-    question.query_async(connection).await.unwrap_or_default()
 }
 
 impl Server {
@@ -108,7 +104,7 @@ impl Server {
         let mut findings = Vec::new();
         let mut find = |health, code, text: &str, way_out: &str| {
             let (text, way_out) = (text.to_owned(), way_out.to_owned());
-            findings.push(Finding { health, code, subject: Subject::Server, text, way_out });
+            findings.push(Finding { health, code, stream: None, group: None, text, way_out });
         };
         let settings = (self.setting("appendonly"), self.setting("appendfsync"), self.setting("save"));
         match settings {

@@ -3,7 +3,7 @@
 use millstream_worker::backend::ConsumerInfo;
 use millstream_worker::monitor::{Finding as Found, GroupSnapshot, Health, Limits, StreamSnapshot};
 
-use super::finding::{Finding, Subject};
+use super::finding::Finding;
 use crate::ops::value::{count, counted};
 
 /// A stream that has never lost an entry and is longer than this grows without end.
@@ -25,7 +25,7 @@ fn of_stream(stream: &StreamSnapshot) -> Vec<Finding> {
     let name = &stream.name;
     let mut findings = Vec::new();
     let mut find = |health, code, text: String, way_out: String| {
-        findings.push(Finding { health, code, subject: Subject::Stream(name.clone()), text, way_out });
+        findings.push(Finding { health, code, stream: Some(name.clone()), group: None, text, way_out });
     };
     // Nobody reads dead letters, and nobody should.
     let is_dead_letters = name.ends_with(":dlq");
@@ -68,9 +68,7 @@ fn of_group(group: &GroupSnapshot, found: Found) -> Finding {
         "lag" | "unread_age" => {
             format!("start more workers, or skip with: millstream group reset {stream} {name} --to-latest")
         }
-        "no_reader" => {
-            format!("start a worker: {}", start_worker(group))
-        }
+        "no_reader" => format!("start a worker: {}", start_worker(group)),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => {
             let see = format!("see them with: millstream pending ls {stream} {name} --min-idle 5m");
@@ -83,8 +81,8 @@ fn of_group(group: &GroupSnapshot, found: Found) -> Finding {
             }
         }
     };
-    let subject = Subject::Group(stream.clone(), name.clone());
-    Finding { health: found.health, code: found.code, subject, text: found.text, way_out }
+    let Found { health, code, text, .. } = found;
+    Finding { health, code, stream: Some(stream.clone()), group: Some(name.clone()), text, way_out }
 }
 
 /// How a consumer leaves that is gone for good. What it holds needs an heir.

@@ -117,9 +117,6 @@ async fn an_action_closes_help_and_does_nothing_else() {
     assert!(state.help);
     state.act(Action::Move(1));
     assert_eq!((state.help, selected(&state)), (false, "events"));
-    state.act(Action::Help);
-    assert_eq!(state.act(Action::Quit), Flow::Quit);
-    assert_eq!(state.act(Action::Interrupt), Flow::Interrupt);
 }
 
 #[test]
@@ -130,9 +127,9 @@ fn the_pace_changes_in_steps() {
     state.act(Action::Faster);
     state.act(Action::Faster);
     assert_eq!(state.pace.interval, Duration::from_millis(250));
-    (0..20).for_each(|_| assert_eq!(state.act(Action::Faster), Flow::Stay));
+    (0..20).for_each(|_| state.act(Action::Faster));
     assert_eq!(state.pace.interval, INTERVAL_MIN);
-    (0..20).for_each(|_| assert_eq!(state.act(Action::Slower), Flow::Stay));
+    (0..20).for_each(|_| state.act(Action::Slower));
     assert_eq!(state.pace.interval, INTERVAL_MAX);
     state.act(Action::Pause);
     state.act(Action::LookNow);
