@@ -19,7 +19,7 @@ use millstream_worker::redrive::{Filter, Redrive, redrive};
 use millstream_worker::{
     Admin, Autoscale, Backoff, HandlerError, Message, Report, Worker, WorkerHandle, WorkerName,
 };
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use self::ledger::{Books, Ledger};
@@ -196,7 +196,9 @@ impl Show {
         self.until(&handle, |figures| figures.produced >= plan.messages / 4).await?;
         self.stage.detail(&format!("the pool has grown to {} slots", handle.slots()));
         self.kill_a_worker(&handle).await?;
-        self.until_doomed_is_empty(&handle).await?;
+        while self.held_by_doomed().await? > 0 {
+            self.look(&handle).await?;
+        }
         self.stage.detail("its leases ran out, and the pool has taken over everything it left");
         self.until_all_is_sent(&handle, &mut producers).await?;
         self.until(&handle, Figures::is_quiet).await?;
@@ -204,7 +206,7 @@ impl Show {
         self.redrive(&handle).await?;
         self.stage.scene("The pool drains.");
         handle.drain();
-        let report = ended(pool).await?;
+        let report = pool.await.map_err(|error| Failure::Other(format!("the pool failed: {error}")))??;
         let ledger = self.books.close(&*self.backend, STREAM, GROUP, &dead_letters_of(STREAM)).await?;
         Ok((ledger, report))
     }
@@ -287,13 +289,6 @@ impl Show {
     async fn held_by_doomed(&self) -> Result<u64, Failure> {
         let summary = self.backend.pending_summary(STREAM, GROUP).await?;
         Ok(summary.consumers.iter().find(|(name, _)| name == DOOMED).map_or(0, |(_, rows)| *rows))
-    }
-
-    async fn until_doomed_is_empty(&mut self, handle: &WorkerHandle) -> Result<(), Failure> {
-        while self.held_by_doomed().await? > 0 {
-            self.look(handle).await?;
-        }
-        Ok(())
     }
 
     async fn until_all_is_sent(
@@ -384,10 +379,6 @@ impl Figures {
     fn is_quiet(&self) -> bool {
         self.lag == 0 && self.pending == 0
     }
-}
-
-async fn ended(pool: JoinHandle<Result<Report, millstream_worker::Error>>) -> Result<Report, Failure> {
-    Ok(pool.await.map_err(|error| Failure::Other(format!("the pool failed: {error}")))??)
 }
 
 fn broken(error: millstream_worker::worker::BuildError) -> Failure {

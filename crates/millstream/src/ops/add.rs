@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::known;
 use super::output::{note, print_json, print_line, progress_bar};
 use super::until_ctrl_c;
-use super::value::{count, counted, id_json};
+use super::value::{count, counted};
 
 /// How many entries travel together.
 const BATCH: u64 = 1000;
@@ -295,8 +295,8 @@ impl<'a> Load<'a> {
             "stream": self.add.stream,
             "added": self.added,
             "duplicates": self.duplicates,
-            "first_id": id_json(self.first),
-            "last_id": id_json(self.last),
+            "first_id": self.first.map(|id| id.to_string()),
+            "last_id": self.last.map(|id| id.to_string()),
             "seconds": (self.began.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
         })
     }

@@ -52,9 +52,7 @@ impl Failure {
             _ => false,
         }
     }
-}
 
-impl Failure {
     /// A folder with a store in it could not be opened, as the text says.
     pub(super) fn cannot_open_folder(text: &str) -> Failure {
         let otherwise = "see whether the folder can be used, or name another with --url";

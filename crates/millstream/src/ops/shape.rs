@@ -5,7 +5,7 @@ use millstream_worker::dead_letter::Letter;
 use millstream_worker::monitor::{GroupSnapshot, Health, Lag, Verdict, Waiting};
 use serde_json::{Value, json};
 
-use super::value::{self, fields_json, id_json, millis, millis_json};
+use super::value::{self, fields_json, millis};
 
 /// A stream.
 pub(crate) fn stream(name: &str, info: &StreamInfo) -> Value {
@@ -15,9 +15,9 @@ pub(crate) fn stream(name: &str, info: &StreamInfo) -> Value {
         "groups": info.groups,
         "entries_added": info.entries_added,
         "last_id": info.last_id.to_string(),
-        "first_entry": id_json(info.first_entry),
-        "last_entry": id_json(info.last_entry),
-        "max_deleted_id": id_json(info.max_deleted_id),
+        "first_entry": info.first_entry.map(|id| id.to_string()),
+        "last_entry": info.last_entry.map(|id| id.to_string()),
+        "max_deleted_id": info.max_deleted_id.map(|id| id.to_string()),
     })
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn group(group: &GroupSnapshot) -> Value {
         "lag": group.lag.count,
         "lag_exact": group.lag.is_exact(),
         "pending": group.pending,
-        "oldest_unread_ms": millis_json(waited(group.oldest_unread)),
-        "oldest_pending_ms": millis_json(waited(group.oldest_pending)),
+        "oldest_unread_ms": waited(group.oldest_unread).map(millis),
+        "oldest_pending_ms": waited(group.oldest_pending).map(millis),
         "stuck": group.scan.stuck,
         "dead_letters": group.dead_letters_length,
     })
@@ -50,7 +50,7 @@ pub(crate) fn consumer(consumer: &ConsumerInfo) -> Value {
         "consumer": consumer.name,
         "pending": consumer.pending,
         "idle_ms": millis(consumer.idle),
-        "inactive_ms": millis_json(consumer.inactive),
+        "inactive_ms": consumer.inactive.map(millis),
     })
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn pending(row: &PendingRow) -> Value {
     json!({
         "id": row.id.to_string(),
         "consumer": row.consumer,
-        "idle_ms": millis_json(row.idle),
+        "idle_ms": row.idle.map(millis),
         "deliveries": row.deliveries,
     })
 }

@@ -135,16 +135,6 @@ fn bytes_json(bytes: &[u8]) -> Value {
     }
 }
 
-/// An id as JSON, or null.
-pub(crate) fn id_json(id: Option<StreamId>) -> Value {
-    id.map_or(Value::Null, |id| Value::from(id.to_string()))
-}
-
-/// A duration as JSON, in milliseconds, or null.
-pub(crate) fn millis_json(duration: Option<Duration>) -> Value {
-    duration.map_or(Value::Null, |duration| Value::from(millis(duration)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

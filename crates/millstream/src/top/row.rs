@@ -1,10 +1,9 @@
 //! The rows of the overview: one for each group, and one for each stream that no group reads.
 
 use std::cmp::Ordering;
-use std::time::Duration;
 
 use millstream_worker::monitor::{
-    GroupRates, GroupSnapshot, Health, Lag, Limits, StreamRates, StreamSnapshot, Verdict,
+    GroupRates, GroupSnapshot, Health, Limits, StreamRates, StreamSnapshot, Verdict,
 };
 
 use super::watcher::Look;
@@ -35,18 +34,8 @@ pub(super) struct Row {
 /// What a row says about its group.
 #[derive(Clone, Debug)]
 pub(super) struct GroupRow {
-    /// Entries yet to read.
-    pub(super) lag: Lag,
-    /// How old the oldest of them is.
-    pub(super) unread_age: Option<Duration>,
-    /// Entries pending.
-    pub(super) pending: u64,
-    /// How old the oldest of them is.
-    pub(super) pending_age: Option<Duration>,
-    /// How many of them look stuck.
-    pub(super) stuck: u64,
-    /// How many consumers.
-    pub(super) consumers: usize,
+    /// The group as last seen.
+    pub(super) snapshot: GroupSnapshot,
     /// What it did since the look before, where known.
     pub(super) rates: Option<GroupRates>,
     /// Whether it is well, and why not.
@@ -95,12 +84,7 @@ fn stream_rows(stream: &StreamSnapshot, before: Option<&Look>) -> Vec<Row> {
 
 fn group_row(group: &GroupSnapshot, before: Option<&GroupSnapshot>) -> GroupRow {
     GroupRow {
-        lag: group.lag,
-        unread_age: waited(group.oldest_unread),
-        pending: group.pending,
-        pending_age: waited(group.oldest_pending),
-        stuck: group.scan.stuck,
-        consumers: group.consumers.len(),
+        snapshot: group.clone(),
         rates: before.and_then(|before| GroupRates::between(before, group)),
         verdict: group.verdict(&Limits::default()),
     }
@@ -155,17 +139,17 @@ impl Sort {
 
     /// Which of two rows comes first. Rows that have no value come last.
     pub(super) fn compare(self, a: &Row, b: &Row) -> Ordering {
-        let of_group = |value: fn(&GroupRow) -> Option<f64>| {
-            let value = |row: &Row| row.group.as_ref().and_then(value);
+        let of_group = |value: fn(&GroupSnapshot) -> Option<f64>| {
+            let value = |row: &Row| row.group.as_ref().and_then(|group| value(&group.snapshot));
             falling(value(a), value(b))
         };
         match self {
             Sort::Name => Ordering::Equal,
             Sort::Health => b.health().cmp(&a.health()),
             Sort::Lag => of_group(|group| Some(group.lag.count as f64)),
-            Sort::UnreadAge => of_group(|group| group.unread_age.map(|age| age.as_secs_f64())),
+            Sort::UnreadAge => of_group(|group| waited(group.oldest_unread).map(|age| age.as_secs_f64())),
             Sort::Pending => of_group(|group| Some(group.pending as f64)),
-            Sort::PendingAge => of_group(|group| group.pending_age.map(|age| age.as_secs_f64())),
+            Sort::PendingAge => of_group(|group| waited(group.oldest_pending).map(|age| age.as_secs_f64())),
             Sort::Added => falling(a.added, b.added),
             Sort::Acknowledged => falling(a.acknowledged(), b.acknowledged()),
             Sort::Length => b.length.cmp(&a.length),
@@ -182,6 +166,8 @@ fn falling(a: Option<f64>, b: Option<f64>) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::top::sample;
 
@@ -192,9 +178,9 @@ mod tests {
             rows.iter().map(|row| (row.key.stream.as_str(), row.key.group.as_deref())).collect();
         assert_eq!(names, [("events", None), ("orders", Some("audit")), ("orders", Some("billing"))]);
         assert_eq!(rows[0].length, 1);
-        assert_eq!(rows[1].group.as_ref().unwrap().lag.count, 5);
-        let billing = rows[2].group.as_ref().unwrap();
-        assert_eq!((billing.lag.count, billing.pending, billing.consumers), (3, 2, 1));
+        assert_eq!(rows[1].group.as_ref().unwrap().snapshot.lag.count, 5);
+        let billing = &rows[2].group.as_ref().unwrap().snapshot;
+        assert_eq!((billing.lag.count, billing.pending, billing.consumers.len()), (3, 2, 1));
         assert!(rows.iter().all(|row| row.added.is_none() && row.acknowledged().is_none()));
     }
 

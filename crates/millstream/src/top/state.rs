@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_worker::monitor::{GroupSnapshot, Health, StreamSnapshot};
+use millstream_worker::monitor::{Health, StreamSnapshot};
 
 use super::history::History;
 use super::keys::{Action, Mode};
@@ -110,7 +110,7 @@ impl State {
             }
         };
         self.rows = rows(&look, self.look.as_ref());
-        let lag = |row: &Row| Some((row.key.clone(), row.group.as_ref()?.lag.count));
+        let lag = |row: &Row| Some((row.key.clone(), row.group.as_ref()?.snapshot.lag.count));
         self.history.push(self.rows.iter().filter_map(lag));
         self.look = Some(look);
         self.trouble = None;
@@ -228,11 +228,6 @@ impl State {
         self.look.as_ref()?.streams.iter().find(|stream| stream.name == name)
     }
 
-    /// The group as last seen.
-    pub(super) fn group(&self, key: &Key) -> Option<&GroupSnapshot> {
-        self.stream(&key.stream)?.group(key.group.as_deref()?)
-    }
-
     /// The last lags of a group, at most so many, the oldest first.
     pub(super) fn lags(&self, key: &Key, count: usize) -> Vec<u64> {
         self.history.last(key, count)
@@ -266,10 +261,11 @@ impl State {
             totals.added += row.and_then(|row| row.added).unwrap_or_default();
         }
         for group in self.rows.iter().filter_map(|row| row.group.as_ref()) {
-            totals.lag += group.lag.count;
-            totals.lag_is_exact &= group.lag.is_exact();
-            totals.pending += group.pending;
-            totals.stuck += group.stuck;
+            let snapshot = &group.snapshot;
+            totals.lag += snapshot.lag.count;
+            totals.lag_is_exact &= snapshot.lag.is_exact();
+            totals.pending += snapshot.pending;
+            totals.stuck += snapshot.scan.stuck;
             totals.acknowledged += group.rates.and_then(|rates| rates.acknowledged).unwrap_or_default();
             totals.degraded += usize::from(group.verdict.health == Health::Degraded);
             totals.critical += usize::from(group.verdict.health == Health::Critical);

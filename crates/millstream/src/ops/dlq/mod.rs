@@ -177,8 +177,8 @@ async fn list_streams(common: &Common) -> Result<(), Failure> {
             json!({
                 "dead_letters": name,
                 "length": info.length,
-                "first_entry": value::id_json(info.first_entry),
-                "last_entry": value::id_json(info.last_entry),
+                "first_entry": info.first_entry.map(|id| id.to_string()),
+                "last_entry": info.last_entry.map(|id| id.to_string()),
             })
         };
         return print_json(&found.iter().map(told).collect::<Value>());

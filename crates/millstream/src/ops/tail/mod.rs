@@ -61,7 +61,6 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
-        known::stream(&*backend, &self.stream).await?;
         match &self.group {
             Some(group) => group::follow(self, &*backend, group).await,
             None => self.follow(&*backend).await,

@@ -1,7 +1,7 @@
 //! The page of one group: why it is not well, its figures, its consumers, and what is stuck with whom.
 
 use millstream_worker::backend::{ConsumerInfo, PendingRow};
-use millstream_worker::monitor::{GroupSnapshot, Health, LagKnown};
+use millstream_worker::monitor::{GroupRates, GroupSnapshot, Health, LagKnown, Verdict};
 use ratatui::text::{Line, Span};
 
 use super::grid::{Column, Grid, Kind};
@@ -9,19 +9,20 @@ use super::number::rate;
 use super::palette::Palette;
 use crate::ops::shape::{lag, waited};
 use crate::ops::value::{NOTHING, age, age_of, age_or_nothing, count, counted, text};
-use crate::top::row::{Key, Row};
+use crate::top::row::{GroupRow, Key, Row};
 use crate::top::state::State;
 
 /// The lines of the page.
 pub(super) fn lines(state: &State, key: &Key, palette: &Palette, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![title(state, key, palette)];
-    let (Some(group), Some(row)) = (state.group(key), state.row(key)) else {
+    let Some((row, group_row)) = state.row(key).and_then(|row| Some((row, row.group.as_ref()?))) else {
         lines.push(Line::from(missing(state, key)));
         return lines;
     };
-    lines.extend(findings(row, palette));
+    let group = &group_row.snapshot;
+    lines.extend(findings(&group_row.verdict, palette));
     lines.push(Line::default());
-    lines.extend(figures(state, group, row).map(|(name, value)| {
+    lines.extend(figures(state, row, group_row).map(|(name, value)| {
         Line::from(vec![Span::styled(format!("{name:<10}"), palette.dim), Span::raw(value)])
     }));
     lines.push(Line::default());
@@ -60,18 +61,18 @@ fn missing(state: &State, key: &Key) -> String {
     }
 }
 
-fn findings(row: &Row, palette: &Palette) -> Vec<Line<'static>> {
-    let findings = row.group.iter().flat_map(|group| &group.verdict.findings);
+fn findings(verdict: &Verdict, palette: &Palette) -> Vec<Line<'static>> {
     let line = |health, text: &str| {
         let style = if health == Health::Ok { palette.dim } else { palette.health(health) };
         Line::styled(format!("  {}", crate::ops::value::text(text.as_bytes())), style)
     };
-    findings.map(|finding| line(finding.health, &finding.text)).collect()
+    verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
 }
 
-fn figures(state: &State, group: &GroupSnapshot, row: &Row) -> [(&'static str, String); 5] {
+fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, String); 5] {
+    let group = &group_row.snapshot;
     [
-        ("lag", lag_figures(group, row)),
+        ("lag", lag_figures(group, group_row.rates)),
         ("pending", pending_figures(group)),
         ("rates", rate_figures(row)),
         ("position", position(group)),
@@ -79,7 +80,7 @@ fn figures(state: &State, group: &GroupSnapshot, row: &Row) -> [(&'static str, S
     ]
 }
 
-fn lag_figures(group: &GroupSnapshot, row: &Row) -> String {
+fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
     let known = match group.lag.known {
         LagKnown::Kept => "exact",
         LagKnown::Counted => "exact, counted",
@@ -89,7 +90,6 @@ fn lag_figures(group: &GroupSnapshot, row: &Row) -> String {
     if let Some(waited) = waited(group.oldest_unread) {
         told += &format!(", the oldest {} old", age(waited));
     }
-    let rates = row.group.as_ref().and_then(|group| group.rates);
     match rates.and_then(|rates| rates.caught_up_in) {
         Some(time) if group.lag.count > 0 => told += &format!(", caught up in {} at this rate", age(time)),
         _ => {}

@@ -22,10 +22,14 @@ pub(super) fn draw(state: &State, key: &Key, palette: &Palette, area: Rect, fram
     let Some(group) = state.row(key).and_then(|row| row.group.as_ref()) else { return };
     let lags = state.lags(key, usize::from(area.width));
     let peak = lags.iter().copied().max().unwrap_or_default();
-    let mut told =
-        format!(": {}, at most {} in the last {} looks", shape::lag(group.lag), count(peak), lags.len());
+    let mut told = format!(
+        ": {}, at most {} in the last {} looks",
+        shape::lag(group.snapshot.lag),
+        count(peak),
+        lags.len()
+    );
     let caught_up_in = group.rates.and_then(|rates| rates.caught_up_in);
-    if let Some(time) = caught_up_in.filter(|_| group.lag.count > 0) {
+    if let Some(time) = caught_up_in.filter(|_| group.snapshot.lag.count > 0) {
         told += &format!(", caught up in {}", age(time));
     }
     let title = Line::from(vec![

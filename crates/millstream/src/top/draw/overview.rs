@@ -1,14 +1,14 @@
 //! The table of all streams and groups.
 
-use millstream_worker::monitor::Health;
+use millstream_worker::monitor::{GroupSnapshot, Health};
 use ratatui::text::{Line, Span};
 
 use super::grid::{Column, Grid, Kind};
 use super::number::rate_or_nothing;
 use super::palette::Palette;
-use crate::ops::shape::lag;
+use crate::ops::shape::{lag, waited};
 use crate::ops::value::{NOTHING, age_or_nothing, count, text};
-use crate::top::row::{GroupRow, Row, Sort};
+use crate::top::row::{Row, Sort};
 use crate::top::state::State;
 use crate::top::watcher::EVERYTHING;
 
@@ -62,22 +62,22 @@ fn columns(state: &State) -> Vec<Column> {
 }
 
 fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
-    let of_group = |value: fn(&GroupRow) -> String| {
-        Span::raw(row.group.as_ref().map_or_else(|| NOTHING.to_owned(), value))
-    };
-    let stuck = of_group(|group| count(group.stuck));
-    let is_stuck = row.group.as_ref().is_some_and(|group| group.stuck > 0);
+    let group = row.group.as_ref().map(|group| &group.snapshot);
+    let of_group =
+        |value: fn(&GroupSnapshot) -> String| Span::raw(group.map_or_else(|| NOTHING.to_owned(), value));
+    let stuck = of_group(|group| count(group.scan.stuck));
+    let is_stuck = group.is_some_and(|group| group.scan.stuck > 0);
     let name = |name: &str| Span::raw(text(name.as_bytes()));
     vec![
         name(&row.key.stream),
         name(row.key.group.as_deref().unwrap_or(NOTHING)),
         Span::raw(count(row.length)),
         of_group(|group| lag(group.lag)),
-        of_group(|group| age_or_nothing(group.unread_age)),
+        of_group(|group| age_or_nothing(waited(group.oldest_unread))),
         of_group(|group| count(group.pending)),
-        of_group(|group| age_or_nothing(group.pending_age)),
+        of_group(|group| age_or_nothing(waited(group.oldest_pending))),
         if is_stuck { stuck.style(palette.warn) } else { stuck },
-        of_group(|group| group.consumers.to_string()),
+        of_group(|group| group.consumers.len().to_string()),
         Span::raw(rate_or_nothing(row.added)),
         Span::raw(rate_or_nothing(row.acknowledged())),
         health(row.health(), palette),
