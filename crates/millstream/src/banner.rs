@@ -10,7 +10,7 @@ use millstream_server::settings::Id;
 
 /// Prints it, on the error output: the standard output is for what was asked for.
 pub(crate) fn print(running: &Running) {
-    let facts = Facts {
+    let greeting = Greeting {
         addresses: running.addresses(),
         unix_socket: running.settings().text(Id::UnixSocket),
         data: data(running),
@@ -19,7 +19,7 @@ pub(crate) fn print(running: &Running) {
         has_password: !running.settings().is_empty(Id::RequirePass),
     };
     // Nobody to read it is no reason not to serve.
-    let _ = anstream::stderr().write_all(facts.render().as_bytes());
+    let _ = anstream::stderr().write_all(greeting.render().as_bytes());
 }
 
 const TITLE: Style = AnsiColor::Cyan.on_default().bold();
@@ -29,7 +29,7 @@ const COMMAND: Style = AnsiColor::Green.on_default();
 /// More removed files than this are counted, not named.
 const NAMES_MAX: usize = 5;
 
-struct Facts<'a> {
+struct Greeting<'a> {
     addresses: &'a [SocketAddr],
     unix_socket: String,
     data: String,
@@ -73,7 +73,7 @@ fn removed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-impl Facts<'_> {
+impl Greeting<'_> {
     fn render(&self) -> String {
         let mut text = String::new();
         let version = concat!("millstream ", env!("CARGO_PKG_VERSION"));
@@ -123,8 +123,8 @@ fn painted(style: Style, text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn facts<'a>(addresses: &'a [SocketAddr], unix_socket: &str) -> Facts<'a> {
-        Facts {
+    fn greeting<'a>(addresses: &'a [SocketAddr], unix_socket: &str) -> Greeting<'a> {
+        Greeting {
             addresses,
             unix_socket: unix_socket.into(),
             data: "./d, synced before every answer (new)".into(),
@@ -134,14 +134,14 @@ mod tests {
         }
     }
 
-    fn plain(facts: &Facts<'_>) -> String {
-        anstream::adapter::strip_str(&facts.render()).to_string()
+    fn plain(greeting: &Greeting<'_>) -> String {
+        anstream::adapter::strip_str(&greeting.render()).to_string()
     }
 
     #[test]
     fn it_says_where_and_what_next() {
         let addresses = ["127.0.0.1:7000".parse().unwrap(), "[::1]:7000".parse().unwrap()];
-        let text = plain(&facts(&addresses, ""));
+        let text = plain(&greeting(&addresses, ""));
         assert!(text.contains("listening  127.0.0.1:7000, [::1]:7000 (1 thread, pid "), "{text}");
         assert!(text.contains("try        redis-cli -p 7000 XADD orders '*' item book\n"), "{text}");
         assert!(
@@ -154,7 +154,7 @@ mod tests {
     fn it_names_what_was_removed_if_anything_was() {
         let row = |names: &[&str]| {
             let removed = removed(names.iter().copied());
-            let text = plain(&Facts { removed, ..facts(&[], "/s") });
+            let text = plain(&Greeting { removed, ..greeting(&[], "/s") });
             text.lines().find_map(|line| line.strip_prefix("  removed    ")).map(str::to_owned)
         };
         assert_eq!(row(&[]), None);
@@ -166,12 +166,12 @@ mod tests {
     #[test]
     fn the_example_reaches_the_server_wherever_it_listens() {
         let remote = ["10.0.0.5:6379".parse().unwrap()];
-        assert!(facts(&remote, "").example().starts_with("redis-cli -h 10.0.0.5 -p 6379 XADD"));
-        assert!(facts(&[], "/tmp/m.sock").example().starts_with("redis-cli -s /tmp/m.sock XADD"));
+        assert!(greeting(&remote, "").example().starts_with("redis-cli -h 10.0.0.5 -p 6379 XADD"));
+        assert!(greeting(&[], "/tmp/m.sock").example().starts_with("redis-cli -s /tmp/m.sock XADD"));
     }
 
     #[test]
     fn colours_are_for_terminals() {
-        assert!(facts(&[], "/s").render().contains("\u{1b}["));
+        assert!(greeting(&[], "/s").render().contains("\u{1b}["));
     }
 }

@@ -11,14 +11,10 @@ const GAP: &str = "   ";
 /// Rows under headings. A heading that begins with `>` is of numbers: its column is aligned to the right.
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<Column>,
+    /// Whether a column is aligned to the right.
+    to_the_right: Vec<bool>,
+    /// The first one is the headings.
     rows: Vec<Vec<Cell>>,
-}
-
-#[derive(Debug)]
-struct Column {
-    title: &'static str,
-    to_the_right: bool,
 }
 
 /// A text in a table, and its colour.
@@ -54,21 +50,15 @@ pub(crate) use row;
 impl Table {
     /// A table of rows that have as many cells as there are titles.
     pub(crate) fn new(titles: &[&'static str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
-        let column = |title: &&'static str| match title.strip_prefix('>') {
-            Some(title) => Column { title, to_the_right: true },
-            None => Column { title, to_the_right: false },
-        };
-        let rows: Vec<_> = rows.into_iter().collect();
+        let heading = |title: &&'static str| Cell::painted(DIM, title.trim_start_matches('>'));
+        let headings = titles.iter().map(heading).collect();
+        let rows: Vec<_> = std::iter::once(headings).chain(rows).collect();
         debug_assert!(rows.iter().all(|row| row.len() == titles.len()));
-        Table { columns: titles.iter().map(column).collect(), rows }
+        Table { to_the_right: titles.iter().map(|title| title.starts_with('>')).collect(), rows }
     }
 
-    fn widths(&self) -> Vec<usize> {
-        let of_column = |(at, column): (usize, &Column)| {
-            let cells = self.rows.iter().map(|row| row[at].width()).max().unwrap_or(0);
-            cells.max(column.title.chars().count())
-        };
-        self.columns.iter().enumerate().map(of_column).collect()
+    fn width(&self, column: usize) -> usize {
+        self.rows.iter().map(|row| row[column].width()).max().unwrap_or(0)
     }
 
     fn write_line(&self, f: &mut fmt::Formatter<'_>, widths: &[usize], cells: &[Cell]) -> fmt::Result {
@@ -76,7 +66,7 @@ impl Table {
         for (at, cell) in cells.iter().enumerate() {
             let padding = " ".repeat(widths[at] - cell.width());
             let Cell { text, style } = cell;
-            match (self.columns[at].to_the_right, at == last) {
+            match (self.to_the_right[at], at == last) {
                 (true, _) => write!(f, "{padding}{style}{text}{style:#}")?,
                 // No blanks at the ends of lines.
                 (false, true) => write!(f, "{style}{text}{style:#}")?,
@@ -90,9 +80,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths = self.widths();
-        let titles: Vec<Cell> = self.columns.iter().map(|column| Cell::painted(DIM, column.title)).collect();
-        self.write_line(f, &widths, &titles)?;
+        let widths: Vec<usize> = (0..self.to_the_right.len()).map(|column| self.width(column)).collect();
         self.rows.iter().try_for_each(|row| self.write_line(f, &widths, row))
     }
 }
