@@ -107,8 +107,7 @@ impl Filter {
 ///
 /// Deliver with [`set`](PendingList::set), claim with `set` too, give back with
 /// [`release`](PendingList::release), acknowledge with [`remove`](PendingList::remove).
-/// [`walk`](PendingList::walk) lists rows, [`sweep`](PendingList::sweep) does so with a limit on the rows looked
-/// at and a cursor to go on from, [`longest_idle`](PendingList::longest_idle) finds what should be tried again.
+/// [`walk`](PendingList::walk) lists rows, [`longest_idle`](PendingList::longest_idle) finds what should be tried again.
 ///
 /// `remove` is a single search and tells what it found: who has to know whether a row is there, only to
 /// remove it, need not ask first.
@@ -127,11 +126,6 @@ pub struct PendingList {
 }
 
 impl PendingList {
-    /// A list without rows. Takes no memory of its own.
-    pub fn new() -> PendingList {
-        PendingList::default()
-    }
-
     /// How many entries are pending.
     pub fn len(&self) -> u64 {
         self.len
@@ -258,30 +252,6 @@ impl PendingList {
         if self.shelves.walk(from, &filter, &mut visit).is_continue() {
             // Whether the visitor broke makes no difference at the end.
             let _ = self.tail.walk(self.tail.seek(from), &filter, &mut visit);
-        }
-    }
-
-    /// Considers at most `attempts` rows in the order of their ids, from the id `from` on, and visits those
-    /// that `filter` accepts, until the visitor breaks. Returns the id of the first row that was not
-    /// considered.
-    ///
-    /// Rows count as considered whether or not they match, and whether they were looked at one by one or
-    /// passed over together: the result is that of a plain scan. The row at which the visitor breaks is the
-    /// last one considered.
-    pub fn sweep(
-        &self,
-        from: StreamId,
-        filter: Filter,
-        attempts: u64,
-        mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
-    ) -> Option<StreamId> {
-        let mut left = attempts;
-        if let ControlFlow::Break(next) = self.shelves.sweep(from, &filter, &mut left, &mut visit) {
-            return next.or(self.tail_begins);
-        }
-        match self.tail.sweep(self.tail.seek(from), &filter, &mut left, &mut visit) {
-            ControlFlow::Break(row) if row < self.tail.len() => Some(self.tail.id(row)),
-            _ => None,
         }
     }
 

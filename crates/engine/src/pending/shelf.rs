@@ -149,13 +149,6 @@ impl Shelf {
         self.oldest_ms <= limit && self.mask & mask != 0 || self.unowned > 0 && filter.consumer.is_none()
     }
 
-    /// Whether there may be a row in chunk `i` that `filter` accepts.
-    fn chunk_may_match(&self, i: usize, filter: &Filter) -> bool {
-        let (limit, mask) = filter.summary();
-        self.oldest[i] <= limit && self.masks[i] & mask != 0
-            || self.unowned > 0 && filter.consumer.is_none() && self.chunks[i].unowned() > 0
-    }
-
     /// No owned row was delivered earlier than this; maybe none so early.
     pub(super) fn oldest_ms_at_least(&self) -> u64 {
         self.oldest_ms
@@ -198,39 +191,6 @@ impl Shelf {
             row = 0;
         }
         ControlFlow::Continue(())
-    }
-
-    /// Considers rows from `from` on, as many as `attempts` says, and visits those that `filter` accepts.
-    /// Breaks with the place after the last row considered, if rows or attempts are left.
-    pub(super) fn sweep(
-        &self,
-        from: Place,
-        filter: &Filter,
-        attempts: &mut u64,
-        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
-    ) -> ControlFlow<Place> {
-        let mut row = from.row;
-        for i in from.chunk..self.chunks.len() {
-            let chunk = &self.chunks[i];
-            let left = chunk.len() - row;
-            if left as u64 <= *attempts && !self.chunk_may_match(i, filter) {
-                *attempts -= left as u64;
-            } else if let ControlFlow::Break(row) = chunk.sweep(row, filter, attempts, visit) {
-                return ControlFlow::Break(Place { chunk: i, row });
-            }
-            row = 0;
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// The id of the first row at or after `place`.
-    pub(super) fn id_from(&self, place: Place) -> Option<StreamId> {
-        let chunk = &self.chunks[place.chunk];
-        if place.row < chunk.len() {
-            Some(chunk.id(place.row))
-        } else {
-            self.firsts.get(place.chunk + 1).copied()
-        }
     }
 
     /// Whether a chunk after the last needs another shelf.

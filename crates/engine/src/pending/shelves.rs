@@ -129,30 +129,6 @@ impl Shelves {
         ControlFlow::Continue(())
     }
 
-    /// Considers rows from the id `from` on, as many as `attempts` says, and visits those that `filter` accepts.
-    /// Breaks, if rows or attempts are left, with the id of the first row that was not considered; `None` is
-    /// the one after all shelves.
-    pub(super) fn sweep(
-        &self,
-        from: StreamId,
-        filter: &Filter,
-        attempts: &mut u64,
-        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
-    ) -> ControlFlow<Option<StreamId>> {
-        let (s, mut place) = self.seek(from);
-        for (i, shelf) in self.shelves.iter().enumerate().skip(s) {
-            let whole = i > s && shelf.rows() <= *attempts;
-            if whole && !shelf.may_match(filter) {
-                *attempts -= shelf.rows();
-            } else if let ControlFlow::Break(next) = shelf.sweep(place, filter, attempts, visit) {
-                let next = shelf.id_from(next).or_else(|| self.get(i + 1).map(Shelf::first_id));
-                return ControlFlow::Break(next);
-            }
-            place = Place::START;
-        }
-        ControlFlow::Continue(())
-    }
-
     pub(super) fn memory_bytes(&self) -> usize {
         let shelves: usize = self.shelves.iter().map(|shelf| shelf.allocated_bytes(allocation_bytes)).sum();
         shelves

@@ -46,7 +46,7 @@ fn of_consumer(consumer: u32) -> Filter {
 
 /// `count` rows with ids `1-0`, `2-0`, …, one millisecond and one of ten consumers after the other.
 fn ascending(count: u64) -> PendingList {
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for n in 1..=count {
         assert_eq!(list.set(row(n, 0, (n % 10) as u32, 1_000_000 + n)), None);
     }
@@ -56,12 +56,11 @@ fn ascending(count: u64) -> PendingList {
 
 #[test]
 fn an_empty_list_answers_everything_with_nothing() {
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     assert!(list.is_empty());
     assert_eq!((list.first(), list.last(), list.get(StreamId::MIN)), (None, None, None));
     assert_eq!(list.remove(StreamId::MAX), None);
     assert_eq!(list.remove_consumer(ConsumerHandle(0)), 0);
-    assert_eq!(list.sweep(StreamId::MIN, Filter::default(), u64::MAX, |_| ControlFlow::Continue(())), None);
     assert_eq!(collected(&list, StreamId::MIN, Filter::default()), []);
     assert_eq!(list.memory_bytes(), 0);
     list.check().expect("sound");
@@ -69,7 +68,7 @@ fn an_empty_list_answers_everything_with_nothing() {
 
 #[test]
 fn set_returns_what_it_replaces_and_remove_what_it_removes() {
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     let first = row(5, 5, 1, 100);
     let claimed =
         PendingEntry { consumer: Some(ConsumerHandle(2)), delivered_at_ms: 50, deliveries: 2, ..first };
@@ -85,7 +84,7 @@ fn set_returns_what_it_replaces_and_remove_what_it_removes() {
 
 #[test]
 fn the_extremes_of_every_number_survive() {
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     let rows = [
         PendingEntry { deliveries: 0, ..row(0, 0, 0, u64::MAX) },
         PendingEntry { deliveries: u64::MAX >> 1, ..row(0, u64::MAX, u32::MAX, 0) },
@@ -111,42 +110,6 @@ fn a_walk_stops_when_told() {
         if entry.id.ms == 700 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(seen, 400);
-}
-
-#[test]
-fn a_sweep_counts_rows_it_passes_over() {
-    let mut list = ascending(2000);
-    // One old row in the middle; all others are too young, most of them in chunks never looked at.
-    list.set(row(1500, 0, 3, 10));
-    let sweep = |from: u64, attempts: u64| {
-        let mut seen = Vec::new();
-        let next = list.sweep(StreamId::new(from, 0), idle_since(10), attempts, |entry| {
-            seen.push(entry.id.ms);
-            ControlFlow::Continue(())
-        });
-        (seen, next.map(|id| id.ms))
-    };
-    assert_eq!(sweep(0, 0), (vec![], Some(1)));
-    assert_eq!(sweep(1, 1499), (vec![], Some(1500)));
-    assert_eq!(sweep(1, 1500), (vec![1500], Some(1501)));
-    assert_eq!(sweep(100, 256), (vec![], Some(356)));
-    assert_eq!(sweep(1, 2000), (vec![1500], None));
-    assert_eq!(sweep(1, 1999), (vec![1500], Some(2000)));
-    assert_eq!(sweep(2001, 5), (vec![], None));
-    assert_eq!(sweep(1, u64::MAX), (vec![1500], None));
-}
-
-#[test]
-fn the_row_a_sweep_breaks_at_is_the_last_considered() {
-    let list = ascending(ROWS_MAX as u64 * 2);
-    let next_after = |ms: u64| {
-        list.sweep(StreamId::MIN, Filter::default(), u64::MAX, |entry| {
-            if entry.id.ms == ms { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-    };
-    assert_eq!(next_after(7), Some(StreamId::new(8, 0)));
-    assert_eq!(next_after(ROWS_MAX as u64), Some(StreamId::new(ROWS_MAX as u64 + 1, 0)));
-    assert_eq!(next_after(ROWS_MAX as u64 * 2), None);
 }
 
 #[test]
@@ -214,7 +177,7 @@ fn a_consumer_goes_with_its_rows_only() {
 #[test]
 fn shelves_fill_split_and_merge() {
     let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     // Even ids only, so that odd ones can be put between.
     for n in 0..per_shelf / 2 * 3 {
         list.set(row(n * 2, 0, 1, n));
@@ -241,7 +204,7 @@ fn shelves_fill_split_and_merge() {
 #[test]
 fn halves_of_a_chunk_join_small_neighbours() {
     let rows = ROWS_MAX as u64;
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     // Even ids only, in three full chunks, of which the outer ones then lose most rows.
     for n in 0..rows * 3 {
         list.set(row(n * 2, 0, 1, n));
@@ -258,7 +221,7 @@ fn halves_of_a_chunk_join_small_neighbours() {
 #[test]
 fn halves_of_a_shelf_join_small_neighbours() {
     let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for n in 0..per_shelf * 3 {
         list.set(row(n * 2, 0, 1, n));
     }

@@ -1,6 +1,6 @@
 //! Looking at the rows of a chunk: those that a filter accepts, those that wait longest, whose they are.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 
 use super::{CONSUMER, Chunk, ROWS_MAX, TIME, UNOWNED, owner_number, owner_of};
 use crate::StreamId;
@@ -20,48 +20,27 @@ impl Chunk {
         filter: &Filter,
         visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        while let Some(at) = self.find_match(row..self.len(), filter) {
+        while let Some(at) = self.find_match(row, filter) {
             visit(self.entry(at))?;
             row = at + 1;
         }
         ControlFlow::Continue(())
     }
 
-    /// Considers rows from `row` on, as many as `attempts` says, and visits those that `filter` accepts. Breaks
-    /// with the number of the row after the last considered, if the visitor broke or not all were considered.
-    pub(in crate::pending) fn sweep(
-        &self,
-        mut row: usize,
-        filter: &Filter,
-        attempts: &mut u64,
-        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
-    ) -> ControlFlow<usize> {
-        let end = self.len().min(row.saturating_add(usize::try_from(*attempts).unwrap_or(usize::MAX)));
-        *attempts -= (end - row) as u64;
-        while let Some(at) = self.find_match(row..end, filter) {
-            row = at + 1;
-            if visit(self.entry(at)).is_break() {
-                return ControlFlow::Break(row);
-            }
-        }
-        if end < self.len() { ControlFlow::Break(end) } else { ControlFlow::Continue(()) }
-    }
-
-    /// The first row in `rows` that `filter` accepts.
-    fn find_match(&self, rows: Range<usize>, filter: &Filter) -> Option<usize> {
+    /// The first row at or after `from` that `filter` accepts.
+    fn find_match(&self, from: usize, filter: &Filter) -> Option<usize> {
         if *filter == Filter::default() {
-            return (rows.start < rows.end).then_some(rows.start);
+            return (from < self.len()).then_some(from);
         }
-        let times = self.rows_of(TIME, 0..rows.end);
-        let consumers = self.rows_of(CONSUMER, 0..rows.end);
+        let (times, consumers) = (self.column(TIME), self.column(CONSUMER));
         let limit = filter.delivered_at_or_before_ms.unwrap_or(u64::MAX);
         let Some(consumer) = filter.consumer else {
             if self.unowned == 0 {
-                return times.find_at_most(rows.start, limit);
+                return times.find_at_most(from, limit);
             }
-            return rows.into_iter().find(|at| consumers.get(*at) == UNOWNED || times.get(*at) <= limit);
+            return (from..self.len()).find(|at| consumers.get(*at) == UNOWNED || times.get(*at) <= limit);
         };
-        let mut at = rows.start;
+        let mut at = from;
         loop {
             at = consumers.find_equal(at, owner_number(Some(consumer)))?;
             if times.get(at) <= limit {

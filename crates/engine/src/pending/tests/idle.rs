@@ -93,7 +93,7 @@ fn the_longest_idle_come_first_released_ones_before_all() {
 #[test]
 fn rows_of_one_time_come_in_the_order_of_ids() {
     let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for n in 0..per_shelf * 2 + 100 {
         // Two times that take turns, over several shelves and the tail.
         list.set(row(n, 0, 1, 500 + n % 2));
@@ -121,7 +121,7 @@ fn the_oldest_delivery_is_exact_when_the_oldest_rows_have_gone() {
 #[test]
 fn a_few_released_rows_do_not_widen_the_times_of_others() {
     let count = ROWS_MAX as u64 * 40;
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for n in 0..count {
         list.set(row(1_700_000_000_000 + n, 0, 1, 1_700_000_000_000 + n));
     }
@@ -139,7 +139,7 @@ fn a_few_released_rows_do_not_widen_the_times_of_others() {
 fn a_fresh_run_takes_at_most_twelve_bytes_a_row() {
     for per_ms in [1, 7, 100] {
         let count = 20_000;
-        let mut list = PendingList::new();
+        let mut list = PendingList::default();
         for n in 0..count {
             let ms = 1_700_000_000_000 + n / per_ms;
             list.set(row(ms, n % per_ms, (n / 50 % 20) as u32, ms + 3));
@@ -151,7 +151,7 @@ fn a_fresh_run_takes_at_most_twelve_bytes_a_row() {
 #[test]
 fn rows_claimed_and_acknowledged_at_random_take_at_most_twenty_four_bytes_each() {
     let (count, start) = (40_000u64, 1_700_000_000_000);
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for n in 0..count {
         list.set(row(start + n / 3, n % 3, (n % 100) as u32, start + n / 3));
     }
@@ -176,7 +176,7 @@ fn rows_claimed_and_acknowledged_at_random_take_at_most_twenty_four_bytes_each()
 
 #[test]
 fn a_list_that_empties_and_fills_again_keeps_its_memory() {
-    let mut list = PendingList::new();
+    let mut list = PendingList::default();
     for round in 0..200 {
         for n in 0..10 {
             list.set(row(round * 20 + n, 0, 1, round));
