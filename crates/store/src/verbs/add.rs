@@ -1,12 +1,14 @@
 //! Entries come.
 
+use std::iter;
+
 use millstream_engine::{
     Addition, IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim,
 };
 use smallvec::SmallVec;
 
+use super::Verb;
 use super::idempotence::{Ticket, remember};
-use super::{OnKey, Verb};
 use crate::txn::Txn;
 
 /// Adds an entry to a stream, which is made if need be, and then shortens the stream. Answers with the id.
@@ -45,18 +47,18 @@ impl<B> Add<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> OnKey for Add<B> {
+impl<B: AsRef<[u8]>> Verb for Add<B> {
     type Output = StreamId;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
     fn bytes(&self) -> u64 {
         self.fields.iter().map(|text| text.as_ref().len() as u64).sum()
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<StreamId, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamId, Refusal> {
         if self.fields.is_empty() {
             return Err(Refusal::NoFields);
         }

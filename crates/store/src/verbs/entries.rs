@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use millstream_engine::stream::{DeleteDecision, Deletion, EntryRef, IdRange};
 use millstream_engine::{References, Refusal, StreamEffect, StreamId, Trim};
 
-use super::{OnKey, Shown, Shows, Sink};
+use super::{Shown, Shows, Sink, Verb};
 use crate::txn::Txn;
 
 /// Shortens a stream from its old end. Answers with how many entries went.
@@ -20,14 +20,14 @@ pub struct TrimStream<B = Vec<u8>> {
     pub references: References,
 }
 
-impl<B: AsRef<[u8]>> OnKey for TrimStream<B> {
+impl<B: AsRef<[u8]>> Verb for TrimStream<B> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let (key, limits) = (self.key.as_ref(), txn.settings().block_limits());
         let Some(stream) = txn.stream(key)? else { return Ok(0) };
         if self.references == References::Keep {
@@ -55,14 +55,14 @@ pub struct Delete<B = Vec<u8>, I = Vec<StreamId>> {
     pub ids: I,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for Delete<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Delete<B, I> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let Some(stream) = txn.stream(self.key.as_ref())? else { return Ok(0) };
         let ids = stream.decide_delete(self.ids.as_ref());
         if !ids.is_empty() {
@@ -83,14 +83,14 @@ pub struct DeleteEx<B = Vec<u8>, I = Vec<StreamId>> {
     pub references: References,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for DeleteEx<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for DeleteEx<B, I> {
     type Output = Vec<Deletion>;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Deletion>, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Deletion>, Refusal> {
         let (key, ids) = (self.key.as_ref(), self.ids.as_ref());
         let Some(stream) = txn.stream(key)? else { return Ok(vec![Deletion::NotFound; ids.len()]) };
         let decision = stream.decide_delete_referenced(ids, self.references);
@@ -132,14 +132,14 @@ pub struct SetCounters<B = Vec<u8>> {
     pub counters: StreamCounters,
 }
 
-impl<B: AsRef<[u8]>> OnKey for SetCounters<B> {
+impl<B: AsRef<[u8]>> Verb for SetCounters<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let StreamCounters { last_id, entries_added, max_deleted_id } = self.counters;
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         stream.decide_set_id(last_id, entries_added)?;
@@ -158,15 +158,15 @@ pub struct Length<B = Vec<u8>> {
     pub key: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Length<B> {
+impl<B: AsRef<[u8]>> Verb for Length<B> {
     type Output = u64;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         Ok(txn.stream(self.key.as_ref())?.map_or(0, |stream| stream.len()))
     }
 }
@@ -178,14 +178,14 @@ pub struct Remove<B = Vec<u8>> {
     pub key: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Remove<B> {
+impl<B: AsRef<[u8]>> Verb for Remove<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         Ok(txn.delete(self.key.as_ref()))
     }
 }
@@ -197,14 +197,14 @@ pub struct RemoveStream<B = Vec<u8>> {
     pub key: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for RemoveStream<B> {
+impl<B: AsRef<[u8]>> Verb for RemoveStream<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let there = txn.stream(self.key.as_ref())?.is_some();
         Ok(there && txn.delete(self.key.as_ref()))
     }

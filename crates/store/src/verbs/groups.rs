@@ -1,8 +1,10 @@
 //! Groups and consumers come and go.
 
+use std::iter;
+
 use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect};
 
-use super::{OnKey, Reader, Verb};
+use super::{Reader, Verb};
 use crate::txn::Txn;
 
 /// Creates a group.
@@ -20,14 +22,14 @@ pub struct GroupCreate<B = Vec<u8>> {
     pub entries_read: Option<u64>,
 }
 
-impl<B: AsRef<[u8]>> OnKey for GroupCreate<B> {
+impl<B: AsRef<[u8]>> Verb for GroupCreate<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let new = Stream::new();
         let stream = match txn.stream(key)? {
@@ -59,14 +61,14 @@ pub struct GroupSetId<B = Vec<u8>> {
     pub entries_read: Option<u64>,
 }
 
-impl<B: AsRef<[u8]>> OnKey for GroupSetId<B> {
+impl<B: AsRef<[u8]>> Verb for GroupSetId<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let (stream, _) = txn.existing_group(key, group)?;
         let last_id = stream.decide_group_start(self.start);
@@ -85,14 +87,14 @@ pub struct GroupDestroy<B = Vec<u8>> {
     pub group: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for GroupDestroy<B> {
+impl<B: AsRef<[u8]>> Verb for GroupDestroy<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let stream = txn.stream(key)?.ok_or(Refusal::GroupNeedsKey)?;
         let there = stream.group(group).is_some();
@@ -107,14 +109,14 @@ impl<B: AsRef<[u8]>> OnKey for GroupDestroy<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumerCreate<B = Vec<u8>>(pub Reader<B>);
 
-impl<B: AsRef<[u8]>> OnKey for ConsumerCreate<B> {
+impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.0.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.0.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let (Reader { key, group, consumer }, at_ms) = (self.0.lend(), txn.now_ms());
         let (_, found) = txn.existing_group(key, group)?;
         let is_new = found.consumer(consumer).is_none();
@@ -129,14 +131,14 @@ impl<B: AsRef<[u8]>> OnKey for ConsumerCreate<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumerDelete<B = Vec<u8>>(pub Reader<B>);
 
-impl<B: AsRef<[u8]>> OnKey for ConsumerDelete<B> {
+impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.0.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.0.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let Reader { key, group, consumer } = self.0.lend();
         let Some(pending) = pending_with(txn, self.0.lend())? else { return Ok(0) };
         txn.apply_stream(key, StreamEffect::ConsumerDelete { group, consumer });
@@ -148,14 +150,14 @@ impl<B: AsRef<[u8]>> OnKey for ConsumerDelete<B> {
 #[derive(Clone, Copy, Debug)]
 pub struct RemoveEmptyConsumer<B = Vec<u8>>(pub Reader<B>);
 
-impl<B: AsRef<[u8]>> OnKey for RemoveEmptyConsumer<B> {
+impl<B: AsRef<[u8]>> Verb for RemoveEmptyConsumer<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.0.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.0.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let is_empty = pending_with(txn, self.0.lend())?.is_none_or(|pending| pending == 0);
         if is_empty {
             ConsumerDelete(self.0.lend()).run(txn)?;
@@ -174,14 +176,14 @@ pub struct Adopt<B = Vec<u8>> {
     pub to: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Adopt<B> {
+impl<B: AsRef<[u8]>> Verb for Adopt<B> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.from.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.from.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let (Reader { key, group, consumer: from }, to) = (self.from.lend(), self.to.as_ref());
         let pending = pending_with(txn, self.from.lend())?;
         if from == to {

@@ -1,9 +1,11 @@
 //! What producers have sent: looked up before an entry is added, remembered afterwards.
 
+use std::iter;
+
 use millstream_engine::stream::{IdempotenceInfo, IdempotenceLimits, fingerprint};
 use millstream_engine::{Idempotence, Refusal, Stream, StreamEffect, StreamId};
 
-use super::OnKey;
+use super::Verb;
 use crate::txn::Txn;
 
 /// Limits of a stream's memory that are to change.
@@ -25,14 +27,14 @@ pub struct ConfigureIdempotence<B = Vec<u8>> {
     pub change: IdempotenceChange,
 }
 
-impl<B: AsRef<[u8]>> OnKey for ConfigureIdempotence<B> {
+impl<B: AsRef<[u8]>> Verb for ConfigureIdempotence<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         let before = stream.idempotence_limits();
         let otherwise = before.unwrap_or_else(|| txn.settings().idempotence_limits());
@@ -60,14 +62,14 @@ pub struct RecordIdempotence<B = Vec<u8>> {
     pub id: StreamId,
 }
 
-impl<B: AsRef<[u8]>> OnKey for RecordIdempotence<B> {
+impl<B: AsRef<[u8]>> Verb for RecordIdempotence<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let (key, producer, iid) = (self.key.as_ref(), self.producer.as_ref(), self.iid.as_ref());
         let stream = txn.stream(key)?.ok_or(Refusal::NoSuchKey)?;
         if stream.decide_record(producer, iid, self.id, txn.now_ms())? {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_engine::stream::{Group, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId, Value};
 
-use super::{Entry, OnKey, Verb};
+use super::{Entry, Verb};
 use crate::txn::Txn;
 
 /// The names of all streams, in order.
@@ -96,15 +96,15 @@ pub struct DescribeStream<B = Vec<u8>> {
     pub key: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for DescribeStream<B> {
+impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
     type Output = StreamInfo;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<StreamInfo, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamInfo, Refusal> {
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         let groups = stream.groups().map(|(name, group)| group_info(stream, name, group, txn.now_ms()));
         Ok(StreamInfo {
@@ -130,15 +130,15 @@ pub struct DescribeGroup<B = Vec<u8>> {
     pub group: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for DescribeGroup<B> {
+impl<B: AsRef<[u8]>> Verb for DescribeGroup<B> {
     type Output = GroupInfo;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<GroupInfo, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<GroupInfo, Refusal> {
         let (stream, group) = txn.existing_group(self.key.as_ref(), self.group.as_ref())?;
         Ok(group_info(stream, self.group.as_ref(), group, txn.now_ms()))
     }

@@ -5,7 +5,7 @@ use std::iter;
 use millstream_engine::stream::{NackOptions, OwnRelease};
 use millstream_engine::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamEffect, StreamId};
 
-use super::{Acknowledge, Add, OnKey, Reader, Verb};
+use super::{Acknowledge, Add, Reader, Verb};
 use crate::txn::Txn;
 
 /// Releases pending entries: they belong to nobody, and are the first to be claimed. Answers with how many.
@@ -21,14 +21,14 @@ pub struct Nack<B = Vec<u8>, I = Vec<StreamId>> {
     pub options: NackOptions,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for Nack<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Nack<B, I> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let (stream, found) = txn.existing_group(key, group)?;
         let rows = stream.decide_nack(found, self.ids.as_ref(), self.options);
@@ -45,14 +45,14 @@ pub struct Release<B = Vec<u8>> {
     pub rows: Vec<OwnRelease>,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Release<B> {
+impl<B: AsRef<[u8]>> Verb for Release<B> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.reader.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.reader.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         let Reader { key, group, consumer } = self.reader.lend();
         let (stream, found) = txn.existing_group(key, group)?;
         let rows = stream.decide_release(found, consumer, &self.rows);
@@ -77,14 +77,14 @@ pub struct Extend<B = Vec<u8>, I = Vec<StreamId>> {
     pub ids: I,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for Extend<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Extend<B, I> {
     type Output = Vec<bool>;
 
-    fn key(&self) -> &[u8] {
-        self.reader.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.reader.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Vec<bool>, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<bool>, Refusal> {
         let (Reader { key, group, consumer }, ids) = (self.reader.lend(), self.ids.as_ref());
         let (stream, found) = txn.existing_group(key, group)?;
         if found.consumer(consumer).is_none() {
@@ -114,14 +114,14 @@ pub struct Restore<B = Vec<u8>> {
     pub id: StreamId,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Restore<B> {
+impl<B: AsRef<[u8]>> Verb for Restore<B> {
     type Output = bool;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let (key, group, ids) = (self.key.as_ref(), self.group.as_ref(), [self.id]);
         let (stream, found) = txn.existing_group(key, group)?;
         let (exists, is_pending) = (stream.contains(self.id), found.pending().get(self.id).is_some());
@@ -160,7 +160,7 @@ impl<B: AsRef<[u8]>> Verb for DeadLetters<B> {
     }
 
     fn bytes(&self) -> u64 {
-        self.letters.iter().map(|dead| Verb::bytes(&dead.letter)).sum()
+        self.letters.iter().map(|dead| dead.letter.bytes()).sum()
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<StreamId>, Refusal> {

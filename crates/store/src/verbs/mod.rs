@@ -99,43 +99,6 @@ impl Patience {
     }
 }
 
-/// A verb on one key, which is most of them.
-pub trait OnKey {
-    /// The answer.
-    type Output;
-
-    /// Whether it may change something.
-    const CHANGES: bool = true;
-
-    /// The key.
-    fn key(&self) -> &[u8];
-
-    /// See [`Verb::bytes`].
-    fn bytes(&self) -> u64 {
-        0
-    }
-
-    /// See [`Verb::run`].
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Refusal>;
-}
-
-impl<V: OnKey> Verb for V {
-    type Output = V::Output;
-    const CHANGES: bool = V::CHANGES;
-
-    fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.key())
-    }
-
-    fn bytes(&self) -> u64 {
-        OnKey::bytes(self)
-    }
-
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<V::Output, Refusal> {
-        self.act(txn)
-    }
-}
-
 /// Several verbs one after the other. A refusal ends the row; what ran before it has happened.
 impl<V: Verb> Verb for Vec<V> {
     type Output = Vec<V::Output>;
@@ -286,14 +249,14 @@ pub struct Remember<B = Vec<u8>> {
     pub lifetime_ms: u64,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Remember<B> {
+impl<B: AsRef<[u8]>> Verb for Remember<B> {
     type Output = ();
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let until = SetExpiry::At(txn.now_ms().saturating_add(self.lifetime_ms));
         txn.set(self.key.as_ref(), b"1", SetIf::Always, until);
         Ok(())
@@ -307,15 +270,15 @@ pub struct Exists<B = Vec<u8>> {
     pub key: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Exists<B> {
+impl<B: AsRef<[u8]>> Verb for Exists<B> {
     type Output = bool;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         Ok(txn.exists(self.key.as_ref()))
     }
 }

@@ -7,7 +7,7 @@ use millstream_engine::stream::{Deletion, IdRange, PendingQuery};
 use millstream_engine::{References, Refusal, StreamEffect, StreamId};
 
 use super::entries::apply_deletion;
-use super::{OnKey, Reader, Shown, Shows, Sink};
+use super::{Reader, Shown, Shows, Sink, Verb};
 use crate::txn::Txn;
 
 /// Acknowledges. Answers with how many of these were pending; none if there is no such key or group.
@@ -21,15 +21,15 @@ pub struct Acknowledge<B = Vec<u8>, I = Vec<StreamId>> {
     pub ids: I,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for Acknowledge<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Acknowledge<B, I> {
     type Output = u64;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
     #[inline]
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
         txn.acknowledge(self.key.as_ref(), self.group.as_ref(), self.ids.as_ref())
     }
 }
@@ -47,14 +47,14 @@ pub struct AckDelete<B = Vec<u8>, I = Vec<StreamId>> {
     pub references: References,
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> OnKey for AckDelete<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for AckDelete<B, I> {
     type Output = Vec<Deletion>;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Deletion>, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<Deletion>, Refusal> {
         let (key, group, ids) = (self.key.as_ref(), self.group.as_ref(), self.ids.as_ref());
         let (stream, found) = match txn.existing_group(key, group) {
             Err(Refusal::NoGroup) => return Ok(vec![Deletion::NotFound; ids.len()]),
@@ -88,15 +88,15 @@ pub struct Pending<B = Vec<u8>> {
     pub group: B,
 }
 
-impl<B: AsRef<[u8]>> OnKey for Pending<B> {
+impl<B: AsRef<[u8]>> Verb for Pending<B> {
     type Output = PendingSummary;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<PendingSummary, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<PendingSummary, Refusal> {
         let (_, group) = txn.existing_group(self.key.as_ref(), self.group.as_ref())?;
         let pending = group.pending();
         let owners = group.consumers().filter(|(_, _, consumer)| consumer.pending > 0);
@@ -153,15 +153,15 @@ impl<B: AsRef<[u8]>> PendingRows<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> OnKey for PendingRows<B> {
+impl<B: AsRef<[u8]>> Verb for PendingRows<B> {
     type Output = Vec<PendingRow>;
     const CHANGES: bool = false;
 
-    fn key(&self) -> &[u8] {
-        self.key.as_ref()
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        iter::once(self.key.as_ref())
     }
 
-    fn act(&mut self, txn: &mut Txn<'_>) -> Result<Vec<PendingRow>, Refusal> {
+    fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<PendingRow>, Refusal> {
         let mut rows = Vec::new();
         self.visit(txn, |row| {
             rows.push(PendingRow {
