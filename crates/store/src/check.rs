@@ -17,9 +17,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskError, Listed, RealDisk};
-use crate::log::Manifest;
+use crate::log::{Manifest, Torn};
 
-pub use salvage::{DamagedKey, LostKeys, LostPositions, SalvageReport, salvage};
+pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
 
 use survey::{Candidates, Survey};
 
@@ -84,17 +84,6 @@ pub struct FoundLog {
     pub last: u64,
     /// What a crash left of records that nobody was told about.
     pub torn: Option<Torn>,
-}
-
-/// Bytes at the end of the log that never became durable as records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Torn {
-    /// The path of the segment.
-    pub file: String,
-    /// Where they begin.
-    pub at: u64,
-    /// How many there are.
-    pub bytes: u64,
 }
 
 /// How much there is of everything.

@@ -1,6 +1,6 @@
 //! Reports for programs: one JSON object. Keys of the data are text with bytes that are not printable ASCII escaped as `\xNN`.
 
-use millstream_store::check::{DamagedKey, Finding, LostKeys, LostPositions, Report, SalvageReport};
+use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
 use serde_json::{Value, json};
 
 /// A folder that was checked.
@@ -71,7 +71,7 @@ fn positions(lost: &LostPositions) -> Value {
     json!({ "first": lost.first, "last": lost.last, "file": lost.file, "what": lost.what })
 }
 
-fn place(lost: &LostKeys) -> Value {
+fn place(lost: &Finding) -> Value {
     json!({ "file": lost.file, "offset": lost.offset, "what": lost.what })
 }
 

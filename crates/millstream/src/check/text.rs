@@ -55,10 +55,8 @@ pub(super) fn of_salvage(report: &SalvageReport) -> String {
         tell(&mut out, format_args!("  lost: {} of the snapshot", counted(keys, "key")));
     }
     for lost in &report.lost_keys {
-        tell(
-            &mut out,
-            format_args!("  lost: keys at offset {} of {}: {}", lost.offset, lost.file, lost.what),
-        );
+        let (offset, file, what) = (lost.offset.unwrap_or(0), &lost.file, &lost.what);
+        tell(&mut out, format_args!("  lost: keys at offset {offset} of {file}: {what}"));
     }
     report.damaged_keys.iter().for_each(|damaged| put_damaged_key(&mut out, damaged));
     out.push_str(

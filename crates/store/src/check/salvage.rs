@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::survey::{Candidates, Place, Survey};
-use super::{CheckError, Report, check_folder, check_is_folder, check_is_store, report};
+use super::{CheckError, Finding, Report, check_folder, check_is_folder, check_is_store, report};
 use crate::clock::ManualClock;
 use crate::disk::{Disk, RealDisk};
 use crate::journal::Journal;
@@ -28,7 +28,7 @@ pub struct SalvageReport {
     /// Positions of the log that are lost, in order.
     pub lost_positions: Vec<LostPositions>,
     /// Places of the snapshot where keys are lost.
-    pub lost_keys: Vec<LostKeys>,
+    pub lost_keys: Vec<Finding>,
     /// How many keys of the snapshot are lost, where that is known.
     pub lost_keys_count: Option<u64>,
     /// Keys that lack something that can be named.
@@ -54,17 +54,6 @@ pub struct LostPositions {
     pub last: Option<u64>,
     /// Where they were, or should have been.
     pub file: String,
-    /// What was found there.
-    pub what: String,
-}
-
-/// A place of a snapshot where one or more keys are lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostKeys {
-    /// The path of the snapshot.
-    pub file: String,
-    /// Where it begins.
-    pub offset: u64,
     /// What was found there.
     pub what: String,
 }
@@ -103,7 +92,7 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     }
     Ok(SalvageReport {
         lost_positions: survey.losses().map(|loss| lost_positions(loss, survey.first)).collect(),
-        lost_keys: lost_keys(&survey),
+        lost_keys: survey.snapshot_findings.clone(),
         lost_keys_count: survey
             .snapshot
             .as_ref()
@@ -176,17 +165,6 @@ fn lost_positions(loss: &Loss, needed_from: u64) -> LostPositions {
         file: loss.file.clone(),
         what: loss.what.to_string(),
     }
-}
-
-fn lost_keys(survey: &Survey) -> Vec<LostKeys> {
-    let findings = survey.snapshot_findings.iter();
-    findings
-        .map(|found| LostKeys {
-            file: found.file.clone(),
-            offset: found.offset.unwrap_or(0),
-            what: found.what.clone(),
-        })
-        .collect()
 }
 
 fn damaged_keys(survey: &Survey) -> Vec<DamagedKey> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Value};
 
-use super::{Contents, Finding, FoundLog, FoundSnapshot, Torn};
+use super::{Contents, Finding, FoundLog, FoundSnapshot};
 use crate::clock::ManualClock;
 use crate::codec::{RecordedChange, replay};
 use crate::dbkey::DbKeyRef;
@@ -197,9 +197,7 @@ impl Survey {
             });
         }
         if let (true, Err(what)) = (unsound.is_empty(), shard.keys.check()) {
-            let file = self.folder.clone();
-            self.index_finding =
-                Some(Finding { file, offset: None, position: None, key: None, what, way_out: SALVAGE });
+            self.index_finding = Some(Finding::new(&self.folder, what));
         }
     }
 
@@ -228,8 +226,7 @@ impl Survey {
 
     pub(super) fn found_log(&self) -> FoundLog {
         let Salvage { records, last, segments, bytes, ref torn, .. } = self.log;
-        let torn = torn.clone().map(|(file, at, bytes)| Torn { file, at, bytes });
-        FoundLog { segments, bytes, records, first: self.first, last, torn }
+        FoundLog { segments, bytes, records, first: self.first, last, torn: torn.clone() }
     }
 
     pub(super) fn leftovers(&self) -> Vec<String> {
@@ -238,24 +235,17 @@ impl Survey {
 
     /// Everything that is wrong. What does not fit behind damage is its consequence and told as one.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        let misfits = self.misfits.iter().map(|(place, misfits)| Finding {
-            file: self.folder.clone(),
-            offset: None,
-            position: Some(misfits.position),
-            key: Some(place.clone()),
-            what: match misfits.count {
+        let misfits = self.misfits.iter().map(|(place, misfits)| {
+            let what = match misfits.count {
                 1 => format!("a change does not fit what is there: {}", misfits.why),
                 count => format!("{count} changes do not fit what is there; the first: {}", misfits.why),
-            },
-            way_out: SALVAGE,
+            };
+            let (position, key) = (Some(misfits.position), Some(place.clone()));
+            Finding { position, key, ..Finding::new(&self.folder, what) }
         });
-        let unsound = self.unsound.iter().map(|(place, why)| Finding {
-            file: self.folder.clone(),
-            offset: None,
-            position: None,
-            key: Some(place.clone()),
-            what: format!("the value breaks an invariant: {why}"),
-            way_out: SALVAGE,
+        let unsound = self.unsound.iter().map(|(place, why)| {
+            let what = format!("the value breaks an invariant: {why}");
+            Finding { key: Some(place.clone()), ..Finding::new(&self.folder, what) }
         });
         let found = self.manifest_finding.iter().chain(&self.snapshot_findings).cloned();
         found
@@ -299,7 +289,7 @@ impl Reading<'_> {
         let Ok(file) = disk.open(&name, Access::Read) else {
             let is_there = disk.list()?.iter().any(|file| file.name == name);
             let what = if is_there { "the snapshot cannot be opened" } else { "the snapshot is missing" };
-            self.findings.push(snapshot_finding(&path, 0, what.to_owned()));
+            self.findings.push(snapshot_finding(&path, 0, what));
             return Ok(None);
         };
         let store_id = store_id.map(|id| id.0);
@@ -309,8 +299,7 @@ impl Reading<'_> {
                     self.findings.push(snapshot_finding(&path, offset, what));
                 }
             })?;
-        self.findings
-            .extend(faults.iter().map(|part| snapshot_finding(&path, part.offset, part.what.to_string())));
+        self.findings.extend(faults.iter().map(|part| snapshot_finding(&path, part.offset, &part.what)));
         Ok(Some(FoundSnapshot { name, position, keys, keys_written }))
     }
 
@@ -359,22 +348,23 @@ impl Reading<'_> {
     }
 }
 
+impl Finding {
+    /// Says no more of the place than the file.
+    fn new(file: &str, what: impl ToString) -> Finding {
+        let (file, what) = (file.to_owned(), what.to_string());
+        Finding { file, offset: None, position: None, key: None, what, way_out: SALVAGE }
+    }
+}
+
 fn manifest_finding(damage: &Damage) -> Finding {
     let Damage { file, offset, what, .. } = damage;
     let way_out =
         if matches!(what, What::UnknownVersion(_)) { "use the program that wrote it" } else { SALVAGE };
-    Finding {
-        file: file.clone(),
-        offset: Some(*offset),
-        position: None,
-        key: None,
-        what: what.to_string(),
-        way_out,
-    }
+    Finding { offset: Some(*offset), way_out, ..Finding::new(file, what) }
 }
 
-fn snapshot_finding(path: &str, offset: u64, what: String) -> Finding {
-    Finding { file: path.to_owned(), offset: Some(offset), position: None, key: None, what, way_out: SALVAGE }
+fn snapshot_finding(path: &str, offset: u64, what: impl ToString) -> Finding {
+    Finding { offset: Some(offset), ..Finding::new(path, what) }
 }
 
 fn name_finding(astray: &Astray) -> Finding {
@@ -382,14 +372,7 @@ fn name_finding(astray: &Astray) -> Finding {
         What::SegmentRepeated { .. } => "move it elsewhere, or save everything with --salvage OUT",
         _ => "name it after the position it begins at, or save everything with --salvage OUT",
     };
-    Finding {
-        file: astray.file.clone(),
-        offset: None,
-        position: Some(astray.first),
-        key: None,
-        what: astray.what.to_string(),
-        way_out,
-    }
+    Finding { position: Some(astray.first), way_out, ..Finding::new(&astray.file, &astray.what) }
 }
 
 fn log_finding(loss: &Loss) -> Finding {
@@ -400,13 +383,7 @@ fn log_finding(loss: &Loss) -> Finding {
         }
         _ => SALVAGE,
     };
-    Finding {
-        file: loss.file.clone(),
-        // Where something is missing there is no place in a file to look at.
-        offset: (!matches!(loss.what, What::SegmentMissing(_))).then_some(loss.offset),
-        position: Some(loss.first),
-        key: None,
-        what: loss.what.to_string(),
-        way_out,
-    }
+    // Where something is missing there is no place in a file to look at.
+    let offset = (!matches!(loss.what, What::SegmentMissing(_))).then_some(loss.offset);
+    Finding { offset, position: Some(loss.first), way_out, ..Finding::new(&loss.file, &loss.what) }
 }

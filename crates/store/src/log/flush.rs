@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::frame::{self, Placing, Salt};
 use super::manifest::{self, Manifest};
-use super::segment::{self, SegmentHeader};
-use super::writer::{Batch, Segment, Writer};
+use super::segment::{self, Segment, SegmentHeader};
+use super::writer::{Batch, Writer};
 use super::{Log, LogError, Policy};
 use crate::disk::{DiskError, write_full};
 
@@ -211,7 +211,6 @@ impl Log {
         writer.segments.push(Segment { name, header, bytes });
         self.current.lock().0 = Arc::clone(&file);
         (writer.file, writer.file_bytes, writer.zeros_until) = (file, bytes, bytes);
-        self.counters.rotations.fetch_add(1, Ordering::Relaxed);
         self.counters.segments.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())

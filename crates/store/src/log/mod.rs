@@ -33,10 +33,10 @@ use crate::disk::{Disk, DiskError};
 pub use gap::Gap;
 pub use manifest::Manifest;
 pub use order::Astray;
-pub use recover::{Cut, OpenReport, Opened, Recovery};
+pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
 pub use salvage::{Loss, Salvage, Wanted, salvage};
-pub use scan::{Scan, ScannedSegment, Tail};
+pub use scan::{Scan, Torn};
 pub use stats::LogStats;
 pub use writer::Log;
 

@@ -46,7 +46,7 @@ impl<'a> Order<'a> {
     ) -> Result<Order<'a>, DiskError> {
         let mut found = Vec::new();
         for (named, file) in segment::by_name(listed) {
-            let header = SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)?.ok();
+            let header = SegmentHeader::open(disk, file)?.ok();
             let header = header.filter(|header| store_id.is_none_or(|wanted| header.store_id == wanted));
             let first = header.map_or(named, |header| header.first);
             found.push(Placed { first, named, file, header });

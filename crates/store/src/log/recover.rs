@@ -8,10 +8,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::manifest::{self, Manifest};
-use super::scan::{
-    EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, ScannedSegment, Tail, decide_end, decide_header,
-};
-use super::segment::{self, Records, SegmentHeader, Step};
+use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, Torn, decide_end, decide_header};
+use super::segment::{self, Records, Segment, SegmentHeader, Step};
 use super::writer::{Log, Start};
 use super::{Damage, Gap, LogOptions, OpenError, StoreId, Visit, What};
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
@@ -55,22 +53,11 @@ pub struct OpenReport {
     /// The position of the last record.
     pub last: u64,
     /// The torn tail that was cut.
-    pub cut: Option<Cut>,
+    pub cut: Option<Torn>,
     /// How many bytes were written again because no record proves them durable.
     pub rewritten_bytes: u64,
     /// Files that were removed: leftovers of a crash, segments no longer needed.
     pub removed: Vec<String>,
-}
-
-/// A torn tail that was cut.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The path of the segment.
-    pub file: String,
-    /// The length it was cut to.
-    pub at: u64,
-    /// How many bytes went.
-    pub bytes: u64,
 }
 
 /// Gives the folder back when dropped.
@@ -193,16 +180,8 @@ impl Recovery {
         manifest.put(&*self.disk)?;
         self.disk.sync_dir()?;
         let bytes = segment::HEADER_BYTES as u64;
-        let scan = Scan {
-            segments: vec![ScannedSegment { name, first: 1, bytes, salt: header.salt, previous: 0 }],
-            records: 0,
-            last: 0,
-            last_checksum: 0,
-            tail: Tail::Clean,
-            unproven_from: bytes,
-            unfinished: None,
-            covered: Vec::new(),
-        };
+        let scan =
+            Scan { segments: vec![Segment { name, header, bytes }], unproven_from: bytes, ..Scan::default() };
         Ok((manifest, scan))
     }
 
@@ -219,9 +198,7 @@ impl Recovery {
         if file.bytes()? > last.bytes {
             // Room goes too: zeros in the cache may be other bytes on the disk, if a sync had failed.
             file.truncate(last.bytes)?;
-            if let Tail::Torn { at, bytes } = scan.tail {
-                report.cut = Some(Cut { file: self.disk.path_of(&last.name), at, bytes });
-            }
+            report.cut.clone_from(&scan.torn);
         }
         rewrite(&*file, scan.unproven_from, last.bytes)?;
         report.rewritten_bytes = last.bytes - scan.unproven_from;
@@ -278,24 +255,16 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(disk: &'a dyn Disk, manifest: &'a Manifest, bytes_read: &'a Cell<u64>) -> Walk<'a> {
-        let scan = Scan {
-            segments: Vec::new(),
-            records: 0,
-            last: 0,
-            last_checksum: 0,
-            tail: Tail::Clean,
-            unproven_from: 0,
-            unfinished: None,
-            covered: Vec::new(),
-        };
         let unproven = Unproven { claim: manifest.durable, marks: VecDeque::new() };
         bytes_read.set(0);
-        Walk { disk, manifest, scan, unproven, bytes_read }
+        Walk { disk, manifest, scan: Scan::default(), unproven, bytes_read }
     }
 
     fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
         let found: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
-        let begin = self.first_needed(&found)?;
+        let first = self.manifest.first;
+        let begin = segment::first_needed(self.disk, &found, first)?
+            .ok_or_else(|| self.gap(Gap::at_begin(first, found.first().copied())))?;
         self.scan.covered = found[..begin].iter().map(|(_, file)| file.name.clone()).collect();
         for index in begin..found.len() {
             self.segment(&found, index, visit)?;
@@ -304,26 +273,8 @@ impl<'a> Walk<'a> {
         Ok(self.scan)
     }
 
-    /// The segment that has the manifest's first position.
-    fn first_needed(&self, found: &[(u64, &Listed)]) -> Result<usize, OpenError> {
-        let first = self.manifest.first;
-        let Some(index) = found.iter().rposition(|&(begins, _)| begins <= first) else {
-            return Err(self.gap(Gap::at_begin(first, found.first().copied())));
-        };
-        // A last segment that may turn out unfinished leaves the one before as the last.
-        let short = found[index].1.bytes <= segment::HEADER_BYTES as u64;
-        if index > 0 && index + 1 == found.len() && short && self.header(found[index].1)?.is_err() {
-            return Ok(index - 1);
-        }
-        Ok(index)
-    }
-
     fn gap(&self, gap: Gap) -> OpenError {
         damage(self.disk, &gap.shown_by(), 0, gap.first, What::SegmentMissing(Box::new(gap))).into()
-    }
-
-    fn header(&self, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {
-        SegmentHeader::read(&*self.disk.open(&file.name, Access::Read)?)
     }
 
     fn segment(
@@ -334,7 +285,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), OpenError> {
         let (named, listed) = found[index];
         let is_last = index + 1 == found.len();
-        let header = self.header(listed)?;
+        let header = SegmentHeader::open(self.disk, listed)?;
         let facts = HeaderFacts {
             header: header.as_ref(),
             named,
@@ -395,9 +346,11 @@ impl<'a> Walk<'a> {
             durable: self.manifest.durable,
         };
         let (offset, expected) = (records.offset(), records.expected());
-        self.scan.tail = match decide_end(facts) {
-            EndVerdict::Clean => Tail::Clean,
-            EndVerdict::Torn => Tail::Torn { at: offset, bytes: listed.bytes - offset },
+        self.scan.torn = match decide_end(facts) {
+            EndVerdict::Clean => None,
+            EndVerdict::Torn => {
+                Some(Torn { file: self.disk.path_of(&listed.name), at: offset, bytes: listed.bytes - offset })
+            }
             EndVerdict::Refuse(what) => {
                 return Err(damage(self.disk, &listed.name, offset, expected, what).into());
             }
@@ -405,14 +358,7 @@ impl<'a> Walk<'a> {
         self.scan.last = expected - 1;
         self.scan.last_checksum = records.previous();
         self.scan.unproven_from = self.unproven.from(header.first).min(offset);
-        let segment = ScannedSegment {
-            name: listed.name.clone(),
-            first: header.first,
-            bytes: offset,
-            salt: header.salt,
-            previous: header.previous,
-        };
-        self.scan.segments.push(segment);
+        self.scan.segments.push(Segment { name: listed.name.clone(), header: *header, bytes: offset });
         Ok(())
     }
 

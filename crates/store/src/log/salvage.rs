@@ -4,7 +4,7 @@
 //! different is that the walk goes on behind damage, at the next intact frame.
 
 use super::order::{Astray, Order, Placed};
-use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, decide_end, decide_header};
+use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Torn, decide_end, decide_header};
 use super::segment::{self, Records, SegmentHeader, Step};
 use super::{Gap, StoreId, Visit, What};
 use crate::disk::{Access, Disk, DiskError, Listed};
@@ -39,8 +39,8 @@ pub struct Salvage {
     pub bytes: u64,
     /// Where something is missing or unreadable, in order.
     pub losses: Vec<Loss>,
-    /// Bytes at the end that never became durable as records: the path, where they begin, how many they are.
-    pub torn: Option<(String, u64, u64)>,
+    /// What a crash left of records that nobody was told about.
+    pub torn: Option<Torn>,
     /// The name of a last segment whose making was cut short.
     pub unfinished: Option<String>,
     /// The names of segments that are no longer needed.
@@ -56,8 +56,6 @@ pub struct Loss {
     pub file: String,
     /// Where it begins in the file.
     pub offset: u64,
-    /// Up to where; the end of the file when nothing intact follows.
-    pub end: u64,
     /// The first position that is missing.
     pub first: u64,
     /// The position found next, `first` when none is missing; `None` when it is not known how many there were.
@@ -74,7 +72,7 @@ pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Resul
     let segments: Vec<(u64, &Listed)> =
         order.segments.iter().map(|placed| (placed.first, placed.file)).collect();
     let mut walk = Walk { disk, wanted, found: Salvage::default(), before: None };
-    let begin = walk.first_needed(&segments)?.unwrap_or_else(|| {
+    let begin = segment::first_needed(disk, &segments, wanted.first)?.unwrap_or_else(|| {
         walk.lose_gap(Gap::at_begin(wanted.first, segments.first().copied()));
         0
     });
@@ -90,7 +88,7 @@ pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Resul
 pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
     let mut owners = Vec::new();
     for (named, file) in segment::by_name(&disk.list()?) {
-        let header = SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)?;
+        let header = SegmentHeader::open(disk, file)?;
         owners.push(match header {
             Ok(header) => (header.first, Some(header.store_id)),
             Err(_) => (named, None),
@@ -113,7 +111,8 @@ impl Walk<'_> {
     /// for no longer needed is no trouble if it is that, or if there is another of it.
     fn judge_names(&mut self, listed: &[Listed], order: &Order<'_>, begin: usize) -> Result<(), DiskError> {
         let named: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
-        let skipped_to = self.first_needed(&named)?.map_or(0, |index| named[index].0);
+        let needed = segment::first_needed(self.disk, &named, self.wanted.first)?;
+        let skipped_to = needed.map_or(0, |index| named[index].0);
         let is_skipped = |placed: &Placed<'_>| placed.named < skipped_to;
         for (index, placed) in order.segments.iter().enumerate() {
             let is_covered = index < begin;
@@ -135,22 +134,6 @@ impl Walk<'_> {
     fn stray(&mut self, placed: &Placed<'_>, what: What) {
         let file = self.disk.path_of(&placed.file.name);
         self.found.astray.push(Astray { file, first: placed.first, what });
-    }
-
-    /// The segment that has the first position; `None` if all begin behind it.
-    fn first_needed(&self, segments: &[(u64, &Listed)]) -> Result<Option<usize>, DiskError> {
-        let first = self.wanted.first;
-        let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else {
-            return Ok(None);
-        };
-        // A last segment that may turn out unfinished leaves the one before as the last.
-        let file = segments[index].1;
-        let short = file.bytes <= segment::HEADER_BYTES as u64;
-        if index > 0 && index + 1 == segments.len() && short {
-            let opened = self.disk.open(&file.name, Access::Read)?;
-            return Ok(Some(index - usize::from(SegmentHeader::read(&*opened)?.is_err())));
-        }
-        Ok(Some(index))
     }
 
     fn segment(
@@ -191,11 +174,11 @@ impl Walk<'_> {
             (HeaderVerdict::Refuse(what), Ok(header)) if is_ours => {
                 // Readable, though not where it belongs: what is missing is what lies between.
                 let first = self.expected(header.first);
-                self.lose(&listed.name, (0, 0), (first, Some(header.first.max(first))), what);
+                self.lose(&listed.name, 0, (first, Some(header.first.max(first))), what);
                 self.records(listed, Records::new(&*file, listed.bytes, &header), later, visit)
             }
             (HeaderVerdict::Refuse(what), _) => {
-                self.lose(&listed.name, (0, listed.bytes), (self.expected(named).max(named), later), what);
+                self.lose(&listed.name, 0, (self.expected(named).max(named), later), what);
                 self.before = None;
                 Ok(())
             }
@@ -228,7 +211,7 @@ impl Walk<'_> {
                         && let Err(why) = visit(position, payload)
                     {
                         let what = What::Payload(why);
-                        self.lose(&listed.name, (offset, offset), (expected, Some(expected + 1)), what);
+                        self.lose(&listed.name, offset, (expected, Some(expected + 1)), what);
                     }
                     // Segments may overlap where something went wrong.
                     self.found.records += u64::from(position > self.found.last);
@@ -265,15 +248,13 @@ impl Walk<'_> {
             claimed: records.find_claim()?.is_some(),
         };
         let EndVerdict::Refuse(what) = decide_end(facts) else {
-            self.found.torn = Some((self.disk.path_of(&listed.name), offset, listed.bytes - offset));
+            let file = self.disk.path_of(&listed.name);
+            self.found.torn = Some(Torn { file, at: offset, bytes: listed.bytes - offset });
             return Ok(false);
         };
         let goes_on = records.skip_damage()?;
-        let (end, next) = match goes_on {
-            true => (records.offset(), Some(records.expected())),
-            false => (listed.bytes, later),
-        };
-        self.lose(&listed.name, (offset, end), (first, next), what);
+        let next = if goes_on { Some(records.expected()) } else { later };
+        self.lose(&listed.name, offset, (first, next), what);
         Ok(goes_on)
     }
 
@@ -286,16 +267,16 @@ impl Walk<'_> {
         };
         let first = self.found.last + 1;
         let what = What::RolledBack { durable };
-        self.lose(&listed.name, (listed.bytes, listed.bytes), (first, Some(durable + 1)), what);
+        self.lose(&listed.name, listed.bytes, (first, Some(durable + 1)), what);
     }
 
     fn lose_gap(&mut self, gap: Gap) {
         // The name of the folder: no file is to blame.
-        self.lose("", (0, 0), (gap.first, gap.next), What::SegmentMissing(Box::new(gap)));
+        self.lose("", 0, (gap.first, gap.next), What::SegmentMissing(Box::new(gap)));
     }
 
-    fn lose(&mut self, name: &str, (offset, end): (u64, u64), (first, next): (u64, Option<u64>), what: What) {
+    fn lose(&mut self, name: &str, offset: u64, (first, next): (u64, Option<u64>), what: What) {
         let file = self.disk.path_of(name);
-        self.found.losses.push(Loss { file, offset, end, first, next, what });
+        self.found.losses.push(Loss { file, offset, first, next, what });
     }
 }

@@ -3,21 +3,21 @@
 //! Facts come in, verdicts go out; nothing here reads or writes.
 
 use super::What;
-use super::segment::{self, SegmentHeader};
+use super::segment::{self, Segment, SegmentHeader};
 
 /// What was found by walking through a log. Returned, not acted upon.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// The segments that were read, in order.
-    pub segments: Vec<ScannedSegment>,
+    pub segments: Vec<Segment>,
     /// How many records they hold.
     pub records: u64,
     /// The position of the last record, or the one before the first segment's first.
     pub last: u64,
     /// The checksum of its frame.
     pub last_checksum: u32,
-    /// How the last segment ends.
-    pub tail: Tail,
+    /// What follows the last record, apart from room.
+    pub torn: Option<Torn>,
     /// From this offset of the last segment on, no record proves that the bytes are durable.
     pub unproven_from: u64,
     /// A last segment whose making was cut short.
@@ -26,33 +26,15 @@ pub struct Scan {
     pub covered: Vec<String>,
 }
 
-/// A segment that was read.
+/// Bytes at the end of a log that never became durable as records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScannedSegment {
-    /// Its name.
-    pub name: String,
-    /// The position of its first record.
-    pub first: u64,
-    /// The bytes that hold its header and records.
+pub struct Torn {
+    /// The path of the segment.
+    pub file: String,
+    /// Where they begin.
+    pub at: u64,
+    /// How many there are.
     pub bytes: u64,
-    /// Its salt.
-    pub salt: u64,
-    /// The checksum of the frame before its first.
-    pub previous: u32,
-}
-
-/// How a log ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tail {
-    /// With a record, and perhaps room behind it.
-    Clean,
-    /// With bytes that never became durable as records.
-    Torn {
-        /// Where they begin in the last segment.
-        at: u64,
-        /// How many there are.
-        bytes: u64,
-    },
 }
 
 /// What is known of a segment's header before its records are read.

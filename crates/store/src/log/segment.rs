@@ -11,7 +11,7 @@
 use super::frame::{self, FrameHeader, Salt};
 use super::{StoreId, What};
 use crate::codec::Reader;
-use crate::disk::{DiskError, File, Listed, read_full};
+use crate::disk::{Access, Disk, DiskError, File, Listed, read_full};
 
 /// The length of a segment's header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -37,6 +37,29 @@ pub(crate) fn first_of(name: &str) -> Option<u64> {
 /// The segments among these files, with the position at which each begins by its name.
 pub(crate) fn by_name(listed: &[Listed]) -> impl Iterator<Item = (u64, &Listed)> {
     listed.iter().filter_map(|file| Some((first_of(&file.name)?, file)))
+}
+
+/// Which of these segments has the first position that is needed; `None` if all begin behind it.
+pub(crate) fn first_needed(
+    disk: &dyn Disk,
+    segments: &[(u64, &Listed)],
+    first: u64,
+) -> Result<Option<usize>, DiskError> {
+    let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else { return Ok(None) };
+    // A last segment that may turn out unfinished leaves the one before as the last.
+    let file = segments[index].1;
+    let may_be_unfinished = index > 0 && index + 1 == segments.len() && file.bytes <= HEADER_BYTES as u64;
+    let is_unfinished = may_be_unfinished && SegmentHeader::open(disk, file)?.is_err();
+    Ok(Some(index - usize::from(is_unfinished)))
+}
+
+/// A segment that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub(super) name: String,
+    pub(super) header: SegmentHeader,
+    /// The bytes that hold its header and records; of the segment being written, as of the last rotation.
+    pub(super) bytes: u64,
 }
 
 /// What a segment says of itself.
@@ -76,6 +99,11 @@ impl SegmentHeader {
         }
         let store_id = StoreId(bytes[16..32].try_into().expect("sixteen bytes"));
         Ok(SegmentHeader { store_id, first: long(32), salt: long(40), previous: word(48) })
+    }
+
+    /// Reads the header of a segment of the folder. The inner error is one of its contents.
+    pub(crate) fn open(disk: &dyn Disk, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {
+        SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)
     }
 
     /// The header at the beginning of `file`; the inner error is one of its contents.

@@ -15,7 +15,6 @@ pub(super) struct Counters {
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
     pub(super) last_sync_ns: AtomicU64,
-    pub(super) rotations: AtomicU64,
     pub(super) full: AtomicU64,
 }
 
@@ -34,8 +33,6 @@ pub struct LogStats {
     pub segments: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Bytes appended since the log was opened.
-    pub appended_bytes: u64,
     /// Bytes appended but not written.
     pub pending_bytes: u64,
     /// Batches written.
@@ -46,8 +43,6 @@ pub struct LogStats {
     pub sync_ns: u64,
     /// The time the last sync took.
     pub last_sync_ns: u64,
-    /// Segments begun.
-    pub rotations: u64,
     /// Writes put off for lack of space.
     pub full: u64,
 }

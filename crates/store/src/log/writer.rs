@@ -13,7 +13,7 @@ use super::frame::{self, Salt};
 use super::manifest::Manifest;
 use super::recover::FolderLock;
 use super::scan::Scan;
-use super::segment::{self, SegmentHeader};
+use super::segment::{self, Segment, SegmentHeader};
 use super::stats::{Counters, LogStats};
 use super::{LogError, LogOptions, Policy, StoreId};
 use crate::codec::put_number;
@@ -121,15 +121,6 @@ pub(super) struct Writer {
     pub(super) salt: Salt,
 }
 
-/// A segment that exists.
-#[derive(Clone)]
-pub(super) struct Segment {
-    pub(super) name: String,
-    pub(super) header: SegmentHeader,
-    /// Written bytes; of the last segment, as of the last rotation.
-    pub(super) bytes: u64,
-}
-
 impl Log {
     pub(crate) fn start(start: Start) -> Log {
         let Start { disk, lock, manifest, scan, file, options } = start;
@@ -141,30 +132,20 @@ impl Log {
             store_id: manifest.store_id,
             random: options.random,
         };
+        let counters = Counters::default();
+        counters.segments.store(scan.segments.len() as u64, Ordering::Relaxed);
+        counters.bytes.store(scan.segments.iter().map(|segment| segment.bytes).sum(), Ordering::Relaxed);
         let file_bytes = last_segment.bytes;
-        let segments = scan.segments.iter().map(|scanned| Segment {
-            name: scanned.name.clone(),
-            header: SegmentHeader {
-                store_id: manifest.store_id,
-                first: scanned.first,
-                salt: scanned.salt,
-                previous: scanned.previous,
-            },
-            bytes: scanned.bytes,
-        });
         let writer = Writer {
             file: Arc::clone(&file),
             file_bytes,
             zeros_until: file.bytes().unwrap_or(file_bytes),
-            segments: segments.collect(),
+            salt: Salt::new(last_segment.header.salt),
+            segments: scan.segments,
             batch: Batch::default(),
             done: 0,
             last_checksum: scan.last_checksum,
-            salt: Salt::new(last_segment.salt),
         };
-        let counters = Counters::default();
-        counters.segments.store(scan.segments.len() as u64, Ordering::Relaxed);
-        counters.bytes.store(scan.segments.iter().map(|segment| segment.bytes).sum(), Ordering::Relaxed);
         Log {
             disk,
             segment_bytes: options.segment_bytes,
@@ -378,13 +359,11 @@ impl Log {
             first: count(&self.first),
             segments: count(&self.counters.segments),
             bytes: count(&self.counters.bytes),
-            appended_bytes: count(&self.counters.appended_bytes),
             pending_bytes: self.pending_bytes(),
             writes: count(&self.counters.writes),
             syncs: count(&self.counters.syncs),
             sync_ns: count(&self.counters.sync_ns),
             last_sync_ns: count(&self.counters.last_sync_ns),
-            rotations: count(&self.counters.rotations),
             full: count(&self.counters.full),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{Cut, Damage, LogError, Policy, Recovery, What};
+use super::super::{Damage, LogError, Policy, Recovery, Torn, What};
 use super::{Random, open, options};
 use crate::disk::{Fault, RealDisk, SimDisk};
 use crate::log::OpenError;
@@ -22,7 +22,7 @@ fn records_come_back_in_order_over_many_segments() {
     }
     assert_eq!(opened.log.commit().unwrap(), 100);
     let stats = opened.log.stats();
-    assert!(stats.segments > 10 && stats.segments == stats.rotations + 1, "{stats:?}");
+    assert!(stats.segments > 10, "{stats:?}");
     let listed: usize =
         disk.contents().iter().filter(|(n, _)| n.starts_with("log")).map(|(_, b)| b.len()).sum();
     assert_eq!((stats.bytes, stats.pending_bytes), (listed as u64, 0));
@@ -122,7 +122,7 @@ fn a_torn_tail_is_cut_and_reported() {
     contents.get_mut(name).unwrap().extend_from_slice(&[1; 500]);
     let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2)).unwrap();
     assert_eq!(records, [(1, b"kept".to_vec())]);
-    assert_eq!(opened.report.cut, Some(Cut { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));
+    assert_eq!(opened.report.cut, Some(Torn { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));
 }
 
 #[test]

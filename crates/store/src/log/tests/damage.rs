@@ -347,7 +347,7 @@ fn salvage_calls_a_torn_tail_no_loss() {
     let found = crate::log::salvage(&disk, &Wanted::default(), &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.losses.len(), found.last), (0, last.positions.start() - 1));
     assert_eq!(
-        found.torn.map(|(_, at, bytes)| (at, bytes)),
+        found.torn.map(|torn| (torn.at, torn.bytes)),
         Some((last.offset as u64, HEADER_BYTES as u64 + 3))
     );
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
-use super::super::{Cut, Damage, Gap, Log, OpenError, Policy, What};
+use super::super::{Damage, Gap, Log, OpenError, Policy, Torn, What};
 use super::{Found, open, options};
 use crate::disk::{Access, Disk, Fault, SimDisk};
 
@@ -27,7 +27,7 @@ fn log_on(disk: &SimDisk) -> Log {
 }
 
 /// What opening a folder with these files finds.
-fn reopened(contents: &BTreeMap<String, Vec<u8>>) -> Result<(Option<Cut>, Found), OpenError> {
+fn reopened(contents: &BTreeMap<String, Vec<u8>>) -> Result<(Option<Torn>, Found), OpenError> {
     let (opened, records) = open(&SimDisk::with_contents(contents, 1), options(SEGMENT_BYTES, 2))?;
     Ok((opened.report.cut, records))
 }
@@ -116,7 +116,7 @@ fn zeros_of_any_length_are_room_and_anything_else_behind_the_records_is_a_torn_t
     for at in ONE_RECORD..end {
         let mut damaged = contents.clone();
         damaged.get_mut(FIRST).unwrap()[at as usize] = 1;
-        let cut = Cut { file: FIRST.to_owned(), at: ONE_RECORD, bytes: end - ONE_RECORD };
+        let cut = Torn { file: FIRST.to_owned(), at: ONE_RECORD, bytes: end - ONE_RECORD };
         assert_eq!(reopened(&damaged).unwrap(), (Some(cut), records(&[7])), "byte {at}");
     }
 }
