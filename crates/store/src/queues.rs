@@ -63,44 +63,29 @@ impl Reader {
 }
 
 /// Which of a key's queues.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QueueName {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum QueueName<B = Box<[u8]>> {
     Entries,
-    Group(Box<[u8]>),
+    Group(B),
     List,
 }
 
 /// A [`QueueName`] to look for. Hashes as that does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum QueueRef<'a> {
-    Entries,
-    Group(&'a [u8]),
-    List,
-}
+type QueueRef<'a> = QueueName<&'a [u8]>;
 
-impl QueueName {
-    fn as_ref(&self) -> QueueRef<'_> {
+impl<B> QueueName<B> {
+    fn map<'a, C>(&'a self, group: impl FnOnce(&'a B) -> C) -> QueueName<C> {
         match self {
-            QueueName::Entries => QueueRef::Entries,
-            QueueName::Group(group) => QueueRef::Group(group),
-            QueueName::List => QueueRef::List,
+            QueueName::Entries => QueueName::Entries,
+            QueueName::Group(name) => QueueName::Group(group(name)),
+            QueueName::List => QueueName::List,
         }
     }
 }
 
 impl Equivalent<QueueName> for QueueRef<'_> {
     fn equivalent(&self, name: &QueueName) -> bool {
-        *self == name.as_ref()
-    }
-}
-
-impl From<QueueRef<'_>> for QueueName {
-    fn from(name: QueueRef<'_>) -> QueueName {
-        match name {
-            QueueRef::Entries => QueueName::Entries,
-            QueueRef::Group(group) => QueueName::Group(group.into()),
-            QueueRef::List => QueueName::List,
-        }
+        *self == name.map(|group| &**group)
     }
 }
 
@@ -239,7 +224,8 @@ impl Waiting {
     }
 
     fn open(&mut self, at: DbKeyRef<'_>, name: QueueRef<'_>) -> usize {
-        let queue = Queue::new(at.into(), name.into());
+        let name = name.map(|group| Box::from(*group));
+        let queue = Queue::new(at.into(), name.clone());
         let number = match self.free.pop() {
             Some(number) => {
                 self.queues[number] = queue;
@@ -250,7 +236,7 @@ impl Waiting {
                 self.queues.len() - 1
             }
         };
-        self.numbers.entry(at.into()).or_default().insert(name.into(), number);
+        self.numbers.entry(at.into()).or_default().insert(name, number);
         number
     }
 
@@ -277,7 +263,7 @@ impl Waiting {
         let Queue { at, name, .. } = std::mem::replace(&mut self.queues[number], vacant);
         let at = DbKeyRef { db: at.db, key: &at.key };
         if let Some(queues) = self.numbers.get_mut(&at) {
-            queues.remove(&name.as_ref());
+            queues.remove(&name);
             if queues.is_empty() {
                 self.numbers.remove(&at);
             }

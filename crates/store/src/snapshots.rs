@@ -202,10 +202,10 @@ fn write_file(
         let mut out = FileWriter { disk, kept_bytes, file: Arc::clone(&file), at: 0, begun: 0, synced: 0 };
         let mut writer = SnapshotWriter::begin(&mut out, journal.log.manifest().store_id.0, position);
         fill(&mut writer)?;
-        let info = writer.finish()?;
+        let taken = writer.finish()?;
         file.sync().map_err(io::Error::other)?;
         journal.log.sync_folder().map_err(io::Error::other)?;
-        Ok(SnapshotTaken { position, keys: info.keys, bytes: info.bytes })
+        Ok(taken)
     })();
     if written.is_err() {
         // The error that counts is the first one.

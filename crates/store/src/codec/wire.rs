@@ -27,8 +27,6 @@ impl fmt::Display for CodecError {
     }
 }
 
-impl std::error::Error for CodecError {}
-
 const CUT_SHORT: &str = "more is announced than follows";
 
 /// Appends a number.

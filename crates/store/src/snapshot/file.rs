@@ -8,7 +8,7 @@ use crate::disk::{Access, Disk, DiskError, File};
 /// What the names of snapshots begin with; their position follows in 20 digits.
 pub(crate) const PREFIX: &str = "snapshot-";
 
-/// A snapshot that is in force.
+/// A snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotTaken {
     /// The log's position when it began.

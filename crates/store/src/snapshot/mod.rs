@@ -41,19 +41,6 @@ const RECORD_HEAD_BYTES: usize = 1 + 8 + 4;
 /// Kind, records, checksum of checksums, checksum.
 const FOOTER_BYTES: usize = 1 + 8 + 4 + 4;
 
-/// What a snapshot says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SnapshotInfo {
-    /// The store it is of.
-    pub(crate) store_id: [u8; 16],
-    /// The log position at which it was begun.
-    pub(crate) position: u64,
-    /// How many keys it holds.
-    pub(crate) keys: u64,
-    /// How long the file is.
-    pub(crate) bytes: u64,
-}
-
 /// The checksum of a record: of its head without the checksum, and its payload.
 fn record_checksum(length: u64, payload: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();

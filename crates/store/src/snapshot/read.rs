@@ -7,7 +7,7 @@ use millstream_engine::keyspace::Entry;
 use millstream_engine::value::Hashing;
 
 use super::{
-    FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, OLDEST_VERSION, RECORD, RECORD_HEAD_BYTES, SnapshotInfo,
+    FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, OLDEST_VERSION, RECORD, RECORD_HEAD_BYTES, SnapshotTaken,
     VERSION, record_checksum,
 };
 use crate::codec::{CodecError, Reader, read_value};
@@ -71,16 +71,6 @@ impl fmt::Display for SnapshotFault {
     }
 }
 
-impl std::error::Error for SnapshotError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.what {
-            SnapshotFault::Io(error) => Some(error),
-            SnapshotFault::Content(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
 /// A key of a snapshot.
 pub(crate) struct SnapshotKey<'a> {
     pub(crate) db: u32,
@@ -109,9 +99,9 @@ pub(crate) fn read_snapshot(
     store_id: &[u8; 16],
     hashing: Hashing,
     visit: &mut impl FnMut(SnapshotKey<'_>),
-) -> Result<SnapshotInfo, SnapshotError> {
+) -> Result<SnapshotTaken, SnapshotError> {
     let mut reader = SnapshotReader::open(from)?;
-    if reader.info.store_id != *store_id {
+    if reader.store_id != *store_id {
         return Err(SnapshotError { offset: 0, what: SnapshotFault::ForeignStore });
     }
     let mut payload = Vec::new();
@@ -120,7 +110,7 @@ pub(crate) fn read_snapshot(
             |error| SnapshotError { offset: reader.part_offset, what: SnapshotFault::Content(error) };
         visit(SnapshotKey::decode(&payload, hashing).map_err(content)?);
     }
-    Ok(reader.info)
+    Ok(reader.taken)
 }
 
 /// Reads records one by one, without decoding them: that may be done elsewhere, on several threads.
@@ -129,8 +119,10 @@ pub(crate) struct SnapshotReader<R> {
     from: R,
     /// Over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
+    /// The store it is of.
+    pub(crate) store_id: [u8; 16],
     /// `keys` and `bytes` are what was read so far.
-    info: SnapshotInfo,
+    pub(crate) taken: SnapshotTaken,
     /// Where the part that is being read begins.
     part_offset: u64,
 }
@@ -138,8 +130,8 @@ pub(crate) struct SnapshotReader<R> {
 impl<R: Read> SnapshotReader<R> {
     /// Reads and verifies the header.
     pub(crate) fn open(from: R) -> Result<SnapshotReader<R>, SnapshotError> {
-        let info = SnapshotInfo { store_id: [0; 16], position: 0, keys: 0, bytes: 0 };
-        let mut reader = SnapshotReader { from, sums: crc32fast::Hasher::new(), info, part_offset: 0 };
+        let (sums, taken) = (crc32fast::Hasher::new(), SnapshotTaken::default());
+        let mut reader = SnapshotReader { from, sums, store_id: [0; 16], taken, part_offset: 0 };
         let header: [u8; HEADER_BYTES] = reader.read_array()?;
         let (content, checksum) = header.split_at(HEADER_BYTES - 4);
         if content[..8] != *MAGIC {
@@ -154,21 +146,16 @@ impl<R: Read> SnapshotReader<R> {
             return Err(reader.fault(SnapshotFault::Checksum));
         }
         reader.sums.update(checksum);
-        reader.info.store_id = array_at(content, 12);
-        reader.info.position = u64::from_le_bytes(array_at(content, 28));
+        reader.store_id = array_at(content, 12);
+        reader.taken.position = u64::from_le_bytes(array_at(content, 28));
         Ok(reader)
-    }
-
-    /// What the header says, and how much was read so far.
-    pub(crate) fn info(&self) -> &SnapshotInfo {
-        &self.info
     }
 
     /// Puts the next record's payload into `payload`, its checksum verified. False at the end, which is verified too:
     /// the snapshot is whole.
     pub(crate) fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool, SnapshotError> {
         payload.clear();
-        self.part_offset = self.info.bytes;
+        self.part_offset = self.taken.bytes;
         match self.read_array()? {
             [RECORD] => self.read_record(payload).map(|()| true),
             [FOOTER] => self.read_footer().map(|()| false),
@@ -183,7 +170,7 @@ impl<R: Read> SnapshotReader<R> {
         // Grows with what is really there: a length that is wrong asks for no memory.
         let read = (&mut self.from).take(length).read_to_end(payload);
         let read = read.map_err(|error| self.fault(SnapshotFault::Io(error)))? as u64;
-        self.info.bytes += read;
+        self.taken.bytes += read;
         if read < length {
             return Err(self.fault(SnapshotFault::Short));
         }
@@ -191,7 +178,7 @@ impl<R: Read> SnapshotReader<R> {
             return Err(self.fault(SnapshotFault::Checksum));
         }
         self.sums.update(&checksum);
-        self.info.keys += 1;
+        self.taken.keys += 1;
         Ok(())
     }
 
@@ -205,7 +192,7 @@ impl<R: Read> SnapshotReader<R> {
             return Err(self.fault(SnapshotFault::Checksum));
         }
         let sums = self.sums.clone().finalize();
-        if content[..8] != self.info.keys.to_le_bytes() || content[8..] != sums.to_le_bytes() {
+        if content[..8] != self.taken.keys.to_le_bytes() || content[8..] != sums.to_le_bytes() {
             return Err(self.fault(SnapshotFault::Records));
         }
         let mut excess = Vec::new();
@@ -220,7 +207,7 @@ impl<R: Read> SnapshotReader<R> {
         let mut array = [0; N];
         match self.from.read_exact(&mut array) {
             Ok(()) => {
-                self.info.bytes += N as u64;
+                self.taken.bytes += N as u64;
                 Ok(array)
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {

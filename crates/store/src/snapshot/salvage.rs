@@ -42,7 +42,7 @@ pub(crate) fn salvage_snapshot(
 /// The store id in the header of a snapshot, if the header is sound.
 pub(crate) fn snapshot_store_id(file: Arc<dyn File>) -> Option<[u8; 16]> {
     let reader = SnapshotReader::open(FileReader { file, at: 0 }).ok()?;
-    Some(reader.info().store_id)
+    Some(reader.store_id)
 }
 
 struct Walk {
@@ -66,12 +66,12 @@ impl Walk {
             Ok(reader) => reader,
             Err(error) => return self.fault(error.offset, error.what).map(|()| Some(0)),
         };
-        if store_id.is_some_and(|wanted| reader.info().store_id != *wanted) {
+        if store_id.is_some_and(|wanted| reader.store_id != *wanted) {
             return self.fault(0, SnapshotFault::ForeignStore).map(|()| None);
         }
         let mut payload = Vec::new();
         loop {
-            let offset = reader.info().bytes;
+            let offset = reader.taken.bytes;
             match reader.next(&mut payload) {
                 Ok(true) => {
                     self.found.keys += 1;

@@ -6,7 +6,7 @@ use millstream_engine::value::{Hashing, Text};
 use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 
 use super::{
-    FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotInfo, SnapshotReader, SnapshotWriter, read_snapshot,
+    FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotReader, SnapshotTaken, SnapshotWriter, read_snapshot,
 };
 use crate::codec::put_value;
 use crate::codec::testing::{Drive, Random};
@@ -35,7 +35,7 @@ fn lived_stream(steps: usize) -> Value {
 /// A key to put: database, key, stamp, expiry, value.
 type Put<'a> = (u32, &'a [u8], u64, Option<u64>, Value);
 
-fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotInfo) {
+fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotTaken) {
     let mut file = Vec::new();
     let mut writer = SnapshotWriter::begin(&mut file, STORE, 41);
     for (db, key, stamp, expires_at_ms, value) in keys {
@@ -45,7 +45,7 @@ fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotInfo) {
     (file, info)
 }
 
-fn read(from: impl Read) -> Result<(SnapshotInfo, Vec<Seen>), SnapshotFault> {
+fn read(from: impl Read) -> Result<(SnapshotTaken, Vec<Seen>), SnapshotFault> {
     let mut seen = Vec::new();
     let outcome = read_snapshot(from, &STORE, Hashing::new(1), &mut |key| {
         let value = bytes_of(&key.entry.value);
@@ -69,9 +69,9 @@ fn keys_come_back_with_stamp_and_expiry() {
         (3, b"last", 0, None, text(b"")),
     ];
     let (file, info) = snapshot_of(&keys);
-    assert_eq!(info, SnapshotInfo { store_id: STORE, position: 41, keys: 4, bytes: file.len() as u64 });
+    assert_eq!(info, SnapshotTaken { position: 41, keys: 4, bytes: file.len() as u64 });
     let (found, seen) = read(&*file).unwrap();
-    assert_eq!(SnapshotInfo { bytes: file.len() as u64, ..found }, info);
+    assert_eq!(SnapshotTaken { bytes: file.len() as u64, ..found }, info);
     let expected =
         keys.map(|(db, key, stamp, expiry, value)| (db, key.to_vec(), stamp, expiry, bytes_of(&value)));
     assert_eq!(seen, expected);

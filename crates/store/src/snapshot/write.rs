@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use millstream_engine::Value;
 
-use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, SnapshotInfo, VERSION, record_checksum};
+use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, SnapshotTaken, VERSION, record_checksum};
 use crate::codec::{put_number, put_optional, put_text, put_value, put_value_in_parts};
 use crate::priority::Turns;
 
@@ -19,7 +19,8 @@ pub(crate) struct SnapshotWriter<'w> {
     buffer: Vec<u8>,
     /// Over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
-    info: SnapshotInfo,
+    /// What was written so far.
+    taken: SnapshotTaken,
     turns: Turns,
 }
 
@@ -36,8 +37,8 @@ impl<'w> SnapshotWriter<'w> {
         debug_assert_eq!(buffer.len(), HEADER_BYTES);
         let mut sums = crc32fast::Hasher::new();
         sums.update(&checksum);
-        let info = SnapshotInfo { store_id, position, keys: 0, bytes: 0 };
-        SnapshotWriter { out, buffer, sums, info, turns: Turns::begin() }
+        let taken = SnapshotTaken { position, keys: 0, bytes: 0 };
+        SnapshotWriter { out, buffer, sums, taken, turns: Turns::begin() }
     }
 
     /// Writes a key. `stamp` is the log position its value stands at.
@@ -49,7 +50,7 @@ impl<'w> SnapshotWriter<'w> {
         expires_at_ms: Option<u64>,
         value: &Value,
     ) -> io::Result<()> {
-        self.info.keys += 1;
+        self.taken.keys += 1;
         let mut payload = Vec::new();
         put_number(&mut payload, u64::from(db));
         put_text(&mut payload, key);
@@ -80,7 +81,7 @@ impl<'w> SnapshotWriter<'w> {
         sum.combine(&payload_sum);
         self.put_head(length, sum.finalize());
         self.hand_on()?;
-        self.info.bytes += length;
+        self.taken.bytes += length;
         in_parts(begin, value, &mut self.turns, &mut |part| self.out.write_all(part))
     }
 
@@ -92,21 +93,21 @@ impl<'w> SnapshotWriter<'w> {
     }
 
     /// Writes the end. Without it the file is no snapshot.
-    pub(crate) fn finish(mut self) -> io::Result<SnapshotInfo> {
+    pub(crate) fn finish(mut self) -> io::Result<SnapshotTaken> {
         let begin = self.buffer.len();
         self.buffer.push(FOOTER);
-        self.buffer.extend_from_slice(&self.info.keys.to_le_bytes());
+        self.buffer.extend_from_slice(&self.taken.keys.to_le_bytes());
         self.buffer.extend_from_slice(&self.sums.clone().finalize().to_le_bytes());
         let checksum = crc32fast::hash(&self.buffer[begin..]).to_le_bytes();
         self.buffer.extend_from_slice(&checksum);
         self.hand_on()?;
         self.out.flush()?;
-        Ok(self.info)
+        Ok(self.taken)
     }
 
     fn hand_on(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
-        self.info.bytes += self.buffer.len() as u64;
+        self.taken.bytes += self.buffer.len() as u64;
         self.buffer.clear();
         // One great value must not keep its memory until the end.
         self.buffer.shrink_to(2 * BUFFER_BYTES);

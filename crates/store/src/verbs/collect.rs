@@ -10,7 +10,7 @@ use super::{FromShown, Patience, Shown, Shows, Sink, Verb};
 use crate::txn::Txn;
 
 /// A verb that shows entries, and what they are collected into.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Collect<V, S> {
     /// The verb.
     pub verb: V,
@@ -21,12 +21,6 @@ impl<V, S> Collect<V, S> {
     /// Collects what the verb shows.
     pub fn new(verb: V) -> Collect<V, S> {
         Collect { verb, into: PhantomData }
-    }
-}
-
-impl<V: Clone, S> Clone for Collect<V, S> {
-    fn clone(&self) -> Self {
-        Collect::new(self.verb.clone())
     }
 }
 

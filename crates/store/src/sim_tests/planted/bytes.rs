@@ -134,9 +134,8 @@ pub(super) fn tampered_snapshot(bug: Bug, file: &[u8], now_ms: u64) -> Option<Ve
         return None;
     }
     let mut reader = SnapshotReader::open(file).ok()?;
-    let info = *reader.info();
     let (mut out, mut payload) = (Vec::new(), Vec::new());
-    let mut writer = SnapshotWriter::begin(&mut out, info.store_id, info.position);
+    let mut writer = SnapshotWriter::begin(&mut out, reader.store_id, reader.taken.position);
     while reader.next(&mut payload).ok()? {
         let SnapshotKey { db, key, stamp, mut entry } =
             SnapshotKey::decode(&payload, Hashing::new(1)).ok()?;
