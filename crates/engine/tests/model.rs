@@ -510,7 +510,7 @@ impl Run {
 
     fn compare_memory(&self) {
         let (stream, Some(memory)) = (&self.stream, &self.naive.memory) else {
-            return assert!(self.stream.memory_counters().is_none());
+            return assert!(self.stream.history_counters().is_none());
         };
         let kept = stream
             .remembered()

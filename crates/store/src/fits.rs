@@ -93,7 +93,7 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         {
             Err(format!("it changes group \"{}\", which is not there", group.escape_ascii()))
         }
-        StreamEffect::Remember { .. } | StreamEffect::Repeat if stream.memory_counters().is_none() => {
+        StreamEffect::Remember { .. } | StreamEffect::Repeat if stream.history_counters().is_none() => {
             Err("it is about a memory of producers, which is not there".to_owned())
         }
         _ => Ok(()),

@@ -8,7 +8,7 @@
 //!
 //! Programs that want a database rather than its parts open a [`Millstream`]: see [`embedded`].
 //!
-//! What this crate does not know: sockets, RESP, argument order, error texts.
+//! What this crate does not know: sockets, RESP, argument order, what a server tells its clients.
 
 mod alarms;
 pub mod check;

@@ -392,7 +392,7 @@ mod tests {
     use crate::clock::ManualClock;
     use crate::codec::put_change;
     use crate::disk::SimDisk;
-    use crate::log::{Damage, What};
+    use crate::log::{Damage, DamageKind};
 
     fn open(disk: &SimDisk, block_limits: BlockLimits) -> Result<(Store, Recovered), FolderError> {
         let options = StoreOptions { clock: Arc::new(ManualClock::new(1_000)), ..StoreOptions::default() };
@@ -449,7 +449,7 @@ mod tests {
             };
             // Behind the header of the segment (64) and the first frame (32, a length, and 11 bytes).
             assert_eq!((file.as_str(), *offset, *position), ("log-00000000000000000001", 108, 2));
-            assert!(matches!(what, What::Payload(why) if why.contains(expected)), "{error}");
+            assert!(matches!(what, DamageKind::Payload(why) if why.contains(expected)), "{error}");
             assert!(error.to_string().contains("--salvage"), "{error}");
             assert_eq!(disk.contents(), before);
         }

@@ -43,7 +43,7 @@ pub struct Keyspace {
     /// Removed, and too large to be freed where it was.
     deferred_drops: Vec<DeferredDrop>,
     /// The latest time it was told, which is when a change happens.
-    told_ms: Cell<u64>,
+    now_ms: Cell<u64>,
     /// Where a key was found last. Whether it is the key that is looked for is seen there.
     recent: Cell<SlotRef>,
 }
@@ -98,8 +98,8 @@ impl Keyspace {
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
         let recent = Cell::new(SlotRef { db: 0, slot: 0 });
-        let (hashing, deferred_drops, told_ms) = (Hashing::new(seed), Vec::new(), Cell::new(0));
-        Keyspace { databases, hashing, deferred_drops, told_ms, recent }
+        let (hashing, deferred_drops, now_ms) = (Hashing::new(seed), Vec::new(), Cell::new(0));
+        Keyspace { databases, hashing, deferred_drops, now_ms, recent }
     }
 
     // ---- Finding ----------------------------------------------------------------------------
@@ -107,7 +107,7 @@ impl Keyspace {
     /// Where a key is, if it is there and has not expired. Looking there is no use of it.
     #[inline]
     pub fn find(&self, db: u32, key: &[u8], now_ms: u64) -> Option<SlotRef> {
-        self.told_ms.set(now_ms);
+        self.now_ms.set(now_ms);
         self.find_even_expired(db, key).filter(|&at| !self.is_expired_at(at, now_ms))
     }
 
@@ -136,7 +136,7 @@ impl Keyspace {
     /// The same with where it is, for whoever goes on to change it.
     #[inline]
     pub fn get_with_place(&self, db: u32, key: &[u8], now_ms: u64) -> Option<(SlotRef, &Value)> {
-        self.told_ms.set(now_ms);
+        self.now_ms.set(now_ms);
         let slot = self.recent_slot(db, key).or_else(|| {
             let at = self.search(db, key)?;
             Some(self.database(db).slot(at.slot))
@@ -144,7 +144,7 @@ impl Keyspace {
         if slot.is_expired(now_ms) {
             return None;
         }
-        slot.used_at_s.set(self.told_s());
+        slot.used_at_s.set(self.now_s());
         Some((self.recent.get(), &slot.value))
     }
 
@@ -164,7 +164,7 @@ impl Keyspace {
     /// Whether a key is still there although its time has come.
     #[inline]
     pub fn is_expired(&self, db: u32, key: &[u8], now_ms: u64) -> bool {
-        self.told_ms.set(now_ms);
+        self.now_ms.set(now_ms);
         self.database(db).due(now_ms).is_some()
             && self.find_even_expired(db, key).is_some_and(|at| self.is_expired_at(at, now_ms))
     }
@@ -190,17 +190,17 @@ impl Keyspace {
     /// Counts as a use of the key at a place.
     #[inline]
     fn touch_at(&self, at: SlotRef) {
-        self.database(at.db).slot(at.slot).used_at_s.set(self.told_s());
+        self.database(at.db).slot(at.slot).used_at_s.set(self.now_s());
     }
 
     /// Seconds since the key at a place was last used or changed.
     pub fn idle_s_at(&self, at: SlotRef) -> u32 {
-        self.told_s().saturating_sub(self.database(at.db).slot(at.slot).used_at_s.get())
+        self.now_s().saturating_sub(self.database(at.db).slot(at.slot).used_at_s.get())
     }
 
     #[inline]
-    fn told_s(&self) -> u32 {
-        (self.told_ms.get() / 1000) as u32
+    fn now_s(&self) -> u32 {
+        (self.now_ms.get() / 1000) as u32
     }
 
     /// Bytes that the key at a place takes: name, value, and its share of every index.
@@ -224,7 +224,7 @@ impl Keyspace {
 
     /// As [`apply`](Keyspace::apply), to a key that was found.
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
-        let (hashing, now_s) = (self.hashing, self.told_s());
+        let (hashing, now_s) = (self.hashing, self.now_s());
         let database = &mut self.databases[at.db as usize];
         match *effect {
             Effect::Delete => {
@@ -239,8 +239,8 @@ impl Keyspace {
         }
         let slot = database.slot_mut(at.slot);
         slot.used_at_s.set(now_s);
-        if let Some(doomed) = slot.value.take_doomed(effect) {
-            self.deferred_drops.push(DeferredDrop::Value(doomed));
+        if let Some(deferred) = slot.value.take_deferred(effect) {
+            self.deferred_drops.push(DeferredDrop::Value(deferred));
         }
         slot.value.apply(effect, limits, hashing);
         // A stream is a key even when it is empty.
@@ -279,7 +279,7 @@ impl Keyspace {
     /// The stream that was found here, for changes that are decided as they are made. `None`: it is something else.
     #[inline]
     fn stream_at(&mut self, at: SlotRef) -> Option<&mut Stream> {
-        let now_s = self.told_s();
+        let now_s = self.now_s();
         let slot = self.database_mut(at.db).slot_mut(at.slot);
         slot.used_at_s.set(now_s);
         match &mut slot.value {
@@ -298,7 +298,7 @@ impl Keyspace {
         ids: &[StreamId],
         now_ms: u64,
     ) -> Result<u64, Refusal> {
-        self.told_ms.set(now_ms);
+        self.now_ms.set(now_ms);
         let Some(at) = self.find_even_expired(db, key) else { return Ok(0) };
         if self.database_mut(db).slot_mut(at.slot).is_expired(now_ms) {
             return Ok(0);
@@ -387,7 +387,7 @@ impl Keyspace {
 
     /// A key whose time has come, if there is one: of its database the one due first.
     pub fn due(&self, now_ms: u64) -> Option<(u32, Box<[u8]>)> {
-        self.told_ms.set(now_ms);
+        self.now_ms.set(now_ms);
         (0u32..).zip(&self.databases).find_map(|(db, database)| Some((db, database.due(now_ms)?.into())))
     }
 

@@ -47,7 +47,7 @@ impl Stream {
                 }
             }
             StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
-                self.configure_memory(IdempotenceLimits { duration_s, max_size });
+                self.configure_history(IdempotenceLimits { duration_s, max_size });
             }
             StreamEffect::Remember { producer, iid, id, at_ms } => self.remember(producer, iid, id, at_ms),
             StreamEffect::Repeat => self.count_repeat(),

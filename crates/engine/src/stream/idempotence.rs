@@ -1,8 +1,8 @@
 //! What producers have sent, so that what is sent again is not added again.
 //!
 //! ```text
-//! Memory ── kept:      number -> producer, iid, entry, time      in the order they were remembered
-//!        └─ producers: name -> iid -> number, and its numbers in order
+//! ProducerHistory ── kept:      number -> producer, iid, entry, time      in the order they were remembered
+//!                 └─ producers: name -> iid -> number, and its numbers in order
 //! ```
 //!
 //! A producer's memory ends with age (`duration_s`) and size (`max_size`): the oldest goes first. Age is looked at when something is
@@ -69,7 +69,7 @@ pub struct Remembered<'a> {
 
 /// The memory of one stream.
 #[derive(Clone, Debug)]
-pub(super) struct Memory {
+pub(super) struct ProducerHistory {
     limits: IdempotenceLimits,
     kept: BTreeMap<u64, Kept>,
     producers: BTreeMap<Arc<[u8]>, Producer>,
@@ -93,9 +93,9 @@ struct Producer {
     numbers: VecDeque<u64>,
 }
 
-impl Memory {
-    fn new(limits: IdempotenceLimits) -> Memory {
-        Memory {
+impl ProducerHistory {
+    fn new(limits: IdempotenceLimits) -> ProducerHistory {
+        ProducerHistory {
             limits,
             kept: BTreeMap::new(),
             producers: BTreeMap::new(),
@@ -193,7 +193,7 @@ impl Memory {
         const PER_PRODUCER: usize = size_of::<Producer>() + size_of::<Arc<[u8]>>() + 16;
         let iids: usize = self.kept.values().map(|kept| kept.iid.len() + PER_IID * 3 / 2).sum();
         let producers: usize = self.producers.keys().map(|name| name.len() + PER_PRODUCER * 3 / 2).sum();
-        size_of::<Memory>() + iids + producers
+        size_of::<ProducerHistory>() + iids + producers
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
@@ -224,7 +224,7 @@ impl Memory {
 
 /// The part of a memory that [`Stream::remembered`] does not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryCounters {
+pub struct HistoryCounters {
     /// The limits in force.
     pub limits: IdempotenceLimits,
     /// Entries ever remembered.
@@ -236,9 +236,9 @@ pub struct MemoryCounters {
 impl Stream {
     /// The entry that the producer has sent under this name, if that is remembered at this time.
     pub fn query_remembered(&self, producer: &[u8], iid: &[u8], now_ms: u64) -> Option<StreamId> {
-        let memory = self.memory.as_ref()?;
-        let kept = memory.find(producer, iid)?;
-        (!memory.limits.is_over(kept.since_ms, now_ms)).then_some(kept.id)
+        let history = self.history.as_ref()?;
+        let kept = history.find(producer, iid)?;
+        (!history.limits.is_over(kept.since_ms, now_ms)).then_some(kept.id)
     }
 
     /// Whether an entry that is there may be recorded as this one; false if it is already.
@@ -261,23 +261,25 @@ impl Stream {
 
     /// The stream's own limits; `None` while nothing was remembered or configured.
     pub fn idempotence_limits(&self) -> Option<IdempotenceLimits> {
-        self.memory.as_ref().map(|memory| memory.limits)
+        self.history.as_ref().map(|history| history.limits)
     }
 
     /// What the stream says of its memory; a stream without one has these limits.
     pub fn query_idempotence(&self, otherwise: IdempotenceLimits, now_ms: u64) -> IdempotenceInfo {
-        self.memory.as_ref().map_or_else(|| Memory::new(otherwise).info(now_ms), |memory| memory.info(now_ms))
+        self.history
+            .as_ref()
+            .map_or_else(|| ProducerHistory::new(otherwise).info(now_ms), |history| history.info(now_ms))
     }
 
     /// What the memory counts; `None` if the stream has none.
-    pub fn memory_counters(&self) -> Option<MemoryCounters> {
-        let memory = self.memory.as_ref()?;
-        Some(MemoryCounters { limits: memory.limits, added: memory.added, duplicates: memory.duplicates })
+    pub fn history_counters(&self) -> Option<HistoryCounters> {
+        let history = self.history.as_ref()?;
+        Some(HistoryCounters { limits: history.limits, added: history.added, duplicates: history.duplicates })
     }
 
     /// Everything that is remembered, oldest first, also what is over and was not forgotten yet.
     pub fn remembered(&self) -> impl ExactSizeIterator<Item = Remembered<'_>> {
-        let kept = self.memory.as_ref().map_or(const { &BTreeMap::new() }, |memory| &memory.kept);
+        let kept = self.history.as_ref().map_or(const { &BTreeMap::new() }, |history| &history.kept);
         kept.values().map(|kept| Remembered {
             producer: &kept.producer,
             iid: &kept.iid,
@@ -286,42 +288,42 @@ impl Stream {
         })
     }
 
-    pub(super) fn configure_memory(&mut self, limits: IdempotenceLimits) {
-        match &mut self.memory {
-            Some(memory) => memory.configure(limits),
-            None => self.memory = Some(Box::new(Memory::new(limits))),
+    pub(super) fn configure_history(&mut self, limits: IdempotenceLimits) {
+        match &mut self.history {
+            Some(history) => history.configure(limits),
+            None => self.history = Some(Box::new(ProducerHistory::new(limits))),
         }
     }
 
     /// Limits come first: without them nothing is remembered.
     pub(super) fn remember(&mut self, producer: &[u8], iid: &[u8], id: StreamId, at_ms: u64) {
-        if let Some(memory) = &mut self.memory {
-            memory.remember(producer, iid, id, at_ms);
+        if let Some(history) = &mut self.history {
+            history.remember(producer, iid, id, at_ms);
         }
     }
 
     pub(super) fn count_repeat(&mut self) {
-        if let Some(memory) = &mut self.memory {
-            memory.duplicates = memory.duplicates.saturating_add(1);
+        if let Some(history) = &mut self.history {
+            history.duplicates = history.duplicates.saturating_add(1);
         }
     }
 
     /// Begins a memory that was kept outside.
-    pub(super) fn load_memory(&mut self, counters: &MemoryCounters) {
-        let mut memory = Memory::new(counters.limits);
-        (memory.added, memory.duplicates) = (counters.added, counters.duplicates);
-        self.memory = Some(Box::new(memory));
+    pub(super) fn load_history(&mut self, counters: &HistoryCounters) {
+        let mut history = ProducerHistory::new(counters.limits);
+        (history.added, history.duplicates) = (counters.added, counters.duplicates);
+        self.history = Some(Box::new(history));
     }
 
     /// The next thing remembered, in order.
     pub(super) fn load_remembered(&mut self, what: &Remembered<'_>) -> Result<(), BadPart> {
-        let Some(memory) = &mut self.memory else { return Err(BadPart("remembered without limits")) };
-        if memory.find(what.producer, what.iid).is_some() {
+        let Some(history) = &mut self.history else { return Err(BadPart("remembered without limits")) };
+        if history.find(what.producer, what.iid).is_some() {
             return Err(BadPart("a producer's name for an entry comes twice"));
         }
-        memory.keep(what);
-        let most = memory.limits.max_size.max(1);
-        match memory.producers[what.producer].numbers.len() as u64 > most {
+        history.keep(what);
+        let most = history.limits.max_size.max(1);
+        match history.producers[what.producer].numbers.len() as u64 > most {
             true => Err(BadPart("more of a producer is remembered than may be")),
             false => Ok(()),
         }

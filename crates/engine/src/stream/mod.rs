@@ -8,7 +8,7 @@
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
 //!        ├─ groups: name -> Group ── PendingList     delivered, not acknowledged; see `pending`
 //!        │                        └─ Consumers       name <-> small handle
-//!        └─ Memory                                    what producers sent; see `idempotence`
+//!        └─ ProducerHistory                          what producers sent; see `idempotence`
 //! ```
 
 mod apply;
@@ -17,6 +17,7 @@ mod blocks;
 mod claim;
 mod counts;
 mod decide;
+mod deferred_drop;
 mod delete;
 mod deliver;
 mod entries;
@@ -30,7 +31,6 @@ mod listpack;
 mod parts;
 mod references;
 mod release;
-mod remains;
 mod rows;
 mod sealed;
 mod value;
@@ -40,7 +40,7 @@ use std::collections::BTreeMap;
 
 use crate::StreamId;
 use entries::Entries;
-use idempotence::Memory;
+use idempotence::ProducerHistory;
 
 pub use block::Laid;
 pub use claim::{AutoClaim, ClaimOptions, Claimed};
@@ -51,7 +51,7 @@ pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
 pub use extract::Extract;
 pub use fingerprint::fingerprint;
 pub use group::{Consumer, Group};
-pub use idempotence::{IdempotenceInfo, IdempotenceLimits, MemoryCounters, Remembered};
+pub use idempotence::{HistoryCounters, IdempotenceInfo, IdempotenceLimits, Remembered};
 pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
 pub use release::{Before, ClaimSink, NackOptions, OwnRelease, Taken};
 pub use rows::{PendingQuery, PendingRow};
@@ -64,7 +64,7 @@ pub struct Stream {
     entries: Entries,
     groups: BTreeMap<Box<[u8]>, Group>,
     /// `None` until a producer asks for it, which few do.
-    memory: Option<Box<Memory>>,
+    history: Option<Box<ProducerHistory>>,
 }
 
 impl Stream {
@@ -137,8 +137,8 @@ impl Stream {
     pub fn memory_bytes(&self) -> usize {
         let groups: usize =
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
-        let memory = self.memory.as_ref().map_or(0, |memory| memory.memory_bytes());
-        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + memory
+        let history = self.history.as_ref().map_or(0, |history| history.memory_bytes());
+        size_of::<Stream>() + self.entries.blocks.memory_bytes() + groups + history
     }
 
     /// Verifies every invariant of the stream.
@@ -166,7 +166,7 @@ impl Stream {
             group.check().map_err(|why| format!("group {}: {why}", String::from_utf8_lossy(name)))?;
             self.check_lag(group)?;
         }
-        self.memory.as_ref().map_or(Ok(()), |memory| memory.check())
+        self.history.as_ref().map_or(Ok(()), |history| history.check())
     }
 
     /// The exact lag is what a walk over the undelivered entries counts.

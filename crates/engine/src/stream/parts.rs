@@ -1,6 +1,6 @@
 //! A stream taken apart, to be kept outside of memory, and put together again.
 //!
-//! Taking apart: [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`], [`Stream::memory_counters`],
+//! Taking apart: [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`], [`Stream::history_counters`],
 //! [`Stream::remembered`]. Putting together: a
 //! [`StreamBuilder`] is given the same parts in the same order. It trusts none of them: whatever it
 //! accepts is a stream that [`Stream::check`] finds sound, and one made of a stream's own parts answers and changes
@@ -12,7 +12,7 @@ use std::fmt;
 
 use super::block::Block;
 use super::blocks::AnyBlock;
-use super::idempotence::{MemoryCounters, Remembered};
+use super::idempotence::{HistoryCounters, Remembered};
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::StreamId;
@@ -186,11 +186,11 @@ impl StreamBuilder {
     }
 
     /// What the stream remembers of producers, without what that is.
-    pub fn memory(&mut self, counters: &MemoryCounters) -> Result<(), BadPart> {
+    pub fn memory(&mut self, counters: &HistoryCounters) -> Result<(), BadPart> {
         if counters.added > COUNT_MAX || counters.duplicates > COUNT_MAX {
             return Err(BadPart("more was remembered than can be"));
         }
-        self.stream.load_memory(counters);
+        self.stream.load_history(counters);
         Ok(())
     }
 

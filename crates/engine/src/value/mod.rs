@@ -160,10 +160,10 @@ impl Value {
 
     /// Takes out what `effect`, which is applied next, is going to remove, if that is much.
     #[inline(always)]
-    pub(crate) fn take_doomed(&mut self, effect: &Effect<'_>) -> Option<Value> {
+    pub(crate) fn take_deferred(&mut self, effect: &Effect<'_>) -> Option<Value> {
         match (self, effect) {
             (Value::Stream(stream), Effect::Stream(change)) => {
-                Some(Value::Stream(Box::new(stream.take_doomed(change)?)))
+                Some(Value::Stream(Box::new(stream.take_deferred(change)?)))
             }
             (value, Effect::StringSet { .. }) if value.is_large() => {
                 Some(std::mem::replace(value, Value::String(Text::default())))

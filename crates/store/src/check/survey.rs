@@ -15,7 +15,9 @@ use crate::codec::{RecordedChange, replay};
 use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
 use crate::fits::{check_database, check_fits};
-use crate::log::{self, Astray, Damage, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted, What};
+use crate::log::{
+    self, Astray, Damage, DamageKind, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted,
+};
 use crate::recovery::Rebuild;
 use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 use crate::store::{Store, StoreOptions};
@@ -58,7 +60,7 @@ impl Candidates {
             && !ids.is_empty()
             && !ids.contains(store_id)
         {
-            manifest = Err(Damage::of_manifest(&**disk, What::ManifestForeign));
+            manifest = Err(Damage::of_manifest(&**disk, DamageKind::ManifestForeign));
         }
         let sound = manifest.as_ref().ok().and_then(Option::as_ref);
         let store_id = match sound {
@@ -359,7 +361,7 @@ impl Finding {
 fn manifest_finding(damage: &Damage) -> Finding {
     let Damage { file, offset, what, .. } = damage;
     let way_out =
-        if matches!(what, What::UnknownVersion(_)) { "use the program that wrote it" } else { SALVAGE };
+        if matches!(what, DamageKind::UnknownVersion(_)) { "use the program that wrote it" } else { SALVAGE };
     Finding { offset: Some(*offset), way_out, ..Finding::new(file, what) }
 }
 
@@ -369,7 +371,7 @@ fn snapshot_finding(path: &str, offset: u64, what: impl ToString) -> Finding {
 
 fn name_finding(astray: &Astray) -> Finding {
     let way_out = match astray.what {
-        What::SegmentRepeated { .. } => "move it elsewhere, or save everything with --salvage OUT",
+        DamageKind::SegmentRepeated { .. } => "move it elsewhere, or save everything with --salvage OUT",
         _ => "name it after the position it begins at, or save everything with --salvage OUT",
     };
     Finding { position: Some(astray.first), way_out, ..Finding::new(&astray.file, &astray.what) }
@@ -377,13 +379,13 @@ fn name_finding(astray: &Astray) -> Finding {
 
 fn log_finding(loss: &Loss) -> Finding {
     let way_out = match loss.what {
-        What::UnknownVersion(_) => "use the program that wrote it",
-        What::SegmentMissing(_) | What::SegmentMisplaced { .. } | What::SegmentForeign => {
+        DamageKind::UnknownVersion(_) => "use the program that wrote it",
+        DamageKind::SegmentMissing(_) | DamageKind::SegmentMisplaced { .. } | DamageKind::SegmentForeign => {
             "put the right segment back from a copy, or save what can be saved with --salvage OUT"
         }
         _ => SALVAGE,
     };
     // Where something is missing there is no place in a file to look at.
-    let offset = (!matches!(loss.what, What::SegmentMissing(_))).then_some(loss.offset);
+    let offset = (!matches!(loss.what, DamageKind::SegmentMissing(_))).then_some(loss.offset);
     Finding { offset, position: Some(loss.first), way_out, ..Finding::new(&loss.file, &loss.what) }
 }

@@ -30,7 +30,7 @@ use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
 use millstream_engine::stream::{
-    BadPart, BlockParts, Counters, Group, IdempotenceLimits, MemoryCounters, Remembered, StreamBuilder,
+    BadPart, BlockParts, Counters, Group, HistoryCounters, IdempotenceLimits, Remembered, StreamBuilder,
 };
 use millstream_engine::{Stream, StreamId};
 
@@ -103,13 +103,13 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
         group.pending().released().for_each(|row| put_id(out, row.id));
         put_text(out, NO_SETTINGS);
     }
-    let counters = stream.memory_counters();
+    let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
     counters.into_iter().for_each(|counters| put_memory(out, stream, &counters));
     put_text(out, NO_SETTINGS);
 }
 
-fn put_memory(out: &mut Vec<u8>, stream: &Stream, counters: &MemoryCounters) {
+fn put_memory(out: &mut Vec<u8>, stream: &Stream, counters: &HistoryCounters) {
     put_number(out, counters.limits.duration_s);
     put_number(out, counters.limits.max_size);
     put_number(out, counters.added);
@@ -249,7 +249,7 @@ fn read_released(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result
 
 fn read_memory(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let limits = IdempotenceLimits { duration_s: reader.number()?, max_size: reader.number()? };
-    let counters = MemoryCounters { limits, added: reader.number()?, duplicates: reader.number()? };
+    let counters = HistoryCounters { limits, added: reader.number()?, duplicates: reader.number()? };
     at(reader, builder.memory(&counters))?;
     let mut producers: Vec<(&[u8], bool)> = Vec::new();
     for _ in 0..reader.count(1)? {

@@ -245,7 +245,7 @@ impl Drive {
     /// A producer sends, perhaps again; sometimes its limits change.
     fn send(&mut self) {
         let (producer, iid, at_ms) = (self.random.pick(&CONSUMERS), self.random.pick(&VALUES), self.now_ms);
-        if self.ask(|stream| stream.memory_counters()).is_none() || self.random.one_in(9) {
+        if self.ask(|stream| stream.history_counters()).is_none() || self.random.one_in(9) {
             let (duration_s, max_size) = (1 + self.random.below(2), 1 + self.random.below(4));
             self.apply(StreamEffect::IdempotenceConfigure { duration_s, max_size });
         }
@@ -396,7 +396,7 @@ pub(crate) fn dump(stream: &Stream) -> String {
         });
         group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
     }
-    writeln!(out, "{:?}", stream.memory_counters()).unwrap();
+    writeln!(out, "{:?}", stream.history_counters()).unwrap();
     stream.remembered().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
     out
 }

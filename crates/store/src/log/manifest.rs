@@ -5,7 +5,7 @@
 //! | magic | version| flags| store id | snapshot| first| durable| span| crc |
 //! ```
 
-use super::{StoreId, What};
+use super::{DamageKind, StoreId};
 use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
 /// The manifest's name.
@@ -65,20 +65,20 @@ impl Manifest {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, What> {
-        let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| What::ManifestDamaged)?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, DamageKind> {
+        let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| DamageKind::ManifestDamaged)?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..60]) != word(60) {
-            return Err(What::ManifestDamaged);
+            return Err(DamageKind::ManifestDamaged);
         }
         if word(8) != VERSION {
-            return Err(What::UnknownVersion(word(8)));
+            return Err(DamageKind::UnknownVersion(word(8)));
         }
         let snapshot = match (word(12), long(32)) {
             (0, 0) => None,
             (HAS_SNAPSHOT, position) => Some(position),
-            _ => return Err(What::ManifestDamaged),
+            _ => return Err(DamageKind::ManifestDamaged),
         };
         let manifest = Manifest {
             store_id: StoreId(bytes[16..32].try_into().expect("sixteen bytes")),
@@ -87,11 +87,11 @@ impl Manifest {
             durable: long(48),
             span: word(56),
         };
-        if manifest.first == 0 { Err(What::ManifestDamaged) } else { Ok(manifest) }
+        if manifest.first == 0 { Err(DamageKind::ManifestDamaged) } else { Ok(manifest) }
     }
 
     /// The manifest of the folder; the inner error is one of its contents.
-    pub(crate) fn read(disk: &dyn Disk) -> Result<Result<Manifest, What>, DiskError> {
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Result<Manifest, DamageKind>, DiskError> {
         let file = disk.open(NAME, Access::Read)?;
         // One byte more than there should be, to notice a longer file.
         let mut bytes = [0; BYTES + 1];
@@ -140,14 +140,14 @@ mod tests {
     fn every_cut_and_every_flipped_bit_is_noticed() {
         let bytes = manifest().encode();
         for cut in 0..BYTES {
-            assert_eq!(Manifest::decode(&bytes[..cut]), Err(What::ManifestDamaged), "cut at {cut}");
+            assert_eq!(Manifest::decode(&bytes[..cut]), Err(DamageKind::ManifestDamaged), "cut at {cut}");
         }
         for bit in 0..BYTES * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Manifest::decode(&damaged), Err(What::ManifestDamaged), "bit {bit}");
+            assert_eq!(Manifest::decode(&damaged), Err(DamageKind::ManifestDamaged), "bit {bit}");
         }
-        assert_eq!(Manifest::decode(&[&bytes[..], b"x"].concat()), Err(What::ManifestDamaged));
+        assert_eq!(Manifest::decode(&[&bytes[..], b"x"].concat()), Err(DamageKind::ManifestDamaged));
     }
 
     #[test]
@@ -156,6 +156,6 @@ mod tests {
         bytes[8] = 9;
         let crc = crc32fast::hash(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Manifest::decode(&bytes), Err(What::UnknownVersion(9)));
+        assert_eq!(Manifest::decode(&bytes), Err(DamageKind::UnknownVersion(9)));
     }
 }

@@ -156,12 +156,12 @@ pub struct Damage {
     /// The first position that cannot be read.
     pub position: u64,
     /// What is wrong.
-    pub what: What,
+    pub what: DamageKind,
 }
 
 impl Damage {
     /// Of the manifest as a whole.
-    pub(crate) fn of_manifest(disk: &dyn Disk, what: What) -> Damage {
+    pub(crate) fn of_manifest(disk: &dyn Disk, what: DamageKind) -> Damage {
         Damage { file: disk.path_of(manifest::NAME), offset: 0, position: 0, what }
     }
 }
@@ -171,7 +171,7 @@ impl fmt::Display for Damage {
         let Damage { file, offset, position, what } = self;
         match what {
             // What is there is not to blame for what is not.
-            What::SegmentMissing(_) => write!(f, "{what}")?,
+            DamageKind::SegmentMissing(_) => write!(f, "{what}")?,
             _ => write!(f, "{file} is damaged at offset {offset} (position {position}): {what}")?,
         }
         let folder = Path::new(file).parent().filter(|folder| *folder != Path::new(""));
@@ -182,7 +182,7 @@ impl fmt::Display for Damage {
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DamageKind {
     /// There are segments or snapshots, and no manifest.
     ManifestMissing,
     /// Wrong size, magic, checksum or contents.
@@ -236,37 +236,43 @@ pub enum What {
     Payload(String),
 }
 
-impl fmt::Display for What {
+impl fmt::Display for DamageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::ManifestMissing => write!(f, "the manifest is missing beside other files of a store"),
-            What::ManifestDamaged => write!(f, "the manifest's checksum or contents are wrong"),
-            What::ManifestForeign => {
+            DamageKind::ManifestMissing => write!(f, "the manifest is missing beside other files of a store"),
+            DamageKind::ManifestDamaged => write!(f, "the manifest's checksum or contents are wrong"),
+            DamageKind::ManifestForeign => {
                 write!(f, "the manifest belongs to another store than the segments and snapshots beside it")
             }
-            What::UnknownVersion(version) => {
+            DamageKind::UnknownVersion(version) => {
                 write!(f, "format version {version} is not known here; use the program that wrote it")
             }
-            What::SegmentMissing(gap) => gap.fmt(f),
-            What::SegmentHeaderDamaged => write!(f, "the segment's header is damaged"),
-            What::SegmentForeign => write!(f, "the segment belongs to another store"),
-            What::SegmentMisplaced { found } => {
+            DamageKind::SegmentMissing(gap) => gap.fmt(f),
+            DamageKind::SegmentHeaderDamaged => write!(f, "the segment's header is damaged"),
+            DamageKind::SegmentForeign => write!(f, "the segment belongs to another store"),
+            DamageKind::SegmentMisplaced { found } => {
                 write!(f, "the segment begins at position {found}, which the one before has, too")
             }
-            What::SegmentMisnamed { found } => {
+            DamageKind::SegmentMisnamed { found } => {
                 write!(f, "the segment begins at position {found}, not where its name says")
             }
-            What::SegmentRepeated { of } => write!(f, "the segment is a copy of {of}"),
-            What::SegmentNotContinuing => write!(f, "the segment continues a different log than this one"),
-            What::RecordCutShort => write!(f, "the file ends within a record that was durable"),
-            What::RecordHeaderDamaged => write!(f, "the header of a durable record is damaged"),
-            What::RecordDamaged => write!(f, "a durable record's checksum is wrong"),
-            What::RecordMisplaced { found } => write!(f, "the record of position {found} stands here"),
-            What::RecordNotContinuing => write!(f, "the record continues a different log than this one"),
-            What::RolledBack { durable } => {
+            DamageKind::SegmentRepeated { of } => write!(f, "the segment is a copy of {of}"),
+            DamageKind::SegmentNotContinuing => {
+                write!(f, "the segment continues a different log than this one")
+            }
+            DamageKind::RecordCutShort => write!(f, "the file ends within a record that was durable"),
+            DamageKind::RecordHeaderDamaged => write!(f, "the header of a durable record is damaged"),
+            DamageKind::RecordDamaged => write!(f, "a durable record's checksum is wrong"),
+            DamageKind::RecordMisplaced { found } => write!(f, "the record of position {found} stands here"),
+            DamageKind::RecordNotContinuing => {
+                write!(f, "the record continues a different log than this one")
+            }
+            DamageKind::RolledBack { durable } => {
                 write!(f, "the log ends here, but was durable up to position {durable}")
             }
-            What::Payload(why) => write!(f, "the record is intact, but its contents make no sense: {why}"),
+            DamageKind::Payload(why) => {
+                write!(f, "the record is intact, but its contents make no sense: {why}")
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::mem;
 
 use super::segment::{self, Records, SegmentHeader, Step};
-use super::{StoreId, What};
+use super::{DamageKind, StoreId};
 use crate::disk::{Access, Disk, DiskError, Listed};
 
 /// A segment whose name is not that of what it holds. Nothing is lost by that.
@@ -15,7 +15,7 @@ pub struct Astray {
     /// The position it begins at.
     pub first: u64,
     /// What is wrong with its name.
-    pub what: What,
+    pub what: DamageKind,
 }
 
 /// The segments of a log.
@@ -75,9 +75,9 @@ impl<'a> Order<'a> {
     }
 
     /// What is wrong with the name of a copy.
-    pub(super) fn copied(&self, copy: &Placed<'_>) -> What {
+    pub(super) fn copied(&self, copy: &Placed<'_>) -> DamageKind {
         let of = self.segments.iter().find(|segment| segment.is_same(copy));
-        What::SegmentRepeated { of: of.expect("one of them was kept").file.name.clone() }
+        DamageKind::SegmentRepeated { of: of.expect("one of them was kept").file.name.clone() }
     }
 }
 

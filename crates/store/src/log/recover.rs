@@ -11,7 +11,7 @@ use super::manifest::{self, Manifest};
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, Torn, decide_end, decide_header};
 use super::segment::{self, Records, Segment, SegmentHeader, Step};
 use super::writer::{Log, Start};
-use super::{Damage, Gap, LogOptions, OpenError, StoreId, Visit, What};
+use super::{Damage, DamageKind, Gap, LogOptions, OpenError, StoreId, Visit};
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
 
 /// The prefix of snapshots' names; they are other modules' business, but a folder that has one is not new.
@@ -87,7 +87,7 @@ impl Recovery {
         } else if is_new(&listed) {
             None
         } else {
-            return Err(damage(&*disk, manifest::NAME, 0, 1, What::ManifestMissing).into());
+            return Err(damage(&*disk, manifest::NAME, 0, 1, DamageKind::ManifestMissing).into());
         };
         Ok(Recovery { disk, lock: None, manifest, listed, bytes_read: Cell::new(0) })
     }
@@ -240,7 +240,7 @@ fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<(), DiskError> {
     Ok(())
 }
 
-fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: What) -> Damage {
+fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: DamageKind) -> Damage {
     Damage { file: disk.path_of(name), offset, position, what }
 }
 
@@ -274,7 +274,7 @@ impl<'a> Walk<'a> {
     }
 
     fn gap(&self, gap: Gap) -> OpenError {
-        damage(self.disk, &gap.shown_by(), 0, gap.first, What::SegmentMissing(Box::new(gap))).into()
+        damage(self.disk, &gap.shown_by(), 0, gap.first, DamageKind::SegmentMissing(Box::new(gap))).into()
     }
 
     fn segment(
@@ -331,7 +331,7 @@ impl<'a> Walk<'a> {
                     self.unproven.note(position, offset, claim);
                     if position >= self.manifest.first {
                         visit(position, payload).map_err(|why| {
-                            damage(self.disk, &listed.name, offset, position, What::Payload(why))
+                            damage(self.disk, &listed.name, offset, position, DamageKind::Payload(why))
                         })?;
                     }
                 }
@@ -369,7 +369,7 @@ impl<'a> Walk<'a> {
             return Ok(());
         }
         let last = self.scan.segments.last().expect("a walk reads a segment");
-        let what = What::RolledBack { durable };
+        let what = DamageKind::RolledBack { durable };
         Err(damage(self.disk, &last.name, last.bytes, self.scan.last + 1, what).into())
     }
 }

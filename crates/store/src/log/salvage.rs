@@ -6,7 +6,7 @@
 use super::order::{Astray, Order, Placed};
 use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Torn, decide_end, decide_header};
 use super::segment::{self, Records, SegmentHeader, Step};
-use super::{Gap, StoreId, Visit, What};
+use super::{DamageKind, Gap, StoreId, Visit};
 use crate::disk::{Access, Disk, DiskError, Listed};
 
 /// Which log is looked for.
@@ -61,7 +61,7 @@ pub struct Loss {
     /// The position found next, `first` when none is missing; `None` when it is not known how many there were.
     pub next: Option<u64>,
     /// What was found there.
-    pub what: What,
+    pub what: DamageKind,
 }
 
 /// Hands every intact record that is wanted to `visit`, in ascending positions, passing over damage. A segment without a
@@ -117,7 +117,7 @@ impl Walk<'_> {
         for (index, placed) in order.segments.iter().enumerate() {
             let is_covered = index < begin;
             if placed.is_misnamed() && !(is_covered && is_skipped(placed)) {
-                self.stray(placed, What::SegmentMisnamed { found: placed.first });
+                self.stray(placed, DamageKind::SegmentMisnamed { found: placed.first });
             } else if is_covered {
                 self.found.covered.push(placed.file.name.clone());
             }
@@ -131,7 +131,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn stray(&mut self, placed: &Placed<'_>, what: What) {
+    fn stray(&mut self, placed: &Placed<'_>, what: DamageKind) {
         let file = self.disk.path_of(&placed.file.name);
         self.found.astray.push(Astray { file, first: placed.first, what });
     }
@@ -210,7 +210,7 @@ impl Walk<'_> {
                         && position >= self.wanted.first
                         && let Err(why) = visit(position, payload)
                     {
-                        let what = What::Payload(why);
+                        let what = DamageKind::Payload(why);
                         self.lose(&listed.name, offset, (expected, Some(expected + 1)), what);
                     }
                     // Segments may overlap where something went wrong.
@@ -237,7 +237,7 @@ impl Walk<'_> {
         listed: &Listed,
         records: &mut Records<'_>,
         later: Option<u64>,
-        what: What,
+        what: DamageKind,
     ) -> Result<bool, DiskError> {
         let (offset, first) = (records.offset(), records.expected());
         let facts = EndFacts {
@@ -266,16 +266,16 @@ impl Walk<'_> {
             return;
         };
         let first = self.found.last + 1;
-        let what = What::RolledBack { durable };
+        let what = DamageKind::RolledBack { durable };
         self.lose(&listed.name, listed.bytes, (first, Some(durable + 1)), what);
     }
 
     fn lose_gap(&mut self, gap: Gap) {
         // The name of the folder: no file is to blame.
-        self.lose("", 0, (gap.first, gap.next), What::SegmentMissing(Box::new(gap)));
+        self.lose("", 0, (gap.first, gap.next), DamageKind::SegmentMissing(Box::new(gap)));
     }
 
-    fn lose(&mut self, name: &str, offset: u64, (first, next): (u64, Option<u64>), what: What) {
+    fn lose(&mut self, name: &str, offset: u64, (first, next): (u64, Option<u64>), what: DamageKind) {
         let file = self.disk.path_of(name);
         self.found.losses.push(Loss { file, offset, first, next, what });
     }

@@ -2,7 +2,7 @@
 //!
 //! Facts come in, verdicts go out; nothing here reads or writes.
 
-use super::What;
+use super::DamageKind;
 use super::segment::{self, Segment, SegmentHeader};
 
 /// What was found by walking through a log. Returned, not acted upon.
@@ -39,7 +39,7 @@ pub struct Torn {
 
 /// What is known of a segment's header before its records are read.
 pub(crate) struct HeaderFacts<'a> {
-    pub(crate) header: Result<&'a SegmentHeader, &'a What>,
+    pub(crate) header: Result<&'a SegmentHeader, &'a DamageKind>,
     /// The first position according to the name.
     pub(crate) named: u64,
     pub(crate) file_bytes: u64,
@@ -57,7 +57,7 @@ pub(crate) enum HeaderVerdict {
     Unfinished,
     /// Nothing is known against it, but records between the segment before and this one are missing.
     Gap,
-    Refuse(What),
+    Refuse(DamageKind),
 }
 
 /// The table "a segment's header".
@@ -66,12 +66,14 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
     match facts.header {
         // Before its name is believed.
         Ok(header) if facts.is_of_this_store && header.first != facts.named => {
-            HeaderVerdict::Refuse(What::SegmentMisnamed { found: header.first })
+            HeaderVerdict::Refuse(DamageKind::SegmentMisnamed { found: header.first })
         }
         // A name out of sequence means lost records, even when the segment itself never came to be.
         _ if expected < facts.named => HeaderVerdict::Gap,
-        _ if expected > facts.named => HeaderVerdict::Refuse(What::SegmentMisplaced { found: facts.named }),
-        Err(What::SegmentHeaderDamaged)
+        _ if expected > facts.named => {
+            HeaderVerdict::Refuse(DamageKind::SegmentMisplaced { found: facts.named })
+        }
+        Err(DamageKind::SegmentHeaderDamaged)
             if facts.is_last
                 && facts.before.is_some()
                 && facts.file_bytes <= segment::HEADER_BYTES as u64 =>
@@ -79,9 +81,9 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
             HeaderVerdict::Unfinished
         }
         Err(what) => HeaderVerdict::Refuse(what.clone()),
-        Ok(_) if !facts.is_of_this_store => HeaderVerdict::Refuse(What::SegmentForeign),
+        Ok(_) if !facts.is_of_this_store => HeaderVerdict::Refuse(DamageKind::SegmentForeign),
         Ok(header) if facts.before.is_some_and(|(_, checksum)| checksum != header.previous) => {
-            HeaderVerdict::Refuse(What::SegmentNotContinuing)
+            HeaderVerdict::Refuse(DamageKind::SegmentNotContinuing)
         }
         Ok(_) => HeaderVerdict::Read,
     }
@@ -90,7 +92,7 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
 /// What is known of the place where the walk through a segment stopped.
 pub(crate) struct EndFacts {
     /// What stands there; `None` at the end of the file, or if nothing but zeros is left of it.
-    pub(crate) found: Option<What>,
+    pub(crate) found: Option<DamageKind>,
     /// Whether there is another segment, finished or not.
     pub(crate) later_segment: bool,
     /// The position that should stand there.
@@ -106,7 +108,7 @@ pub(crate) struct EndFacts {
 pub(crate) enum EndVerdict {
     Clean,
     Torn,
-    Refuse(What),
+    Refuse(DamageKind),
 }
 
 /// The table "where its records end".
@@ -114,11 +116,11 @@ pub(crate) fn decide_end(facts: EndFacts) -> EndVerdict {
     let was_durable = facts.later_segment || facts.expected <= facts.durable || facts.claimed;
     match facts.found {
         None if !facts.later_segment && facts.expected <= facts.durable => {
-            EndVerdict::Refuse(What::RolledBack { durable: facts.durable })
+            EndVerdict::Refuse(DamageKind::RolledBack { durable: facts.durable })
         }
         None => EndVerdict::Clean,
         // Its checksum is right, so it is as it was written: no crash makes such a frame.
-        Some(what @ What::Payload(_)) => EndVerdict::Refuse(what),
+        Some(what @ DamageKind::Payload(_)) => EndVerdict::Refuse(what),
         Some(what) if was_durable => EndVerdict::Refuse(what),
         Some(_) => EndVerdict::Torn,
     }
@@ -133,7 +135,7 @@ mod tests {
         SegmentHeader { store_id: StoreId([1; 16]), first: 10, salt: 3, previous: 7 };
 
     fn header_verdict(
-        header: Result<SegmentHeader, What>,
+        header: Result<SegmentHeader, DamageKind>,
         file_bytes: u64,
         is_last: bool,
         before: Option<(u64, u32)>,
@@ -152,8 +154,8 @@ mod tests {
             Ok(SegmentHeader { store_id: StoreId([2; 16]), ..SOUND }),
             Ok(SegmentHeader { first: 11, ..SOUND }),
             Ok(SegmentHeader { previous: 8, ..SOUND }),
-            Err(What::SegmentHeaderDamaged),
-            Err(What::UnknownVersion(2)),
+            Err(DamageKind::SegmentHeaderDamaged),
+            Err(DamageKind::UnknownVersion(2)),
         ];
         let (mut read, mut unfinished) = (0, 0);
         for header in &headers {
@@ -166,7 +168,7 @@ mod tests {
                             before.is_none_or(|(_, sum)| header.as_ref().is_ok_and(|h| h.previous == sum));
                         let sound =
                             header.as_ref().is_ok_and(|h| h.first == 10 && h.store_id == SOUND.store_id);
-                        let short = *header == Err(What::SegmentHeaderDamaged) && file_bytes <= 64;
+                        let short = *header == Err(DamageKind::SegmentHeaderDamaged) && file_bytes <= 64;
                         let expected_unfinished = short && is_last && before.is_some() && in_place;
                         assert_eq!(verdict == HeaderVerdict::Read, sound && in_place && continues);
                         assert_eq!(verdict == HeaderVerdict::Unfinished, expected_unfinished);
@@ -183,9 +185,9 @@ mod tests {
     /// Every combination of end, later segment, manifest and claim, against the table written out.
     #[test]
     fn ends_enumerated() {
-        let bad = || Some(What::RecordDamaged);
-        let refuse = || EndVerdict::Refuse(What::RecordDamaged);
-        let rolled = || EndVerdict::Refuse(What::RolledBack { durable: 5 });
+        let bad = || Some(DamageKind::RecordDamaged);
+        let refuse = || EndVerdict::Refuse(DamageKind::RecordDamaged);
+        let rolled = || EndVerdict::Refuse(DamageKind::RolledBack { durable: 5 });
         let table = [
             // found, later segment, expected <= durable, claimed
             (None, false, false, false, EndVerdict::Clean),
@@ -210,7 +212,7 @@ mod tests {
             let text = format!("{found:?} {later_segment} {behind} {claimed}");
             let facts = EndFacts { found, later_segment, expected, durable: 5, claimed };
             assert_eq!(decide_end(facts), verdict, "{text}");
-            let nonsense = || What::Payload("nonsense".to_owned());
+            let nonsense = || DamageKind::Payload("nonsense".to_owned());
             let facts = EndFacts { found: Some(nonsense()), later_segment, expected, durable: 5, claimed };
             assert_eq!(decide_end(facts), EndVerdict::Refuse(nonsense()), "{text}");
         }

@@ -9,7 +9,7 @@
 //! `scan`. Of a frame that is not whole, no record is told.
 
 use super::frame::{self, FrameHeader, Salt};
-use super::{StoreId, What};
+use super::{DamageKind, StoreId};
 use crate::codec::Reader;
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full};
 
@@ -87,27 +87,30 @@ impl SegmentHeader {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, What> {
-        let bytes: &[u8; HEADER_BYTES] = bytes.try_into().map_err(|_| What::SegmentHeaderDamaged)?;
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, DamageKind> {
+        let bytes: &[u8; HEADER_BYTES] = bytes.try_into().map_err(|_| DamageKind::SegmentHeaderDamaged)?;
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes[..8] != MAGIC || crc32fast::hash(&bytes[..60]) != word(60) {
-            return Err(What::SegmentHeaderDamaged);
+            return Err(DamageKind::SegmentHeaderDamaged);
         }
         if word(8) != VERSION {
-            return Err(What::UnknownVersion(word(8)));
+            return Err(DamageKind::UnknownVersion(word(8)));
         }
         let store_id = StoreId(bytes[16..32].try_into().expect("sixteen bytes"));
         Ok(SegmentHeader { store_id, first: long(32), salt: long(40), previous: word(48) })
     }
 
     /// Reads the header of a segment of the folder. The inner error is one of its contents.
-    pub(crate) fn open(disk: &dyn Disk, file: &Listed) -> Result<Result<SegmentHeader, What>, DiskError> {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        file: &Listed,
+    ) -> Result<Result<SegmentHeader, DamageKind>, DiskError> {
         SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)
     }
 
     /// The header at the beginning of `file`; the inner error is one of its contents.
-    pub(crate) fn read(file: &dyn File) -> Result<Result<SegmentHeader, What>, DiskError> {
+    pub(crate) fn read(file: &dyn File) -> Result<Result<SegmentHeader, DamageKind>, DiskError> {
         let mut bytes = [0; HEADER_BYTES];
         let count = read_full(file, 0, &mut bytes)?;
         Ok(SegmentHeader::decode(&bytes[..count]))
@@ -148,7 +151,7 @@ pub(crate) enum Step<'w> {
     /// The end of the file, or zeros up to there: room for the next.
     End,
     /// Something else.
-    Bad(What),
+    Bad(DamageKind),
 }
 
 impl<'a> Records<'a> {
@@ -203,7 +206,7 @@ impl<'a> Records<'a> {
     fn next_frame(&mut self) -> Result<Option<Step<'static>>, DiskError> {
         let left = self.file_bytes - self.offset;
         if left < frame::HEADER_BYTES as u64 {
-            return self.end_or(What::RecordCutShort);
+            return self.end_or(DamageKind::RecordCutShort);
         }
         let salt = self.salt;
         let mut header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
@@ -214,7 +217,7 @@ impl<'a> Records<'a> {
             header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
         }
         let Some(header) = header else {
-            return self.end_or(What::RecordHeaderDamaged);
+            return self.end_or(DamageKind::RecordHeaderDamaged);
         };
         if let Some(what) = self.judge(&header, left) {
             return Ok(Some(Step::Bad(what)));
@@ -222,10 +225,12 @@ impl<'a> Records<'a> {
         let whole_bytes = frame::HEADER_BYTES + header.length as usize;
         let whole = self.bytes(whole_bytes)?;
         if !frame::is_intact(whole, salt) {
-            return Ok(Some(Step::Bad(What::RecordDamaged)));
+            return Ok(Some(Step::Bad(DamageKind::RecordDamaged)));
         }
         if !frame::holds(&whole[frame::HEADER_BYTES..], header.count) {
-            return Ok(Some(Step::Bad(What::Payload("the records do not fill their frame".to_owned()))));
+            return Ok(Some(Step::Bad(DamageKind::Payload(
+                "the records do not fill their frame".to_owned(),
+            ))));
         }
         let at = (self.offset - self.window_offset) as usize;
         self.inside = Inside {
@@ -242,7 +247,7 @@ impl<'a> Records<'a> {
 
     /// Whether this is the end: nothing follows, or nothing but room.
     #[cold]
-    fn end_or(&self, otherwise: What) -> Result<Option<Step<'static>>, DiskError> {
+    fn end_or(&self, otherwise: DamageKind) -> Result<Option<Step<'static>>, DiskError> {
         let mut chunk = vec![0; CHUNK_BYTES.min((self.file_bytes - self.offset) as usize)];
         let mut at = self.offset;
         while at < self.file_bytes {
@@ -260,13 +265,13 @@ impl<'a> Records<'a> {
     }
 
     /// What is wrong with a sound header at this place, if anything.
-    fn judge(&self, header: &FrameHeader, left: u64) -> Option<What> {
+    fn judge(&self, header: &FrameHeader, left: u64) -> Option<DamageKind> {
         if header.position != self.expected {
-            Some(What::RecordMisplaced { found: header.position })
+            Some(DamageKind::RecordMisplaced { found: header.position })
         } else if header.previous != self.previous {
-            Some(What::RecordNotContinuing)
+            Some(DamageKind::RecordNotContinuing)
         } else if u64::from(header.length) > left - frame::HEADER_BYTES as u64 {
-            Some(What::RecordCutShort)
+            Some(DamageKind::RecordCutShort)
         } else {
             None
         }
@@ -371,12 +376,12 @@ mod tests {
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         for cut in 0..HEADER_BYTES {
-            assert_eq!(SegmentHeader::decode(&bytes[..cut]), Err(What::SegmentHeaderDamaged));
+            assert_eq!(SegmentHeader::decode(&bytes[..cut]), Err(DamageKind::SegmentHeaderDamaged));
         }
         for bit in 0..HEADER_BYTES * 8 {
             let mut damaged = bytes;
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(SegmentHeader::decode(&damaged), Err(What::SegmentHeaderDamaged), "bit {bit}");
+            assert_eq!(SegmentHeader::decode(&damaged), Err(DamageKind::SegmentHeaderDamaged), "bit {bit}");
         }
     }
 }

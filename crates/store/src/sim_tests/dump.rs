@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{EntryRef, IdRange, MemoryCounters};
+use millstream_engine::stream::{EntryRef, HistoryCounters, IdRange};
 use millstream_engine::{Stream, StreamId, Value};
 
 use crate::shard::Shard;
@@ -121,7 +121,7 @@ fn put_stream(out: &mut String, stream: &Stream) {
 }
 
 fn put_memory(out: &mut String, stream: &Stream) {
-    let Some(MemoryCounters { limits, added, duplicates }) = stream.memory_counters() else { return };
+    let Some(HistoryCounters { limits, added, duplicates }) = stream.history_counters() else { return };
     out.push_str("\n  memory ");
     [limits.duration_s, limits.max_size, added, duplicates].into_iter().for_each(|n| put_number(out, n));
     for kept in stream.remembered() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{Damage, LogError, Policy, Recovery, Torn, What};
+use super::super::{Damage, DamageKind, LogError, Policy, Recovery, Torn};
 use super::{Random, open, options};
 use crate::disk::{Fault, RealDisk, SimDisk};
 use crate::log::OpenError;
@@ -331,7 +331,7 @@ fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
     let before = disk.contents();
     let recovery = Recovery::begin(Arc::new(disk.clone())).unwrap();
     let error = recovery.open(options(100, 1), |_, _| Err("odd".to_owned())).err().unwrap();
-    let what = What::Payload("odd".to_owned());
+    let what = DamageKind::Payload("odd".to_owned());
     let file = "log-00000000000000000001".to_owned();
     assert_eq!(error, OpenError::Damage(Damage { file, offset: 64, position: 1, what }));
     assert_eq!(disk.contents(), before);

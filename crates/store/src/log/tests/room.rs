@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::flush::ROOM_BYTES;
 use super::super::segment::{Records, SegmentHeader, Step};
-use super::super::{Damage, Gap, Log, OpenError, Policy, Torn, What};
+use super::super::{Damage, DamageKind, Gap, Log, OpenError, Policy, Torn};
 use super::{Found, open, options};
 use crate::disk::{Access, Disk, Fault, SimDisk};
 
@@ -136,7 +136,7 @@ fn a_segment_with_room_may_be_followed_by_another_but_not_one_that_lost_a_record
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
     let damage = damage_of(&contents);
     let (behind, before) = (Some(FIRST.to_owned()), Some(SECOND.to_owned()));
-    let what = What::SegmentMissing(Box::new(Gap { first: 2, next: Some(3), behind, before }));
+    let what = DamageKind::SegmentMissing(Box::new(Gap { first: 2, next: Some(3), behind, before }));
     assert_eq!((damage.file.as_str(), damage.position, damage.what), (SECOND, 2, what));
 }
 
@@ -149,7 +149,7 @@ fn a_log_that_was_closed_is_not_short_of_records_because_of_zeros() {
     log.close().unwrap();
     let mut contents = disk.contents();
     contents.get_mut(FIRST).unwrap()[ONE_RECORD as usize..].fill(0);
-    assert_eq!(damage_of(&contents).what, What::RolledBack { durable: 2 });
+    assert_eq!(damage_of(&contents).what, DamageKind::RolledBack { durable: 2 });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Range};
 
-use millstream_engine::stream::MemoryCounters;
+use millstream_engine::stream::HistoryCounters;
 use millstream_engine::value::Hashing;
 use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 
@@ -163,7 +163,7 @@ fn leave_out(bug: Bug, value: &mut Value) {
         Bug::PendingNotInSnapshot => forget_pending(stream, false),
         Bug::ReleasedNotInSnapshot => forget_pending(stream, true),
         Bug::MemoryNotInSnapshot => {
-            let Some(MemoryCounters { limits, .. }) = stream.memory_counters() else { return };
+            let Some(HistoryCounters { limits, .. }) = stream.history_counters() else { return };
             // Other limits make it forget everything; then they are as before.
             for duration_s in [limits.duration_s + 1, limits.duration_s] {
                 let effect = StreamEffect::IdempotenceConfigure { duration_s, max_size: limits.max_size };

@@ -22,7 +22,7 @@ impl Stream {
 
     /// Takes out what `effect`, which is applied next, is going to remove, if that is much: a stream of nothing else.
     #[inline(always)]
-    pub(crate) fn take_doomed(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
+    pub(crate) fn take_deferred(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
         match effect {
             StreamEffect::TrimThrough { .. } | StreamEffect::GroupDestroy { .. } => self.take_much(effect),
             _ => None,
@@ -30,21 +30,21 @@ impl Stream {
     }
 
     fn take_much(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
-        let mut doomed = Stream::new();
+        let mut deferred = Stream::new();
         match *effect {
             StreamEffect::TrimThrough { last } if self.entries.blocks.sealed_through(last) > FEW => {
                 let (gone, blocks) = self.entries.blocks.cut_through(last);
                 self.entries.length -= gone;
-                doomed.entries.blocks = blocks;
+                deferred.entries.blocks = blocks;
             }
             StreamEffect::GroupDestroy { group }
                 if self.groups.get(group).is_some_and(|group| group.pending.len() > FEW_PENDING) =>
             {
-                doomed.groups = self.groups.remove_entry(group).into_iter().collect::<BTreeMap<_, _>>();
+                deferred.groups = self.groups.remove_entry(group).into_iter().collect::<BTreeMap<_, _>>();
             }
             _ => return None,
         }
-        Some(doomed)
+        Some(deferred)
     }
 
     /// Frees up to so many blocks, the newest first, and says whether there may be more to free. What is left of the stream
