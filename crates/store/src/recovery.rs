@@ -338,11 +338,7 @@ impl<'s> Rebuild<'s> {
     }
 
     pub(crate) fn is_newer(&self, position: u64, db: u32, key: &[u8]) -> bool {
-        if self.stamps.is_empty() {
-            return true;
-        }
-        let stamp = self.stamps.get(&DbKeyRef { db, key });
-        stamp.is_none_or(|stamp| position > *stamp)
+        self.stamps.get(&DbKeyRef { db, key }).is_none_or(|stamp| position > *stamp)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::iter;
 
+use millstream_engine::stream::fingerprint;
 use millstream_engine::{
     Addition, IdSpec, Idempotence, References, Refusal, Stream, StreamEffect, StreamId, Trim,
 };
 use smallvec::SmallVec;
 
 use super::Verb;
-use super::idempotence::{Ticket, remember};
+use super::idempotence::remember;
 use crate::txn::Txn;
 
 /// Adds an entry to a stream, which is made if need be, and then shortens the stream. Answers with the id.
@@ -88,9 +89,17 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
     if stream.is_none() && !entry.make_stream {
         return Ok(None);
     }
-    let ticket = entry.idempotence.map(|idempotence| Ticket::new(idempotence, fields));
-    if let (Some(stream), Some(ticket)) = (stream, &ticket)
-        && let Some(id) = ticket.redeem(stream, now_ms)
+    let content;
+    let sent: Option<(&[u8], &[u8])> = match entry.idempotence {
+        None => None,
+        Some(Idempotence::Given { producer, iid }) => Some((producer, iid)),
+        Some(Idempotence::Auto { producer }) => {
+            content = fingerprint(fields);
+            Some((producer, &content))
+        }
+    };
+    if let (Some(stream), Some((producer, iid))) = (stream, sent)
+        && let Some(id) = stream.query_remembered(producer, iid, now_ms)
     {
         txn.apply_stream(key, StreamEffect::Repeat);
         return Ok(Some(id));
@@ -103,8 +112,8 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         Some(at) => txn.append_at(key, at, id, fields),
         None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
     }
-    if let Some(ticket) = ticket {
-        remember(txn, key, ticket.producer, ticket.iid(), id)?;
+    if let Some((producer, iid)) = sent {
+        remember(txn, key, producer, iid, id)?;
     }
     if let Some(trim) = entry.trim {
         super::TrimStream { key, trim, references: entry.references }.run(txn)?;

@@ -2,8 +2,8 @@
 
 use std::iter;
 
-use millstream_engine::stream::{IdempotenceInfo, IdempotenceLimits, fingerprint};
-use millstream_engine::{Idempotence, Refusal, Stream, StreamEffect, StreamId};
+use millstream_engine::stream::{IdempotenceInfo, IdempotenceLimits};
+use millstream_engine::{Refusal, Stream, StreamEffect, StreamId};
 
 use super::Verb;
 use crate::txn::Txn;
@@ -79,38 +79,7 @@ impl<B: AsRef<[u8]>> Verb for RecordIdempotence<B> {
     }
 }
 
-/// Who sends an entry, and under what name.
-pub(super) struct Ticket<'a> {
-    pub(super) producer: &'a [u8],
-    name: Name<'a>,
-}
-
-enum Name<'a> {
-    Given(&'a [u8]),
-    OfContent([u8; 16]),
-}
-
-impl<'a> Ticket<'a> {
-    pub(super) fn new(idempotence: Idempotence<'a>, fields: &[&[u8]]) -> Ticket<'a> {
-        match idempotence {
-            Idempotence::Given { producer, iid } => Ticket { producer, name: Name::Given(iid) },
-            Idempotence::Auto { producer } => Ticket { producer, name: Name::OfContent(fingerprint(fields)) },
-        }
-    }
-
-    pub(super) fn iid(&self) -> &[u8] {
-        match &self.name {
-            Name::Given(iid) => iid,
-            Name::OfContent(hash) => hash,
-        }
-    }
-
-    /// The entry that this was when it was sent before, if that is remembered.
-    pub(super) fn redeem(&self, stream: &Stream, now_ms: u64) -> Option<StreamId> {
-        stream.query_remembered(self.producer, self.iid(), now_ms)
-    }
-}
-
+/// Remembers an entry that was added as the producer's entry of this name.
 pub(super) fn remember(
     txn: &mut Txn<'_>,
     key: &[u8],

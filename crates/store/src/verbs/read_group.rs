@@ -61,9 +61,10 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
     }
 
     fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
-        require_groups(txn, Shows::keys(self), self.group.as_ref())?;
-        for key in &self.keys {
-            let (key, group, consumer) = (key.as_ref(), self.group.as_ref(), self.consumer.as_ref());
+        let (group, consumer) = (self.group.as_ref(), self.consumer.as_ref());
+        // Every stream must have the group before any is read.
+        Shows::keys(self).try_for_each(|key| txn.existing_group(key, group).map(|_| ()))?;
+        for key in Shows::keys(self) {
             let reader = Reader { key, group, consumer };
             sink.stream(key);
             if let Some(after) = self.history_after {
@@ -98,15 +99,6 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
         let lacks_it = |key: &&[u8]| !txn.group(key, self.group.as_ref()).is_ok_and(|group| group.is_some());
         Shows::keys(self).find(lacks_it)
     }
-}
-
-/// Every stream must have the group: this is looked at before any is read.
-fn require_groups<'k>(
-    txn: &Txn<'_>,
-    mut keys: impl Iterator<Item = &'k [u8]>,
-    group: &[u8],
-) -> Result<(), Refusal> {
-    keys.try_for_each(|key| txn.existing_group(key, group).map(|_| ()))
 }
 
 /// Delivers what the group has not delivered yet, at most `count`, showing it to `sink`. The consumer joins if it is new.
