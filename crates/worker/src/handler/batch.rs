@@ -1,10 +1,6 @@
 //! Async functions as handlers of several messages at once.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use pin_project_lite::pin_project;
 
 use super::extract::FromMessage;
 use super::guard::check_count;
@@ -17,15 +13,18 @@ use crate::outcome::{HandlerError, IntoOutcome, IntoOutcomes, Outcome};
 /// A message that cannot be read as what the function takes is rejected alone; the function sees the others.
 ///
 /// ```
-/// use millstream_worker::handler::{Json, MessageId, Recipe};
-/// use millstream_worker::outcome::{HandlerError, Outcome};
+/// use std::sync::Arc;
 /// use std::time::Duration;
+///
+/// use millstream_worker::backend::Embedded;
+/// use millstream_worker::handler::{Json, MessageId};
+/// use millstream_worker::{HandlerError, Outcome, Worker};
 ///
 /// async fn insert(rows: Vec<(MessageId, Json<Vec<u32>>)>) -> Result<Vec<Outcome>, HandlerError> {
 ///     Ok(rows.iter().map(|(_, row)| if row.is_empty() { Outcome::Skip } else { Outcome::Ack }).collect())
 /// }
 ///
-/// Recipe::batch(insert, 100, Duration::from_millis(50));
+/// Worker::builder(Arc::new(Embedded::in_memory())).batch_handler(insert, 100, Duration::from_millis(50));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler of batches",
@@ -34,18 +33,19 @@ use crate::outcome::{HandlerError, IntoOutcome, IntoOutcomes, Outcome};
             message), at most 3 more arguments that are `FromShared`, and a result that is `IntoOutcomes`"
 )]
 pub trait BatchHandler<Args>: Clone + Send + Sync + 'static {
-    /// The call on its way.
-    type Future: Future<Output = Vec<Outcome>> + Send + 'static;
-
     /// Handles several messages: one outcome for each, in the same order.
-    fn call(&self, messages: &[Message], shared: &Shared) -> Self::Future;
+    fn call(
+        &self,
+        messages: &[Message],
+        shared: &Shared,
+    ) -> impl Future<Output = Vec<Outcome>> + Send + 'static + use<Self, Args>;
 
     /// Whether the worker has the state the handler asks for.
     fn check(shared: &Shared) -> Result<(), MissingState>;
 }
 
 macro_rules! function_batch_handler {
-    ($($arg:ident $value:ident),*) => {
+    ($($arg:ident),*) => {
         impl<Function, Fut, Item, $($arg),*> BatchHandler<(Item, $($arg,)*)> for Function
         where
             Function: Fn(Vec<Item>, $($arg),*) -> Fut + Clone + Send + Sync + 'static,
@@ -53,21 +53,23 @@ macro_rules! function_batch_handler {
             Item: FromMessage,
             $($arg: FromShared,)*
         {
-            type Future = HandledBatch<Fut>;
-
-            fn call(&self, messages: &[Message], shared: &Shared) -> HandledBatch<Fut> {
+            fn call(
+                &self,
+                messages: &[Message],
+                shared: &Shared,
+            ) -> impl Future<Output = Vec<Outcome>> + Send + 'static + use<Function, Fut, Item, $($arg),*> {
                 let (items, refused) = take_items(messages, shared);
                 let count = items.len();
-                if count == 0 {
-                    return HandledBatch { future: None, count, refused };
-                }
-                $(
-                    let $value = match $arg::from_shared(shared) {
-                        Ok(value) => value,
-                        Err(missing) => return HandledBatch::failed(messages.len(), missing.into()),
+                let call = || Ok(self(items, $($arg::from_shared(shared)?),*));
+                let called: Option<Result<Fut, MissingState>> = (count > 0).then(call);
+                async move {
+                    let outcomes = match called {
+                        Some(Ok(future)) => check_count(future.await.into_outcomes(count), count),
+                        Some(Err(missing)) => HandlerError::from(missing).into_outcome().into_outcomes(count),
+                        None => Vec::new(),
                     };
-                )*
-                HandledBatch { future: Some(self(items, $($value),*)), count, refused }
+                    merge(refused, outcomes)
+                }
             }
 
             fn check(shared: &Shared) -> Result<(), MissingState> {
@@ -80,9 +82,9 @@ macro_rules! function_batch_handler {
 }
 
 function_batch_handler!();
-function_batch_handler!(A a);
-function_batch_handler!(A a, B b);
-function_batch_handler!(A a, B b, C c);
+function_batch_handler!(A);
+function_batch_handler!(A, B);
+function_batch_handler!(A, B, C);
 
 /// What the messages hold, and the decision about those that cannot be read.
 fn take_items<Item: FromMessage>(messages: &[Message], shared: &Shared) -> (Vec<Item>, Vec<Option<Outcome>>) {
@@ -100,39 +102,12 @@ fn take_items<Item: FromMessage>(messages: &[Message], shared: &Shared) -> (Vec<
     (items, refused)
 }
 
-pin_project! {
-    /// A call for a batch on its way.
-    #[derive(Debug)]
-    pub struct HandledBatch<Fut> {
-        // None if there is nothing to call for.
-        #[pin]
-        future: Option<Fut>,
-        count: usize,
-        refused: Vec<Option<Outcome>>,
-    }
-}
-
-impl<Fut> HandledBatch<Fut> {
-    fn failed(count: usize, error: HandlerError) -> HandledBatch<Fut> {
-        HandledBatch { future: None, count: 0, refused: vec![Some(error.into_outcome()); count] }
-    }
-}
-
-impl<Fut: Future<Output: IntoOutcomes>> Future for HandledBatch<Fut> {
-    type Output = Vec<Outcome>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<Outcome>> {
-        let this = self.project();
-        let outcomes = match this.future.as_pin_mut() {
-            Some(future) => check_count(ready!(future.poll(cx)).into_outcomes(*this.count), *this.count),
-            None => Vec::new(),
-        };
-        let mut outcomes = outcomes.into_iter();
-        let refused = std::mem::take(this.refused).into_iter();
-        Poll::Ready(refused.map(|refused| refused.or_else(|| outcomes.next())).map(one_each).collect())
-    }
-}
-
-fn one_each(outcome: Option<Outcome>) -> Outcome {
-    outcome.expect("there are as many outcomes as messages that were not refused")
+/// One outcome for each message: why it was refused, or what the function decided about it.
+fn merge(refused: Vec<Option<Outcome>>, outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let mut outcomes = outcomes.into_iter();
+    let one_each = |refused: Option<Outcome>| {
+        let outcome = refused.or_else(|| outcomes.next());
+        outcome.expect("there are as many outcomes as messages that were not refused")
+    };
+    refused.into_iter().map(one_each).collect()
 }

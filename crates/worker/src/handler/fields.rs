@@ -30,7 +30,8 @@ pub trait FieldName: Send + 'static {
 /// async fn ship(order: Field<OrderId, u64>, coupon: Field<Coupon, Option<String>>) {
 ///     println!("order {} with coupon {:?}", *order, *coupon);
 /// }
-/// # millstream_worker::handler::Recipe::each(ship);
+/// # let backend = std::sync::Arc::new(millstream_worker::backend::Embedded::in_memory());
+/// # millstream_worker::Worker::builder(backend).handler(ship);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Field<N, T = String>(pub T, PhantomData<fn() -> N>);

@@ -1,10 +1,6 @@
 //! Async functions as handlers of one message.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use pin_project_lite::pin_project;
 
 use super::extract::FromMessage;
 use super::shared::{MissingState, Shared};
@@ -24,11 +20,12 @@ use crate::outcome::{IntoOutcome, Outcome};
     note = "its future must be `Send`: hold nothing like `Rc` or a `MutexGuard` of std across an `.await`"
 )]
 pub trait Handler<Args>: Clone + Send + Sync + 'static {
-    /// The call on its way.
-    type Future: Future<Output = Outcome> + Send + 'static;
-
     /// Handles one message.
-    fn call(&self, message: &Message, shared: &Shared) -> Self::Future;
+    fn call(
+        &self,
+        message: &Message,
+        shared: &Shared,
+    ) -> impl Future<Output = Outcome> + Send + 'static + use<Self, Args>;
 
     /// Whether the worker has the state the handler asks for.
     fn check(shared: &Shared) -> Result<(), MissingState>;
@@ -42,12 +39,18 @@ macro_rules! function_handler {
             Fut: Future<Output: IntoOutcome> + Send + 'static,
             $($arg: FromMessage,)*
         {
-            type Future = Handled<Fut>;
-
-            fn call(&self, message: &Message, shared: &Shared) -> Handled<Fut> {
-                match FromMessage::from_message(message, shared) {
-                    Ok(($($value,)*)) => Handled { future: Some(self($($value),*)), refused: None },
-                    Err(error) => Handled { future: None, refused: Some(error.into_outcome()) },
+            fn call(
+                &self,
+                message: &Message,
+                shared: &Shared,
+            ) -> impl Future<Output = Outcome> + Send + 'static + use<Function, Fut, $($arg),*> {
+                let taken = FromMessage::from_message(message, shared);
+                let called = taken.map(|($($value,)*)| self($($value),*));
+                async {
+                    match called {
+                        Ok(future) => future.await.into_outcome(),
+                        Err(error) => error.into_outcome(),
+                    }
                 }
             }
 
@@ -67,25 +70,3 @@ function_handler!(A a, B b, C c, D d, E e);
 function_handler!(A a, B b, C c, D d, E e, F f);
 function_handler!(A a, B b, C c, D d, E e, F f, G g);
 function_handler!(A a, B b, C c, D d, E e, F f, G g, H h);
-
-pin_project! {
-    /// A call of a function on its way, or why it was not made.
-    #[derive(Debug)]
-    pub struct Handled<Fut> {
-        // One of the two is there until the end.
-        #[pin]
-        future: Option<Fut>,
-        refused: Option<Outcome>,
-    }
-}
-impl<Fut: Future<Output: IntoOutcome>> Future for Handled<Fut> {
-    type Output = Outcome;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let this = self.project();
-        match this.future.as_pin_mut() {
-            Some(future) => Poll::Ready(ready!(future.poll(cx)).into_outcome()),
-            None => Poll::Ready(this.refused.take().expect("a future is not polled after it has ended")),
-        }
-    }
-}

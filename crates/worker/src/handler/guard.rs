@@ -6,15 +6,15 @@
 
 use std::any::Any;
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use pin_project_lite::pin_project;
-use tokio::time::{Sleep, sleep};
-use tower::Service;
+use tokio::time::sleep;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, service_fn};
 
 use crate::message::Message;
 use crate::outcome::{BoxError, HandlerError, IntoOutcome, Outcome};
@@ -76,115 +76,61 @@ pub(super) fn check_count(outcomes: Vec<Outcome>, count: usize) -> Vec<Outcome> 
 }
 
 /// A service that cannot fail, cannot panic, and is always ready.
-#[derive(Clone, Debug)]
-pub(super) struct Guard<S> {
+pub(super) fn guarded<S, L>(
     service: S,
     timeout: Option<Duration>,
-}
-
-impl<S> Guard<S> {
-    /// Guards a service.
-    pub(super) fn new(service: S, timeout: Option<Duration>) -> Guard<S> {
-        Guard { service, timeout }
-    }
-}
-
-impl<S, L> Service<L> for Guard<S>
+) -> BoxCloneSyncService<L, L::Settled, Infallible>
 where
     L: Load,
-    S: Service<L, Response = L::Settled, Error: Into<BoxError>> + Clone,
+    S: Service<L, Response = L::Settled, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+    S::Future: Send,
 {
-    type Response = L::Settled;
-    type Error = Infallible;
-    type Future = Guarded<S, L>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, load: L) -> Guarded<S, L> {
-        let count = load.count();
-        let state = State::Waiting { service: self.service.clone(), load: Some(load) };
-        Guarded { state, timeout: self.timeout, sleep: None, count }
-    }
+    BoxCloneSyncService::new(service_fn(move |load: L| outcome_of(service.clone(), load, timeout)))
 }
 
-pin_project! {
-    /// A guarded call on its way.
-    pub(super) struct Guarded<S: Service<L>, L> {
-        #[pin]
-        state: State<S, S::Future, L>,
-        timeout: Option<Duration>,
-        // Made when the call has to wait for the first time: most never do.
-        sleep: Option<Pin<Box<Sleep>>>,
-        count: usize,
-    }
-}
-
-pin_project! {
-    #[project = StateNow]
-    enum State<S, Fut, L> {
-        Waiting { service: S, load: Option<L> },
-        Running { #[pin] future: Fut },
-    }
-}
-
-impl<S, L> Guarded<S, L>
+async fn outcome_of<S, L>(service: S, load: L, timeout: Option<Duration>) -> Result<L::Settled, Infallible>
 where
     L: Load,
     S: Service<L, Response = L::Settled, Error: Into<BoxError>>,
 {
-    fn poll_service(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<L::Settled, HandlerError>> {
-        loop {
-            let mut this = self.as_mut().project();
-            match this.state.as_mut().project() {
-                StateNow::Waiting { service, load } => {
-                    ready!(service.poll_ready(cx)).map_err(|error| HandlerError::from_boxed(error.into()))?;
-                    let load = load.take().expect("a service is called once");
-                    let future = service.call(load);
-                    this.state.set(State::Running { future });
-                }
-                StateNow::Running { future } => {
-                    let settled = ready!(future.poll(cx));
-                    return Poll::Ready(settled.map_err(|error| HandlerError::from_boxed(error.into())));
-                }
-            }
+    let count = load.count();
+    Ok(match catch_panic(call(service, load, timeout)).await {
+        Ok(settled) => L::checked(settled, count),
+        Err(error) => L::all(error.into_outcome(), count),
+    })
+}
+
+/// Calls the service once it is ready. The timeout begins with the call, not while a layer holds the call back.
+async fn call<S, L>(mut service: S, load: L, timeout: Option<Duration>) -> Result<L::Settled, HandlerError>
+where
+    L: Load,
+    S: Service<L, Response = L::Settled, Error: Into<BoxError>>,
+{
+    let of_service = |error: S::Error| HandlerError::from_boxed(error.into());
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(of_service)?;
+    // The timer is made when the call has to wait for the first time: most never do.
+    let expired = async {
+        match timeout {
+            Some(limit) => sleep(limit).await,
+            None => std::future::pending().await,
         }
-    }
-
-    /// Whether the timeout has passed. It begins with the call, not while a layer holds the call back.
-    fn poll_timeout(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Duration> {
-        let this = self.project();
-        let (Some(timeout), StateNow::Running { .. }) = (*this.timeout, this.state.project()) else {
-            return Poll::Pending;
-        };
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        sleep.as_mut().poll(cx).map(|()| timeout)
+    };
+    tokio::select! {
+        biased;
+        settled = service.call(load) => settled.map_err(of_service),
+        () = expired => Err(HandlerError::timed_out(timeout.unwrap_or_default())),
     }
 }
 
-impl<S, L> Future for Guarded<S, L>
-where
-    L: Load,
-    S: Service<L, Response = L::Settled, Error: Into<BoxError>>,
-{
-    type Output = Result<L::Settled, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let count = self.count;
-        // After a panic the future is never polled again: nothing broken is looked at.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.as_mut().poll_service(cx)));
-        let error = match polled {
-            Ok(Poll::Ready(Ok(settled))) => return Poll::Ready(Ok(L::checked(settled, count))),
-            Ok(Poll::Ready(Err(error))) => error,
-            Ok(Poll::Pending) => HandlerError::timed_out(ready!(self.poll_timeout(cx))),
-            Err(panic) => HandlerError::panicked(panic_message(&*panic)),
-        };
-        Poll::Ready(Ok(L::all(error.into_outcome(), count)))
-    }
+/// The outcome of a call, of which a panic is one.
+async fn catch_panic<T>(call: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
+    let mut call = pin!(call);
+    // After a panic the call is never polled again: nothing broken is looked at.
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+        Ok(polled) => polled,
+        Err(panic) => Poll::Ready(Err(HandlerError::panicked(panic_message(&*panic)))),
+    })
+    .await
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {

@@ -7,11 +7,14 @@
 //! ```
 //!
 //! The guard catches panics and ends what takes too long, so that every message gets exactly one [`Outcome`].
-//! A [`Recipe`] holds a handler until the shared state, the layers and the timeout are known, and makes the [`Work`].
+//! A recipe holds a handler until the shared state, the layers and the timeout are known, and makes the [`Work`].
 //!
 //! ```
-//! use millstream_worker::handler::{Attempt, Data, Json, Recipe, Shared};
-//! use millstream_worker::outcome::{HandlerError, Outcome};
+//! use std::sync::Arc;
+//!
+//! use millstream_worker::backend::Embedded;
+//! use millstream_worker::handler::{Attempt, Data, Json};
+//! use millstream_worker::{HandlerError, Outcome, Worker};
 //! use serde::Deserialize;
 //!
 //! #[derive(Deserialize)]
@@ -29,9 +32,8 @@
 //!     Ok(Outcome::Ack)
 //! }
 //!
-//! let mut shared = Shared::default();
-//! shared.insert(Bank);
-//! Recipe::each(charge).build(shared, None).expect("the state is there");
+//! let worker = Worker::builder(Arc::new(Embedded::in_memory())).stream("orders").group("billing");
+//! worker.handler(charge).state(Bank).build().expect("the state is there");
 //! ```
 
 mod batch;
@@ -56,7 +58,7 @@ pub use extract::{Attempt, ConsumerName, FromMessage, GroupName, MessageId, Raw,
 pub use fields::{Field, FieldName, FromField};
 pub use function::Handler;
 pub use json::Json;
-pub use recipe::{Recipe, RecipeError};
+pub(crate) use recipe::{AddLayer, Recipe, add_layer};
 pub use shared::{Data, FromShared, MissingState, Shared};
 
 use crate::message::Message;

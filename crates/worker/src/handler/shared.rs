@@ -15,13 +15,8 @@ pub struct Shared {
 impl Shared {
     /// Keeps a value, in place of an earlier one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.insert_arc(Arc::new(value));
-    }
-
-    /// Keeps a value that is shared already.
-    pub fn insert_arc<T: Send + Sync + 'static>(&mut self, value: Arc<T>) {
         self.values.retain(|(id, ..)| *id != TypeId::of::<T>());
-        self.values.push((TypeId::of::<T>(), type_name::<T>(), value));
+        self.values.push((TypeId::of::<T>(), type_name::<T>(), Arc::new(value)));
     }
 
     /// The value of this type.

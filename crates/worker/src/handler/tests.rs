@@ -20,15 +20,19 @@ struct Order {
 }
 
 async fn run(recipe: Recipe, message: Message) -> Outcome {
-    let Work::Each(mut service) = recipe.build(Shared::default(), Some(Duration::from_secs(60))).unwrap()
-    else {
+    run_layered(recipe, Vec::new(), message).await
+}
+
+async fn run_layered(recipe: Recipe, layers: Vec<AddLayer>, message: Message) -> Outcome {
+    let timeout = Some(Duration::from_secs(60));
+    let Work::Each(mut service) = recipe.build(Shared::default(), layers, timeout).unwrap() else {
         panic!("not for one message");
     };
     service.call(message).await.unwrap()
 }
 
 async fn run_batch(recipe: Recipe, shared: Shared, messages: Vec<Message>) -> Vec<Outcome> {
-    let Work::Batch { mut service, .. } = recipe.build(shared, None).unwrap() else {
+    let Work::Batch { mut service, .. } = recipe.build(shared, Vec::new(), None).unwrap() else {
         panic!("not for batches");
     };
     service.call(messages).await.unwrap()
@@ -114,16 +118,9 @@ async fn what_takes_too_long_ends_and_is_tried_again() {
 }
 
 #[test]
-fn missing_state_and_wrong_settings_are_refused_before_the_first_message() {
-    let missing = Recipe::each(|_: Data<u8>| async {}).build(Shared::default(), None).unwrap_err();
-    assert_eq!(missing, RecipeError::MissingState(MissingState { name: "u8" }));
-    let empty = Recipe::batch(|_: Vec<Message>| async {}, 0, Duration::ZERO).build(Shared::default(), None);
-    assert_eq!(empty.unwrap_err(), RecipeError::EmptyBatch);
-    let hasty = Recipe::each(|| async {}).build(Shared::default(), Some(Duration::ZERO));
-    assert_eq!(hasty.unwrap_err(), RecipeError::NoTime);
-    let layered = Recipe::batch(|_: Vec<Message>| async {}, 1, Duration::ZERO)
-        .layer(tower::layer::util::Identity::new());
-    assert_eq!(layered.build(Shared::default(), None).unwrap_err(), RecipeError::LayerOnBatch);
+fn missing_state_is_refused_before_the_first_message() {
+    let missing = Recipe::each(|_: Data<u8>| async {}).build(Shared::default(), Vec::new(), None);
+    assert_eq!(missing.unwrap_err(), MissingState { name: "u8" });
 }
 
 #[tokio::test]
@@ -173,10 +170,8 @@ impl<S: Service<Message>> Service<Message> for Marked<S> {
 #[tokio::test]
 async fn the_last_layer_is_the_outermost() {
     let passed = Arc::default();
-    let recipe = Recipe::each(|| async {})
-        .layer(Mark("inner", Arc::clone(&passed)))
-        .layer(Mark("outer", Arc::clone(&passed)));
-    assert_eq!(run(recipe, sample(&[])).await, Outcome::Ack);
+    let layers = ["inner", "outer"].map(|name| add_layer(Mark(name, Arc::clone(&passed))));
+    assert_eq!(run_layered(Recipe::each(|| async {}), layers.into(), sample(&[])).await, Outcome::Ack);
     assert_eq!(*passed.lock().unwrap(), ["outer", "inner"]);
 }
 
@@ -207,9 +202,9 @@ async fn time_held_back_by_a_layer_is_not_time_of_the_handler() {
 
 #[tokio::test]
 async fn a_batch_decides_about_each_and_unreadable_ones_are_rejected_alone() {
-    let calls = Arc::new(AtomicUsize::new(0));
     let mut shared = Shared::default();
-    shared.insert_arc(Arc::clone(&calls));
+    shared.insert(AtomicUsize::new(0));
+    let calls = shared.get::<AtomicUsize>().unwrap();
     async fn insert(orders: Vec<Json<Order>>, calls: Data<AtomicUsize>) -> Vec<Outcome> {
         calls.fetch_add(1, Ordering::Relaxed);
         orders.iter().map(|order| if order.amount == 0 { Outcome::Skip } else { Outcome::Ack }).collect()

@@ -16,13 +16,13 @@ use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
 use crate::backoff::Backoff;
 use crate::dedupe::Dedupe;
-use crate::handler::{BatchHandler, Handler, MessageService, Recipe, RecipeError, Shared, Work};
+use crate::handler::{
+    AddLayer, BatchHandler, Handler, MessageService, MissingState, Recipe, Shared, Work, add_layer,
+};
 use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
 use crate::names::{WorkerName, dead_letters_of};
-use crate::outcome::{BoxError, IntoOutcome};
-
-type AddLayer = Box<dyn FnOnce(Recipe) -> Recipe + Send>;
+use crate::outcome::{BoxError, IntoOutcome, Outcome};
 
 /// Puts a [`Worker`] together. Everything but streams, group and handler has a default.
 pub struct WorkerBuilder {
@@ -55,8 +55,14 @@ pub enum BuildError {
     NoGroup,
     /// No handler was given.
     NoHandler,
-    /// The handler cannot work.
-    Handler(RecipeError),
+    /// The handler asks for state that is not there.
+    MissingState(MissingState),
+    /// Layers are for one message at a time.
+    LayerOnBatch,
+    /// A batch holds at least one message.
+    EmptyBatch,
+    /// A message needs some time.
+    NoTime,
     /// No slots.
     NoSlots,
     /// Not a single delivery.
@@ -78,7 +84,15 @@ impl fmt::Display for BuildError {
             }
             BuildError::NoGroup => f.write_str("no group to read for: name one"),
             BuildError::NoHandler => f.write_str("nothing to do with a message: give a handler"),
-            BuildError::Handler(error) => error.fmt(f),
+            BuildError::MissingState(missing) => missing.fmt(f),
+            BuildError::LayerOnBatch => f.write_str(
+                "layers see one message at a time and cannot be put around a batch handler: \
+                 wrap a batch service and give it with batch_service",
+            ),
+            BuildError::EmptyBatch => {
+                f.write_str("a batch of 0 messages never fills: give a size of at least 1")
+            }
+            BuildError::NoTime => f.write_str("a timeout of zero fails every message: leave it out for none"),
             BuildError::NoSlots => f.write_str("the concurrency must be at least 1"),
             BuildError::NoDeliveries => f.write_str(
                 "the deliveries must be at least 1, or every message would be dead-lettered unseen",
@@ -97,20 +111,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Handler(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<RecipeError> for BuildError {
-    fn from(error: RecipeError) -> BuildError {
-        BuildError::Handler(error)
-    }
-}
+impl std::error::Error for BuildError {}
 
 impl WorkerBuilder {
     /// The shortest lease: a shorter one would be lost to any hiccup.
@@ -173,7 +174,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles each message with a tower service.
+    /// Handles each message with a tower service. Its errors are worth another try, unless they are made from a
+    /// [`HandlerError`](crate::HandlerError) that says otherwise.
     pub fn service<S>(mut self, service: S) -> Self
     where
         S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
@@ -184,9 +186,18 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles messages as a recipe says.
-    pub fn recipe(mut self, recipe: Recipe) -> Self {
-        self.recipe = Some(recipe);
+    /// Handles up to `size` messages at once with a tower service; they wait up to `linger` for each other.
+    pub fn batch_service<S>(mut self, service: S, size: usize, linger: Duration) -> Self
+    where
+        S: Service<Vec<Message>, Response = Vec<Outcome>, Error: Into<BoxError>>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send,
+    {
+        self.handler_name = short_name(type_name::<S>());
+        self.recipe = Some(Recipe::batch_service(service, size, linger));
         self
     }
 
@@ -210,7 +221,7 @@ impl WorkerBuilder {
             Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         <L::Service as Service<Message>>::Future: Send,
     {
-        self.layers.push(Box::new(|recipe| recipe.layer(layer)));
+        self.layers.push(add_layer(layer));
         self
     }
 
@@ -317,8 +328,7 @@ impl WorkerBuilder {
         let group: Arc<str> = self.group.ok_or(BuildError::NoGroup)?.into();
         let consumer: Arc<str> = self.name.as_str().into();
         let recipe = self.recipe.ok_or(BuildError::NoHandler)?;
-        let recipe = self.layers.into_iter().fold(recipe, |recipe, add| add(recipe));
-        let work = recipe.build(self.shared, self.timeout)?;
+        let work = recipe.build(self.shared, self.layers, self.timeout).map_err(BuildError::MissingState)?;
         let lanes = self.streams.iter().enumerate().map(|(index, stream)| {
             let metrics = WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name);
             let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
@@ -348,7 +358,14 @@ impl WorkerBuilder {
             }
         }
         let read_again = self.dead_letters.iter().find(|stream| named.contains(stream));
+        let size = match &self.recipe {
+            Some(Recipe::Batch { size, .. }) => Some(*size),
+            _ => None,
+        };
         match () {
+            () if size == Some(0) => Err(BuildError::EmptyBatch),
+            () if size.is_some() && !self.layers.is_empty() => Err(BuildError::LayerOnBatch),
+            () if self.timeout == Some(Duration::ZERO) => Err(BuildError::NoTime),
             () if self.streams.is_empty() => Err(BuildError::NoStream),
             () if self.concurrency == 0 => Err(BuildError::NoSlots),
             () if self.settings.max_deliveries == 0 => Err(BuildError::NoDeliveries),
@@ -363,7 +380,7 @@ impl WorkerBuilder {
 impl fmt::Debug for WorkerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("WorkerBuilder");
-        shown.field("streams", &self.streams).field("group", &self.group).field("recipe", &self.recipe);
+        shown.field("streams", &self.streams).field("group", &self.group);
         shown.finish_non_exhaustive()
     }
 }
@@ -395,6 +412,20 @@ mod tests {
         for error in all {
             assert!(!error.to_string().contains(['.', '(']), "{error} is not for people");
         }
+    }
+
+    #[test]
+    fn settings_that_no_handler_could_work_with_are_refused() {
+        let builder = || {
+            let backend = Arc::new(crate::backend::Embedded::in_memory());
+            Worker::builder(backend).stream("orders").group("billing")
+        };
+        let batch = |size| builder().batch_handler(|_: Vec<Message>| async {}, size, Duration::ZERO);
+        assert_eq!(batch(0).build().unwrap_err(), BuildError::EmptyBatch);
+        let layered = batch(1).layer(tower::layer::util::Identity::new());
+        assert_eq!(layered.build().unwrap_err(), BuildError::LayerOnBatch);
+        let hasty = builder().handler(|| async {}).timeout(Duration::ZERO);
+        assert_eq!(hasty.build().unwrap_err(), BuildError::NoTime);
     }
 
     #[test]
