@@ -13,5 +13,5 @@ mod worker;
 pub use exporter::{Consumers, exporter_text};
 pub use registry::Registry;
 pub use text::{CONTENT_TYPE, Kind, Text};
-pub use value::{Counter, Gauge, Histogram, Reading};
-pub use worker::{Processed, ScaleDirection, SlotState, WorkerMetrics};
+pub use value::{Counter, Gauge, Histogram};
+pub use worker::{Processed, WorkerMetrics};

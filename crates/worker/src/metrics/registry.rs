@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::definitions::Definition;
 use super::text::{Kind, Text};
-use super::value::{Counter, Gauge, Histogram, Reading};
+use super::value::{Counter, Gauge, Histogram};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -31,7 +31,6 @@ struct Family {
 enum Series {
     Counter(Arc<Counter>),
     Gauge(Arc<Gauge>),
-    Reading(Arc<Reading>),
     Histogram(Arc<Histogram>),
 }
 
@@ -58,12 +57,8 @@ impl Registry {
         counter, Counter, Counter, Kind::Counter, |_| Counter::default()
     );
     series_of!(
-        /// The gauge of this definition and these labels, for what is counted.
+        /// The gauge of this definition and these labels.
         gauge, Gauge, Gauge, Kind::Gauge, |_| Gauge::default()
-    );
-    series_of!(
-        /// The gauge of this definition and these labels, for what is measured and may be unknown.
-        reading, Reading, Reading, Kind::Gauge, |_| Reading::default()
     );
     series_of!(
         /// The histogram of this definition and these labels.
@@ -99,9 +94,8 @@ impl Registry {
 fn write_series(text: &mut Text, name: &str, labels: &Labels, series: &Series) {
     match series {
         Series::Counter(counter) => text.sample(name, labels, counter.get()),
-        Series::Gauge(gauge) => text.sample(name, labels, gauge.get()),
-        Series::Reading(reading) => {
-            if let Some(value) = reading.get() {
+        Series::Gauge(gauge) => {
+            if let Some(value) = gauge.get() {
                 text.sample(name, labels, value);
             }
         }
@@ -165,9 +159,9 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_written() {
         let registry = Registry::default();
-        let lag = registry.reading(&definitions::GROUP_LAG, &[]);
+        let lag = registry.gauge(&definitions::GROUP_LAG, &[]);
         assert_eq!(registry.text().lines().count(), 2);
-        lag.set(Some(3.0));
+        lag.set(3.0);
         assert!(registry.text().ends_with("millstream_group_lag 3\n"));
     }
 

@@ -1,6 +1,6 @@
 //! The values that are counted and measured: relaxed atomics, touched from any task.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::definitions::Buckets;
@@ -26,44 +26,23 @@ impl Counter {
     }
 }
 
-/// A number of things that are there now.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicI64);
+/// Something that is as it is now. Not written until it is known.
+#[derive(Debug)]
+pub struct Gauge(AtomicU64);
+
+impl Default for Gauge {
+    fn default() -> Gauge {
+        Gauge(AtomicU64::new(f64::NAN.to_bits()))
+    }
+}
 
 impl Gauge {
-    /// So many are there.
-    pub fn set(&self, value: i64) {
-        self.0.store(value, Ordering::Relaxed);
+    /// It is so much.
+    pub fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// So many have come, or gone if negative.
-    pub fn add(&self, change: i64) {
-        self.0.fetch_add(change, Ordering::Relaxed);
-    }
-
-    /// How many there are.
-    pub fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Something measured now and then. Not written until it is known.
-#[derive(Debug)]
-pub struct Reading(AtomicU64);
-
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading(AtomicU64::new(f64::NAN.to_bits()))
-    }
-}
-
-impl Reading {
-    /// What was measured; `None` if it is not known.
-    pub fn set(&self, value: Option<f64>) {
-        self.0.store(value.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
-    }
-
-    /// What was measured last.
+    /// How much it is, if that is known.
     pub fn get(&self) -> Option<f64> {
         let value = f64::from_bits(self.0.load(Ordering::Relaxed));
         (!value.is_nan()).then_some(value)
@@ -106,11 +85,6 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// How many values were seen.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
     pub(super) fn seen(&self) -> Seen {
         let mut count = 0;
         let mut up_to = Vec::with_capacity(self.counts.len());
@@ -128,25 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_and_gauges() {
+    fn a_counter_adds_up() {
         let counter = Counter::default();
         counter.increment();
         counter.add(4);
         assert_eq!(counter.get(), 5);
-        let gauge = Gauge::default();
-        gauge.set(3);
-        gauge.add(-5);
-        assert_eq!(gauge.get(), -2);
     }
 
     #[test]
-    fn a_reading_is_absent_until_known_and_when_forgotten() {
-        let reading = Reading::default();
-        assert_eq!(reading.get(), None);
-        reading.set(Some(1.5));
-        assert_eq!(reading.get(), Some(1.5));
-        reading.set(None);
-        assert_eq!(reading.get(), None);
+    fn a_gauge_is_absent_until_known() {
+        let gauge = Gauge::default();
+        assert_eq!(gauge.get(), None);
+        gauge.set(1.5);
+        assert_eq!(gauge.get(), Some(1.5));
     }
 
     #[test]
@@ -158,7 +126,6 @@ mod tests {
         let seen = histogram.seen();
         assert_eq!(seen.up_to, [(1.0, 1), (2.0, 3), (5.0, 4)]);
         assert_eq!((seen.count, seen.sum), (5, 17.0));
-        assert_eq!(histogram.count(), 5);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::definitions::*;
 use super::registry::Registry;
-use super::value::{Counter, Gauge, Histogram, Reading};
+use super::value::{Counter, Gauge, Histogram};
 use crate::outcome::Reason;
 
 /// What became of a message.
@@ -48,24 +48,6 @@ impl Processed {
     }
 }
 
-/// What a slot of the pool does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotState {
-    /// Runs a handler.
-    Busy,
-    /// Waits for a message.
-    Idle,
-}
-
-/// Which way the pool is scaled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScaleDirection {
-    /// More slots.
-    Up,
-    /// Fewer slots.
-    Down,
-}
-
 /// The metrics of one worker, each ready to be touched.
 #[derive(Debug)]
 pub struct WorkerMetrics {
@@ -92,19 +74,22 @@ pub struct WorkerMetrics {
     pub prefetched: Arc<Gauge>,
     /// Messages waiting for their next try.
     pub retrying: Arc<Gauge>,
-    workers: [Arc<Gauge>; 2],
+    /// Slots that run a handler.
+    pub workers_busy: Arc<Gauge>,
+    /// Slots that wait for a message.
+    pub workers_idle: Arc<Gauge>,
     /// Slots the pool is meant to have.
     pub pool_target: Arc<Gauge>,
     /// Entries the group has yet to read.
-    pub group_lag: Arc<Reading>,
+    pub group_lag: Arc<Gauge>,
     /// Whether the lag is exact.
-    pub group_lag_exact: Arc<Reading>,
+    pub group_lag_exact: Arc<Gauge>,
     /// Age of the oldest entry the group has yet to read, in seconds.
-    pub group_oldest_unread_age: Arc<Reading>,
+    pub group_oldest_unread_age: Arc<Gauge>,
     /// Age of the oldest pending entry, in seconds.
-    pub group_oldest_pending_age: Arc<Reading>,
+    pub group_oldest_pending_age: Arc<Gauge>,
     /// Dead letters there are.
-    pub dlq_length: Arc<Reading>,
+    pub dlq_length: Arc<Gauge>,
     /// Messages taken over from other consumers.
     pub reclaimed: Arc<Counter>,
     /// Consumers removed.
@@ -133,8 +118,7 @@ impl WorkerMetrics {
         let with = |name, value| [("stream", stream), ("group", group), (name, value)];
         let counter = |definition| registry.counter(definition, labels);
         let gauge = |definition| registry.gauge(definition, labels);
-        let reading = |definition| registry.reading(definition, labels);
-        registry.gauge(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.gauge(&BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
         WorkerMetrics {
             registry: registry.clone(),
             stream: stream.to_owned(),
@@ -153,13 +137,14 @@ impl WorkerMetrics {
             inflight: gauge(&INFLIGHT),
             prefetched: gauge(&PREFETCHED),
             retrying: gauge(&RETRYING),
-            workers: ["busy", "idle"].map(|state| registry.gauge(&WORKERS, &with("state", state))),
+            workers_busy: registry.gauge(&WORKERS, &with("state", "busy")),
+            workers_idle: registry.gauge(&WORKERS, &with("state", "idle")),
             pool_target: gauge(&POOL_TARGET),
-            group_lag: reading(&GROUP_LAG),
-            group_lag_exact: reading(&GROUP_LAG_EXACT),
-            group_oldest_unread_age: reading(&GROUP_OLDEST_UNREAD_AGE),
-            group_oldest_pending_age: reading(&GROUP_OLDEST_PENDING_AGE),
-            dlq_length: reading(&DLQ_LENGTH),
+            group_lag: gauge(&GROUP_LAG),
+            group_lag_exact: gauge(&GROUP_LAG_EXACT),
+            group_oldest_unread_age: gauge(&GROUP_OLDEST_UNREAD_AGE),
+            group_oldest_pending_age: gauge(&GROUP_OLDEST_PENDING_AGE),
+            dlq_length: gauge(&DLQ_LENGTH),
             reclaimed: counter(&RECLAIMED),
             reaped_consumers: counter(&REAPED_CONSUMERS),
             lease_extensions: counter(&LEASE_EXTENSIONS),
@@ -182,17 +167,9 @@ impl WorkerMetrics {
         &self.dead[reason as usize]
     }
 
-    /// The number of slots that are in this state.
-    pub fn workers(&self, state: SlotState) -> &Gauge {
-        &self.workers[state as usize]
-    }
-
     /// The pool was scaled, for a reason of a few fixed words such as `lag`, `idle` or `manual`.
-    pub fn scaled(&self, direction: ScaleDirection, reason: &str) {
-        let direction = match direction {
-            ScaleDirection::Up => "up",
-            ScaleDirection::Down => "down",
-        };
+    pub fn scaled(&self, from: usize, to: usize, reason: &str) {
+        let direction = if to > from { "up" } else { "down" };
         let labels = [
             ("stream", self.stream.as_str()),
             ("group", &self.group),
@@ -210,11 +187,11 @@ impl WorkerMetrics {
         oldest_unread: Option<Duration>,
         oldest_pending: Option<Duration>,
     ) {
-        self.group_lag.set(Some(lag as f64));
-        self.group_lag_exact.set(Some(f64::from(u8::from(exact))));
+        self.group_lag.set(lag as f64);
+        self.group_lag_exact.set(f64::from(u8::from(exact)));
         // Nothing unread is an age of nothing: a gap in a graph would look like a worker that has died.
-        self.group_oldest_unread_age.set(Some(oldest_unread.unwrap_or_default().as_secs_f64()));
-        self.group_oldest_pending_age.set(Some(oldest_pending.unwrap_or_default().as_secs_f64()));
+        self.group_oldest_unread_age.set(oldest_unread.unwrap_or_default().as_secs_f64());
+        self.group_oldest_pending_age.set(oldest_pending.unwrap_or_default().as_secs_f64());
     }
 
     /// The registry these metrics are in.
@@ -231,7 +208,7 @@ mod tests {
     fn every_metric_of_a_worker_is_there_from_the_start() {
         let registry = Registry::default();
         let metrics = WorkerMetrics::new(&registry, "orders", "billing", "charge");
-        metrics.scaled(ScaleDirection::Up, "lag");
+        metrics.scaled(2, 4, "lag");
         let text = registry.text();
         for definition in ALL.iter().filter(|d| ![GROUP_STUCK.name, GROUP_HEALTH.name].contains(&d.name)) {
             assert!(
@@ -255,7 +232,7 @@ mod tests {
         for reason in Reason::ALL {
             metrics.dead(reason).add(1 + reason as u64);
         }
-        metrics.workers(SlotState::Busy).set(3);
+        metrics.workers_busy.set(3.0);
         let text = registry.text();
         for outcome in Processed::ALL {
             let line = format!(

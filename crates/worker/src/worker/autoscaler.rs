@@ -8,7 +8,6 @@ use tracing::info;
 use super::core::Core;
 use crate::autoscale::{Autoscale, Decision, Sample, Scaler};
 use crate::backend::Error;
-use crate::metrics::ScaleDirection;
 use crate::monitor::Monitor;
 
 /// Follows the autoscaler until the worker drains.
@@ -25,8 +24,7 @@ pub(crate) async fn autoscale(core: &Core, monitor: Monitor, policy: Autoscale) 
         if let Some((to, cause)) = scaler.decide(Instant::now(), &sample) {
             let decision = Decision { at: SystemTime::now(), to, cause, sample };
             info!(%decision, "scaling the pool");
-            let direction = if to > sample.slots { ScaleDirection::Up } else { ScaleDirection::Down };
-            core.lanes.iter().for_each(|lane| lane.metrics.scaled(direction, cause.as_str()));
+            core.lanes.iter().for_each(|lane| lane.metrics.scaled(sample.slots, to, cause.as_str()));
             core.note(decision);
             core.slots.send_replace(to);
         }

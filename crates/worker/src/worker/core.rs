@@ -216,7 +216,7 @@ impl Core {
             }
             _ => {
                 if lane.trouble.begins(&self.backend.place(), &lane.stream, doing, error) {
-                    lane.metrics.backend_up.set(0);
+                    lane.metrics.backend_up.set(0.0);
                 }
                 self.pause_for(patience.next()).await
             }
@@ -226,7 +226,7 @@ impl Core {
     /// A call worked.
     pub(crate) fn works(&self, lane: &Lane, doing: Doing) {
         if lane.trouble.is_over(&self.backend.place(), &lane.stream, doing) {
-            lane.metrics.backend_up.set(1);
+            lane.metrics.backend_up.set(1.0);
             lane.metrics.backend_reconnects.increment();
         }
     }

@@ -62,7 +62,7 @@ async fn read(core: &Core, lane: &Lane, room: usize) -> Result<(), Error> {
     let deliveries = core.backend.read(&read).instrument(span).await?;
     if core.read_claims() {
         let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
-        core.tally.reclaimed(lane, claimed as u64);
+        lane.metrics.reclaimed.add(claimed as u64);
     }
     admit(core, lane, deliveries, touched).await;
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) -> bool {
     // If the group is gone, it is made again before the first of what is in hand; then the next answer tells that it is not ours.
     let Some(ours) = core.insist(lane, Doing::Extending, call).instrument(span).await else { return false };
     let lost = lane.held.renew(asked, about, &ours);
-    core.tally.extended(lane, ours.len() as u64);
+    lane.metrics.lease_extensions.add(ours.len() as u64);
     core.tally.lost(lane, lost as u64);
     if lost > 0 {
         debug!(stream = &*lane.stream, lost, "leases lost: others have these messages now");

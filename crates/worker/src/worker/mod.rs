@@ -33,7 +33,7 @@ use self::core::Core;
 use crate::autoscale::Decision;
 use crate::backend::{Backend, Error};
 use crate::handler::Work;
-use crate::metrics::{Registry, ScaleDirection};
+use crate::metrics::Registry;
 
 /// A pool of handlers for the messages of a group.
 ///
@@ -114,8 +114,7 @@ impl WorkerHandle {
         let slots = slots.max(1);
         let before = self.core.slots.send_replace(slots);
         if before != slots {
-            let direction = if slots > before { ScaleDirection::Up } else { ScaleDirection::Down };
-            self.core.lanes.iter().for_each(|lane| lane.metrics.scaled(direction, "manual"));
+            self.core.lanes.iter().for_each(|lane| lane.metrics.scaled(before, slots, "manual"));
         }
     }
 

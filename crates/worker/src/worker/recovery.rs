@@ -51,7 +51,7 @@ pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
     let mut from = StreamId::MIN;
     while let Some(room) = core.queue.wait_for_room().await {
         let (claimed, next) = claim(core, lane, room.min(PAGE), from).await?;
-        core.tally.reclaimed(lane, claimed);
+        lane.metrics.reclaimed.add(claimed);
         from = next;
         if from == StreamId::MIN {
             break;

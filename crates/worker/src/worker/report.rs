@@ -97,11 +97,6 @@ impl Tally {
         lane.metrics.received.add(count);
     }
 
-    /// Messages were taken over from other consumers.
-    pub(crate) fn reclaimed(&self, lane: &Lane, count: u64) {
-        lane.metrics.reclaimed.add(count);
-    }
-
     /// Messages came to an end in our hands; what becomes of them is another matter.
     pub(crate) fn ended(&self, lane: &Lane, gathered: &[Ended]) {
         let now = SystemTime::now();
@@ -161,11 +156,6 @@ impl Tally {
     pub(crate) fn released(&self, lane: &Lane, count: u64) {
         add(&self.released, count);
         lane.metrics.processed(Processed::Nack).add(count);
-    }
-
-    /// Leases were extended.
-    pub(crate) fn extended(&self, lane: &Lane, count: u64) {
-        lane.metrics.lease_extensions.add(count);
     }
 
     /// Messages turned out to be somebody else's.

@@ -84,7 +84,7 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
             match made {
                 Ok(_) => {
                     core.works(lane, Doing::Preparing);
-                    lane.metrics.backend_up.set(1);
+                    lane.metrics.backend_up.set(1.0);
                     break;
                 }
                 // What is wrong with the request is the caller's to mend, and now is when somebody looks.
@@ -190,7 +190,7 @@ impl Slots {
             self.tasks.spawn(async move { run_slot(&core, slot, work).await });
         }
         for lane in &self.core.lanes {
-            lane.metrics.pool_target.set(wanted as i64);
+            lane.metrics.pool_target.set(wanted as f64);
         }
     }
 

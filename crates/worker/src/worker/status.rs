@@ -13,7 +13,6 @@ use super::core::Core;
 use super::lane::Lane;
 use crate::backend::{Error, ErrorKind};
 use crate::health::{HealthServer, Probes};
-use crate::metrics::SlotState;
 use crate::monitor::Monitor;
 
 /// How long a look at the store may hold up an answer.
@@ -47,7 +46,7 @@ impl Probes for Status {
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }
-        match self.core.lanes.iter().find(|lane| lane.metrics.backend_up.get() == 0) {
+        match self.core.lanes.iter().find(|lane| lane.metrics.backend_up.get() != Some(1.0)) {
             Some(lane) => Err(format!("the store of {} is out of reach", lane.stream)),
             None => Ok(()),
         }
@@ -70,11 +69,11 @@ pub(super) async fn metrics_text(core: &Core) -> String {
 async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
     let (slots, busy) = (*core.slots.borrow(), core.busy_slots());
     let metrics = &lane.metrics;
-    metrics.inflight.set(busy as i64);
-    metrics.workers(SlotState::Busy).set(busy as i64);
-    metrics.workers(SlotState::Idle).set(slots.saturating_sub(busy) as i64);
-    metrics.prefetched.set(core.queue.len() as i64);
-    metrics.retrying.set(lane.waiting.lock().len() as i64);
+    metrics.inflight.set(busy as f64);
+    metrics.workers_busy.set(busy as f64);
+    metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
+    metrics.prefetched.set(core.queue.len() as f64);
+    metrics.retrying.set(lane.waiting.lock().len() as f64);
     // While the store is away the last values stay; that it is away is a metric of its own.
     if let Some(monitor) = monitor
         && let Ok(Ok(Some(group))) = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await
@@ -88,6 +87,6 @@ async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
         );
     }
     if let Ok(Ok(letters)) = timeout(LOOK_TIME, core.backend.stream(&lane.dead_letters)).await {
-        metrics.dlq_length.set(Some(letters.map_or(0, |letters| letters.length) as f64));
+        metrics.dlq_length.set(letters.map_or(0, |letters| letters.length) as f64);
     }
 }
