@@ -19,19 +19,19 @@ const GROUP: &str = "billing";
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
-    let groups = GroupManager::new(backend.clone());
-    println!("made: {}", groups.ensure(STREAM, GROUP, Start::Beginning).await?);
-    println!("made again: {}", groups.ensure(STREAM, GROUP, Start::Beginning).await?);
+    println!("made: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
+    println!("made again: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
 
     Producer::new(backend.clone(), STREAM).send_all((1..=5).map(|n| [("order", n.to_string())])).await?;
     for consumer in ["anna", "ben"] {
         let read = Read { stream: STREAM, group: GROUP, consumer, count: 2, block: None, claim_idle: None };
         backend.read(&read).await?;
     }
-    for consumer in groups.consumers(STREAM, GROUP).await? {
+    for consumer in backend.consumers(STREAM, GROUP).await? {
         println!("{} holds {}", consumer.name, consumer.pending);
     }
 
+    let groups = GroupManager::new(backend.clone());
     let removed = groups.remove_consumer(STREAM, GROUP, "anna", Some("ben")).await?;
     println!("removed {}: {} has its {} messages", removed.consumer, removed.heir, removed.adopted);
 
@@ -39,8 +39,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("a reset would leave {} to read instead of {}", reset.after.lag, reset.before.lag);
     groups.reset(&reset).await?;
 
-    let info = groups.info(STREAM, GROUP).await?.ok_or("the group is there")?;
-    println!("{}: {} consumer, {} pending", info.name, info.consumers, info.pending);
-    println!("deleted: {}", groups.delete(STREAM, GROUP).await?);
+    for group in backend.groups(STREAM).await? {
+        println!("{}: {} consumer, {} pending", group.name, group.consumers, group.pending);
+    }
+    println!("deleted: {}", backend.delete_group(STREAM, GROUP).await?);
     Ok(())
 }

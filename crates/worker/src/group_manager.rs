@@ -1,13 +1,13 @@
-//! Groups and their consumers: making, looking, moving and removing, without losing a message.
+//! Moving a group and removing a consumer, without losing a message. What takes one call is in [`Admin`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! use millstream_worker::backend::Start;
 //! use millstream_worker::group_manager::{GroupManager, Position};
 //!
-//! let groups = GroupManager::new(millstream_worker::connect("memory:").await?);
-//! assert!(groups.ensure("orders", "billing", Start::Beginning).await?);
-//! assert!(!groups.ensure("orders", "billing", Start::Beginning).await?, "it is there");
+//! let backend = millstream_worker::connect("memory:").await?;
+//! backend.create_group("orders", "billing", Start::Beginning).await?;
+//! let groups = GroupManager::new(backend);
 //! let change = groups.preview_reset("orders", "billing", Position::End).await?;
 //! println!("{} -> {}", change.before.last_delivered, change.after.last_delivered);
 //! groups.reset(&change).await?;
@@ -101,31 +101,6 @@ impl GroupManager {
         GroupManager { backend }
     }
 
-    /// Makes the group, and the stream if need be, unless it is there. Whether it was made.
-    pub async fn ensure(&self, stream: &str, group: &str, start: Start) -> Result<bool, Error> {
-        self.backend.create_group(stream, group, start).await
-    }
-
-    /// Removes the group with what is pending in it. Whether it was there.
-    pub async fn delete(&self, stream: &str, group: &str) -> Result<bool, Error> {
-        self.backend.delete_group(stream, group).await
-    }
-
-    /// The groups of a stream by name.
-    pub async fn list(&self, stream: &str) -> Result<Vec<GroupInfo>, Error> {
-        self.backend.groups(stream).await
-    }
-
-    /// The group as it is; `None` if there is none.
-    pub async fn info(&self, stream: &str, group: &str) -> Result<Option<GroupInfo>, Error> {
-        Ok(self.list(stream).await?.into_iter().find(|found| found.name == group))
-    }
-
-    /// The consumers of a group by name.
-    pub async fn consumers(&self, stream: &str, group: &str) -> Result<Vec<ConsumerInfo>, Error> {
-        self.backend.consumers(stream, group).await
-    }
-
     /// Removes a consumer once its messages are the heir's, in one step. Without an heir the consumer that asked last
     /// inherits.
     pub async fn remove_consumer(
@@ -135,7 +110,7 @@ impl GroupManager {
         consumer: &str,
         heir: Option<&str>,
     ) -> Result<Removed, Error> {
-        let consumers = self.consumers(stream, group).await?;
+        let consumers = self.backend.consumers(stream, group).await?;
         if !consumers.iter().any(|found| found.name == consumer) {
             return Err(refused(format!("group {group} of {stream} has no consumer {consumer}")));
         }
@@ -149,38 +124,18 @@ impl GroupManager {
         Ok(Removed { consumer: consumer.to_owned(), heir: heir.to_owned(), adopted })
     }
 
-    /// Removes the consumers that have not asked for so long and hold nothing. Should one get something at the last
-    /// moment, the heir has it.
-    pub async fn reap(
-        &self,
-        stream: &str,
-        group: &str,
-        idle: Duration,
-        heir: &str,
-    ) -> Result<Vec<Removed>, Error> {
-        let mut reaped = Vec::new();
-        for consumer in self.consumers(stream, group).await? {
-            if consumer.pending == 0 && consumer.idle >= idle && consumer.name != heir {
-                let adopted =
-                    self.backend.remove_consumer(Consumer::new(stream, group, &consumer.name), heir).await?;
-                reaped.push(Removed { consumer: consumer.name, heir: heir.to_owned(), adopted });
-            }
-        }
-        Ok(reaped)
-    }
-
     /// What moving a group would change. Moves nothing.
     pub async fn preview_reset(&self, stream: &str, group: &str, to: Position<'_>) -> Result<Reset, Error> {
         let info = self.backend.stream(stream).await?;
         let info = info.ok_or_else(|| no_group(format!("there is no stream {stream}")))?;
-        let groups = self.list(stream).await?;
+        let groups = self.backend.groups(stream).await?;
         let found = find(&groups, stream, group)?;
         let target = self.resolve(stream, &info, &groups, found.last_delivered, to).await?;
         let lag = match found.lag {
             Some(count) => Lag::kept(count),
             None => self.lag_after(stream, &info, found.last_delivered).await?,
         };
-        let consumers = self.consumers(stream, group).await?;
+        let consumers = self.backend.consumers(stream, group).await?;
         let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_WITHIN);
         Ok(Reset {
             stream: stream.to_owned(),
