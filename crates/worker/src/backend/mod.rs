@@ -216,11 +216,3 @@ fn check_letters(letters: &[DeadLetter]) -> Result<(), Error> {
 fn no_fields() -> Error {
     Error::new(ErrorKind::Refused, "an entry needs at least one field; give it one")
 }
-
-/// Who inherits is somebody else.
-fn check_heir(consumer: &str, heir: &str) -> Result<(), Error> {
-    if consumer != heir {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Refused, format!("{consumer} cannot be its own heir; name another consumer")))
-}

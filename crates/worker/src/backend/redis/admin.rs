@@ -8,7 +8,7 @@ use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, Value};
 
 use super::super::{
-    Admin, Answer, Consumer, ConsumerInfo, Entry, Error, GroupInfo, PendingFilter, PendingRow,
+    Admin, Answer, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter, PendingRow,
     PendingSummary, Range, Start, StreamId,
 };
 use super::commands::{self, Id, command};
@@ -61,6 +61,9 @@ impl Admin for Redis {
         block: Duration,
     ) -> Answer<'a, Vec<Entry>> {
         Box::pin(async move {
+            if count == 0 {
+                return Ok(Vec::new());
+            }
             let command = |wait_ms| commands::read(stream, after, count, wait_ms);
             entries(self.wait_for(stream, block, command).await?)
         })
@@ -85,11 +88,22 @@ impl Admin for Redis {
 
     fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
         Box::pin(async move {
-            match self.link.command(stream, command!("XINFO", "GROUPS", stream)).await {
-                Ok(answer) => array(answer)?.into_iter().map(group_info).collect(),
-                Err(error) if is_missing_key(&error) => Ok(Vec::new()),
-                Err(error) => Err(error),
+            let answer = match self.link.command(stream, command!("XINFO", "GROUPS", stream)).await {
+                Err(error) if is_missing_key(&error) => return Ok(Vec::new()),
+                answer => answer?,
+            };
+            let groups = array(answer)?.into_iter().map(group_info);
+            let mut groups: Vec<GroupInfo> = groups.collect::<Result<_, _>>()?;
+            if self.probe.found().nack != Some(true) {
+                // Released rows are with a consumer here, which does not count.
+                let looks = groups.iter().map(|group| command!("XINFO", "CONSUMERS", stream, &group.name));
+                let listed = self.link.pipeline(stream, looks.collect()).await?;
+                for (group, answer) in groups.iter_mut().zip(listed) {
+                    // A group that has just been deleted has none.
+                    group.consumers = consumers_in(answer).map_or(0, |consumers| consumers.len() as u64);
+                }
             }
+            Ok(groups)
         })
     }
 
@@ -142,10 +156,7 @@ impl Admin for Redis {
     fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
         Box::pin(async move {
             if !self.has(|natives| natives.nack).await? {
-                let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(NOBODY).arg(Id(id));
-                    script
-                };
+                let arguments = (group, NOBODY, Id(id));
                 return Ok(count(scripts::RESTORE.run(self, &[stream], arguments).await?)? == 1);
             }
             let (is_pending, is_there) = self.find_row(stream, group, id).await?;
@@ -162,26 +173,21 @@ impl Admin for Redis {
         Box::pin(async move {
             let command = command!("XINFO", "CONSUMERS", stream, group);
             let answer = self.link.command(stream, command).await.map_err(missing_key_is_no_group)?;
-            let consumers = array(answer)?.into_iter().map(consumer_info);
-            let mut consumers: Vec<ConsumerInfo> = consumers.collect::<Result<_, _>>()?;
-            consumers.retain(|consumer| consumer.name != NOBODY);
-            consumers.sort_by(|a, b| a.name.cmp(&b.name));
-            Ok(consumers)
+            consumers_in(answer)
         })
     }
 
     fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
-            super::super::check_heir(name, heir)?;
+            if name == heir {
+                let message = format!("{name} cannot be its own heir; name another consumer");
+                return Err(Error::new(ErrorKind::Refused, message));
+            }
             if self.has(|natives| natives.adopt).await? {
                 return count(self.link.command(stream, commands::adopt(consumer, heir)).await?);
             }
-            let arguments = |mut script: Cmd| {
-                script.arg(group).arg(name).arg(heir);
-                script
-            };
-            count(scripts::REMOVE_CONSUMER.run(self, &[stream], arguments).await?)
+            count(scripts::REMOVE_CONSUMER.run(self, &[stream], (group, name, heir)).await?)
         })
     }
 
@@ -189,11 +195,7 @@ impl Admin for Redis {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
             if !self.has(|natives| natives.adopt).await? {
-                let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(name);
-                    script
-                };
-                let answer = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], arguments).await?;
+                let answer = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], (group, name)).await?;
                 return Ok(count(answer)? > 0);
             }
             let consumers = self.consumers(stream, group).await?;
@@ -217,6 +219,15 @@ async fn ask_node(cluster: &ClusterConnection, host: &str, port: u16, command: C
     let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
     let answer = cluster.clone().route_command(command, RoutingInfo::SingleNode(node)).await;
     answer.map_err(from_redis).and_then(checked)
+}
+
+/// The consumers that XINFO CONSUMERS lists, by name, without the one that stands for nobody.
+fn consumers_in(answer: Value) -> Result<Vec<ConsumerInfo>, Error> {
+    let consumers = array(answer)?.into_iter().map(consumer_info);
+    let mut consumers: Vec<ConsumerInfo> = consumers.collect::<Result<_, _>>()?;
+    consumers.retain(|consumer| consumer.name != NOBODY);
+    consumers.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(consumers)
 }
 
 /// Walks over the keys of one server.

@@ -24,6 +24,15 @@ impl ToRedisArgs for Id {
 
 impl ToSingleRedisArg for Id {}
 
+/// Several ids as arguments.
+pub(super) struct Ids<'a>(pub(super) &'a [StreamId]);
+
+impl ToRedisArgs for Ids<'_> {
+    fn write_redis_args<W: ?Sized + RedisWrite>(&self, out: &mut W) {
+        self.0.iter().for_each(|id| out.write_arg_fmt(id));
+    }
+}
+
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(i64::MAX as u64)
 }
@@ -41,14 +50,6 @@ macro_rules! command {
     }};
 }
 pub(super) use command;
-
-/// The command with all of these ids behind it.
-pub(super) fn with_ids(mut command: Cmd, ids: impl IntoIterator<Item = StreamId>) -> Cmd {
-    ids.into_iter().for_each(|id| {
-        command.arg(Id(id));
-    });
-    command
-}
 
 pub(super) fn ping() -> Cmd {
     redis::cmd("PING")
@@ -93,7 +94,7 @@ pub(super) fn read(stream: &str, after: StreamId, count: usize, wait_ms: u64) ->
 }
 
 pub(super) fn delete(stream: &str, ids: &[StreamId]) -> Cmd {
-    with_ids(command!("XDEL", stream), ids.iter().copied())
+    command!("XDEL", stream, Ids(ids))
 }
 
 /// One step of a walk over the names of all streams.
@@ -125,18 +126,18 @@ pub(super) fn read_group(read: &Read<'_>, wait_ms: Option<u64>) -> Cmd {
 
 pub(super) fn acknowledge(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
     let mut command = Cmd::with_capacity(3 + ids.len(), 32 + stream.len() + group.len() + 20 * ids.len());
-    command.arg("XACK").arg(stream).arg(group);
-    with_ids(command, ids.iter().copied())
+    command.arg("XACK").arg(stream).arg(group).arg(Ids(ids));
+    command
 }
 
 pub(super) fn extend(consumer: Consumer<'_>, ids: &[StreamId]) -> Cmd {
     let Consumer { stream, group, name } = consumer;
-    with_ids(command!("XEXTEND", stream, group, name, "IDS", ids.len()), ids.iter().copied())
+    command!("XEXTEND", stream, group, name, "IDS", ids.len(), Ids(ids))
 }
 
 /// The caller says how often the rows count as delivered.
 pub(super) fn release(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
-    with_ids(command!("XNACK", stream, group, "SILENT", "IDS", ids.len()), ids.iter().copied())
+    command!("XNACK", stream, group, "SILENT", "IDS", ids.len(), Ids(ids))
 }
 
 pub(super) fn adopt(from: Consumer<'_>, heir: &str) -> Cmd {
@@ -150,9 +151,4 @@ pub(super) fn pending(stream: &str, group: &str, filter: &PendingFilter) -> Cmd 
     }
     command.arg(Id(filter.first)).arg(Id(filter.last)).arg(filter.count).arg(&filter.consumer);
     command
-}
-
-/// One row, if it is there.
-pub(super) fn pending_row(stream: &str, group: &str, id: StreamId) -> Cmd {
-    command!("XPENDING", stream, group, Id(id), Id(id), 1)
 }

@@ -1,8 +1,8 @@
 //! Moving messages to the dead letters: by a script where there are some, in steps elsewhere.
 
-use redis::{Cmd, Value};
+use redis::Value;
 
-use super::super::{Admin, Backend, Consumer, DeadLetter, Error, ErrorKind, StreamId};
+use super::super::{Admin, Backend, Consumer, DeadLetter, Error, ErrorKind, PendingFilter, StreamId};
 use super::commands::{self, Id, command};
 use super::reply::{array, count, entries, id, text};
 use super::{Redis, scripts};
@@ -11,68 +11,54 @@ use super::{Redis, scripts};
 const FIELDS_PER_SCRIPT: usize = 1000;
 
 impl Redis {
-    pub(super) async fn move_letters(
+    /// Adds letters and acknowledges their origins: many in one script, one by one without.
+    pub(super) async fn dead_letter_all(
         &self,
         consumer: Consumer<'_>,
         letters: &[DeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
+        let has_scripts = self.has(|natives| natives.scripts).await?;
+        let fits = |letter: &&DeadLetter| has_scripts && letter.fields.len() <= FIELDS_PER_SCRIPT;
+        let (small, others): (Vec<&DeadLetter>, Vec<&DeadLetter>) = letters.iter().partition(fits);
         let mut moved = Vec::with_capacity(letters.len());
-        let mut batch: Vec<&DeadLetter> = Vec::new();
-        let mut fields = 0;
-        let scripts = self.has(|natives| natives.scripts).await?;
-        for letter in letters {
-            if !scripts || letter.fields.len() > FIELDS_PER_SCRIPT {
-                if self.move_in_steps(consumer, letter).await? {
-                    moved.push(letter.origin);
-                }
-                continue;
-            }
-            if fields + letter.fields.len() > FIELDS_PER_SCRIPT {
-                moved.extend(self.move_by_script(consumer, &batch).await?);
-                (batch, fields) = (Vec::new(), 0);
-            }
-            fields += letter.fields.len();
-            batch.push(letter);
+        let mut rest = small.as_slice();
+        while !rest.is_empty() {
+            let mut fields = 0;
+            let fit = rest.iter().take_while(|letter| {
+                fields += letter.fields.len();
+                fields <= FIELDS_PER_SCRIPT
+            });
+            let (batch, later) = rest.split_at(fit.count());
+            moved.extend(self.dead_letter_by_script(consumer, batch).await?);
+            rest = later;
         }
-        moved.extend(self.move_by_script(consumer, &batch).await?);
+        for letter in others {
+            if self.dead_letter_in_steps(consumer, letter).await? {
+                moved.push(letter.origin);
+            }
+        }
         Ok(moved)
     }
 
-    async fn move_by_script(
+    async fn dead_letter_by_script(
         &self,
-        consumer: Consumer<'_>,
+        Consumer { stream, group, name }: Consumer<'_>,
         letters: &[&DeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
-        if letters.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Consumer { stream, group, name } = consumer;
         let mut keys = vec![stream];
-        let mut places = Vec::with_capacity(letters.len());
+        keys.extend(letters.iter().map(|letter| letter.to.as_str()));
+        let mut rows = Vec::with_capacity(letters.len());
         for letter in letters {
-            let known = keys.iter().skip(1).position(|key| *key == letter.to);
-            places.push(known.map_or(keys.len() + 1, |at| at + 2));
-            if known.is_none() {
-                keys.push(&letter.to);
-            }
+            let fields: Vec<_> = letter.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
+            rows.push((Id(letter.origin), 2 * fields.len(), fields));
         }
-        let arguments = |mut script: Cmd| {
-            script.arg(group).arg(name);
-            for (letter, place) in letters.iter().zip(&places) {
-                script.arg(Id(letter.origin)).arg(place).arg(2 * letter.fields.len());
-                for (field, value) in &letter.fields {
-                    script.arg(&**field).arg(&**value);
-                }
-            }
-            script
-        };
-        let answer = scripts::DEAD_LETTER.run(self, &keys, arguments).await?;
+        let answer = scripts::DEAD_LETTER.run(self, &keys, (group, name, rows)).await?;
         array(answer)?.into_iter().map(id).collect()
     }
 
     /// Without a script: extending makes sure that the row is ours and stays so for a while; then the letter is added
     /// and the row acknowledged in one step.
-    async fn move_in_steps(&self, consumer: Consumer<'_>, letter: &DeadLetter) -> Result<bool, Error> {
+    async fn dead_letter_in_steps(&self, consumer: Consumer<'_>, letter: &DeadLetter) -> Result<bool, Error> {
         let Consumer { stream, group, .. } = consumer;
         let is_ours = !self.extend(consumer, &[letter.origin]).await?.is_empty();
         if !is_ours && self.find_row(stream, group, letter.origin).await? != (true, false) {
@@ -106,7 +92,8 @@ impl Redis {
         group: &str,
         id: StreamId,
     ) -> Result<(bool, bool), Error> {
-        let look = vec![commands::pending_row(stream, group, id), commands::entry(stream, id)];
+        let look =
+            vec![commands::pending(stream, group, &PendingFilter::one(id)), commands::entry(stream, id)];
         let mut answers = self.link.pipeline(stream, look).await?.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
         Ok((!array(next())?.is_empty(), !entries(next())?.is_empty()))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, Value};
 
 use super::super::{Admin, Claimed, Delivery, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
-use super::commands::{self, Id, command, idle_millis, millis, with_ids};
+use super::commands::{self, Id, Ids, command, idle_millis, millis};
 use super::reply::{array, count, entries, fields, id, only_stream, tuple};
 use super::{Redis, scripts};
 
@@ -43,11 +43,8 @@ impl Redis {
         min_idle: Duration,
         from: StreamId,
     ) -> Result<Claimed, Error> {
-        let arguments = |mut script: Cmd| {
-            script.arg(read.group).arg(read.consumer).arg(idle_millis(min_idle));
-            script.arg(Id(from)).arg(read.count).arg(rows_looked_at(read));
-            script
-        };
+        let rows = (Id(from), read.count, rows_looked_at(read));
+        let arguments = (read.group, read.consumer, idle_millis(min_idle), rows);
         let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[read.stream], arguments).await?)?;
         let delivery = |row| {
             let [at, counted, content] = tuple(row)?;
@@ -83,9 +80,10 @@ impl Redis {
         let there: Vec<StreamId> = there.map(|(row, _)| row.id).collect();
         let mut claimed: Vec<StreamId> = Vec::new();
         if !there.is_empty() {
-            let claim = command!("XCLAIM", read.stream, read.group, read.consumer, idle_millis(min_idle));
+            let Read { stream, group, consumer, .. } = *read;
             // Not only the ids: this is a delivery, and counts as one.
-            let taken = entries(self.link.command(read.stream, with_ids(claim, there)).await?)?;
+            let claim = command!("XCLAIM", stream, group, consumer, idle_millis(min_idle), Ids(&there));
+            let taken = entries(self.link.command(stream, claim).await?)?;
             claimed = taken.into_iter().map(|entry| entry.id).collect();
         }
         let taken = idle.into_iter().zip(contents).filter_map(|(row, fields)| {

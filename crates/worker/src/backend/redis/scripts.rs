@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use redis::{Cmd, Value};
+use redis::{ToRedisArgs, Value};
 
 use super::super::{Error, ErrorKind};
 use super::Redis;
@@ -26,19 +26,19 @@ impl Script {
         Script { code, hash: OnceLock::new() }
     }
 
-    /// Runs it with what `arguments` adds to the command. The first key decides on which server of a cluster.
+    /// Runs it. The first key decides on which server of a cluster.
     pub(super) async fn run(
         &self,
         redis: &Redis,
         keys: &[&str],
-        arguments: impl Fn(Cmd) -> Cmd,
+        arguments: impl ToRedisArgs,
     ) -> Result<Value, Error> {
         if !redis.has(|natives| natives.scripts).await? {
             let message = "the server has neither scripts nor the commands that would do without them";
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let hash = self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned());
-        let command = |verb: &str, script: &str| arguments(command!(verb, script, keys.len(), keys));
+        let command = |verb: &str, script: &str| command!(verb, script, keys.len(), keys, &arguments);
         match redis.link.command(keys[0], command("EVALSHA", hash)).await {
             Err(error) if says(&error, "NOSCRIPT") => {
                 redis.link.command(keys[0], command("EVAL", self.code)).await
@@ -67,7 +67,7 @@ end
 return ours",
 );
 
-/// Gives deliveries back that are the consumer's and the last: their rows become nobody's, as if untouched since 1970.
+/// Releases deliveries that are the consumer's and the last: their rows become nobody's, as if untouched since 1970.
 /// KEYS: stream. ARGV: group, consumer, nobody, then of each row its id, which delivery it is, and how many it is to count.
 /// Gives how many there were.
 pub(super) static RELEASE: Script = Script::new(
@@ -86,21 +86,21 @@ return released",
 );
 
 /// Moves rows to dead letters: those of the consumer, and those whose entry is gone, which nobody can work on.
-/// KEYS: stream, dead-letter streams. ARGV: group, consumer, then of each row its id, the number of its
-/// dead-letter stream among KEYS, how many arguments its fields are, and those. Gives the ids that moved.
+/// KEYS: stream, then of each row its dead-letter stream. ARGV: group, consumer, then of each row its id, how many
+/// arguments its fields are, and those. Gives the ids that moved.
 pub(super) static DEAD_LETTER: Script = Script::new(
     r"
 local moved, i = {}, 3
-while i <= #ARGV do
-  local id, fields = ARGV[i], tonumber(ARGV[i + 2])
+for letter = 2, #KEYS do
+  local id, fields = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if row.err then return row end
   if #row > 0 and (row[1][2] == ARGV[2] or #redis.call('XRANGE', KEYS[1], id, id) == 0) then
-    redis.call('XADD', KEYS[tonumber(ARGV[i + 1])], '*', unpack(ARGV, i + 3, i + 2 + fields))
+    redis.call('XADD', KEYS[letter], '*', unpack(ARGV, i + 2, i + 1 + fields))
     redis.call('XACK', KEYS[1], ARGV[1], id)
     moved[#moved + 1] = id
   end
-  i = i + 3 + fields
+  i = i + 2 + fields
 end
 return moved",
 );
@@ -140,7 +140,7 @@ redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
 
-/// Takes over idle rows; one that was released natively has an idle time of -1. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
+/// Claims idle rows; one that was released natively has an idle time of -1. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
 /// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
 /// of deliveries and its fields, or nothing where they are gone.
 pub(super) static AUTOCLAIM: Script = Script::new(

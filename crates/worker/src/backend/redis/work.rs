@@ -10,7 +10,7 @@ use super::super::{
     Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, DeadLetter, Delivery, Error,
     NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
 };
-use super::commands::{self, Id, command, millis, with_ids};
+use super::commands::{self, Id, Ids, command, millis};
 use super::errors::{is_missing_key, says};
 use super::link::Link;
 use super::reply::{array, checked, count, deliveries, id, integer, only_stream, pending_row, stream_info};
@@ -193,10 +193,7 @@ impl Backend for Redis {
                 return Ok(ours);
             }
             for some in ids.chunks(ROWS_PER_SCRIPT) {
-                let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(name);
-                    with_ids(script, some.iter().copied())
-                };
+                let arguments = (group, name, Ids(some));
                 for extended in array(scripts::EXTEND.run(self, &[stream], arguments).await?)? {
                     ours.push(id(extended)?);
                 }
@@ -216,13 +213,9 @@ impl Backend for Redis {
             }
             let mut released = 0;
             for some in rows.chunks(ROWS_PER_SCRIPT) {
-                let arguments = |mut script: Cmd| {
-                    script.arg(group).arg(name).arg(NOBODY);
-                    for row in some {
-                        script.arg(Id(row.id)).arg(row.delivery).arg(row.deliveries);
-                    }
-                    script
-                };
+                let some: Vec<_> =
+                    some.iter().map(|row| (Id(row.id), row.delivery, row.deliveries)).collect();
+                let arguments = (group, name, NOBODY, some);
                 released += count(scripts::RELEASE.run(self, &[stream], arguments).await?)?;
             }
             Ok(released)
@@ -236,7 +229,7 @@ impl Backend for Redis {
     ) -> Answer<'a, Vec<StreamId>> {
         Box::pin(async move {
             super::super::check_letters(letters)?;
-            self.move_letters(consumer, letters).await
+            self.dead_letter_all(consumer, letters).await
         })
     }
 }
@@ -249,19 +242,14 @@ impl Redis {
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
         let ours = self.extend(consumer, &ids).await?;
         let mut rows: Vec<&Release> = rows.iter().filter(|row| ours.contains(&row.id)).collect();
-        let mut lookups = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let mut lookup = commands::pending_row(stream, group, row.id);
-            lookup.arg(name);
-            lookups.push(lookup);
-        }
-        let mut found = Vec::with_capacity(rows.len());
-        for answer in self.link.pipeline(stream, lookups).await? {
-            let row = array(answer)?.into_iter().next().map(pending_row).transpose()?;
-            found.push(row.map(|row| row.deliveries));
-        }
-        let mut found = found.into_iter();
-        rows.retain(|row| found.next().flatten() == Some(row.delivery));
+        let lookup = |row: &&Release| {
+            let filter = PendingFilter { consumer: Some(name.to_owned()), ..PendingFilter::one(row.id) };
+            commands::pending(stream, group, &filter)
+        };
+        let found = self.link.pipeline(stream, rows.iter().map(lookup).collect()).await?.into_iter();
+        let found = found.map(|answer| array(answer)?.into_iter().map(pending_row).next().transpose());
+        let mut found = found.collect::<Result<Vec<_>, _>>()?.into_iter();
+        rows.retain(|row| found.next().flatten().is_some_and(|found| found.deliveries == row.delivery));
         rows.sort_by_key(|row| row.deliveries);
         let mut batch = Vec::new();
         for same in rows.chunk_by(|a, b| a.deliveries == b.deliveries) {

@@ -55,11 +55,13 @@ async fn missing(backend: &dyn Admin) {
     assert_eq!(kind(backend.consumers(none, "g").await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.move_group(none, "g", Start::End).await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.remove_consumer(consumer(none, "a"), "b").await), Some(ErrorKind::NoGroup));
+    assert_eq!(kind(backend.remove_empty_consumer(consumer(none, "a")).await), Some(ErrorKind::NoGroup));
     assert_eq!(backend.stream(none).await.unwrap(), None);
     backend.add(none, &[entry("n", "1")], None).await.unwrap();
     assert_eq!(kind(backend.consumers(none, "g").await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.move_group(none, "g", Start::End).await), Some(ErrorKind::NoGroup));
     assert_eq!(kind(backend.remove_consumer(consumer(none, "a"), "b").await), Some(ErrorKind::NoGroup));
+    assert_eq!(kind(backend.remove_empty_consumer(consumer(none, "a")).await), Some(ErrorKind::NoGroup));
     assert!(backend.delete_stream(none).await.unwrap());
     make_a_string(backend, "{groups}:string").await;
     assert_eq!(kind(backend.groups("{groups}:string").await), Some(ErrorKind::WrongType));
@@ -94,6 +96,7 @@ async fn consumers(backend: &dyn Admin) {
     let listed = backend.consumers(stream, "g").await.unwrap();
     let shown: Vec<(&str, u64)> = listed.iter().map(|consumer| (&*consumer.name, consumer.pending)).collect();
     assert_eq!(shown, [("a", 0), ("b", 2)]);
+    assert_eq!(backend.groups(stream).await.unwrap()[0].consumers, 2);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 

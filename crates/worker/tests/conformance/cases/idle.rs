@@ -15,6 +15,9 @@ pub(super) async fn all(backend: &dyn Admin) {
     counts_apply_behind_the_filter(backend).await;
     released_rows_are_claimed(backend).await;
     released_rows_are_read(backend).await;
+    pages_without_a_match_do_not_end_a_walk(backend).await;
+    entries_that_are_gone_do_not_use_up_a_read(backend).await;
+    entries_that_are_gone_fill_a_page_of_a_walk(backend).await;
 }
 
 /// A stream with so many entries that consumer `a` was given, of which these were released.
@@ -65,6 +68,59 @@ async fn counts_apply_behind_the_filter(backend: &dyn Admin) {
     let until_there = PendingFilter { last: ids[1102], ..idle(MINUTE, 100) };
     assert_eq!(listed(backend, stream, until_there).await, ids[1100..1103]);
     assert_eq!(listed(backend, stream, idle(MINUTE, 0)).await, []);
+    assert_eq!(backend.all_pending(stream, "g").await.unwrap().len(), 1110);
+    assert!(backend.all_entries(stream).await.unwrap().iter().map(|entry| entry.id).eq(ids));
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// More rows than a store looks at in one call belong to others or are not idle: those behind them are found all the same.
+async fn pages_without_a_match_do_not_end_a_walk(backend: &dyn Admin) {
+    let stream = "idle:pages";
+    let ids = reading::make(backend, stream, 2110).await;
+    assert_eq!(backend.read(&reader(stream, "a", 2100)).await.unwrap().len(), 2100);
+    assert_eq!(backend.read(&reader(stream, "b", 10)).await.unwrap().len(), 10);
+    let of_b = PendingFilter { consumer: Some("b".to_owned()), count: 4, ..everything() };
+    assert_eq!(listed(backend, stream, of_b).await, ids[2100..2104]);
+    let own = backend.own_pending(consumer(stream, "b"), StreamId::MIN, 4).await.unwrap();
+    assert_eq!(ids_of(&own), ids[2100..2104]);
+    let back: Vec<Release> = ids[2103..].iter().map(|id| Release::counted(*id, 1)).collect();
+    assert_eq!(backend.release(consumer(stream, "b"), &back).await.unwrap(), 7);
+    let (mut claimed, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
+    while pages == 0 || from != StreamId::MIN {
+        let page = backend.autoclaim(&reader(stream, "c", 3), MINUTE, from).await.unwrap();
+        assert!(page.deliveries.len() <= 3 && pages < 10, "{page:?}");
+        claimed.extend(ids_of(&page.deliveries));
+        (from, pages) = (page.next, pages + 1);
+    }
+    assert_eq!(claimed, ids[2103..]);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// A read that claims counts what it hands out, not what it passes over.
+async fn entries_that_are_gone_do_not_use_up_a_read(backend: &dyn Admin) {
+    let stream = "idle:passed";
+    let ids = make(backend, stream, 5, 0..3).await;
+    assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
+    if backend.capabilities().read_claims {
+        let claiming = Read { claim_idle: Some(MINUTE), ..reader(stream, "b", 1) };
+        assert_eq!(ids_of(&backend.read(&claiming).await.unwrap()), ids[2..3]);
+        assert_eq!(backend.read(&claiming).await.unwrap(), []);
+    }
+    assert_eq!(backend.all_pending(stream, "g").await.unwrap().len(), 5);
+    assert!(backend.delete_stream(stream).await.unwrap());
+}
+
+/// A walk reports them, released or not, and goes on behind them.
+async fn entries_that_are_gone_fill_a_page_of_a_walk(backend: &dyn Admin) {
+    let stream = "idle:gone";
+    let ids = make(backend, stream, 5, 0..4).await;
+    assert_eq!(backend.delete_entries(stream, &ids[..3]).await.unwrap(), 3);
+    let first = backend.autoclaim(&reader(stream, "b", 2), MINUTE, StreamId::MIN).await.unwrap();
+    assert_eq!(ids_of(&first.deliveries), ids[..2]);
+    assert!(first.deliveries.iter().all(|row| row.fields.is_none() && row.deliveries == 1));
+    let second = backend.autoclaim(&reader(stream, "b", 2), MINUTE, first.next).await.unwrap();
+    let shown: Vec<_> = second.deliveries.iter().map(|row| (row.id, row.fields.is_some())).collect();
+    assert_eq!(shown, [(ids[2], false), (ids[3], true)]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 

@@ -17,6 +17,7 @@ pub(super) async fn all(backend: &dyn Admin) {
     releasing_an_older_delivery(backend).await;
     keeping_what_is_gone(backend).await;
     dead_lettering(backend).await;
+    dead_lettering_what_nobody_has(backend).await;
     dead_lettering_in_vain(backend).await;
     restoring(backend).await;
     missing(backend).await;
@@ -175,6 +176,23 @@ async fn dead_lettering(backend: &dyn Admin) {
     }
 }
 
+/// A released row is nobody's to end, unless its entry is gone; and each row ends once.
+async fn dead_lettering_what_nobody_has(backend: &dyn Admin) {
+    let (stream, dead) = ("{settling:released}", "{settling:released}:dlq");
+    let ids = reading::make(backend, stream, 3).await;
+    backend.read(&reader(stream, "a", 3)).await.unwrap();
+    let back: Vec<Release> = ids[..2].iter().map(|id| Release::counted(*id, 1)).collect();
+    assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 2);
+    assert_eq!(backend.delete_entries(stream, &ids[1..2]).await.unwrap(), 1);
+    let letters = [ids[0], ids[1], ids[2], ids[2]].map(|id| letter(id, dead));
+    let mut moved = backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap();
+    moved.sort_unstable();
+    assert_eq!(moved, ids[1..]);
+    assert_eq!(backend.stream(dead).await.unwrap().unwrap().length, 2);
+    assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids[..1]);
+    assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
+}
+
 /// Where the letter cannot be written, nothing is acknowledged.
 async fn dead_lettering_in_vain(backend: &dyn Admin) {
     let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
@@ -200,6 +218,8 @@ async fn restoring(backend: &dyn Admin) {
         Some("a"),
         "it was pending: it stays so"
     );
+    assert_eq!(backend.delete_entries(stream, &ids[1..]).await.unwrap(), 1);
+    assert!(!backend.restore(stream, "g", ids[1]).await.unwrap(), "it is pending, and gone");
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 2);
     assert!(backend.restore(stream, "g", ids[0]).await.unwrap());
     assert!(!backend.restore(stream, "g", StreamId::new(1, 1)).await.unwrap());

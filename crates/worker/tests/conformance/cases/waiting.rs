@@ -95,6 +95,7 @@ async fn following(backend: &dyn Admin) {
     assert!(!met.is_empty() && met.len() <= 2 && met[0].id == added[0]);
     let rest = backend.follow(stream, added[1], 9, PATIENCE).await.unwrap();
     assert_eq!(rest.iter().map(|entry| entry.id).collect::<Vec<_>>(), added[2..]);
+    assert_eq!(backend.follow(stream, StreamId::MIN, 0, Duration::from_millis(1)).await.unwrap(), []);
     assert_eq!(backend.groups(stream).await.unwrap(), [], "nobody joins a group");
     assert!(backend.delete_stream(stream).await.unwrap());
 }
