@@ -111,8 +111,8 @@ impl AtWork {
         Some(key)
     }
 
-    /// Gives keys back.
-    pub(crate) fn give_back<'a>(&self, done: impl Iterator<Item = &'a Arc<str>>) {
+    /// Nobody is at work on these keys any more.
+    pub(crate) fn forget<'a>(&self, done: impl Iterator<Item = &'a Arc<str>>) {
         let mut done = done.peekable();
         if done.peek().is_none() {
             return;
@@ -147,7 +147,7 @@ mod tests {
         let at_work = AtWork::default();
         let key = at_work.take("a").unwrap();
         assert_eq!(at_work.take("a"), None);
-        at_work.give_back([&key].into_iter());
+        at_work.forget([&key].into_iter());
         assert!(at_work.take("a").is_some());
     }
 }

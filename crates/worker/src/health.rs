@@ -5,9 +5,8 @@
 //!
 //! | path | 200 if | otherwise |
 //! |---|---|---|
-//! | `/livez` | the process can go on; if not, start it anew | 503 and why |
-//! | `/readyz` | it does its work: the store is there, nothing is draining | 503 and why |
-//! | `/healthz` | both | 503 and why |
+//! | `/livez` | the process answers | nothing: start it anew |
+//! | `/readyz`, `/healthz` | it does its work: the store is there, nothing is draining | 503 and why |
 //! | `/metrics` | always | |
 
 use std::future::Future;
@@ -36,11 +35,6 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What is asked about a process. An error is the reason, for people.
 pub trait Probes: Send + Sync + 'static {
-    /// Whether the process can go on. If not, only starting it anew helps.
-    fn live(&self) -> Result<(), String> {
-        Ok(())
-    }
-
     /// Whether it does its work.
     fn ready(&self) -> Result<(), String>;
 
@@ -141,9 +135,8 @@ async fn answer_to(head: &[u8], probes: &dyn Probes) -> Answer {
         "/livez" | "/readyz" | "/healthz" | "/metrics" if method != "GET" && method != "HEAD" => {
             Answer { allow: true, ..Answer::plain("405 Method Not Allowed", "use GET or HEAD\n") }
         }
-        "/livez" => Answer::probe(probes.live()),
-        "/readyz" => Answer::probe(probes.ready()),
-        "/healthz" => Answer::probe(probes.live().and_then(|()| probes.ready())),
+        "/livez" => Answer::probe(Ok(())),
+        "/readyz" | "/healthz" => Answer::probe(probes.ready()),
         "/metrics" => {
             Answer { content_type: CONTENT_TYPE, ..Answer::plain("200 OK", probes.metrics().await) }
         }
@@ -204,15 +197,10 @@ mod tests {
 
     #[derive(Default)]
     struct Fake {
-        dead: AtomicBool,
         draining: AtomicBool,
     }
 
     impl Probes for Fake {
-        fn live(&self) -> Result<(), String> {
-            if self.dead.load(Ordering::Relaxed) { Err("stuck".to_owned()) } else { Ok(()) }
-        }
-
         fn ready(&self) -> Result<(), String> {
             if self.draining.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
         }
@@ -261,8 +249,6 @@ mod tests {
             assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
             assert_eq!(body(&answer), "draining\n");
         }
-        probes.dead.store(true, Ordering::Relaxed);
-        assert_eq!(body(&get(address, "/livez").await), "stuck\n");
     }
 
     #[tokio::test]

@@ -77,8 +77,9 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> Answer<'a, Vec<Delivery>>;
 
-    /// Claims up to `count` pending entries, of any owner, that nobody has touched for `min_idle`, or that were
-    /// released. Walks the whole group over several calls (see [`Claimed::next`]).
+    /// Claims up to [`Read::count`] pending entries, of any owner, that nobody has touched for `min_idle`, or that were
+    /// released. Walks the whole group over several calls (see [`Claimed::next`]): a call may claim nothing and still not
+    /// be the last. [`Read::block`] and [`Read::claim_idle`] mean nothing here.
     fn autoclaim<'a>(&'a self, read: &'a Read<'a>, min_idle: Duration, from: StreamId)
     -> Answer<'a, Claimed>;
 
@@ -97,7 +98,8 @@ pub trait Backend: Send + Sync + 'static {
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>>;
 
     /// Releases deliveries that are still this consumer's and its last of that entry, to be claimed by anyone at once.
-    /// Gives the number of rows.
+    /// Gives the number of rows. Where the store cannot release a row whose entry is gone, the row stays the consumer's
+    /// until it is dead-lettered.
     fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64>;
 
     /// Adds entries to a dead-letter stream and acknowledges their origins, each pair in one step, and only

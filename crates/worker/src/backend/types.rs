@@ -133,7 +133,7 @@ pub struct Acknowledgement {
     pub remember: Vec<(String, Duration)>,
 }
 
-/// A delivery given back.
+/// A delivery to release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
     /// The entry.

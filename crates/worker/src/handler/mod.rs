@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The guard catches panics and ends what takes too long, so that every message gets exactly one [`Outcome`].
-//! A recipe holds a handler until the shared state, the layers and the timeout are known, and makes the [`Work`].
+//! A recipe holds a handler until the shared state, the layers and the timeout are known, and makes what the runtime drives.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,7 +48,6 @@ mod shared;
 mod tests;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::time::Duration;
 
 use tower::util::BoxCloneSyncService;
@@ -68,11 +67,11 @@ use crate::outcome::Outcome;
 pub type MessageService = BoxCloneSyncService<Message, Outcome, Infallible>;
 
 /// What the runtime drives for several messages at once: one outcome for each, in the same order. Always ready.
-pub type BatchService = BoxCloneSyncService<Vec<Message>, Vec<Outcome>, Infallible>;
+pub(crate) type BatchService = BoxCloneSyncService<Vec<Message>, Vec<Outcome>, Infallible>;
 
 /// What the runtime drives, whatever the handler was.
 #[derive(Clone)]
-pub enum Work {
+pub(crate) enum Work {
     /// One message at a time.
     Each(MessageService),
     /// Several at once.
@@ -84,15 +83,4 @@ pub enum Work {
         /// How long to wait for a batch to fill up.
         linger: Duration,
     },
-}
-
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Work::Each(_) => f.write_str("Each"),
-            Work::Batch { size, linger, .. } => {
-                f.debug_struct("Batch").field("size", size).field("linger", linger).finish_non_exhaustive()
-            }
-        }
-    }
 }

@@ -120,7 +120,7 @@ async fn what_takes_too_long_ends_and_is_tried_again() {
 #[test]
 fn missing_state_is_refused_before_the_first_message() {
     let missing = Recipe::each(|_: Data<u8>| async {}).build(Shared::default(), Vec::new(), None);
-    assert_eq!(missing.unwrap_err(), MissingState { name: "u8" });
+    assert_eq!(missing.err(), Some(MissingState { name: "u8" }));
 }
 
 #[tokio::test]

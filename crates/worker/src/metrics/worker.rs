@@ -15,7 +15,7 @@ pub enum Processed {
     Ack,
     /// To be tried again.
     Retry,
-    /// Given back without being handled to the end.
+    /// Released without being handled to the end.
     Nack,
     /// Moved to the dead letters.
     Dead,

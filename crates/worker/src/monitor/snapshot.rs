@@ -28,11 +28,6 @@ impl StreamSnapshot {
     pub fn group(&self, name: &str) -> Option<&GroupSnapshot> {
         self.groups.iter().find(|group| group.name == name)
     }
-
-    /// How long ago the oldest entry was added.
-    pub fn oldest_age(&self) -> Option<Duration> {
-        self.info.first_entry.map(|id| crate::message::age_of(id, self.at))
-    }
 }
 
 /// A group at one moment.

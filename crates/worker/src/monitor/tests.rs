@@ -33,7 +33,6 @@ async fn a_look_finds_what_waits_and_with_whom() {
     let monitor = Monitor::new(Arc::clone(&backend));
     let stream = monitor.stream("orders").await.unwrap().unwrap();
     assert_eq!((stream.info.length, stream.dead_letters_length), (5, 1));
-    assert!(stream.oldest_age().is_some());
     let group = stream.group("billing").unwrap();
     assert_eq!((group.lag.count, group.lag.is_exact(), group.pending), (2, true, 3));
     assert_eq!(group.oldest_unread.unwrap().id, ids[3]);
@@ -162,7 +161,6 @@ async fn a_consumer_that_has_gone_with_nothing_is_a_remark() {
     group.lag.count = 1;
     let verdict = group.verdict(&Limits::default());
     assert_eq!(verdict.to_string(), "critical: entries are unread and no consumer asks for them");
-    assert_eq!(Verdict::all([verdict, well().await.verdict(&Limits::default())]).health, Health::Critical);
 }
 
 #[tokio::test]

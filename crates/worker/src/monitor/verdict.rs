@@ -124,11 +124,6 @@ impl Verdict {
     pub fn found(&self, code: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.code == code)
     }
-
-    /// The worst verdict of several, with all findings.
-    pub fn all(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
-        Verdict::of(verdicts.into_iter().flat_map(|verdict| verdict.findings).collect())
-    }
 }
 
 /// The health, and the sentences of what is not well.

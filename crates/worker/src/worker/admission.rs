@@ -69,8 +69,7 @@ pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, t
 async fn still_ours(core: &Core, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
     let about: Vec<Kept> = jobs.iter().map(Job::kept).collect();
     extend(core, lane, &about).await;
-    let held = lane.held.are_held(jobs.iter().map(Job::name));
-    jobs.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect()
+    lane.still_held(jobs)
 }
 
 /// Puts jobs that are in hand into the queue.
@@ -96,7 +95,7 @@ async fn screen(core: &Core, lane: &Lane, dedupe: &Dedupe, jobs: Vec<Job>) -> Ve
         Vec::new()
     } else {
         let Some(seen) = core.insist(lane, Doing::Claiming, || core.backend.seen(&asked)).await else {
-            core.at_work.give_back(mine.iter().flatten());
+            core.at_work.forget(mine.iter().flatten());
             core.hand_in_unstarted(jobs);
             return Vec::new();
         };

@@ -27,12 +27,12 @@ pub(crate) struct Held {
 struct Rows {
     // Asked several times for every message.
     by_id: HashMap<StreamId, Row, foldhash::fast::RandomState>,
-    /// Let go of, and perhaps not yet given back to the store.
+    /// Let go of, and perhaps not yet released in the store.
     leaving: Vec<StreamId>,
     last_ticket: u64,
 }
 
-/// Messages that were let go of and are being given back.
+/// Messages that were let go of and are being released.
 pub(crate) struct Leaving<'a> {
     held: &'a Held,
     pub(crate) rows: Vec<Release>,

@@ -103,6 +103,13 @@ impl Lane {
         }
     }
 
+    /// Those of the jobs that are still in hand.
+    pub(crate) fn still_held(&self, mut jobs: Vec<Job>) -> Vec<Job> {
+        let mut held = self.held.are_held(jobs.iter().map(Job::name)).into_iter();
+        jobs.retain(|_| held.next() == Some(true));
+        jobs
+    }
+
     /// Lets a message wait until it is due.
     pub(crate) fn wait(&self, due: Instant, waiter: Waiter) {
         self.waiting.lock().push(due, waiter);

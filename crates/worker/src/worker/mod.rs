@@ -95,10 +95,7 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker")
-            .field("lanes", &self.core.lanes)
-            .field("work", &self.work)
-            .finish_non_exhaustive()
+        f.debug_struct("Worker").field("lanes", &self.core.lanes).finish_non_exhaustive()
     }
 }
 
@@ -128,7 +125,7 @@ impl WorkerHandle {
         self.core.busy_slots()
     }
 
-    /// Begins nothing new. What runs goes on; what was read and not begun is given back for others.
+    /// Begins nothing new. What runs goes on; what was read and not begun is released for others.
     pub fn pause(&self) {
         let waiting = self.core.queue.pause();
         self.core.hand_in_unstarted(waiting);

@@ -50,7 +50,7 @@ tally! {
     deduplicated,
     /// Messages that the handler said were not for it.
     skipped,
-    /// Messages given back, to be claimed by anyone at once: at a pause or a drain.
+    /// Messages released, to be claimed by anyone at once: at a pause or a drain.
     released,
     /// Messages of which this was not the first delivery: retries, and what other workers left behind.
     redelivered,
@@ -152,7 +152,7 @@ impl Tally {
         lane.metrics.dead(reason).increment();
     }
 
-    /// Messages were given back.
+    /// Messages were released.
     pub(crate) fn released(&self, lane: &Lane, count: u64) {
         add(&self.released, count);
         lane.metrics.processed(Processed::Nack).add(count);

@@ -49,19 +49,16 @@ async fn until(time: Option<Instant>) {
 
 /// Copies of what was at work: it may be done by now.
 async fn look_again(core: &Core, lane: &Lane, copies: Vec<Job>) {
-    let held = lane.held.are_held(copies.iter().map(Job::name));
-    let copies: Vec<Job> =
-        copies.into_iter().zip(held).filter_map(|(job, held)| held.then_some(job)).collect();
+    let copies = lane.still_held(copies);
     if !copies.is_empty() {
         enqueue(core, lane, copies).await;
     }
 }
 
 /// Releases what is due and claims it again, which counts as the delivery that it is.
-async fn try_again(core: &Core, lane: &Lane, due: Vec<Job>) {
-    let held = lane.held.begin_settling(due.iter().map(Job::name));
-    let due: Vec<Job> =
-        due.into_iter().zip(held).filter_map(|(job, held)| held.is_some().then_some(job)).collect();
+async fn try_again(core: &Core, lane: &Lane, mut due: Vec<Job>) {
+    let mut held = lane.held.begin_settling(due.iter().map(Job::name)).into_iter();
+    due.retain(|_| held.next().flatten().is_some());
     let Some(first) = due.iter().map(|job| job.id).min() else { return };
     // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
     let leaving = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));

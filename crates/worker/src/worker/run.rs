@@ -75,7 +75,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Makes the groups, and gives back what the worker had there before a restart. False if it was told to end before it could.
+/// Makes the groups, and releases what the worker had there before a restart. False if it was told to end before it could.
 async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> Result<bool, Error> {
     for lane in &core.lanes {
         let mut patience = Patience::new();
@@ -172,7 +172,7 @@ impl Tasks {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Closed, "a task of the worker panicked; what it held is given back")
+    Error::new(ErrorKind::Closed, "a task of the worker panicked; what it held is released")
 }
 
 /// The slots there are.
@@ -218,7 +218,7 @@ impl Slots {
 async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut Slots) {
     let deadline = Instant::now() + core.settings.drain;
     info!(running = core.busy_slots(), "draining");
-    // First the queue: what is given back now must not come in again.
+    // First the queue: what is released now must not come in again.
     core.hand_in_unstarted(core.queue.shut());
     core.draining.cancel();
     let in_time = timeout_at(deadline, async {

@@ -30,7 +30,7 @@ pub(crate) async fn settle(core: &Core, lane: &Lane) {
     while let Some(gathered) = lane.outbox.gather().await {
         core.tally.ended(lane, &gathered);
         let (ours, lost) = still_ours(core, lane, gathered).await;
-        core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
+        core.at_work.forget(lost.iter().filter_map(|job| job.key.as_ref()));
         let sorted = sort(core, ours);
         acknowledge(core, lane, sorted.acknowledge).await;
         dead_letter(core, lane, sorted.dead_letter).await;
@@ -38,7 +38,7 @@ pub(crate) async fn settle(core: &Core, lane: &Lane) {
         core.tally.retried(lane, sorted.retry.len() as u64);
         for (due, job) in sorted.retry {
             lane.held.end_settling(std::iter::once(job.name()));
-            core.at_work.give_back(job.key.iter());
+            core.at_work.forget(job.key.iter());
             lane.wait(due, Waiter::Retry(Job { key: None, ..job }));
         }
     }
@@ -64,7 +64,7 @@ fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
                 sorted.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
             Verdict::Release(deliveries) => sorted.release.push((job, deliveries)),
-            // Nobody will be here to try it again: it is given back at once, as tried.
+            // Nobody will be here to try it again: it is released at once, as tried.
             Verdict::Retry(_) if core.draining.is_cancelled() => {
                 let attempt = job.attempt;
                 sorted.release.push((job, attempt));
@@ -176,7 +176,7 @@ pub(crate) async fn dead_letter_again(core: &Core, lane: &Lane, letters: Vec<Dea
     for (letter, held) in letters.into_iter().zip(held) {
         if held.is_some() { ours.push(letter) } else { lost.push(letter.job) }
     }
-    core.at_work.give_back(lost.iter().filter_map(|job| job.key.as_ref()));
+    core.at_work.forget(lost.iter().filter_map(|job| job.key.as_ref()));
     dead_letter(core, lane, ours).await;
 }
 
@@ -199,13 +199,13 @@ async fn write_letters(core: &Core, lane: &Lane, letters: &[DeadLettering]) -> R
     core.backend.dead_letter(lane.as_consumer(), &composed).await
 }
 
-async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
-    if given_back.is_empty() {
+async fn release(core: &Core, lane: &Lane, jobs: Vec<(Job, u64)>) {
+    if jobs.is_empty() {
         return;
     }
     // First, as where something is tried again: our own reader may be the next to get it.
-    let leaving = lane.held.let_go_to_release(given_back.iter().map(|(job, counts)| (job.name(), *counts)));
-    core.at_work.give_back(given_back.iter().filter_map(|(job, _)| job.key.as_ref()));
+    let leaving = lane.held.let_go_to_release(jobs.iter().map(|(job, counts)| (job.name(), *counts)));
+    core.at_work.forget(jobs.iter().filter_map(|(job, _)| job.key.as_ref()));
     let count = leaving.rows.len() as u64;
     let span = debug_span!(
         "nack",
@@ -220,5 +220,5 @@ async fn release(core: &Core, lane: &Lane, given_back: Vec<(Job, u64)>) {
 
 fn let_go<'a>(core: &Core, lane: &Lane, jobs: impl Iterator<Item = &'a Job> + Clone) {
     lane.held.let_go(jobs.clone().map(Job::name));
-    core.at_work.give_back(jobs.filter_map(|job| job.key.as_ref()));
+    core.at_work.forget(jobs.filter_map(|job| job.key.as_ref()));
 }

@@ -1,6 +1,5 @@
 //! What is in a folder before it is opened: opening makes files, and those belong nowhere but into a store.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::{fs, io};
 
@@ -29,33 +28,21 @@ impl Contents {
         let mut contents = Contents::Nothing;
         for file in listed {
             let name = file.map_err(|error| unreadable(folder, error))?.file_name();
-            match part(&name) {
-                Part::Data => return Ok(Contents::Store),
-                Part::Beginning => {}
-                Part::Foreign => contents = Contents::Foreign,
+            match name.to_str() {
+                Some(name) if is_data(name) => return Ok(Contents::Store),
+                // There before the first data are.
+                Some("LOCK" | "manifest.new") => {}
+                _ => contents = Contents::Foreign,
             }
         }
         Ok(contents)
     }
 }
 
-/// What a file is to a store.
-enum Part {
-    Data,
-    /// There before the first data are.
-    Beginning,
-    Foreign,
-}
-
-fn part(name: &OsStr) -> Part {
-    let Some(name) = name.to_str() else { return Part::Foreign };
-    let numbered = |digits: &str| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    match name {
-        "manifest" => Part::Data,
-        "LOCK" | "manifest.new" => Part::Beginning,
-        _ if name.strip_prefix("log-").is_some_and(numbered) => Part::Data,
-        _ => Part::Foreign,
-    }
+/// Whether a file of this name holds data of a store.
+fn is_data(name: &str) -> bool {
+    let is_number = |digits: &str| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    name == "manifest" || name.strip_prefix("log-").is_some_and(is_number)
 }
 
 pub(super) fn no_store(folder: &Path) -> Error {

@@ -30,7 +30,7 @@ use link::{ANSWER_WITHIN, CONNECT_WITHIN, Link, Server};
 use probe::{Natives, Probe};
 use waiting::Waiters;
 
-/// Whose rows are that were given back, on servers where they must be somebody's.
+/// The consumer of released rows, on servers where a row must have one.
 const NOBODY: &str = "millstream:released";
 
 /// How often a cluster's client tries a call elsewhere before it gives up.

@@ -41,10 +41,16 @@ pub(super) fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
     if let Value::Map(pairs) = value {
         return Ok(pairs);
     }
-    let mut items = array(value)?.into_iter();
+    in_pairs(array(value)?, Ok)
+}
+
+/// Names and values that come in turns. What is in the list is moved, not copied.
+fn in_pairs<T>(items: Vec<Value>, read: impl Fn(Value) -> Result<T, Error>) -> Result<Vec<(T, T)>, Error> {
     let mut pairs = Vec::with_capacity(items.len() / 2);
+    let mut items = items.into_iter();
     while let Some(name) = items.next() {
-        pairs.push((name, items.next().ok_or_else(|| malformed("pairs"))?));
+        let value = items.next().ok_or_else(|| malformed("pairs"))?;
+        pairs.push((read(name)?, read(value)?));
     }
     Ok(pairs)
 }
@@ -90,18 +96,10 @@ pub(super) fn id(value: Value) -> Result<StreamId, Error> {
 
 /// The fields of an entry; `None` if it is gone.
 pub(super) fn fields(value: Value) -> Result<Option<Fields>, Error> {
-    // Every entry read comes through here: what is in a list is moved, not copied.
-    let items = match value {
-        Value::Nil => return Ok(None),
-        value => array(value)?,
-    };
-    let mut fields = Fields::with_capacity(items.len() / 2);
-    let mut items = items.into_iter();
-    while let Some(name) = items.next() {
-        let value = items.next().ok_or_else(|| malformed("pairs"))?;
-        fields.push((bytes(name)?, bytes(value)?));
+    match value {
+        Value::Nil => Ok(None),
+        value => in_pairs(array(value)?, bytes).map(Some),
     }
-    Ok(Some(fields))
 }
 
 /// Entries that are all there, as XRANGE lists them.
