@@ -1,41 +1,7 @@
 //! Every setting there is: one list, from which CONFIG, the command line, the environment and the
-//! configuration file all read. The order of the list is the order of [`Id`].
+//! configuration file all read. To add a setting is to add a row.
 
 use super::value::{Kind, ONE_MIB};
-
-/// Names a setting in code. As a number it is the setting's place in [`SETTINGS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is documented once, for users, in the table below")]
-pub enum Id {
-    Bind,
-    Port,
-    UnixSocket,
-    Dir,
-    RequirePass,
-    ProtectedMode,
-    MaxClients,
-    Timeout,
-    TcpKeepAlive,
-    TcpBacklog,
-    Databases,
-    IoThreads,
-    Shards,
-    ProtoMaxBulkLen,
-    ClientQueryBufferLimit,
-    ClientOutputBufferLimit,
-    SlowlogLogSlowerThan,
-    SlowlogMaxLen,
-    StreamNodeMaxBytes,
-    StreamNodeMaxEntries,
-    StreamIdmpDuration,
-    StreamIdmpMaxsize,
-    ExactLag,
-    AppendOnly,
-    AppendFsync,
-    Save,
-    MaxMemory,
-    MaxMemoryPolicy,
-}
 
 /// When a setting may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,243 +40,94 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
-const fn setting(
-    id: Id,
-    name: &'static str,
-    kind: Kind,
-    fallback: &'static str,
-    change: Change,
-    doc: &'static str,
-) -> Setting {
-    Setting { id, name, kind, fallback: Fallback::Is(fallback), change, doc }
-}
-
 const ANY_NUMBER: i64 = i64::MAX;
 
-/// The table.
-pub static SETTINGS: &[Setting] = {
-    use Change::{Anytime, AtStart, Never};
-    use Kind::{Bytes, Choice, Number, OutputLimit, Text, YesNo};
-    &[
-        setting(
-            Id::Bind,
-            "bind",
-            Text,
-            "127.0.0.1 -::1",
-            AtStart,
-            "Addresses to listen on, separated by blanks; `-` in front: if there is such an address; `*`: all",
-        ),
-        setting(
-            Id::Port,
-            "port",
-            Number { min: 0, max: 65_535 },
-            "6379",
-            AtStart,
-            "TCP port; 0 lets the system choose a free one",
-        ),
-        setting(
-            Id::UnixSocket,
-            "unixsocket",
-            Text,
-            "",
-            AtStart,
-            "Path of a Unix socket to listen on as well; empty: none",
-        ),
-        setting(Id::Dir, "dir", Text, "./millstream-data", AtStart, "Folder of the data"),
-        setting(
-            Id::RequirePass,
-            "requirepass",
-            Text,
-            "",
-            Anytime,
-            "Password that clients must give with AUTH or HELLO; empty: none",
-        ),
-        setting(
-            Id::ProtectedMode,
-            "protected-mode",
-            YesNo,
-            "yes",
-            Anytime,
-            "Without a password, refuse clients that do not come over the loopback address",
-        ),
-        setting(
-            Id::MaxClients,
-            "maxclients",
-            Number { min: 1, max: 4_294_967_295 },
-            "10000",
-            Anytime,
-            "Most clients connected at a time",
-        ),
-        setting(
-            Id::Timeout,
-            "timeout",
-            Number { min: 0, max: 2_147_483_647 },
-            "0",
-            Anytime,
-            "Close a client that has been silent for this many seconds; 0: never",
-        ),
-        setting(
-            Id::TcpKeepAlive,
-            "tcp-keepalive",
-            Number { min: 0, max: 2_147_483_647 },
-            "300",
-            Anytime,
-            "Seconds between probes that notice vanished clients; 0: none",
-        ),
-        setting(
-            Id::TcpBacklog,
-            "tcp-backlog",
-            Number { min: 1, max: 65_535 },
-            "511",
-            AtStart,
-            "Connections the system may hold for us before they are accepted",
-        ),
-        setting(
-            Id::Databases,
-            "databases",
-            Number { min: 1, max: 10_000 },
-            "16",
-            AtStart,
-            "Numbered databases for SELECT",
-        ),
-        Setting {
-            id: Id::IoThreads,
-            name: "io-threads",
-            kind: Number { min: 1, max: 128 },
-            fallback: Fallback::HalfTheCores,
-            change: AtStart,
-            doc: "Threads that serve clients",
-        },
-        setting(
-            Id::Shards,
-            "shards",
-            Number { min: 1, max: 4_096 },
-            "16",
-            AtStart,
-            "Parts the keys are spread over, each with a lock of its own",
-        ),
-        setting(
-            Id::ProtoMaxBulkLen,
-            "proto-max-bulk-len",
-            Bytes { min: ONE_MIB, max: ANY_NUMBER },
-            "512mb",
-            Anytime,
-            "Longest argument of a command, and longest string",
-        ),
-        setting(
-            Id::ClientQueryBufferLimit,
-            "client-query-buffer-limit",
-            Bytes { min: ONE_MIB, max: ANY_NUMBER },
-            "1gb",
-            Anytime,
-            "Most bytes held of requests that are not complete or not yet run; beyond it the client is closed",
-        ),
-        setting(
-            Id::ClientOutputBufferLimit,
-            "client-output-buffer-limit",
-            OutputLimit,
-            "normal 256mb 0 0",
-            Anytime,
-            "Most bytes of one reply to one client; beyond it the client is closed; 0: no limit",
-        ),
-        setting(
-            Id::SlowlogLogSlowerThan,
-            "slowlog-log-slower-than",
-            Number { min: -1, max: ANY_NUMBER },
-            "10000",
-            Anytime,
-            "Microseconds from which a command is noted in SLOWLOG; -1: none is",
-        ),
-        setting(
-            Id::SlowlogMaxLen,
-            "slowlog-max-len",
-            Number { min: 0, max: 1_000_000 },
-            "128",
-            Anytime,
-            "Commands that SLOWLOG keeps",
-        ),
-        setting(
-            Id::StreamNodeMaxBytes,
-            "stream-node-max-bytes",
-            Bytes { min: 0, max: ANY_NUMBER },
-            "4096",
-            Anytime,
-            "Most bytes in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit",
-        ),
-        setting(
-            Id::StreamNodeMaxEntries,
-            "stream-node-max-entries",
-            Number { min: 0, max: ANY_NUMBER },
-            "100",
-            Anytime,
-            "Most entries in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit",
-        ),
-        setting(
-            Id::StreamIdmpDuration,
-            "stream-idmp-duration",
-            Number { min: 1, max: 86_400 },
-            "100",
-            Anytime,
-            "For how many seconds a stream knows what producers have sent with IDMP; XCFGSET says otherwise for one stream",
-        ),
-        setting(
-            Id::StreamIdmpMaxsize,
-            "stream-idmp-maxsize",
-            Number { min: 1, max: 10_000 },
-            "100",
-            Anytime,
-            "How many entries of each producer a stream knows; XCFGSET says otherwise for one stream",
-        ),
-        setting(
-            Id::ExactLag,
-            "exact-lag",
-            YesNo,
-            "yes",
-            Anytime,
-            "XINFO always knows a group's lag; `no`: by Redis' rules, which sometimes answer null",
-        ),
-        setting(
-            Id::AppendOnly,
-            "appendonly",
-            YesNo,
-            "yes",
-            AtStart,
-            "Whether writes are logged to disk; `no`: everything is in memory and gone at the end",
-        ),
-        setting(
-            Id::AppendFsync,
-            "appendfsync",
-            Choice(&["always", "everysec", "no"]),
-            "always",
-            Anytime,
-            "When the log is synced: before anything is told, once a second, or when the system likes",
-        ),
-        setting(
-            Id::Save,
-            "save",
-            Text,
-            "",
-            Never,
-            "Redis' times for snapshots (here they are taken when the log has grown enough)",
-        ),
-        setting(
-            Id::MaxMemory,
-            "maxmemory",
-            Bytes { min: 0, max: ANY_NUMBER },
-            "0",
-            Never,
-            "Memory limit (there is none)",
-        ),
-        setting(
-            Id::MaxMemoryPolicy,
-            "maxmemory-policy",
-            Choice(&["noeviction"]),
-            "noeviction",
-            Never,
-            "What is evicted when memory is full (nothing ever is)",
-        ),
-    ]
-};
+/// Declares the settings. A row becomes a name in [`Id`] and, at the same place, a [`Setting`] in [`SETTINGS`].
+macro_rules! settings {
+    ($($id:ident, $name:literal, $kind:expr, $fallback:expr, $change:expr, $doc:literal;)*) => {
+        /// Names a setting in code. As a number it is the setting's place in [`SETTINGS`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Id {
+            $(#[doc = $doc] $id,)*
+        }
+
+        /// Every setting, in the order of [`Id`].
+        pub static SETTINGS: &[Setting] = {
+            use Change::{Anytime, AtStart, Never};
+            use Fallback::{HalfTheCores, Is};
+            use Kind::{Bytes, Choice, Number, OutputLimit, Text, YesNo};
+            &[$(Setting {
+                id: Id::$id,
+                name: $name,
+                kind: $kind,
+                fallback: $fallback,
+                change: $change,
+                doc: $doc,
+            }),*]
+        };
+    };
+}
+
+// A row: name in code, name for users, values, default, when it may change, one line for people.
+settings! {
+    Bind, "bind", Text, Is("127.0.0.1 -::1"), AtStart,
+        "Addresses to listen on, separated by blanks; `-` in front: if there is such an address; `*`: all";
+    Port, "port", Number { min: 0, max: 65_535 }, Is("6379"), AtStart,
+        "TCP port; 0 lets the system choose a free one";
+    UnixSocket, "unixsocket", Text, Is(""), AtStart,
+        "Path of a Unix socket to listen on as well; empty: none";
+    Dir, "dir", Text, Is("./millstream-data"), AtStart,
+        "Folder of the data";
+    RequirePass, "requirepass", Text, Is(""), Anytime,
+        "Password that clients must give with AUTH or HELLO; empty: none";
+    ProtectedMode, "protected-mode", YesNo, Is("yes"), Anytime,
+        "Without a password, refuse clients that do not come over the loopback address";
+    MaxClients, "maxclients", Number { min: 1, max: 4_294_967_295 }, Is("10000"), Anytime,
+        "Most clients connected at a time";
+    Timeout, "timeout", Number { min: 0, max: 2_147_483_647 }, Is("0"), Anytime,
+        "Close a client that has been silent for this many seconds; 0: never";
+    TcpKeepAlive, "tcp-keepalive", Number { min: 0, max: 2_147_483_647 }, Is("300"), Anytime,
+        "Seconds between probes that notice vanished clients; 0: none";
+    TcpBacklog, "tcp-backlog", Number { min: 1, max: 65_535 }, Is("511"), AtStart,
+        "Connections the system may hold for us before they are accepted";
+    Databases, "databases", Number { min: 1, max: 10_000 }, Is("16"), AtStart,
+        "Numbered databases for SELECT";
+    IoThreads, "io-threads", Number { min: 1, max: 128 }, HalfTheCores, AtStart,
+        "Threads that serve clients";
+    Shards, "shards", Number { min: 1, max: 4_096 }, Is("16"), AtStart,
+        "Parts the keys are spread over, each with a lock of its own";
+    ProtoMaxBulkLen, "proto-max-bulk-len", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Is("512mb"), Anytime,
+        "Longest argument of a command, and longest string";
+    ClientQueryBufferLimit, "client-query-buffer-limit", Bytes { min: ONE_MIB, max: ANY_NUMBER },
+        Is("1gb"), Anytime,
+        "Most bytes held of requests that are not complete or not yet run; beyond it the client is closed";
+    ClientOutputBufferLimit, "client-output-buffer-limit", OutputLimit, Is("normal 256mb 0 0"), Anytime,
+        "Most bytes of one reply to one client; beyond it the client is closed; 0: no limit";
+    SlowlogLogSlowerThan, "slowlog-log-slower-than", Number { min: -1, max: ANY_NUMBER }, Is("10000"), Anytime,
+        "Microseconds from which a command is noted in SLOWLOG; -1: none is";
+    SlowlogMaxLen, "slowlog-max-len", Number { min: 0, max: 1_000_000 }, Is("128"), Anytime,
+        "Commands that SLOWLOG keeps";
+    StreamNodeMaxBytes, "stream-node-max-bytes", Bytes { min: 0, max: ANY_NUMBER }, Is("4096"), Anytime,
+        "Most bytes in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit";
+    StreamNodeMaxEntries, "stream-node-max-entries", Number { min: 0, max: ANY_NUMBER }, Is("100"), Anytime,
+        "Most entries in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit";
+    StreamIdmpDuration, "stream-idmp-duration", Number { min: 1, max: 86_400 }, Is("100"), Anytime,
+        "For how many seconds a stream knows what producers have sent with IDMP; XCFGSET says otherwise for one stream";
+    StreamIdmpMaxsize, "stream-idmp-maxsize", Number { min: 1, max: 10_000 }, Is("100"), Anytime,
+        "How many entries of each producer a stream knows; XCFGSET says otherwise for one stream";
+    ExactLag, "exact-lag", YesNo, Is("yes"), Anytime,
+        "XINFO always knows a group's lag; `no`: by Redis' rules, which sometimes answer null";
+    AppendOnly, "appendonly", YesNo, Is("yes"), AtStart,
+        "Whether writes are logged to disk; `no`: everything is in memory and gone at the end";
+    AppendFsync, "appendfsync", Choice(&["always", "everysec", "no"]), Is("always"), Anytime,
+        "When the log is synced: before anything is told, once a second, or when the system likes";
+    Save, "save", Text, Is(""), Never,
+        "Redis' times for snapshots (here they are taken when the log has grown enough)";
+    MaxMemory, "maxmemory", Bytes { min: 0, max: ANY_NUMBER }, Is("0"), Never,
+        "Memory limit (there is none)";
+    MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Is("noeviction"), Never,
+        "What is evicted when memory is full (nothing ever is)";
+}
 
 impl Setting {
     /// The setting of this name, in any case.
@@ -375,9 +192,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_stands_at_its_own_number_and_has_a_unique_name() {
-        for (place, setting) in SETTINGS.iter().enumerate() {
-            assert_eq!(setting.id as usize, place, "{}", setting.name);
+    fn every_setting_has_a_unique_name_and_a_line_for_people() {
+        for setting in SETTINGS {
             assert!(std::ptr::eq(Setting::find(setting.name).unwrap(), setting), "{} twice", setting.name);
             assert!(!setting.doc.is_empty() && !setting.doc.ends_with('.'), "{}", setting.name);
         }
