@@ -40,13 +40,6 @@ pub(crate) enum Outcome {
     Later(Later),
 }
 
-impl From<()> for Outcome {
-    /// Most executors know no other.
-    fn from((): ()) -> Outcome {
-        Outcome::Done
-    }
-}
-
 /// What a command waits for, as its executor says it.
 pub(crate) struct Blocked {
     /// Keys of the selected database, all of them locked by the command, and what is waited for under each.

@@ -71,16 +71,22 @@ pub(crate) struct CommandSpec {
     pub(crate) subcommand_count: usize,
 }
 
-/// The facts of a command, to be completed by the functions below.
-pub(crate) const fn command(name: &'static str, arity: i32, run: Run) -> CommandSpec {
+/// The facts that every command has; the methods below add those that some have.
+pub(crate) const fn command(
+    name: &'static str,
+    since: &'static str,
+    arity: i32,
+    flags: Flags,
+    run: Run,
+) -> CommandSpec {
     CommandSpec {
         name,
         arity,
-        flags: Flags(0),
+        flags,
         keys: &[],
         categories: Categories(0),
         group: Group::Server,
-        since: "",
+        since,
         own: false,
         summary: "",
         syntax: "",
@@ -95,12 +101,9 @@ pub(crate) const fn command(name: &'static str, arity: i32, run: Run) -> Command
 }
 
 impl CommandSpec {
-    pub(crate) const fn flags(mut self, flags: &[Flags]) -> CommandSpec {
-        let mut at = 0;
-        while at < flags.len() {
-            self.flags = self.flags.with(flags[at]);
-            at += 1;
-        }
+    /// Flags beside those that are there.
+    pub(crate) const fn flags(mut self, flags: Flags) -> CommandSpec {
+        self.flags = self.flags.with(flags);
         self
     }
 
@@ -119,15 +122,10 @@ impl CommandSpec {
         self
     }
 
-    pub(crate) const fn since(mut self, since: &'static str) -> CommandSpec {
-        self.since = since;
-        self
-    }
-
-    /// Millstream's own, since this version of it.
-    pub(crate) const fn own_since(mut self, since: &'static str) -> CommandSpec {
+    /// Millstream's own: the version that brought it is one of Millstream.
+    pub(crate) const fn own(mut self) -> CommandSpec {
         self.own = true;
-        self.since(since)
+        self
     }
 
     pub(crate) const fn text(mut self, syntax: &'static str, summary: &'static str) -> CommandSpec {
@@ -284,7 +282,10 @@ flags! {
 }
 
 impl Flags {
-    const fn with(self, other: Flags) -> Flags {
+    pub(crate) const NONE: Flags = Flags(0);
+
+    /// These and others.
+    pub(crate) const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 

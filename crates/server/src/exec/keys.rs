@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use millstream_engine::value::Kind;
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{
-    ArgList, CopyKey, Expire, ExpireCondition, Scan, check_flush_mode, parse_db, parse_swapdb,
+    ArgList, Base, CopyKey, Expire, ExpireCondition, Scan, Unit, check_flush_mode, parse_db, parse_swapdb,
 };
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
@@ -45,8 +45,23 @@ pub(crate) fn persist(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
     DONE
 }
 
-/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
-pub(crate) fn expire(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Reply {
+pub(crate) fn expire(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    expire_at(txn, out, &Expire::parse(argv, Base::Now, Unit::Seconds, "expire")?)
+}
+
+pub(crate) fn pexpire(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    expire_at(txn, out, &Expire::parse(argv, Base::Now, Unit::Milliseconds, "pexpire")?)
+}
+
+pub(crate) fn expireat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    expire_at(txn, out, &Expire::parse(argv, Base::Epoch, Unit::Seconds, "expireat")?)
+}
+
+pub(crate) fn pexpireat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    expire_at(txn, out, &Expire::parse(argv, Base::Epoch, Unit::Milliseconds, "pexpireat")?)
+}
+
+fn expire_at(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Reply {
     let at_ms = expire.deadline.at_ms(txn.now_ms())?;
     let only_if = match expire.condition {
         ExpireCondition::Always => ExpireIf::Always,

@@ -17,8 +17,15 @@ pub(crate) fn push(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, end: 
     DONE
 }
 
-/// LPOP and RPOP.
-pub(crate) fn pop(txn: &mut Txn<'_>, out: &mut Writer, pop: &Pop<'_>, end: ListEnd) -> Reply {
+pub(crate) fn lpop(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    pop(txn, out, &Pop::parse(argv, "lpop")?, ListEnd::Head)
+}
+
+pub(crate) fn rpop(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    pop(txn, out, &Pop::parse(argv, "rpop")?, ListEnd::Tail)
+}
+
+fn pop(txn: &mut Txn<'_>, out: &mut Writer, pop: &Pop<'_>, end: ListEnd) -> Reply {
     let Some(count) = pop.count else {
         pop_one(txn, out, pop.key, end)?;
         return DONE;

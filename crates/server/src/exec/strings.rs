@@ -2,7 +2,7 @@
 
 use millstream_engine::value::Float80;
 use millstream_protocol::args::Args;
-use millstream_protocol::commands::{ArgList, GetEx, Set, SetCondition, SetExpiry as Expiry};
+use millstream_protocol::commands::{ArgList, GetEx, Set, SetCondition, SetExpiry as Expiry, Unit};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, SetExpiry, SetIf, Txn};
@@ -15,8 +15,19 @@ pub(crate) fn get(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Rep
     DONE
 }
 
-/// SET, SETEX and PSETEX.
-pub(crate) fn set(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Reply {
+pub(crate) fn set(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    set_string(txn, out, &Set::parse(argv)?)
+}
+
+pub(crate) fn setex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    set_string(txn, out, &Set::parse_with_time(argv, Unit::Seconds, "setex")?)
+}
+
+pub(crate) fn psetex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    set_string(txn, out, &Set::parse_with_time(argv, Unit::Milliseconds, "psetex")?)
+}
+
+fn set_string(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Reply {
     let expiry = match set.expiry {
         Expiry::Forever => SetExpiry::Never,
         Expiry::Keep => SetExpiry::Keep,

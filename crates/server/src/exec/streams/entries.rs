@@ -13,8 +13,15 @@ use millstream_store::verbs::{
 use super::{long, write_deletions, write_entries};
 use crate::command::{DONE, Outcome, Reply};
 
+pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xadd::parse(argv)?;
+    append(txn, out, &cmd)?;
+    let is_brief = cmd.entry.trim.is_none() && cmd.entry.idempotence.is_none();
+    Ok(if is_brief { Outcome::Brief } else { Outcome::Done })
+}
+
 #[inline(never)]
-pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
+fn append(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Result<(), CommandError> {
     match verbs::add(txn, cmd.key, &cmd.entry)? {
         Some(id) => out.id(id),
         None => out.null_bulk(),
@@ -22,22 +29,25 @@ pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadd<'_>) -> Resul
     Ok(())
 }
 
-pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xtrim<'_>) -> Result<(), CommandError> {
+pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xtrim::parse(argv)?;
     out.uint(TrimStream { key: cmd.key, trim: cmd.trim, references: cmd.references }.run(txn)?);
-    Ok(())
+    DONE
 }
 
-pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdel<'_>) -> Result<(), CommandError> {
+pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xdel::parse(argv)?;
     // A missing stream answers before the ids are looked at.
     let deleted = match txn.stream(cmd.key)? {
         None => 0,
         Some(_) => Delete { key: cmd.key, ids: cmd.parse_ids()? }.run(txn)?,
     };
     out.uint(deleted);
-    Ok(())
+    DONE
 }
 
-pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdelex<'_>) -> Result<(), CommandError> {
+pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xdelex::parse(argv)?;
     let missing = txn.stream(cmd.key)?.is_none();
     let request = cmd.request()?;
     // A missing stream answers before the ids are looked at.
@@ -49,7 +59,7 @@ pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xdelex<'_>) -> R
         }
     };
     write_deletions(out, &deletions);
-    Ok(())
+    DONE
 }
 
 pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -58,14 +68,22 @@ pub(crate) fn xlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Result<Outcome, CommandError> {
+pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    range(txn, out, &Xrange::parse(argv, Direction::Forward)?)
+}
+
+pub(crate) fn xrevrange(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    range(txn, out, &Xrange::parse(argv, Direction::Backward)?)
+}
+
+fn range(txn: &Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Reply {
     let Some(stream) = txn.stream(cmd.key)? else {
         out.array(0);
-        return Ok(Outcome::Done);
+        return DONE;
     };
     if cmd.count == Some(0) {
         out.null_array();
-        return Ok(Outcome::Done);
+        return DONE;
     }
     let range = IdRange { first: cmd.start, last: cmd.end };
     let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
@@ -77,10 +95,11 @@ pub(crate) fn xrange(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> R
         Direction::Forward => stream.visit_range(range, cmd.count, sink),
         Direction::Backward => stream.visit_range_back(range, cmd.count, sink),
     });
-    Ok(Outcome::Done)
+    DONE
 }
 
-pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xsetid<'_>) -> Result<(), CommandError> {
+pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xsetid::parse(argv)?;
     let counters = StreamCounters {
         last_id: cmd.last_id,
         entries_added: cmd.entries_added,
@@ -88,5 +107,5 @@ pub(crate) fn xsetid(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xsetid<'_>) -> R
     };
     SetCounters { key: cmd.key, counters }.run(txn)?;
     out.ok();
-    Ok(())
+    DONE
 }

@@ -54,11 +54,12 @@ pub(crate) fn xgroup_delconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgL
     DONE
 }
 
-pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xadopt<'_>) -> Result<(), CommandError> {
+pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xadopt::parse(argv)?;
     let from = Reader { key: cmd.key, group: cmd.group, consumer: cmd.from };
     let adopted = Adopt { from, to: cmd.to }.run(txn);
     out.uint(adopted.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?);
-    Ok(())
+    DONE
 }
 
 /// The key must be a stream and have the group, in this order.

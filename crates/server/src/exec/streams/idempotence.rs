@@ -1,27 +1,26 @@
 //! Commands about what producers may send twice: XCFGSET XIDMPRECORD.
 
 use millstream_engine::Refusal;
-use millstream_protocol::commands::{Xcfgset, Xidmprecord};
-use millstream_protocol::errors::CommandError;
+use millstream_protocol::commands::{ArgList, Xcfgset, Xidmprecord};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence, Verb};
 
-pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xcfgset<'_>) -> Result<(), CommandError> {
+use crate::command::{DONE, Reply};
+
+pub(crate) fn xcfgset(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xcfgset::parse(argv)?;
     txn.stream(cmd.key)?.ok_or(Refusal::NoSuchKey)?;
     let asked = cmd.request()?;
     let change = IdempotenceChange { duration_s: asked.idmp_duration_s, max_size: asked.idmp_max_size };
     ConfigureIdempotence { key: cmd.key, change }.run(txn)?;
     out.ok();
-    Ok(())
+    DONE
 }
 
-pub(crate) fn xidmprecord(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    cmd: &Xidmprecord<'_>,
-) -> Result<(), CommandError> {
+pub(crate) fn xidmprecord(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xidmprecord::parse(argv)?;
     RecordIdempotence { key: cmd.key, producer: cmd.producer, iid: cmd.iid, id: cmd.id }.run(txn)?;
     out.ok();
-    Ok(())
+    DONE
 }

@@ -12,7 +12,7 @@ mod pending;
 mod read;
 mod release;
 
-pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xsetid, xtrim};
+pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xrevrange, xsetid, xtrim};
 pub(crate) use groups::{
     xadopt, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy, xgroup_setid,
 };

@@ -2,7 +2,7 @@
 
 use millstream_engine::stream::{ClaimOptions, Deletion, IdRange};
 use millstream_engine::{ClaimedRow, Refusal, StreamId};
-use millstream_protocol::commands::{Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
+use millstream_protocol::commands::{ArgList, Xack, Xackdel, Xautoclaim, Xclaim, Xpending};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::ids::Ids;
 use millstream_protocol::resp::Writer;
@@ -13,8 +13,10 @@ use millstream_store::verbs::{
 };
 
 use super::{no_key_or_group, write_deletions, write_entries};
+use crate::command::{DONE, Outcome, Reply};
 
-pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Result<(), CommandError> {
+pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xack::parse(argv)?;
     let mut ids = Ids::new();
     let acknowledged = match cmd.read_ids(&mut ids) {
         Ok(()) => Acknowledge { key: cmd.key, group: cmd.group, ids: &ids[..] }.run(txn)?,
@@ -25,10 +27,11 @@ pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xack<'_>) -> Resul
         },
     };
     out.uint(acknowledged);
-    Ok(())
+    Ok(Outcome::Brief)
 }
 
-pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xackdel<'_>) -> Result<(), CommandError> {
+pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xackdel::parse(argv)?;
     let (key, group) = (cmd.key, cmd.group);
     let missing = txn.group(key, group)?.is_none();
     let request = cmd.request()?;
@@ -41,10 +44,11 @@ pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xackdel<'_>) ->
         }
     };
     write_deletions(out, &deletions);
-    Ok(())
+    DONE
 }
 
-pub(crate) fn xpending(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xpending<'_>) -> Result<(), CommandError> {
+pub(crate) fn xpending(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xpending::parse(argv)?;
     let listed = match &cmd.rows {
         None => {
             Pending { key: cmd.key, group: cmd.group }.run(txn).map(|summary| write_summary(out, &summary))
@@ -61,7 +65,8 @@ pub(crate) fn xpending(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xpending<'_>) 
             write_rows(txn, out, &asked)
         }
     };
-    listed.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))
+    listed.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?;
+    DONE
 }
 
 fn write_summary(out: &mut Writer, summary: &PendingSummary) {
@@ -96,7 +101,8 @@ fn write_rows(txn: &Txn<'_>, out: &mut Writer, asked: &PendingRows<&[u8]>) -> Re
     Ok(())
 }
 
-pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xclaim<'_>) -> Result<(), CommandError> {
+pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xclaim::parse(argv)?;
     txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
     let request = cmd.request()?;
     let claim = Claim {
@@ -113,14 +119,12 @@ pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xclaim<'_>) -> R
         last_id: request.last_id,
     };
     let claimed = claim.claim(txn)?;
-    write_claimed(txn, out, cmd.key, &claimed.rows, request.justid)
+    write_claimed(txn, out, cmd.key, &claimed.rows, request.justid)?;
+    DONE
 }
 
-pub(crate) fn xautoclaim(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    cmd: &Xautoclaim<'_>,
-) -> Result<(), CommandError> {
+pub(crate) fn xautoclaim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xautoclaim::parse(argv)?;
     let options =
         ClaimOptions { min_idle_ms: cmd.idle_ms_min, just_ids: cmd.justid, ..ClaimOptions::default() };
     let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
@@ -131,7 +135,7 @@ pub(crate) fn xautoclaim(
     write_claimed(txn, out, cmd.key, &found.claimed.rows, cmd.justid)?;
     out.array(found.claimed.gone.len());
     found.claimed.gone.iter().for_each(|id| out.id(*id));
-    Ok(())
+    DONE
 }
 
 fn write_claimed(

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract, IdRange};
 use millstream_engine::{Refusal, Stream, StreamId};
-use millstream_protocol::commands::{GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
+use millstream_protocol::commands::{ArgList, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::verbs::{self, Reader};
@@ -13,9 +13,13 @@ use smallvec::SmallVec;
 
 use super::long::{self, MANY_ENTRIES};
 use super::write_entries;
-use crate::command::{Blocked, Missing, Outcome};
+use crate::command::{Blocked, Missing, Outcome, Reply};
 
-pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Result<Outcome, CommandError> {
+/// To read no more entries than this is brief.
+const FEW_ENTRIES: u64 = 16;
+
+pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xread::parse(argv)?;
     let mut after: SmallVec<[StreamId; 4]> = SmallVec::new();
     for (index, key) in cmd.streams.keys.iter().enumerate() {
         let stream = txn.stream(key)?;
@@ -47,12 +51,23 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xread<'_>) -> Res
     Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, Interest::Entries, resolved.collect()))
 }
 
+pub(crate) fn xreadgroup(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
+    let cmd = Xreadgroup::parse(argv)?;
+    match read_streams(txn, out, &cmd)? {
+        Outcome::Done if reads_few_new(&cmd) => Ok(Outcome::Brief),
+        outcome => Ok(outcome),
+    }
+}
+
+/// Whether a read can return no more than a few entries, all of them new: others would have to be searched for.
+fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
+    cmd.claim_idle_ms_min.is_none()
+        && cmd.bounds.count.is_some_and(|count| count <= FEW_ENTRIES)
+        && matches!(cmd.streams.ids, [b">"])
+}
+
 #[inline(never)]
-pub(crate) fn xreadgroup(
-    txn: &mut Txn<'_>,
-    out: &mut Writer,
-    cmd: &Xreadgroup<'_>,
-) -> Result<Outcome, CommandError> {
+fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
     // Reading will look at an only stream. Of several, every one is looked at before any is read.
     if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
         look_at_groups(txn, cmd)?;

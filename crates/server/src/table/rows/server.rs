@@ -5,7 +5,9 @@ use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-use super::{NONDETERMINISTIC, NONDETERMINISTIC_ORDER, container, help};
+use super::{
+    ANY_TIME, NONDETERMINISTIC, NONDETERMINISTIC_ORDER, READ, READ_FAST, WRITE, WRITE_FAST, container, help,
+};
 use crate::admin::{acl, config, control, info, saving};
 use crate::command::Run::{self, Call, Data};
 use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command, key};
@@ -13,33 +15,28 @@ use crate::exec::{keys, objects};
 use crate::table::render;
 
 /// A command for operators.
-const fn admin(name: &'static str, arity: i32, run: Run) -> CommandSpec {
-    command(name, arity, run).flags(&[Flags::ADMIN, Flags::LOADING, Flags::STALE])
+const fn admin(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, since, arity, ANY_TIME.with(Flags::ADMIN), run)
 }
 
 /// A command for operators that is of no use in scripts.
-const fn operator(name: &'static str, arity: i32, run: Run) -> CommandSpec {
-    admin(name, arity, run).flags(&[Flags::NOSCRIPT])
+const fn operator(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
+    admin(name, since, arity, run).flags(Flags::NOSCRIPT)
 }
 
-const fn about_commands(name: &'static str, arity: i32, run: Run) -> CommandSpec {
-    command(name, arity, run)
-        .category(Categories::CONNECTION)
-        .since("2.8.13")
-        .flags(&[Flags::LOADING, Flags::STALE])
+const fn about_commands(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, since, arity, ANY_TIME, run).category(Categories::CONNECTION)
 }
 
 /// A command about snapshots.
 const fn saving(name: &'static str, arity: i32, run: Run) -> CommandSpec {
-    command(name, arity, run).since("1.0.0").flags(&[Flags::ADMIN, Flags::NOSCRIPT, Flags::NO_ASYNC_LOADING])
+    command(name, "1.0.0", arity, Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING), run)
 }
 
 /// A command of clusters, which a server on its own refuses.
-const fn of_cluster(name: &'static str, arity: i32, run: Run) -> CommandSpec {
-    command(name, arity, run)
+const fn of_cluster(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
+    command(name, since, arity, Flags::STALE, run)
         .group(Group::Cluster)
-        .since("3.0.0")
-        .flags(&[Flags::STALE])
         .tips(NONDETERMINISTIC)
         .note("answers that cluster support is disabled")
 }
@@ -64,6 +61,8 @@ fn empty_map(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     DONE
 }
 
+const REPLICATION: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
 const ALL_KEYS: &str = "O(N), N being the keys removed";
 const EVERY_NODE: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
 const SPECIAL_OF_NODES: &[&str] =
@@ -74,27 +73,18 @@ const ONE_USER: &str = "one user, `default`";
 const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    container("acl").since("6.0.0").text("ACL", "Tells about access control."),
-    command("acl|cat", -2, Data(render::acl_cat))
-        .since("6.0.0")
-        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE])
+    container("acl", "6.0.0").text("ACL", "Tells about access control."),
+    command("acl|cat", "6.0.0", -2, ANY_TIME.with(Flags::NOSCRIPT), Data(render::acl_cat))
         .text("ACL CAT [category]", "Lists the categories, or the commands of one."),
-    operator("acl|getuser", 3, Call(acl::getuser))
-        .since("6.0.0")
+    operator("acl|getuser", "6.0.0", 3, Call(acl::getuser))
         .note(ONE_USER)
         .text("ACL GETUSER username", "Tells what a user may do."),
-    help("acl|help", "ACL HELP").since("6.0.0"),
-    operator("acl|list", 2, Call(acl::list))
-        .since("6.0.0")
+    help("acl|help", "6.0.0", "ACL HELP"),
+    operator("acl|list", "6.0.0", 2, Call(acl::list))
         .note(ONE_USER)
         .text("ACL LIST", "Lists the rules of every user."),
-    operator("acl|users", 2, Data(acl::users))
-        .since("6.0.0")
-        .note(ONE_USER)
-        .text("ACL USERS", "Lists the users."),
-    command("acl|whoami", 2, Data(acl::whoami))
-        .since("6.0.0")
-        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE])
+    operator("acl|users", "6.0.0", 2, Data(acl::users)).note(ONE_USER).text("ACL USERS", "Lists the users."),
+    command("acl|whoami", "6.0.0", 2, ANY_TIME.with(Flags::NOSCRIPT), Data(acl::whoami))
         .text("ACL WHOAMI", "Names the user of this connection."),
     saving("bgrewriteaof", 1, Call(saving::bgrewriteaof))
         .note("takes a snapshot in the background, which releases the log it covers")
@@ -102,237 +92,195 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     saving("bgsave", -1, Call(saving::bgsave))
         .note("without a fork: nobody stops meanwhile")
         .text("BGSAVE [SCHEDULE]", "Takes a snapshot in the background."),
-    about_commands("command", -1, Data(render::info_all))
+    about_commands("command", "2.8.13", -1, Data(render::info_all))
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
         .text("COMMAND", "Tells about all commands."),
-    about_commands("command|count", 2, Data(render::count))
+    about_commands("command|count", "2.8.13", 2, Data(render::count))
         .text("COMMAND COUNT", "Says how many commands there are."),
-    about_commands("command|docs", -2, Data(render::docs))
-        .since("7.0.0")
+    about_commands("command|docs", "7.0.0", -2, Data(render::docs))
         .complexity("O(N), N being the commands named")
         .tips(NONDETERMINISTIC_ORDER)
         .note("has no `history`")
         .text("COMMAND DOCS [command-name [command-name ...]]", "Documents commands."),
-    about_commands("command|getkeys", -3, Data(render::getkeys))
+    about_commands("command|getkeys", "2.8.13", -3, Data(render::getkeys))
         .complexity("O(N), N being the arguments")
         .text("COMMAND GETKEYS command [arg [arg ...]]", "Finds the keys in a request."),
-    about_commands("command|getkeysandflags", -3, Data(render::getkeysandflags))
-        .since("7.0.0")
+    about_commands("command|getkeysandflags", "7.0.0", -3, Data(render::getkeysandflags))
         .complexity("O(N), N being the arguments")
         .text(
             "COMMAND GETKEYSANDFLAGS command [arg [arg ...]]",
             "Finds the keys in a request, and says how they are used.",
         ),
-    help("command|help", "COMMAND HELP").category(Categories::CONNECTION).since("5.0.0"),
-    about_commands("command|info", -2, Data(render::info))
+    help("command|help", "5.0.0", "COMMAND HELP").category(Categories::CONNECTION),
+    about_commands("command|info", "2.8.13", -2, Data(render::info))
         .complexity("O(N), N being the commands named")
         .tips(NONDETERMINISTIC_ORDER)
         .text("COMMAND INFO [command-name [command-name ...]]", "Tells about commands."),
-    about_commands("command|list", -2, Data(render::list))
-        .since("7.0.0")
+    about_commands("command|list", "7.0.0", -2, Data(render::list))
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
         .text(
             "COMMAND LIST [FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
             "Lists the names of commands.",
         ),
-    container("config").since("2.0.0").text("CONFIG", "Reads and changes settings."),
-    operator("config|get", -3, Call(config::get))
-        .since("2.0.0")
+    container("config", "2.0.0").text("CONFIG", "Reads and changes settings."),
+    operator("config|get", "2.0.0", -3, Call(config::get))
         .complexity("O(N), N being the settings")
         .text("CONFIG GET parameter [parameter ...]", "Returns settings and their values."),
-    help("config|help", "CONFIG HELP").since("5.0.0"),
-    operator("config|resetstat", 2, Call(config::resetstat))
-        .since("2.0.0")
+    help("config|help", "5.0.0", "CONFIG HELP"),
+    operator("config|resetstat", "2.0.0", 2, Call(config::resetstat))
         .text("CONFIG RESETSTAT", "Sets the statistics of INFO to zero."),
-    operator("config|rewrite", 2, Data(|_, _, _| Err(errors::NO_CONFIG_FILE)))
-        .since("2.8.0")
+    operator("config|rewrite", "2.8.0", 2, Data(|_, _, _| Err(errors::NO_CONFIG_FILE)))
         .note("refused: the configuration file is not written by the server")
         .text("CONFIG REWRITE", "Writes the settings to the configuration file."),
-    operator("config|set", -4, Call(config::set))
-        .since("2.0.0")
+    operator("config|set", "2.0.0", -4, Call(config::set))
         .complexity("O(N), N being the settings named")
         .tips(EVERY_NODE)
         .text("CONFIG SET parameter value [parameter value ...]", "Changes settings, all of them or none."),
-    command("dbsize", 1, Data(keys::dbsize))
+    command("dbsize", "1.0.0", 1, READ_FAST, Data(keys::dbsize))
         .locks_everything()
-        .since("1.0.0")
         .category(Categories::KEYSPACE)
-        .flags(&[Flags::READONLY, Flags::FAST])
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .text("DBSIZE", "Says how many keys the database has."),
-    operator("debug", -2, Call(control::debug))
+    operator("debug", "1.0.0", -2, Call(control::debug))
         .locks_everything_if(control::sleeps)
-        .since("1.0.0")
         .complexity("Depends on the subcommand.")
-        .note("these only; RELOAD reads back into memory what the folder holds, a snapshot taken first, LOADAOF without one")
+        .note(
+            "these only; RELOAD reads back into memory what the folder holds, a snapshot taken first, \
+               LOADAOF without one",
+        )
         .text(
             "DEBUG SLEEP seconds | RELOAD [NOSAVE] | LOADAOF",
             "Stops the server for a while, or reads its data back, to try things out.",
         ),
-    command("flushall", -1, Data(keys::flushall))
+    command("flushall", "1.0.0", -1, WRITE, Data(keys::flushall))
         .locks_everything()
-        .since("1.0.0")
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::WRITE])
         .complexity(ALL_KEYS)
         .tips(ALL_SHARDS)
         .text("FLUSHALL [ASYNC|SYNC]", "Removes every key of every database."),
-    command("flushdb", -1, Data(keys::flushdb))
+    command("flushdb", "1.0.0", -1, WRITE, Data(keys::flushdb))
         .locks_everything()
-        .since("1.0.0")
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::WRITE])
         .complexity(ALL_KEYS)
         .tips(ALL_SHARDS)
         .text("FLUSHDB [ASYNC|SYNC]", "Removes every key of the database."),
-    command("info", -1, Call(info::info))
+    command("info", "1.0.0", -1, ANY_TIME, Call(info::info))
         .locks_everything_if(info::counts_keys)
-        .since("1.0.0")
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::LOADING, Flags::STALE])
         .tips(SPECIAL_OF_SHARDS)
         .note("the sections and fields that clients, exporters and dashboards read")
         .text("INFO [section [section ...]]", "Tells how the server is doing."),
-    command("lastsave", 1, Call(saving::lastsave))
-        .since("1.0.0")
+    command("lastsave", "1.0.0", 1, ANY_TIME.with(Flags::FAST), Call(saving::lastsave))
         .category(Categories::ADMIN)
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::LOADING, Flags::STALE, Flags::FAST])
         .tips(NONDETERMINISTIC)
         .text("LASTSAVE", "Says when the last snapshot was taken, in Unix seconds."),
-    container("latency").since("2.8.13").text("LATENCY", "Tells what took long."),
-    operator("latency|doctor", 2, Data(control::latency_doctor))
-        .since("2.8.13")
+    container("latency", "2.8.13").text("LATENCY", "Tells what took long."),
+    operator("latency|doctor", "2.8.13", 2, Data(control::latency_doctor))
         .tips(SPECIAL_OF_NODES)
         .note("points to SLOWLOG: no events are recorded")
         .text("LATENCY DOCTOR", "Explains what took long."),
-    help("latency|help", "LATENCY HELP").since("2.8.13"),
-    operator("latency|histogram", -2, Data(empty_map))
-        .since("7.0.0")
+    help("latency|help", "2.8.13", "LATENCY HELP"),
+    operator("latency|histogram", "7.0.0", -2, Data(empty_map))
         .complexity("O(N), N being the commands named")
         .tips(SPECIAL_OF_NODES)
         .note("always empty: INFO commandstats has calls and times")
         .text("LATENCY HISTOGRAM [command [command ...]]", "Tells how long commands took."),
-    operator("latency|history", 3, Data(empty_array))
-        .since("2.8.13")
+    operator("latency|history", "2.8.13", 3, Data(empty_array))
         .tips(SPECIAL_OF_NODES)
         .note("always empty: no events are recorded")
         .text("LATENCY HISTORY event", "Returns the latest samples of an event."),
-    operator("latency|latest", 2, Data(empty_array))
-        .since("2.8.13")
+    operator("latency|latest", "2.8.13", 2, Data(empty_array))
         .tips(SPECIAL_OF_NODES)
         .note("always empty: no events are recorded")
         .text("LATENCY LATEST", "Returns the latest sample of every event."),
-    operator("latency|reset", -2, Data(zero))
-        .since("2.8.13")
+    operator("latency|reset", "2.8.13", -2, Data(zero))
         .tips(EVERY_NODE)
         .text("LATENCY RESET [event [event ...]]", "Forgets the samples."),
-    container("memory").since("4.0.0").text("MEMORY", "Tells about memory."),
-    command("memory|doctor", 2, Data(objects::memory_doctor))
-        .since("4.0.0")
+    container("memory", "4.0.0").text("MEMORY", "Tells about memory."),
+    command("memory|doctor", "4.0.0", 2, Flags::NONE, Data(objects::memory_doctor))
         .tips(SPECIAL_OF_SHARDS)
         .text("MEMORY DOCTOR", "Explains where memory goes."),
-    help("memory|help", "MEMORY HELP").since("4.0.0"),
-    command("memory|purge", 2, Data(ok))
-        .since("4.0.0")
+    help("memory|help", "4.0.0", "MEMORY HELP"),
+    command("memory|purge", "4.0.0", 2, Flags::NONE, Data(ok))
         .tips(ALL_SHARDS)
         .text("MEMORY PURGE", "Gives unused memory back."),
-    command("memory|stats", 2, Data(objects::memory_stats))
+    command("memory|stats", "4.0.0", 2, Flags::NONE, Data(objects::memory_stats))
         .locks_everything()
-        .since("4.0.0")
         .tips(SPECIAL_OF_SHARDS)
         .note("keys and the bytes they take")
         .text("MEMORY STATS", "Tells how much memory is used for what."),
-    command("memory|usage", -3, Data(objects::memory_usage))
-        .since("4.0.0")
-        .flags(&[Flags::READONLY])
+    command("memory|usage", "4.0.0", -3, READ, Data(objects::memory_usage))
         .keys(&[key("RO", 2)])
         .complexity("O(N), N being the elements of the value")
         .note("counts everything a key holds; SAMPLES is accepted and not needed")
         .text("MEMORY USAGE key [SAMPLES count]", "Says how many bytes a key and its value take."),
-    container("module").since("4.0.0").text("MODULE", "Tells about modules."),
-    help("module|help", "MODULE HELP").since("5.0.0"),
-    command("module|list", 2, Data(empty_array))
-        .since("4.0.0")
-        .flags(&[Flags::ADMIN, Flags::NOSCRIPT])
+    container("module", "4.0.0").text("MODULE", "Tells about modules."),
+    help("module|help", "5.0.0", "MODULE HELP"),
+    command("module|list", "4.0.0", 2, Flags::ADMIN.with(Flags::NOSCRIPT), Data(empty_array))
         .complexity("O(N), N being the modules")
         .tips(NONDETERMINISTIC_ORDER)
         .note("always empty")
         .text("MODULE LIST", "Lists the modules."),
-    command("replicaof", 3, Data(control::replicaof))
-        .since("5.0.0")
-        .flags(&[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING])
+    command("replicaof", "5.0.0", 3, REPLICATION, Data(control::replicaof))
         .note("NO ONE only: there is no replication")
         .text("REPLICAOF NO ONE", "Makes this server a replica of none, as it is."),
-    command("role", 1, Data(control::role))
-        .since("2.8.12")
+    command("role", "2.8.12", 1, ANY_TIME.with(Flags::NOSCRIPT).with(Flags::FAST), Data(control::role))
         .category(Categories::ADMIN)
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::NOSCRIPT, Flags::LOADING, Flags::STALE, Flags::FAST])
         .note("always a master without replicas")
         .text("ROLE", "Says what part this server plays in replication."),
     saving("save", 1, Call(saving::save))
-        .flags(&[Flags::NO_MULTI])
+        .flags(Flags::NO_MULTI)
         .note("waits for the snapshot; others go on working")
         .text("SAVE", "Takes a snapshot."),
-    operator("shutdown", -1, Call(saving::shutdown))
-        .since("1.0.0")
-        .flags(&[Flags::NO_MULTI, Flags::ALLOW_BUSY])
+    operator("shutdown", "1.0.0", -1, Call(saving::shutdown))
+        .flags(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
         .note("SAVE takes a snapshot first; without it everything is in the log just the same")
         .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
-    command("slaveof", 3, Data(control::replicaof))
-        .since("1.0.0")
-        .flags(&[Flags::ADMIN, Flags::NOSCRIPT, Flags::STALE, Flags::NO_ASYNC_LOADING])
+    command("slaveof", "1.0.0", 3, REPLICATION, Data(control::replicaof))
         .note("NO ONE only: there is no replication")
         .text("SLAVEOF NO ONE", "The old name of REPLICAOF."),
-    container("slowlog").since("2.2.12").text("SLOWLOG", "Tells which commands took long."),
-    admin("slowlog|get", -2, Call(control::slowlog_get))
-        .since("2.2.12")
+    container("slowlog", "2.2.12").text("SLOWLOG", "Tells which commands took long."),
+    admin("slowlog|get", "2.2.12", -2, Call(control::slowlog_get))
         .complexity("O(N), N being the commands returned")
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
         .text("SLOWLOG GET [count]", "Returns the latest slow commands."),
-    help("slowlog|help", "SLOWLOG HELP").since("6.2.0"),
-    admin("slowlog|len", 2, Call(control::slowlog_len))
-        .since("2.2.12")
+    help("slowlog|help", "6.2.0", "SLOWLOG HELP"),
+    admin("slowlog|len", "2.2.12", 2, Call(control::slowlog_len))
         .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
         .text("SLOWLOG LEN", "Says how many slow commands are noted."),
-    admin("slowlog|reset", 2, Call(control::slowlog_reset))
-        .since("2.2.12")
+    admin("slowlog|reset", "2.2.12", 2, Call(control::slowlog_reset))
         .complexity("O(N), N being the commands noted")
         .tips(EVERY_NODE)
         .text("SLOWLOG RESET", "Forgets the slow commands."),
-    command("swapdb", 3, Data(keys::swapdb))
+    command("swapdb", "4.0.0", 3, WRITE_FAST, Data(keys::swapdb))
         .locks_everything()
-        .since("4.0.0")
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
-        .flags(&[Flags::WRITE, Flags::FAST])
         .complexity("O(N), N being the clients that watch or wait in the two databases")
         .text("SWAPDB index1 index2", "Exchanges two databases."),
-    command("time", 1, Data(control::time))
-        .since("2.6.0")
-        .flags(&[Flags::LOADING, Flags::STALE, Flags::FAST])
+    command("time", "2.6.0", 1, ANY_TIME.with(Flags::FAST), Data(control::time))
         .tips(NONDETERMINISTIC)
         .text("TIME", "Returns the server's time, in seconds and microseconds."),
 ];
 
 pub(in crate::table) const CLUSTER: &[CommandSpec] = &[
-    container("cluster").group(Group::Cluster).since("3.0.0").text("CLUSTER", "Tells about clusters."),
-    help("cluster|help", "CLUSTER HELP").group(Group::Cluster).since("5.0.0"),
-    of_cluster("cluster|info", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
+    container("cluster", "3.0.0").group(Group::Cluster).text("CLUSTER", "Tells about clusters."),
+    help("cluster|help", "5.0.0", "CLUSTER HELP").group(Group::Cluster),
+    of_cluster("cluster|info", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .text("CLUSTER INFO", "Tells how a cluster is doing."),
-    of_cluster("cluster|myid", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
+    of_cluster("cluster|myid", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .tips(&[])
         .text("CLUSTER MYID", "Names this node."),
-    of_cluster("cluster|nodes", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
+    of_cluster("cluster|nodes", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .text("CLUSTER NODES", "Lists the nodes."),
-    of_cluster("cluster|shards", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
-        .since("7.0.0")
+    of_cluster("cluster|shards", "7.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .text("CLUSTER SHARDS", "Lists the shards."),
-    of_cluster("cluster|slots", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
+    of_cluster("cluster|slots", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .text("CLUSTER SLOTS", "Says which node has which keys."),
 ];
