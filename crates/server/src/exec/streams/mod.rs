@@ -3,24 +3,14 @@
 //! What a stream does is decided in the engine and done by the verb; here is only the order of checks a client sees, and
 //! the shape of replies.
 
-mod entries;
-mod groups;
-mod idempotence;
-mod info;
+pub(crate) mod entries;
+pub(crate) mod groups;
+pub(crate) mod idempotence;
+pub(crate) mod info;
 mod long;
-mod pending;
-mod read;
-mod release;
-
-pub(crate) use entries::{xadd, xdel, xdelex, xlen, xrange, xrevrange, xsetid, xtrim};
-pub(crate) use groups::{
-    xadopt, xgroup_create, xgroup_createconsumer, xgroup_delconsumer, xgroup_destroy, xgroup_setid,
-};
-pub(crate) use idempotence::{xcfgset, xidmprecord};
-pub(crate) use info::{xinfo_consumers, xinfo_groups, xinfo_stream};
-pub(crate) use pending::{xack, xackdel, xautoclaim, xclaim, xpending};
-pub(crate) use read::{xread, xreadgroup};
-pub(crate) use release::{xextend, xnack};
+pub(crate) mod pending;
+pub(crate) mod read;
+pub(crate) mod release;
 
 use millstream_engine::Refusal;
 use millstream_engine::stream::Deletion;

@@ -3,7 +3,7 @@
 use super::{GROW, GROW_FAST, NONDETERMINISTIC, READ, READ_FAST, WRITE, WRITE_FAST, container, help};
 use crate::command::Run::{self, Data};
 use crate::command::{Categories, CommandSpec, Flags, Group, command, key, streams as stream_keys};
-use crate::exec::streams;
+use crate::exec::streams::{entries, groups, idempotence, info, pending, read, release};
 
 const WAITING: Flags = Flags::BLOCKING.with(Flags::MOVABLEKEYS);
 
@@ -20,18 +20,18 @@ const fn stream_help(name: &'static str, since: &'static str, syntax: &'static s
 }
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    stream("xack", "5.0.0", -4, WRITE_FAST, Data(streams::xack))
+    stream("xack", "5.0.0", -4, WRITE_FAST, Data(pending::xack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .text("XACK key group id [id ...]", "Marks entries as processed: they are no longer pending."),
-    stream("xackdel", "8.2.0", -6, WRITE_FAST, Data(streams::xackdel))
+    stream("xackdel", "8.2.0", -6, WRITE_FAST, Data(pending::xackdel))
         .keys(&[key("RW update delete", 1)])
         .complexity("O(log N) for each id and group, N being the pending entries of the group")
         .text(
             "XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
             "Marks entries as processed and removes them: says of each what became of it.",
         ),
-    stream("xadd", "5.0.0", -5, GROW_FAST, Data(streams::xadd))
+    stream("xadd", "5.0.0", -5, GROW_FAST, Data(entries::xadd))
         .keys(&[key("RW update", 1)])
         .complexity("O(1), and O(N) for the N entries that trimming removes")
         .tips(NONDETERMINISTIC)
@@ -41,7 +41,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
              [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
             "Appends an entry to a stream, and may shorten the stream.",
         ),
-    stream("xadopt", "0.1.0", 5, WRITE, Data(streams::xadopt))
+    stream("xadopt", "0.1.0", 5, WRITE, Data(groups::xadopt))
         .own()
         .keys(&[key("RW update", 1)])
         .complexity("O(N), N being the pending entries of the group")
@@ -49,7 +49,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XADOPT key group from to",
             "Gives all that is pending with a consumer to another and removes the first, in one step.",
         ),
-    stream("xautoclaim", "6.2.0", -6, WRITE_FAST, Data(streams::xautoclaim))
+    stream("xautoclaim", "6.2.0", -6, WRITE_FAST, Data(pending::xautoclaim))
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) when COUNT is small")
         .tips(NONDETERMINISTIC)
@@ -57,14 +57,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
             "Walks a group's pending entries and takes over those that were idle for long.",
         ),
-    stream("xcfgset", "8.6.0", -2, WRITE_FAST, Data(streams::xcfgset))
+    stream("xcfgset", "8.6.0", -2, WRITE_FAST, Data(idempotence::xcfgset))
         .keys(&[key("RW update", 1)])
         .complexity("O(1), and O(N) for the N names of entries that a change forgets")
         .text(
             "XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
             "Sets for how long and how much a stream remembers of what its producers sent.",
         ),
-    stream("xclaim", "5.0.0", -6, WRITE_FAST, Data(streams::xclaim))
+    stream("xclaim", "5.0.0", -6, WRITE_FAST, Data(pending::xclaim))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .tips(NONDETERMINISTIC)
@@ -73,18 +73,18 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
              [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
             "Gives pending entries to another consumer of their group.",
         ),
-    stream("xdel", "5.0.0", -3, WRITE_FAST, Data(streams::xdel))
+    stream("xdel", "5.0.0", -3, WRITE_FAST, Data(entries::xdel))
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id, however long the stream")
         .text("XDEL key id [id ...]", "Removes entries and says how many there were."),
-    stream("xdelex", "8.2.0", -5, WRITE_FAST, Data(streams::xdelex))
+    stream("xdelex", "8.2.0", -5, WRITE_FAST, Data(entries::xdelex))
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id; with DELREF or ACKED, O(log N) for each id and group")
         .text(
             "XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
             "Removes entries, with or without what is pending of them: says of each what became of it.",
         ),
-    stream("xextend", "0.1.0", -7, WRITE_FAST, Data(streams::xextend))
+    stream("xextend", "0.1.0", -7, WRITE_FAST, Data(release::xextend))
         .own()
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
@@ -93,46 +93,44 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "Starts the idle time of pending entries anew, of those that are still the consumer's.",
         ),
     stream_container("xgroup", "5.0.0").text("XGROUP", "Creates, changes and removes consumer groups."),
-    stream("xgroup|create", "5.0.0", -5, GROW, Data(streams::xgroup_create))
+    stream("xgroup|create", "5.0.0", -5, GROW, Data(groups::xgroup_create))
         .keys(&[key("RW insert", 2)])
         .text(
             "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD entries-read]",
             "Creates a consumer group that reads on after the id.",
         ),
-    stream("xgroup|createconsumer", "6.2.0", 5, GROW, Data(streams::xgroup_createconsumer))
+    stream("xgroup|createconsumer", "6.2.0", 5, GROW, Data(groups::xgroup_createconsumer))
         .keys(&[key("RW insert", 2)])
         .text("XGROUP CREATECONSUMER key group consumer", "Adds a consumer to a group."),
-    stream("xgroup|delconsumer", "5.0.0", 5, WRITE, Data(streams::xgroup_delconsumer))
+    stream("xgroup|delconsumer", "5.0.0", 5, WRITE, Data(groups::xgroup_delconsumer))
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
         .text(
             "XGROUP DELCONSUMER key group consumer",
             "Removes a consumer, and its pending entries with it: says how many those were.",
         ),
-    stream("xgroup|destroy", "5.0.0", 4, WRITE, Data(streams::xgroup_destroy))
+    stream("xgroup|destroy", "5.0.0", 4, WRITE, Data(groups::xgroup_destroy))
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
         .text("XGROUP DESTROY key group", "Removes a group with its consumers and pending entries."),
     stream_help("xgroup|help", "5.0.0", "XGROUP HELP"),
-    stream("xgroup|setid", "5.0.0", -5, WRITE, Data(streams::xgroup_setid))
-        .keys(&[key("RW update", 2)])
-        .text(
-            "XGROUP SETID key group id|$ [ENTRIESREAD entries-read]",
-            "Moves a group: it reads on after the id.",
-        ),
-    stream("xidmprecord", "8.6.2", 5, GROW_FAST, Data(streams::xidmprecord))
+    stream("xgroup|setid", "5.0.0", -5, WRITE, Data(groups::xgroup_setid)).keys(&[key("RW update", 2)]).text(
+        "XGROUP SETID key group id|$ [ENTRIESREAD entries-read]",
+        "Moves a group: it reads on after the id.",
+    ),
+    stream("xidmprecord", "8.6.2", 5, GROW_FAST, Data(idempotence::xidmprecord))
         .keys(&[key("RW update", 1)])
         .text(
             "XIDMPRECORD key producer-id idempotent-id id",
             "Makes a stream remember that a producer sent an entry under a name.",
         ),
     stream_container("xinfo", "5.0.0").text("XINFO", "Tells about streams, groups and consumers."),
-    stream("xinfo|consumers", "5.0.0", 4, READ, Data(streams::xinfo_consumers))
+    stream("xinfo|consumers", "5.0.0", 4, READ, Data(info::xinfo_consumers))
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the consumers of the group")
         .tips(NONDETERMINISTIC)
         .text("XINFO CONSUMERS key group", "Lists the consumers of a group."),
-    stream("xinfo|groups", "5.0.0", 3, READ, Data(streams::xinfo_groups))
+    stream("xinfo|groups", "5.0.0", 3, READ, Data(info::xinfo_groups))
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the groups of the stream")
         .note(
@@ -141,24 +139,24 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         )
         .text("XINFO GROUPS key", "Lists the groups of a stream, each with its lag."),
     stream_help("xinfo|help", "5.0.0", "XINFO HELP"),
-    stream("xinfo|stream", "5.0.0", -3, READ, Data(streams::xinfo_stream))
+    stream("xinfo|stream", "5.0.0", -3, READ, Data(info::xinfo_stream))
         .keys(&[key("RO access", 2)])
         .note("`radix-tree-keys` and `radix-tree-nodes` describe blocks of entries: there is no radix tree")
         .text(
             "XINFO STREAM key [FULL [COUNT count]]",
             "Tells about a stream; with FULL also about entries, groups and what is pending.",
         ),
-    stream("xlen", "5.0.0", 2, READ_FAST, Data(streams::xlen))
+    stream("xlen", "5.0.0", 2, READ_FAST, Data(entries::xlen))
         .keys(&[key("RO", 1)])
         .text("XLEN key", "Says how many entries a stream has."),
-    stream("xnack", "8.8.0", -7, WRITE_FAST, Data(streams::xnack))
+    stream("xnack", "8.8.0", -7, WRITE_FAST, Data(release::xnack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .text(
             "XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
             "Gives pending entries back to their group, for any consumer to claim.",
         ),
-    stream("xpending", "5.0.0", -3, READ, Data(streams::xpending))
+    stream("xpending", "5.0.0", -3, READ, Data(pending::xpending))
         .keys(&[key("RO access", 1)])
         .complexity(
             "O(N), N being the entries returned; \
@@ -169,11 +167,11 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
             "XPENDING key group [[IDLE min-idle-time] start end count [consumer]]",
             "Sums up or lists what a group was given and has not acknowledged.",
         ),
-    stream("xrange", "5.0.0", -4, READ, Data(streams::xrange))
+    stream("xrange", "5.0.0", -4, READ, Data(entries::xrange))
         .keys(&[key("RO access", 1)])
         .complexity("O(log S + N), N being the entries returned, S the length of the stream")
         .text("XRANGE key start end [COUNT count]", "Returns the entries between two ids."),
-    stream("xread", "5.0.0", -4, READ.with(WAITING), Data(streams::xread))
+    stream("xread", "5.0.0", -4, READ.with(WAITING), Data(read::xread))
         .keys(&[stream_keys("RO access", 1)])
         .complexity("O(log S + N) for each stream, N being the entries returned, S the length of the stream")
         .text(
@@ -181,7 +179,7 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
              STREAMS key [key ...] id [id ...]",
             "Returns the entries after the ids, and may wait for them.",
         ),
-    stream("xreadgroup", "5.0.0", -7, WRITE.with(WAITING), Data(streams::xreadgroup))
+    stream("xreadgroup", "5.0.0", -7, WRITE.with(WAITING), Data(read::xreadgroup))
         .keys(&[stream_keys("RO access", 4)])
         .complexity("O(N) for each stream, N being the entries returned")
         .note("CLAIM holds for every stream read from `>`, also after one that is read from an id")
@@ -190,15 +188,15 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
              [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
             "Gives a consumer new or idle entries of its group, or its own pending ones; may wait for them.",
         ),
-    stream("xrevrange", "5.0.0", -4, READ, Data(streams::xrevrange))
+    stream("xrevrange", "5.0.0", -4, READ, Data(entries::xrevrange))
         .keys(&[key("RO access", 1)])
         .complexity("O(log S + N), N being the entries returned, S the length of the stream")
         .text("XREVRANGE key end start [COUNT count]", "Returns the entries between two ids, newest first."),
-    stream("xsetid", "5.0.0", -3, GROW_FAST, Data(streams::xsetid)).keys(&[key("RW update", 1)]).text(
+    stream("xsetid", "5.0.0", -3, GROW_FAST, Data(entries::xsetid)).keys(&[key("RW update", 1)]).text(
         "XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
         "Sets the counters of a stream by hand.",
     ),
-    stream("xtrim", "5.0.0", -4, WRITE, Data(streams::xtrim))
+    stream("xtrim", "5.0.0", -4, WRITE, Data(entries::xtrim))
         .keys(&[key("RW delete", 1)])
         .complexity("O(N), N being the entries removed; whole blocks go at once")
         .tips(NONDETERMINISTIC)
