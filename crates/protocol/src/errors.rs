@@ -65,54 +65,53 @@ impl fmt::Debug for CommandError {
 impl std::error::Error for CommandError {}
 
 impl From<Refusal> for CommandError {
+    /// [`Refusal::NoGroup`] is better told with its names: see [`no_key_or_group`], [`no_group_in_xreadgroup`] and
+    /// [`no_group_for_key`].
     fn from(refusal: Refusal) -> CommandError {
-        CommandError::fixed(refusal_text(refusal))
-    }
-}
-
-/// What a client is told when the engine refuses. [`Refusal::NoGroup`] is better told with its names:
-/// see [`no_key_or_group`], [`no_group_in_xreadgroup`] and [`no_group_for_key`].
-pub fn refusal_text(refusal: Refusal) -> &'static str {
-    match refusal {
-        Refusal::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
-        Refusal::NoSuchKey => "ERR no such key",
-        Refusal::NoGroup => "NOGROUP No such key or consumer group",
-        Refusal::GroupNeedsKey => {
-            "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
-             MKSTREAM option to create an empty stream automatically."
-        }
-        Refusal::GroupExists => "BUSYGROUP Consumer Group name already exists",
-        Refusal::IdIsZero => "ERR The ID specified in XADD must be greater than 0-0",
-        Refusal::IdNotGreater => {
-            "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-        }
-        Refusal::IdsExhausted => {
-            "ERR The stream has exhausted the last possible ID, unable to add more items"
-        }
-        Refusal::EntryTooLarge => "ERR Elements are too large to be stored",
-        Refusal::NoFields => "ERR wrong number of arguments for 'xadd' command",
-        Refusal::SetIdBelowMaxDeleted => {
-            "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
-        }
-        Refusal::SetIdBelowLastEntry => {
-            "ERR The ID specified in XSETID is smaller than the target stream top item"
-        }
-        Refusal::SetIdTooFewAdded => {
-            "ERR The entries_added specified in XSETID is smaller than the target stream length"
-        }
-        Refusal::NoSuchEntry => "ERR No such message in stream",
-        Refusal::RememberedOtherwise => "ERR IID already exists for this producer with a different stream ID",
-        Refusal::AdoptsItself => "ERR a consumer cannot adopt its own entries",
-        Refusal::NotAnInteger => "ERR value is not an integer or out of range",
-        Refusal::NotAFloat => "ERR value is not a valid float",
-        Refusal::HashNotAnInteger => "ERR hash value is not an integer",
-        Refusal::HashNotAFloat => "ERR hash value is not a float",
-        Refusal::IntegerOverflow => "ERR increment or decrement would overflow",
-        Refusal::FloatOverflow => "ERR increment would produce NaN or Infinity",
-        Refusal::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        Refusal::SameObject => "ERR source and destination objects are the same",
-        Refusal::NoSuchDatabase => "ERR DB index is out of range",
-        _ => "ERR the request was refused",
+        CommandError::fixed(match refusal {
+            // Parsers refuse these too, in the same words.
+            Refusal::IdIsZero => return ID_IS_ZERO,
+            Refusal::AdoptsItself => return ADOPTS_ITSELF,
+            Refusal::NotAnInteger => return NOT_AN_INTEGER,
+            Refusal::NotAFloat => return NOT_A_FLOAT,
+            Refusal::NoSuchDatabase => return DB_OUT_OF_RANGE,
+            Refusal::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+            Refusal::NoSuchKey => "ERR no such key",
+            Refusal::NoGroup => "NOGROUP No such key or consumer group",
+            Refusal::GroupNeedsKey => {
+                "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the \
+                 MKSTREAM option to create an empty stream automatically."
+            }
+            Refusal::GroupExists => "BUSYGROUP Consumer Group name already exists",
+            Refusal::IdNotGreater => {
+                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+            }
+            Refusal::IdsExhausted => {
+                "ERR The stream has exhausted the last possible ID, unable to add more items"
+            }
+            Refusal::EntryTooLarge => "ERR Elements are too large to be stored",
+            Refusal::NoFields => "ERR wrong number of arguments for 'xadd' command",
+            Refusal::SetIdBelowMaxDeleted => {
+                "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id"
+            }
+            Refusal::SetIdBelowLastEntry => {
+                "ERR The ID specified in XSETID is smaller than the target stream top item"
+            }
+            Refusal::SetIdTooFewAdded => {
+                "ERR The entries_added specified in XSETID is smaller than the target stream length"
+            }
+            Refusal::NoSuchEntry => "ERR No such message in stream",
+            Refusal::RememberedOtherwise => {
+                "ERR IID already exists for this producer with a different stream ID"
+            }
+            Refusal::HashNotAnInteger => "ERR hash value is not an integer",
+            Refusal::HashNotAFloat => "ERR hash value is not a float",
+            Refusal::IntegerOverflow => "ERR increment or decrement would overflow",
+            Refusal::FloatOverflow => "ERR increment would produce NaN or Infinity",
+            Refusal::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Refusal::SameObject => "ERR source and destination objects are the same",
+            _ => "ERR the request was refused",
+        })
     }
 }
 
@@ -131,8 +130,6 @@ texts! {
 
     /// Options or arguments that make no sense together.
     SYNTAX = "ERR syntax error";
-    /// The key holds another type.
-    WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value";
     /// Not a 64-bit integer in its canonical spelling.
     NOT_AN_INTEGER = "ERR value is not an integer or out of range";
     /// A count below zero, or no count at all.
@@ -475,24 +472,43 @@ pub fn no_group_for_key(group: &[u8], key: &[u8]) -> CommandError {
     CommandError::composed(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
 }
 
-/// An option that XCLAIM does not have.
-pub fn unrecognized_xclaim_option(option: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unrecognized XCLAIM option '", shown(option), b"'"])
+/// Declares errors that repeat one argument: what comes before it, and what after.
+macro_rules! repeating {
+    ($($(#[$doc:meta])* $name:ident = $before:literal, $after:literal;)*) => {
+        $($(#[$doc])* pub fn $name(argument: &[u8]) -> CommandError {
+            CommandError::composed(&[$before.as_bytes(), shown(argument), $after.as_bytes()])
+        })*
+    };
 }
 
-/// An option that XNACK does not have.
-pub fn unrecognized_xnack_option(option: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unrecognized XNACK option '", shown(option), b"'"])
+repeating! {
+    /// An option that XCLAIM does not have.
+    unrecognized_xclaim_option = "ERR Unrecognized XCLAIM option '", "'";
+    /// An option that XNACK does not have.
+    unrecognized_xnack_option = "ERR Unrecognized XNACK option '", "'";
+    /// An option that EXPIRE does not have.
+    unsupported_option = "ERR Unsupported option ", "";
+    /// An option that HELLO does not have.
+    hello_option = "ERR Syntax error in HELLO option '", "'";
+    /// A kind of client that does not exist.
+    unknown_client_type = "ERR Unknown client type '", "'";
+    /// CLIENT KILL of a user who does not exist.
+    no_such_user = "ERR No such user '", "'";
+    /// CLIENT SETINFO of an attribute that does not exist.
+    unrecognized_client_attribute = "ERR Unrecognized option '", "'";
+    /// CLIENT SETINFO with a value that could not stand in CLIENT LIST. The attribute is named as typed.
+    invalid_client_attribute = "ERR ", " cannot contain spaces, newlines or special characters.";
+    /// CONFIG SET of a setting that does not exist.
+    unknown_setting = "ERR Unknown option or number of arguments for CONFIG SET - '", "'";
+    /// ACL CAT of a category that does not exist.
+    unknown_category = "ERR Unknown category '", "'";
+    /// FUNCTION LIST with an option it does not have.
+    unknown_argument = "ERR Unknown argument ", "";
 }
 
 /// A time to live that is none.
 pub fn invalid_expire_time(command: &str) -> CommandError {
     CommandError::composed(&[b"ERR invalid expire time in '", command.as_bytes(), b"' command"])
-}
-
-/// An option that EXPIRE does not have.
-pub fn unsupported_option(option: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unsupported option ", shown(option)])
 }
 
 /// Nothing can be written: the disk is full, or has failed.
@@ -512,44 +528,6 @@ pub fn exec_aborted_because(reason: &CommandError) -> CommandError {
     CommandError::composed(&[b"EXECABORT Transaction discarded because of: ", text])
 }
 
-/// An option that HELLO does not have.
-pub fn hello_option(option: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Syntax error in HELLO option '", shown(option), b"'"])
-}
-
-/// A kind of client that does not exist.
-pub fn unknown_client_type(name: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unknown client type '", shown(name), b"'"])
-}
-
-/// CLIENT KILL of a user who does not exist.
-pub fn no_such_user(name: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR No such user '", shown(name), b"'"])
-}
-
-/// CLIENT SETINFO of an attribute that does not exist.
-pub fn unrecognized_client_attribute(name: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unrecognized option '", shown(name), b"'"])
-}
-
-/// CLIENT SETINFO with a value that could not stand in CLIENT LIST. The attribute is named as typed.
-pub fn invalid_client_attribute(name: &[u8]) -> CommandError {
-    CommandError::composed(&[
-        b"ERR ",
-        shown(name),
-        b" cannot contain spaces, newlines or special characters.",
-    ])
-}
-
-/// CONFIG SET of a setting that does not exist.
-pub fn unknown_setting(name: &[u8]) -> CommandError {
-    CommandError::composed(&[
-        b"ERR Unknown option or number of arguments for CONFIG SET - '",
-        shown(name),
-        b"'",
-    ])
-}
-
 /// CONFIG SET that a setting refuses.
 pub fn setting_refused(name: &[u8], reason: &str) -> CommandError {
     CommandError::composed(&[
@@ -558,16 +536,6 @@ pub fn setting_refused(name: &[u8], reason: &str) -> CommandError {
         b"') - ",
         reason.as_bytes(),
     ])
-}
-
-/// ACL CAT of a category that does not exist.
-pub fn unknown_category(name: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unknown category '", shown(name), b"'"])
-}
-
-/// FUNCTION LIST with an option it does not have.
-pub fn unknown_argument(option: &[u8]) -> CommandError {
-    CommandError::composed(&[b"ERR Unknown argument ", shown(option)])
 }
 
 /// What the client sent, as far as an error repeats it.
@@ -618,16 +586,6 @@ mod tests {
         let a = "a".repeat(128);
         assert_eq!(error.to_string(), format!("ERR unknown command '{a}', with args beginning with: '{a}' "));
         assert_eq!(unknown_command(&[]).code(), b"ERR");
-    }
-
-    #[test]
-    fn refusals_and_parse_errors_say_the_same_thing_in_the_same_words() {
-        assert_eq!(CommandError::from(Refusal::WrongType), WRONG_TYPE);
-        assert_eq!(CommandError::from(Refusal::IdIsZero), ID_IS_ZERO);
-        assert_eq!(CommandError::from(Refusal::NotAnInteger), NOT_AN_INTEGER);
-        assert_eq!(CommandError::from(Refusal::NotAFloat), NOT_A_FLOAT);
-        assert_eq!(CommandError::from(Refusal::AdoptsItself), ADOPTS_ITSELF);
-        assert_eq!(CommandError::from(Refusal::NoSuchDatabase), DB_OUT_OF_RANGE);
     }
 
     #[test]

@@ -41,8 +41,6 @@ pub enum ShutdownCommand {
 pub struct Shutdown {
     /// Whether to write the data out: as configured, or as said.
     pub save: Option<bool>,
-    /// Whether not to wait for replicas.
-    pub now: bool,
     /// Whether to stop even if something fails on the way.
     pub force: bool,
 }
@@ -52,8 +50,6 @@ pub struct Shutdown {
 pub struct WaitAof {
     /// Whether this server's own disk must have everything.
     pub local: bool,
-    /// How many replicas must have it on theirs.
-    pub replicas: u64,
     /// How long to wait for that, in milliseconds; 0 is forever.
     pub timeout_ms: u64,
 }
@@ -85,17 +81,16 @@ impl ShutdownCommand {
         if args.len() == 1 && args.keyword("ABORT") {
             return Ok(ShutdownCommand::Abort);
         }
-        let mut shutdown = Shutdown { save: None, now: false, force: false };
+        let mut shutdown = Shutdown { save: None, force: false };
         loop {
             if shutdown.save != Some(true) && args.keyword("NOSAVE") {
                 shutdown.save = Some(false);
             } else if shutdown.save != Some(false) && args.keyword("SAVE") {
                 shutdown.save = Some(true);
-            } else if args.keyword("NOW") {
-                shutdown.now = true;
             } else if args.keyword("FORCE") {
                 shutdown.force = true;
-            } else {
+            } else if !args.keyword("NOW") {
+                // There are no replicas that NOW could leave behind.
                 args.finish()?;
                 return Ok(ShutdownCommand::Stop(shutdown));
             }
@@ -112,10 +107,13 @@ impl WaitAof {
             1 => true,
             _ => return Err(errors::NOT_ZERO_OR_ONE),
         };
-        let replicas = u64::try_from(args.next_i64()?).map_err(|_| errors::NOT_POSITIVE)?;
+        // There are no replicas to wait for.
+        if args.next_i64()? < 0 {
+            return Err(errors::NOT_POSITIVE);
+        }
         let timeout_ms = parse_timeout_ms(args.next()?)?;
         args.finish()?;
-        Ok(WaitAof { local, replicas, timeout_ms })
+        Ok(WaitAof { local, timeout_ms })
     }
 }
 
@@ -174,7 +172,7 @@ mod tests {
     #[test]
     fn shutdown_options_exclude_each_other_as_in_redis() {
         with_args("SHUTDOWN nosave NOW force", |argv| {
-            let expected = Shutdown { save: Some(false), now: true, force: true };
+            let expected = Shutdown { save: Some(false), force: true };
             assert_eq!(ShutdownCommand::parse(argv), Ok(ShutdownCommand::Stop(expected)));
         });
         with_args("SHUTDOWN abort", |argv| {
@@ -236,7 +234,7 @@ mod tests {
     #[test]
     fn waiting_for_the_disk_names_one_disk_or_none_here() {
         with_args("WAITAOF 1 0 50", |argv| {
-            let expected = WaitAof { local: true, replicas: 0, timeout_ms: 50 };
+            let expected = WaitAof { local: true, timeout_ms: 50 };
             assert_eq!(WaitAof::parse(argv), Ok(expected));
         });
         assert_eq!(error_of(WaitAof::parse, "WAITAOF 2 0 0"), errors::NOT_ZERO_OR_ONE);

@@ -70,7 +70,7 @@ pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Reply {
 
 /// `[local, replicas]`: whether this server's disk has everything there is, and no replicas.
 pub(crate) fn waitaof(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
-    let WaitAof { local, timeout_ms, .. } = WaitAof::parse(argv)?;
+    let WaitAof { local, timeout_ms } = WaitAof::parse(argv)?;
     let store = &call.context.server.store;
     if local && store.durability().is_none() {
         return Err(errors::WAITAOF_NOT_DURABLE);
