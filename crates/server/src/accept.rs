@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use millstream_protocol::errors::{self, CommandError};
@@ -13,12 +12,13 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Socket};
 use crate::io_thread::Entrance;
 use crate::listen::{Listeners, UnixSocket};
-use crate::registry::{Client, Peer};
+use crate::registry::Peer;
 use crate::settings::Id;
 use crate::state::Server;
+use crate::stats::Event;
 
 /// How long to wait when the system cannot give us a connection: no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -88,51 +88,45 @@ async fn after_failure(error: &io::Error, told_at: &mut Option<Instant>) {
 impl Doors {
     fn enter_tcp(&self, stream: TcpStream, addr: SocketAddr) {
         let server = &self.server;
-        server.stats.rare.connections.fetch_add(1, Ordering::Relaxed);
+        server.stats.note(Event::Connection);
         if !addr.ip().to_canonical().is_loopback() && is_protected(server) {
             return turn_away(&stream, &errors::PROTECTED_MODE);
         }
         prepare(&stream, server);
         let laddr = stream.local_addr().map(|laddr| laddr.to_string()).unwrap_or_default();
         let peer = Peer { addr: addr.to_string(), laddr, fd: stream.as_raw_fd(), by_unix_socket: false };
-        let Some(client) = self.register(peer) else { return turn_away(&stream, &errors::MAX_CLIENTS) };
-        let Ok(stream) = stream.into_std() else { return server.clients.remove(client.id) };
-        let connection = self.connection(client);
-        self.thread_for(connection.client_id()).spawn(async move {
-            // Registered again with the runtime of the thread that serves it.
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                connection.serve(stream).await;
-            }
-        });
+        self.enter(stream, peer, TcpStream::into_std, TcpStream::from_std);
     }
 
     fn enter_unix(&self, stream: UnixStream, path: &str) {
-        let server = &self.server;
-        server.stats.rare.connections.fetch_add(1, Ordering::Relaxed);
+        self.server.stats.note(Event::Connection);
         let addr = format!("{path}:0");
         let peer = Peer { addr: addr.clone(), laddr: addr, fd: stream.as_raw_fd(), by_unix_socket: true };
-        let Some(client) = self.register(peer) else { return turn_away(&stream, &errors::MAX_CLIENTS) };
-        let Ok(stream) = stream.into_std() else { return server.clients.remove(client.id) };
-        let connection = self.connection(client);
-        self.thread_for(connection.client_id()).spawn(async move {
-            if let Ok(stream) = UnixStream::from_std(stream) {
+        self.enter(stream, peer, UnixStream::into_std, UnixStream::from_std);
+    }
+
+    /// Registers a client and hands its connection to a thread, whose runtime takes the socket over from this one's.
+    fn enter<S: Socket + AsFd + Send + 'static, T: Send + 'static>(
+        &self,
+        stream: S,
+        peer: Peer,
+        leave_runtime: fn(S) -> io::Result<T>,
+        join_runtime: fn(T) -> io::Result<S>,
+    ) {
+        let server = &self.server;
+        let clients_max = server.settings.size(Id::MaxClients);
+        let Some(client) = server.clients.add(peer, server.uptime_ms(), clients_max) else {
+            server.stats.note(Event::RejectedConnection);
+            return turn_away(&stream, &errors::MAX_CLIENTS);
+        };
+        let Ok(stream) = leave_runtime(stream) else { return server.clients.remove(client.id) };
+        let thread = self.thread_for(client.id);
+        let connection = Connection::new(Arc::clone(server), Arc::clone(&thread.stats), client);
+        thread.spawn(async move {
+            if let Ok(stream) = join_runtime(stream) {
                 connection.serve(stream).await;
             }
         });
-    }
-
-    fn register(&self, peer: Peer) -> Option<Arc<Client>> {
-        let server = &self.server;
-        let client = server.clients.add(peer, server.uptime_ms(), server.settings.size(Id::MaxClients));
-        if client.is_none() {
-            server.stats.rare.rejected_connections.fetch_add(1, Ordering::Relaxed);
-        }
-        client
-    }
-
-    fn connection(&self, client: Arc<Client>) -> Connection {
-        let stats = Arc::clone(&self.thread_for(client.id).stats);
-        Connection::new(Arc::clone(&self.server), stats, client)
     }
 
     /// Round robin.

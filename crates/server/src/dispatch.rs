@@ -26,9 +26,9 @@ const LOCK_KEPT_NS: u64 = 100_000;
 /// Larger replies always read the clock.
 const BRIEF_REPLY_BYTES: usize = 4 << 10;
 
-/// What the connection does after a request.
+/// The dispatcher's decision after a request: what the connection does before it looks at the next.
 pub(crate) enum Step {
-    /// It goes on with the next.
+    /// Nothing: it goes on with the next.
     Done,
     /// It waits for the reply.
     Wait(Box<Waiting>),
@@ -38,14 +38,17 @@ pub(crate) enum Step {
     Hold { until_ns: u64 },
 }
 
-/// What happens with a request.
+/// The decision about a request before anything is locked.
 enum Admitted {
+    /// The dispatcher runs it now.
     Run(&'static CommandSpec),
+    /// MULTI has begun: the session queues it for EXEC.
     Queue(&'static CommandSpec),
+    /// CLIENT PAUSE holds it back until this uptime, in nanoseconds.
     Hold { until_ns: u64 },
 }
 
-/// Why nothing happens with it.
+/// Why a request is neither run, queued nor held back.
 struct Refused {
     spec: Option<&'static CommandSpec>,
     why: CommandError,

@@ -38,7 +38,7 @@ impl Pause {
         self.writes_until_ns.load(Ordering::Relaxed) | self.all_until_ns.load(Ordering::Relaxed) != 0
     }
 
-    /// How long a command must still wait, if it must.
+    /// The uptime in nanoseconds until which a command is held back, if it is.
     pub(crate) fn held_until_ns(&self, writes: bool, now_ns: u64) -> Option<u64> {
         let all = self.all_until_ns.load(Ordering::Relaxed);
         let until = if writes { all.max(self.writes_until_ns.load(Ordering::Relaxed)) } else { all };

@@ -89,39 +89,39 @@ pub(crate) struct Totals {
     pub(crate) reads: u64,
     /// Times something was written to a client.
     pub(crate) writes: u64,
-    /// Connections accepted.
-    pub(crate) connections: u64,
-    /// Connections turned away because there were too many.
-    pub(crate) rejected_connections: u64,
-    /// Error replies.
-    pub(crate) errors: u64,
+    /// By [`Event`].
+    events: [u64; Event::COUNT],
     /// Keys removed because their time had come.
     pub(crate) expired_keys: u64,
-    /// Clients closed because they sent too much without completing it.
-    pub(crate) query_limit_closes: u64,
-    /// Clients closed because a reply was too large.
-    pub(crate) output_limit_closes: u64,
-    /// Passwords that were wrong.
-    pub(crate) auth_failures: u64,
 }
 
-/// Counters that any thread raises, for what is rare.
-#[derive(Default)]
-pub(crate) struct Rare {
-    pub(crate) connections: AtomicU64,
-    pub(crate) rejected_connections: AtomicU64,
-    pub(crate) errors: AtomicU64,
-    /// The store's.
-    pub(crate) expired_keys: Arc<AtomicU64>,
-    pub(crate) query_limit_closes: AtomicU64,
-    pub(crate) output_limit_closes: AtomicU64,
-    pub(crate) auth_failures: AtomicU64,
+/// What is rare enough that all threads count it together.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// A connection was accepted.
+    Connection,
+    /// A connection was turned away because there were too many.
+    RejectedConnection,
+    /// An error was replied.
+    Error,
+    /// A client was closed because it sent too much without completing it.
+    QueryLimitClose,
+    /// A client was closed because a reply was too large.
+    OutputLimitClose,
+    /// A password was wrong.
+    AuthFailure,
+}
+
+impl Event {
+    const COUNT: usize = Event::AuthFailure as usize + 1;
 }
 
 /// Everything counted.
 pub(crate) struct Stats {
     threads: Box<[Arc<ThreadStats>]>,
-    pub(crate) rare: Rare,
+    events: [AtomicU64; Event::COUNT],
+    /// The store's.
+    expired_keys: Arc<AtomicU64>,
     error_kinds: Mutex<BTreeMap<String, u64>>,
     baseline: Mutex<Totals>,
     rates: Mutex<Rates>,
@@ -131,7 +131,8 @@ impl Stats {
     pub(crate) fn new(threads: usize, command_count: usize, expired_keys: Arc<AtomicU64>) -> Stats {
         Stats {
             threads: (0..threads).map(|_| Arc::new(ThreadStats::new(command_count))).collect(),
-            rare: Rare { expired_keys, ..Rare::default() },
+            events: Default::default(),
+            expired_keys,
             error_kinds: Mutex::default(),
             baseline: Mutex::default(),
             rates: Mutex::default(),
@@ -142,9 +143,13 @@ impl Stats {
         &self.threads[number]
     }
 
+    pub(crate) fn note(&self, event: Event) {
+        self.events[event as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// An error reply was sent whose first word is `code`.
     pub(crate) fn note_error(&self, code: &[u8]) {
-        self.rare.errors.fetch_add(1, Ordering::Relaxed);
+        self.note(Event::Error);
         let kind = String::from_utf8_lossy(code);
         let mut kinds = self.error_kinds.lock();
         if let Some(count) = kinds.get_mut(&*kind) {
@@ -171,15 +176,9 @@ impl Stats {
     }
 
     fn sum(&self) -> Totals {
-        let rare = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut totals = Totals {
-            connections: rare(&self.rare.connections),
-            rejected_connections: rare(&self.rare.rejected_connections),
-            errors: rare(&self.rare.errors),
-            expired_keys: rare(&self.rare.expired_keys),
-            query_limit_closes: rare(&self.rare.query_limit_closes),
-            output_limit_closes: rare(&self.rare.output_limit_closes),
-            auth_failures: rare(&self.rare.auth_failures),
+            events: self.events.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            expired_keys: self.expired_keys.load(Ordering::Relaxed),
             ..Totals::default()
         };
         for thread in &self.threads {
@@ -201,6 +200,11 @@ impl Stats {
 }
 
 impl Totals {
+    /// How often this happened.
+    pub(crate) fn of(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+
     fn add(&mut self, thread: &ThreadStats) {
         self.commands.resize(thread.commands.len(), CommandTotals::default());
         for (total, counters) in self.commands.iter_mut().zip(&thread.commands) {
@@ -228,13 +232,10 @@ impl Totals {
         self.output_bytes -= earlier.output_bytes;
         self.reads -= earlier.reads;
         self.writes -= earlier.writes;
-        self.connections -= earlier.connections;
-        self.rejected_connections -= earlier.rejected_connections;
-        self.errors -= earlier.errors;
         self.expired_keys -= earlier.expired_keys;
-        self.query_limit_closes -= earlier.query_limit_closes;
-        self.output_limit_closes -= earlier.output_limit_closes;
-        self.auth_failures -= earlier.auth_failures;
+        for (count, before) in self.events.iter_mut().zip(earlier.events) {
+            *count -= before;
+        }
         self
     }
 }
@@ -291,7 +292,7 @@ mod tests {
             stats.note_error(format!("K{kind}").as_bytes());
         }
         assert_eq!(stats.error_kinds().len(), ERROR_KINDS_MAX);
-        assert_eq!(stats.totals().errors, 1003);
+        assert_eq!(stats.totals().of(Event::Error), 1003);
     }
 
     #[test]

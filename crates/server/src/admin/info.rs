@@ -14,7 +14,7 @@ use super::{persistence, process};
 use crate::command::{Call, CommandSpec, DONE, Reply};
 use crate::settings::Id;
 use crate::state::Server;
-use crate::stats::Totals;
+use crate::stats::{Event, Totals};
 use crate::version::REDIS_VERSION;
 
 /// A section: its name, whether a plain INFO shows it, and what writes it.
@@ -161,14 +161,14 @@ impl Page<'_, '_> {
     fn stats(&mut self) {
         let [ops, input, output] = self.server.stats.rates_per_second();
         let totals = self.totals.clone();
-        self.line("total_connections_received", totals.connections);
+        self.line("total_connections_received", totals.of(Event::Connection));
         self.line("total_commands_processed", totals.processed);
         self.line("instantaneous_ops_per_sec", ops);
         self.line("total_net_input_bytes", totals.input_bytes);
         self.line("total_net_output_bytes", totals.output_bytes);
         self.line("instantaneous_input_kbps", format!("{:.2}", input as f64 / 1024.0));
         self.line("instantaneous_output_kbps", format!("{:.2}", output as f64 / 1024.0));
-        self.line("rejected_connections", totals.rejected_connections);
+        self.line("rejected_connections", totals.of(Event::RejectedConnection));
         for name in ["sync_full", "sync_partial_ok", "sync_partial_err"] {
             self.line(name, 0);
         }
@@ -179,10 +179,10 @@ impl Page<'_, '_> {
         for name in ["pubsub_channels", "pubsub_patterns", "latest_fork_usec", "total_forks"] {
             self.line(name, 0);
         }
-        self.line("client_query_buffer_limit_disconnections", totals.query_limit_closes);
-        self.line("client_output_buffer_limit_disconnections", totals.output_limit_closes);
-        self.line("acl_access_denied_auth", totals.auth_failures);
-        self.line("total_error_replies", totals.errors);
+        self.line("client_query_buffer_limit_disconnections", totals.of(Event::QueryLimitClose));
+        self.line("client_output_buffer_limit_disconnections", totals.of(Event::OutputLimitClose));
+        self.line("acl_access_denied_auth", totals.of(Event::AuthFailure));
+        self.line("total_error_replies", totals.of(Event::Error));
         self.line("total_reads_processed", totals.reads);
         self.line("total_writes_processed", totals.writes);
     }

@@ -25,7 +25,7 @@ pub(crate) type Reply = Result<Outcome, CommandError>;
 /// The answer of most commands: the reply is written.
 pub(crate) const DONE: Reply = Ok(Outcome::Done);
 
-/// What came of a command.
+/// The executor's decision about the reply of its command.
 pub(crate) enum Outcome {
     /// The reply is written.
     Done,

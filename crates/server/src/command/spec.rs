@@ -400,18 +400,27 @@ pub(crate) enum Group {
 impl Group {
     /// As Redis names it.
     pub(crate) const fn name(self) -> &'static str {
+        self.names().0
+    }
+
+    /// As a heading of COMPAT.md.
+    pub(crate) const fn heading(self) -> &'static str {
+        self.names().1
+    }
+
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Group::Stream => "stream",
-            Group::Generic => "generic",
-            Group::String => "string",
-            Group::Hash => "hash",
-            Group::List => "list",
-            Group::Set => "set",
-            Group::Transactions => "transactions",
-            Group::Connection => "connection",
-            Group::Server => "server",
-            Group::Cluster => "cluster",
-            Group::Scripting => "scripting",
+            Group::Stream => ("stream", "Streams"),
+            Group::Generic => ("generic", "Keys"),
+            Group::String => ("string", "Strings"),
+            Group::Hash => ("hash", "Hashes"),
+            Group::List => ("list", "Lists"),
+            Group::Set => ("set", "Sets"),
+            Group::Transactions => ("transactions", "Transactions"),
+            Group::Connection => ("connection", "Connection"),
+            Group::Server => ("server", "Server"),
+            Group::Cluster => ("cluster", "Cluster"),
+            Group::Scripting => ("scripting", "Scripts and functions"),
         }
     }
 }

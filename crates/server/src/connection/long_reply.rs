@@ -1,11 +1,11 @@
 //! A reply that is too long to be written in one go: slice by slice, and others have their turn in between.
 
 use std::io;
-use std::sync::atomic::Ordering;
 
 use super::{Connection, Socket};
 use crate::command::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
+use crate::stats::Event;
 
 /// What is written before others have their turn.
 const SLICE_BYTES: usize = 64 * 1024;
@@ -44,7 +44,7 @@ impl Connection {
                 match bytes_left.checked_sub(output.len()) {
                     Some(left) => bytes_left = left,
                     None => {
-                        self.server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
+                        self.server.stats.note(Event::OutputLimitClose);
                         return Err(io::ErrorKind::OutOfMemory.into());
                     }
                 }

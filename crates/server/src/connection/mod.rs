@@ -36,7 +36,7 @@ use crate::registry::Client;
 use crate::session::Session;
 use crate::settings::Id;
 use crate::state::Server;
-use crate::stats::ThreadStats;
+use crate::stats::{Event, ThreadStats};
 use crate::table::COMMANDS;
 use crate::waiting::Waiting;
 use leftover::{Input, Output};
@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     owed: Option<u64>,
 }
 
-/// What the connection does when a batch has run as far as it can.
+/// The decision at the end of a batch: what the connection does after it has sent the replies.
 enum Next {
     /// It reads on: everything complete was run.
     Read,
@@ -115,10 +115,6 @@ impl Connection {
             output: Output::default(),
             owed: None,
         }
-    }
-
-    pub(crate) fn client_id(&self) -> u64 {
-        self.session.client.id
     }
 
     /// Serves the peer until one of the two has enough.
@@ -229,7 +225,7 @@ impl Connection {
         self.publish();
         match next {
             Next::Read if self.input_is_too_long() => {
-                self.server.stats.rare.query_limit_closes.fetch_add(1, Ordering::Relaxed);
+                self.server.stats.note(Event::QueryLimitClose);
                 Next::Close
             }
             next => next,
@@ -286,7 +282,7 @@ impl Connection {
                 decoder.set_limits(limits(server, context.session.authenticated));
             }
             if out.len() - mark > reply_bytes_max {
-                server.stats.rare.output_limit_closes.fetch_add(1, Ordering::Relaxed);
+                server.stats.note(Event::OutputLimitClose);
                 out.truncate(mark);
                 return (used, Next::Close);
             }

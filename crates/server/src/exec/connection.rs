@@ -1,7 +1,5 @@
 //! PING ECHO AUTH HELLO RESET QUIT SELECT.
 
-use std::sync::atomic::Ordering;
-
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, Auth, Hello, Protocol, parse_db};
 use millstream_protocol::errors::{self, CommandError};
@@ -14,6 +12,7 @@ use crate::registry::flags;
 use crate::session::ReplyMode;
 use crate::settings::Id;
 use crate::state::Server;
+use crate::stats::Event;
 use crate::version::REDIS_VERSION;
 
 /// The only user there is.
@@ -48,7 +47,7 @@ fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), Comma
     let server = call.context.server;
     let known = auth.user.is_none_or(|user| user == DEFAULT_USER);
     if !known || !password_fits(server, auth.password) {
-        server.stats.rare.auth_failures.fetch_add(1, Ordering::Relaxed);
+        server.stats.note(Event::AuthFailure);
         return Err(errors::WRONG_PASS);
     }
     call.context.session.authenticated = true;

@@ -25,32 +25,6 @@ pub struct Settings {
     texts: RwLock<Box<[String]>>,
 }
 
-/// Why CONFIG SET changed nothing. The name is the client's spelling.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeError {
-    /// There is no setting of this name.
-    Unknown {
-        /// Which.
-        name: String,
-    },
-    /// The setting cannot become this.
-    Refused {
-        /// Which.
-        name: String,
-        /// Why not.
-        why: Refused,
-    },
-}
-
-impl From<ChangeError> for CommandError {
-    fn from(error: ChangeError) -> CommandError {
-        match error {
-            ChangeError::Unknown { name } => errors::unknown_setting(name.as_bytes()),
-            ChangeError::Refused { name, why } => errors::setting_refused(name.as_bytes(), &why.to_string()),
-        }
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Settings::new()
@@ -81,17 +55,19 @@ impl Settings {
         Ok(())
     }
 
-    /// Changes several settings of a running server, all or none. Returns which changed.
-    pub fn change(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, ChangeError> {
+    /// Changes several settings of a running server, all or none. Returns which changed. An error repeats the name as the
+    /// client spelled it.
+    pub(crate) fn change(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
         let mut parsed: Vec<(Id, Value)> = Vec::with_capacity(pairs.len());
         for (name, text) in pairs {
-            let (id, value) = self.check(name, text)?;
-            if parsed.iter().any(|(other, _)| *other == id) {
-                return Err(ChangeError::Refused { name: (*name).to_owned(), why: Refused::Repeated });
+            let setting = Setting::find(name).ok_or_else(|| errors::unknown_setting(name.as_bytes()))?;
+            let refused = |why: Refused| errors::setting_refused(name.as_bytes(), &why.to_string());
+            let value = self.check(setting, text).map_err(refused)?;
+            if parsed.iter().any(|(other, _)| *other == setting.id) {
+                return Err(refused(Refused::Repeated));
             }
-            self.check_clients(id, &value)
-                .map_err(|why| ChangeError::Refused { name: (*name).to_owned(), why })?;
-            parsed.push((id, value));
+            self.check_clients(setting.id, &value).map_err(refused)?;
+            parsed.push((setting.id, value));
         }
         Ok(parsed
             .into_iter()
@@ -102,25 +78,21 @@ impl Settings {
             .collect())
     }
 
-    fn check(&self, name: &str, text: &str) -> Result<(Id, Value), ChangeError> {
-        let refused = |why| ChangeError::Refused { name: name.to_owned(), why };
-        let setting = Setting::find(name).ok_or_else(|| ChangeError::Unknown { name: name.to_owned() })?;
-        let value = setting.kind.parse(text).map_err(refused)?;
+    /// The value of a setting that may become this while the server runs.
+    fn check(&self, setting: &Setting, text: &str) -> Result<Value, Refused> {
+        let value = setting.kind.parse(text)?;
         // Setting a fact to what it is anyway is what many clients' start-up does.
         let may_change = match setting.change {
             Change::Anytime => true,
             Change::AtStart => false,
             Change::Never => value == self.value(setting.id),
         };
-        if may_change { Ok((setting.id, value)) } else { Err(refused(Refused::Immutable)) }
+        if may_change { Ok(value) } else { Err(Refused::Immutable) }
     }
 
     /// What clients take must not be what the server needs for itself.
     fn check_clients(&self, id: Id, value: &Value) -> Result<(), Refused> {
-        let Value::Number(wanted) = value else { return Ok(()) };
-        if id != Id::MaxClients {
-            return Ok(());
-        }
+        let (Id::MaxClients, Value::Number(wanted)) = (id, value) else { return Ok(()) };
         let possible = descriptors::clients_possible(wanted.unsigned_abs(), self.size(Id::IoThreads));
         if possible < wanted.unsigned_abs() { Err(Refused::TooManyClients { possible }) } else { Ok(()) }
     }
@@ -197,7 +169,7 @@ mod tests {
 
         let refused = settings.change(&[("timeout", "9"), ("maxclients", "0")]).unwrap_err();
         assert_eq!(
-            CommandError::from(refused).to_string(),
+            refused.to_string(),
             "ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument must be between 1 and \
              4294967295 inclusive"
         );
@@ -207,15 +179,15 @@ mod tests {
     #[test]
     fn what_is_fixed_at_start_stays() {
         let settings = Settings::new();
-        let refusal = |pairs| match settings.change(pairs).unwrap_err() {
-            ChangeError::Refused { why, .. } => Some(why),
-            ChangeError::Unknown { .. } => None,
+        let refused = |pairs, why: Refused| {
+            let told = settings.change(pairs).unwrap_err().to_string();
+            assert!(told.ends_with(&format!(" - {why}")), "{told}");
         };
-        assert_eq!(refusal(&[("port", "7000")]), Some(Refused::Immutable));
+        refused(&[("port", "7000")], Refused::Immutable);
         assert_eq!(settings.change(&[("maxmemory", "0")]), Ok(vec![Id::MaxMemory]));
-        assert_eq!(refusal(&[("maxmemory", "1gb")]), Some(Refused::Immutable));
-        assert_eq!(refusal(&[("appendonly", "no")]), Some(Refused::Immutable));
-        assert_eq!(refusal(&[("sky", "blue")]), None);
-        assert_eq!(refusal(&[("timeout", "1"), ("timeout", "2")]), Some(Refused::Repeated));
+        refused(&[("maxmemory", "1gb")], Refused::Immutable);
+        refused(&[("appendonly", "no")], Refused::Immutable);
+        refused(&[("timeout", "1"), ("timeout", "2")], Refused::Repeated);
+        assert_eq!(settings.change(&[("sky", "blue")]), Err(errors::unknown_setting(b"sky")));
     }
 }

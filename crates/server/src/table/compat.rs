@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{COMMANDS, subcommands};
-use crate::command::{CommandSpec, Group};
+use crate::command::CommandSpec;
 
 const PREAMBLE: &str = "\
 # Compatibility
@@ -91,7 +91,7 @@ pub fn compat_markdown() -> String {
         let _ = write!(
             text,
             "\n### {}\n\n| command | since | differs |\n|---|---|---|\n",
-            heading(chapter[0].group)
+            chapter[0].group.heading()
         );
         for spec in chapter.iter().filter(|spec| runs(spec) && !spec.own) {
             text.push_str(&row(spec, spec.note.unwrap_or_default()));
@@ -112,25 +112,10 @@ fn row(spec: &CommandSpec, remark: &str) -> String {
     format!("| `{syntax}` | {since} | {remark} |\n")
 }
 
-fn heading(group: Group) -> &'static str {
-    match group {
-        Group::Stream => "Streams",
-        Group::Generic => "Keys",
-        Group::String => "Strings",
-        Group::Hash => "Hashes",
-        Group::List => "Lists",
-        Group::Set => "Sets",
-        Group::Transactions => "Transactions",
-        Group::Connection => "Connection",
-        Group::Server => "Server",
-        Group::Cluster => "Cluster",
-        Group::Scripting => "Scripts and functions",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::Group;
 
     #[test]
     fn every_command_has_one_row_in_its_chapter() {
@@ -141,12 +126,12 @@ mod tests {
             let syntax = format!("| `{}` |", spec.syntax.replace('|', "\\|"));
             assert_eq!(text.matches(&syntax).count(), 1, "{syntax}");
             let row = text.find(&syntax).unwrap();
-            let chapter = text.find(&format!("### {}\n", heading(spec.group))).unwrap();
+            let chapter = text.find(&format!("### {}\n", spec.group.heading())).unwrap();
             assert_eq!(row > chapter, !spec.own, "{syntax}");
             assert_eq!((own_chapter..streams).contains(&row), spec.own, "{syntax}");
         }
         for group in [Group::Stream, Group::Generic, Group::Server, Group::Scripting] {
-            assert_eq!(text.matches(&format!("### {}\n", heading(group))).count(), 1);
+            assert_eq!(text.matches(&format!("### {}\n", group.heading())).count(), 1);
         }
     }
 
