@@ -149,6 +149,27 @@ impl<'a> StreamList<'a> {
         self.keys.is_empty()
     }
 
+    /// Finds the first argument after the word STREAMS, whether the request is right or not. Every option is stepped over
+    /// together with its values: a group or a consumer may be named like the word. What is no option is stepped over too.
+    pub fn begin(argv: ArgList<'_>) -> Option<usize> {
+        let mut args = Args::of_command(argv);
+        loop {
+            if args.keyword("STREAMS") {
+                return Some(argv.len() - args.len());
+            }
+            let values = if args.keyword("GROUP") {
+                2
+            } else if ["COUNT", "BLOCK", "MAXCOUNT", "MAXSIZE", "CLAIM"].iter().any(|word| args.keyword(word))
+            {
+                1
+            } else {
+                args.next().ok()?;
+                0
+            };
+            args.take(values).ok()?;
+        }
+    }
+
     /// Splits what follows STREAMS in two halves.
     fn parse(mut args: Args<'a>, unbalanced: CommandError) -> Result<StreamList<'a>, CommandError> {
         if args.len() % 2 == 1 {

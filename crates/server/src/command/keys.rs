@@ -1,7 +1,6 @@
 //! The keys of a request.
 
-use millstream_protocol::args::Args;
-use millstream_protocol::commands::ArgList;
+use millstream_protocol::commands::{ArgList, StreamList};
 use millstream_protocol::number::parse_i64;
 use smallvec::SmallVec;
 
@@ -35,7 +34,7 @@ pub(crate) fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>
 fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
     match spec.begin {
         KeysBegin::At(at) => usize::try_from(at).ok(),
-        KeysBegin::AfterStreams { .. } => after_streams(argv),
+        KeysBegin::AfterStreams { .. } => StreamList::begin(argv),
     }
 }
 
@@ -47,31 +46,6 @@ pub(crate) fn only_stream<'a>(argv: ArgList<'a>) -> Option<&'a [u8]> {
     match argv {
         [before @ .., word, key, _] if is_word(word) && !before.iter().any(is_word) => Some(key),
         _ => None,
-    }
-}
-
-/// Walks over the options of XREAD and XREADGROUP, each with what belongs to it. A mere search for the
-/// word would mistake a group or a consumer of that name for it. What is no option is stepped over.
-fn after_streams(argv: &[&[u8]]) -> Option<usize> {
-    let mut args = Args::of_command(argv);
-    loop {
-        if args.keyword("STREAMS") {
-            return Some(argv.len() - args.len());
-        }
-        let values = if args.keyword("GROUP") {
-            2
-        } else if args.keyword("COUNT")
-            || args.keyword("BLOCK")
-            || args.keyword("MAXCOUNT")
-            || args.keyword("MAXSIZE")
-            || args.keyword("CLAIM")
-        {
-            1
-        } else {
-            args.next().ok()?;
-            0
-        };
-        args.take(values).ok()?;
     }
 }
 
