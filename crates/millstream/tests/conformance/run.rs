@@ -256,17 +256,35 @@ impl Play<'_> {
                     let pattern = pattern::parse(&expected).map_err(at)?;
                     pattern.matches(&reply.value, self.stage.protocol, &mut self.bindings)
                 };
-                differ(matched, &expected, &pattern::render(&reply.value)).map_err(at)
+                differ(matched, &expected, &pattern::render(&reply.value)).map_err(at)?;
+                self.check_variant(expect, &reply.value).map_err(at)
             }
             (_, other) => differ(false, &expected, &format!("{other:?}")).map_err(at),
         }
     }
 
+    /// Refuses a reply of this server's own that Millstream gives too: the case needs no such line.
+    fn check_variant(&mut self, expect: &Expectation, reply: &Value) -> Result<(), String> {
+        if self.own_reply(expect).is_none() {
+            return Ok(());
+        }
+        let ours = substitute(self.reply_of_millstream(expect), &self.bindings);
+        let is_same = pattern::parse(&ours)?.matches(reply, self.stage.protocol, &mut self.bindings.clone());
+        let problem = format!("\n  {} needs no reply of its own: it gives ours", self.stage.title());
+        if is_same { Err(problem) } else { Ok(()) }
+    }
+
     /// What this server, in this protocol, should answer.
     fn variant<'e>(&self, expect: &'e Expectation) -> &'e str {
-        if let Some(reply) = self.stage.peer().and_then(|peer| expect.of_peer(peer)) {
-            return reply;
-        }
+        self.own_reply(expect).unwrap_or_else(|| self.reply_of_millstream(expect))
+    }
+
+    /// What a real server answers instead of what Millstream answers.
+    fn own_reply<'e>(&self, expect: &'e Expectation) -> Option<&'e str> {
+        self.stage.peer().and_then(|peer| expect.of_peer(peer))
+    }
+
+    fn reply_of_millstream<'e>(&self, expect: &'e Expectation) -> &'e str {
         let special = match self.stage.protocol {
             Protocol::Resp2 => &expect.resp2,
             Protocol::Resp3 => &expect.resp3,
