@@ -30,6 +30,37 @@ fn pending_entries_are_listed_and_selected() {
     }
 }
 
+/// Released entries match any idle time, and the count applies to what matches, whatever store it is.
+#[test]
+fn released_entries_are_listed_before_the_count_is_reached() {
+    for world in World::every_server() {
+        let ids: Vec<String> = (1..=120).map(|n| format!("{n}-0")).collect();
+        for id in &ids {
+            world.call(&["XADD", "s", id, "f", "v"]);
+        }
+        world.call(&["XGROUP", "CREATE", "s", "g", "0"]);
+        world.call(&["XREADGROUP", "GROUP", "g", "c", "COUNT", "120", "STREAMS", "s", ">"]);
+        let released: Vec<&str> = ids[10..110].iter().map(String::as_str).collect();
+        let nacked = world.run(&[&["pending", "nack", "s", "g"], &*released].concat()).ok();
+        assert_eq!(nacked.out, "released 100 entries\n");
+        world.call(&["XCLAIM", "s", "g", "c", "0", "120-0", "IDLE", "120000", "JUSTID"]);
+        let listed = |count: &str| {
+            let ls = ["pending", "ls", "s", "g", "--min-idle", "1m", "--json", "--count", count];
+            let rows = world.run(&ls).ok().json();
+            let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(listed("100"), released, "{}", world.url);
+        assert_eq!(listed("101"), [&*released, &["120-0"]].concat(), "{}", world.url);
+        assert_eq!(listed("1000"), listed("101"), "{}", world.url);
+        // Whoever released them is still the only consumer.
+        world
+            .run(&["group", "rm", "s", "g", "--dry-run"])
+            .ok()
+            .has("with 1 consumer and 120 pending entries");
+    }
+}
+
 #[test]
 fn idle_entries_are_claimed() {
     for world in World::servers() {

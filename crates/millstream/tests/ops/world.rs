@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::iter;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::support::peers::{PEERS, Peer};
 use crate::support::process::Server;
 use crate::support::run::{Run, new_folder};
 
@@ -40,6 +42,13 @@ impl World {
     /// Servers of both kinds.
     pub(crate) fn servers() -> Vec<World> {
         [Some(World::millstream()), World::redis()].into_iter().flatten().collect()
+    }
+
+    /// Servers of every kind, with nothing in them.
+    pub(crate) fn every_server() -> Vec<World> {
+        let peers: &[&Peer] = if Server::reference_is_wanted() { &PEERS } else { &[] };
+        let peers = peers.iter().map(|peer| World::over(Server::peer(peer)));
+        iter::once(World::empty(&[])).chain(peers).collect()
     }
 
     /// A Millstream server with these arguments and nothing in it.
