@@ -60,7 +60,7 @@ fn look_after_log(server: &Arc<Server>, is_refusing: &mut bool) {
     }
 }
 
-/// Closes clients silent for longer than `timeout`. Those who wait for entries are not idle.
+/// Closes clients silent for longer than `timeout`. A client that waits for entries is not idle, nor one that is about to get them.
 fn close_idle(server: &Server) {
     let timeout_ms = server.settings.number(Id::Timeout).unsigned_abs() * 1000;
     if timeout_ms == 0 {
@@ -69,7 +69,7 @@ fn close_idle(server: &Server) {
     let now_ms = server.uptime_ms();
     for client in server.clients.all() {
         let idle_ms = now_ms.saturating_sub(client.active_at_ms.load(Ordering::Relaxed));
-        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) {
+        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_answer() {
             client.kill();
         }
     }

@@ -5,7 +5,7 @@
 //! answer to a command that waits) they leave here and wake it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -18,8 +18,8 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) struct Registry {
     clients: RwLock<BTreeMap<u64, Arc<Client>>>,
     last_id: AtomicU64,
-    /// How many clients wait in a blocking command.
-    pub(crate) blocked: AtomicUsize,
+    /// How many clients wait in a blocking command; each of them counts itself.
+    blocked: Arc<AtomicUsize>,
 }
 
 /// A connected client, as others see it.
@@ -57,8 +57,9 @@ pub(crate) struct Client {
     /// Bytes of commands queued since MULTI.
     pub(crate) queued_bytes: AtomicUsize,
     last_command: AtomicUsize,
-    signals: AtomicU8,
+    is_killed: AtomicBool,
     wait: Mutex<Wait>,
+    blocked: Arc<AtomicUsize>,
     waker: OnceLock<Waker>,
 }
 
@@ -67,6 +68,8 @@ pub(crate) struct Client {
 struct Wait {
     /// Waits are numbered: an answer may come when nobody waits for it any more.
     number: u64,
+    /// Whether the client still counts as blocked. It does until it has an answer, whenever its own thread comes to it.
+    is_open: bool,
     answer: Option<Answer>,
 }
 
@@ -79,6 +82,8 @@ pub(crate) enum Answer {
     Refused(CommandError),
     /// The thread that ran it has panicked: there is no reply.
     Panicked,
+    /// CLIENT UNBLOCK ended it.
+    Unblocked(Unblock),
 }
 
 /// Bits of [`Client::flags`].
@@ -104,17 +109,6 @@ pub(crate) struct Labels {
     pub(crate) lib_ver: String,
 }
 
-/// What others want of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signal {
-    /// Close the connection.
-    Kill = 1,
-    /// Stop waiting as if time had run out.
-    UnblockTimeout = 2,
-    /// Stop waiting with an error.
-    UnblockError = 4,
-}
-
 /// Where a connection comes from.
 pub(crate) struct Peer {
     pub(crate) addr: String,
@@ -131,7 +125,7 @@ impl Registry {
             return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client::new(id, peer, uptime_ms));
+        let client = Arc::new(Client::new(id, peer, uptime_ms, Arc::clone(&self.blocked)));
         clients.insert(id, Arc::clone(&client));
         Some(client)
     }
@@ -162,7 +156,7 @@ impl Registry {
 }
 
 impl Client {
-    fn new(id: u64, peer: Peer, uptime_ms: u64) -> Client {
+    fn new(id: u64, peer: Peer, uptime_ms: u64, blocked: Arc<AtomicUsize>) -> Client {
         Client {
             id,
             addr: peer.addr,
@@ -181,8 +175,9 @@ impl Client {
             output_bytes: AtomicUsize::new(0),
             queued_bytes: AtomicUsize::new(0),
             last_command: AtomicUsize::new(usize::MAX),
-            signals: AtomicU8::new(0),
+            is_killed: AtomicBool::new(false),
             wait: Mutex::default(),
+            blocked,
             waker: OnceLock::new(),
         }
     }
@@ -211,24 +206,18 @@ impl Client {
 
     /// Closes its connection, as soon as its thread comes to it.
     pub(crate) fn kill(&self) {
-        self.send(Signal::Kill);
-    }
-
-    /// Ends its wait in a blocking command. False if it does not wait.
-    pub(crate) fn unblock(&self, how: Unblock) -> bool {
-        let waits = self.has(flags::BLOCKED);
-        if waits {
-            self.send(match how {
-                Unblock::Timeout => Signal::UnblockTimeout,
-                Unblock::Error => Signal::UnblockError,
-            });
-        }
-        waits
-    }
-
-    fn send(&self, signal: Signal) {
-        self.signals.fetch_or(signal as u8, Ordering::AcqRel);
+        self.is_killed.store(true, Ordering::Release);
         self.wake();
+    }
+
+    /// Ends its wait in a blocking command. False if it does not wait, or has its answer.
+    pub(crate) fn unblock(&self, how: Unblock) -> bool {
+        let mut wait = self.wait.lock();
+        if !wait.is_open {
+            return false;
+        }
+        self.answer(&mut wait, Answer::Unblocked(how));
+        true
     }
 
     fn wake(&self) {
@@ -237,20 +226,45 @@ impl Client {
         }
     }
 
-    /// A command begins to wait: the number is for whoever makes the answer.
+    /// A command begins to wait: the client counts as blocked. The number is for whoever makes the answer.
     pub(crate) fn begin_wait(&self) -> u64 {
         let mut wait = self.wait.lock();
-        *wait = Wait { number: wait.number + 1, answer: None };
+        *wait = Wait { number: wait.number + 1, is_open: true, answer: None };
+        self.set(flags::BLOCKED, true);
+        self.blocked.fetch_add(1, Ordering::Relaxed);
         wait.number
     }
 
-    /// Leaves the answer to a command that waits. One that comes too late is nobody's.
+    /// Whether the command still waits for an answer.
+    pub(crate) fn is_waiting(&self, number: u64) -> bool {
+        let wait = self.wait.lock();
+        wait.number == number && wait.is_open
+    }
+
+    /// Leaves the answer to a command that waits. One that comes too late is nobody's. If CLIENT UNBLOCK came while it was
+    /// made, it takes precedence: what was delivered must be told.
     pub(crate) fn leave_answer(&self, number: u64, answer: Answer) {
         let mut wait = self.wait.lock();
         if wait.number == number {
-            wait.answer = Some(answer);
-            drop(wait);
-            self.wake();
+            self.answer(&mut wait, answer);
+        }
+    }
+
+    /// The client waits no more, with or without an answer.
+    pub(crate) fn close_wait(&self) {
+        self.close(&mut self.wait.lock());
+    }
+
+    fn answer(&self, wait: &mut Wait, answer: Answer) {
+        wait.answer = Some(answer);
+        self.close(wait);
+        self.wake();
+    }
+
+    fn close(&self, wait: &mut Wait) {
+        if std::mem::take(&mut wait.is_open) {
+            self.set(flags::BLOCKED, false);
+            self.blocked.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -261,6 +275,7 @@ impl Client {
     /// The wait is over: takes the answer, if there is one, and no other is left from now on.
     pub(crate) fn end_wait(&self) -> Option<Answer> {
         let mut wait = self.wait.lock();
+        self.close(&mut wait);
         wait.number += 1;
         wait.answer.take()
     }
@@ -271,20 +286,7 @@ impl Client {
     }
 
     pub(crate) fn is_killed(&self) -> bool {
-        self.signals.load(Ordering::Acquire) & Signal::Kill as u8 != 0
-    }
-
-    /// Takes an unblock request, if there is one.
-    pub(crate) fn take_unblock(&self) -> Option<Unblock> {
-        let mask = Signal::UnblockTimeout as u8 | Signal::UnblockError as u8;
-        let signals = self.signals.fetch_and(!mask, Ordering::AcqRel);
-        if signals & Signal::UnblockError as u8 != 0 {
-            Some(Unblock::Error)
-        } else if signals & Signal::UnblockTimeout as u8 != 0 {
-            Some(Unblock::Timeout)
-        } else {
-            None
-        }
+        self.is_killed.load(Ordering::Acquire)
     }
 }
 
@@ -327,15 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn only_a_waiting_client_is_unblocked_and_an_error_wins() {
+    fn only_a_client_without_an_answer_is_unblocked_and_a_reply_wins() {
         let registry = Registry::default();
         let client = registry.add(peer(), 0, 1).unwrap();
         assert!(!client.unblock(Unblock::Error));
-        assert_eq!(client.take_unblock(), None);
-        client.set(flags::BLOCKED, true);
-        assert!(client.unblock(Unblock::Timeout) && client.unblock(Unblock::Error));
-        assert_eq!(client.take_unblock(), Some(Unblock::Error));
-        assert_eq!(client.take_unblock(), None);
+        let wait = client.begin_wait();
+        assert!(client.is_waiting(wait) && client.has(flags::BLOCKED));
+        assert_eq!(registry.blocked_count(), 1);
+        assert!(client.unblock(Unblock::Timeout) && !client.unblock(Unblock::Error));
+        assert!(!client.is_waiting(wait) && !client.has(flags::BLOCKED));
+        assert_eq!(registry.blocked_count(), 0);
+        client.leave_answer(wait, Answer::Reply(b"made meanwhile".to_vec()));
+        assert!(!client.unblock(Unblock::Timeout));
+        assert_eq!(client.end_wait(), Some(Answer::Reply(b"made meanwhile".to_vec())));
+        assert_eq!(registry.blocked_count(), 0);
         client.kill();
         assert!(client.is_killed());
     }

@@ -8,7 +8,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use millstream_protocol::resp::Writer;
@@ -17,7 +16,7 @@ use millstream_store::{Retry, Txn, WaitToken};
 use crate::args::OwnedArgs;
 use crate::command::{Blocked, CommandSpec, Later, LongReply, Outcome, Run, Work};
 use crate::io_thread::{give_back, spare_buffer};
-use crate::registry::{Answer, Client, flags};
+use crate::registry::{Answer, Client};
 use crate::session::Session;
 use crate::state::Server;
 
@@ -46,14 +45,14 @@ impl Waiting {
         let deadline = deadline_after(blocked.timeout_ms);
         let args = with_last_args(argv, &blocked.last_args);
         let (client, resp3) = (Arc::clone(&session.client), session.resp3);
-        let wait = begin_wait(server, &client);
-        let again = move |txn: &mut Txn<'_>| match run_again((spec, &args), resp3, txn) {
+        let wait = client.begin_wait();
+        let again = move |txn: &mut Txn<'_>| {
+            // CLIENT UNBLOCK may have ended the wait, and its connection has yet to notice.
+            let answer = client.is_waiting(wait).then(|| run_again((spec, &args), resp3, txn)).flatten();
+            let Some(answer) = answer else { return Retry::NotYet };
             // A peer that left meanwhile loses nothing: what was delivered to it is pending.
-            Some(answer) => {
-                client.leave_answer(wait, answer);
-                Retry::Served
-            }
-            None => Retry::NotYet,
+            client.leave_answer(wait, answer);
+            Retry::Served
         };
         let token = txn.wait(&blocked.interests, again);
         let retry_at = token.retry_at_ms().and_then(|at_ms| instant_at(server, at_ms));
@@ -77,7 +76,7 @@ impl Waiting {
     pub(crate) fn begin_work(server: &Arc<Server>, session: &Session, later: Later) -> Waiting {
         let Later { work, timeout_ms, instead } = later;
         let (client, resp3) = (Arc::clone(&session.client), session.resp3);
-        let wait = begin_wait(server, &client);
+        let wait = client.begin_wait();
         let for_work = Arc::clone(server);
         tokio::task::spawn_blocking(move || {
             let done = catch_unwind(AssertUnwindSafe(|| reply_of(work, &for_work, resp3)));
@@ -103,17 +102,8 @@ impl Drop for Waiting {
         if let Some(token) = &self.token {
             self.server.store.cancel(token);
         }
-        self.client.set(flags::BLOCKED, false);
-        self.server.clients.blocked.fetch_sub(1, Ordering::Relaxed);
+        self.client.close_wait();
     }
-}
-
-/// Marks the client as blocked and gives the wait a number. A request to unblock that came after the last wait was over is void.
-fn begin_wait(server: &Server, client: &Client) -> u64 {
-    client.take_unblock();
-    client.set(flags::BLOCKED, true);
-    server.clients.blocked.fetch_add(1, Ordering::Relaxed);
-    client.begin_wait()
 }
 
 /// The moment when the store's clock shows this time.

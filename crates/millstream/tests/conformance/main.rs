@@ -126,6 +126,9 @@ fn run_all(server: Server, protocol: Protocol) {
     assert!(passed > 0, "no case ran");
 }
 
+/// A mark is needless if a server that is not asked passes the case this many times in a row.
+const TRIES_OF_A_MARK: u32 = 6;
+
 /// A server that is not asked because it is older, or answers in another way, must fail the case. Otherwise the mark is wrong,
 /// and the page lists fewer confirmations than there are.
 fn check_marks(peer: &'static Peer) {
@@ -138,7 +141,8 @@ fn check_marks(peer: &'static Peer) {
     for file in files() {
         for case in file.cases.iter().filter(|case| !case.asks(peer)) {
             let stage = &mut stages[usize::from(case.resp == Some(3))];
-            if stage.run(case).is_ok() {
+            // Once may be by chance: Redis 6.2 answers one case this way if it happens to expire a key in time.
+            if (0..TRIES_OF_A_MARK).all(|_| stage.run(case).is_ok()) {
                 needless.push(format!("{}:{}: {}", file.path.display(), case.line, case.name));
             }
         }

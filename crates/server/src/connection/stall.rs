@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use millstream_protocol::commands::Unblock;
@@ -18,18 +19,6 @@ use crate::waiting::Waiting;
 /// While a command waits, the peer may send this much ahead.
 const READ_AHEAD_BYTES: usize = 1024 * 1024;
 
-/// How a wait ended.
-enum Ended {
-    /// With an answer.
-    Served,
-    /// Time ran out.
-    TimedOut,
-    /// CLIENT UNBLOCK.
-    Unblocked(Unblock),
-    /// The peer is gone, or is to go.
-    Gone,
-}
-
 impl Connection {
     /// Waits for the reply of a blocking command and sends it. False: the peer is gone.
     pub(super) async fn wait(
@@ -38,19 +27,23 @@ impl Connection {
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> bool {
         let mut waiting = waiting;
-        let ended = self.wait_for_end(&mut waiting, stream).await;
+        let is_there = self.wait_for_end(&mut waiting, stream).await;
         let instead = waiting.instead.take();
+        self.session.client.active_at_ms.store(self.server.uptime_ms(), Ordering::Relaxed);
         // Before the reply goes out: a client that has it in hand must not count as blocked any more.
         drop(waiting);
-        // It may have come together with another end.
+        // It may have come together with the deadline.
         let answer = self.session.client.end_wait();
         let mut out = Writer::new(self.session.resp3);
-        match (answer, ended) {
-            (_, Ended::Gone) | (Some(Answer::Panicked), _) => return false,
-            (Some(Answer::Reply(reply)), _) => out.buf = reply,
-            (Some(Answer::Refused(error)), _) => self.refuse_wait(&error, &mut out),
-            (None, Ended::Unblocked(Unblock::Error)) => self.refuse_wait(&errors::UNBLOCKED, &mut out),
-            (None, _) => match instead {
+        if !is_there {
+            return false;
+        }
+        match answer {
+            Some(Answer::Panicked) => return false,
+            Some(Answer::Reply(reply)) => out.buf = reply,
+            Some(Answer::Refused(error)) => self.refuse_wait(&error, &mut out),
+            Some(Answer::Unblocked(Unblock::Error)) => self.refuse_wait(&errors::UNBLOCKED, &mut out),
+            Some(Answer::Unblocked(Unblock::Timeout)) | None => match instead {
                 Some(reply) => out.buf = reply,
                 None => out.null_array(),
             },
@@ -69,7 +62,8 @@ impl Connection {
         out.error(error.as_bytes());
     }
 
-    async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> Ended {
+    /// Waits until there is an answer, or time runs out. False: the peer is gone, or is to go.
+    async fn wait_for_end(&mut self, waiting: &mut Waiting, stream: &mut (impl AsyncRead + Unpin)) -> bool {
         let sleep = waiting.deadline.map(|deadline| tokio::time::sleep_until(deadline.into()));
         let retry = waiting.retry_at.map(|at| tokio::time::sleep_until(at.into()));
         tokio::pin!(sleep, retry);
@@ -79,15 +73,12 @@ impl Connection {
                 retry.set(waiting.retry_at.map(|at| tokio::time::sleep_until(at.into())));
             }
             if self.session.client.has_answer() {
-                return Poll::Ready(Ended::Served);
-            }
-            if let Some(how) = self.session.client.take_unblock() {
-                return Poll::Ready(Ended::Unblocked(how));
+                return Poll::Ready(true);
             }
             if sleep.as_mut().as_pin_mut().is_some_and(|sleep| sleep.poll(cx).is_ready()) {
-                return Poll::Ready(Ended::TimedOut);
+                return Poll::Ready(true);
             }
-            self.poll_gone(cx, stream).map(|()| Ended::Gone)
+            self.poll_gone(cx, stream).map(|()| false)
         })
         .await
     }
