@@ -155,11 +155,13 @@ pub(crate) enum Step<'w> {
 }
 
 impl<'a> Records<'a> {
-    /// From the first record of `file`, of which the first `file_bytes` are looked at.
+    /// Starts at the first record of `file` and reads up to `file_bytes`.
+    ///
+    /// `file_bytes` can be smaller than the header: a running server may have begun the segment after the folder was listed.
     pub(crate) fn new(file: &'a dyn File, file_bytes: u64, header: &SegmentHeader) -> Records<'a> {
         Records {
             file,
-            file_bytes,
+            file_bytes: file_bytes.max(HEADER_BYTES as u64),
             salt: Salt::new(header.salt),
             offset: HEADER_BYTES as u64,
             expected: header.first,

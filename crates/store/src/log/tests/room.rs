@@ -193,6 +193,15 @@ fn whoever_reads_while_others_write_into_the_room_sees_no_damage() {
     assert!(matches!(walk.step().unwrap(), Step::End));
 }
 
+#[test]
+fn a_segment_that_was_listed_before_its_header_was_written_reads_as_empty() {
+    let disk = SimDisk::new(1);
+    add(&log_on(&disk), 7);
+    let file = disk.open(FIRST, Access::Read).unwrap();
+    let header = SegmentHeader::read(&*file).unwrap().unwrap();
+    assert!(matches!(Records::new(&*file, 0, &header).step().unwrap(), Step::End));
+}
+
 /// A segment was to follow, the room before it could not be given back, and the power went; and goes again, at every step of the
 /// recovery: it still finds what was durable.
 #[test]
