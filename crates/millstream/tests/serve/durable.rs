@@ -332,7 +332,8 @@ fn what_is_read_back_is_what_the_folder_holds() {
 #[test]
 fn who_blocks_behind_a_write_can_be_unblocked_at_once() {
     let dir = TempDir::new();
-    let server = Server::start_in(&dir, &["--appendfsync", "always"]);
+    // One thread, so that nobody looks between the beginning of the command and its block.
+    let server = Server::start_in(&dir, &["--appendfsync", "always", "--io-threads", "1"]);
     let mut admin = server.connect();
     admin.call("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n");
     for _ in 0..30 {
