@@ -41,6 +41,8 @@ fn streams_and_groups_are_watched_opened_filtered_and_left() {
     terminal.shows("paused");
     terminal.press(&["p", "+"]);
     terminal.shows("every 250ms");
+    terminal.press(&["?"]);
+    terminal.shows("Esc closes this");
     terminal.press(&["q"]);
     terminal.ended(0);
 }
@@ -55,10 +57,16 @@ fn signals_give_the_terminal_back() {
         assert!(sent.expect("send a signal").success());
         terminal.ended(code);
     }
-    let Some(terminal) = Terminal::run(&world, "", FAST) else { return };
-    terminal.shows("q quit");
-    terminal.press(&["C-c"]);
-    terminal.ended(130);
+    for before in [None, Some("?")] {
+        let Some(terminal) = Terminal::run(&world, "", FAST) else { return };
+        terminal.shows("q quit");
+        if let Some(help) = before {
+            terminal.press(&[help]);
+            terminal.shows("Esc closes this");
+        }
+        terminal.press(&["C-c"]);
+        terminal.ended(130);
+    }
 }
 
 #[test]
