@@ -38,16 +38,19 @@ impl Message {
         self.field(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 
-    /// How long ago the entry was added, by the time in its id. Zero for an id of the future.
+    /// How long ago the entry was added, by the time in its id. Zero for an id that tells no time of the past.
     pub fn age(&self) -> Duration {
-        age_of(self.id, SystemTime::now())
+        age_of(self.id, SystemTime::now()).unwrap_or_default()
     }
 }
 
-/// How long before `now` an id was given, by the time in it. Zero for an id of the future.
-pub(crate) fn age_of(id: StreamId, now: SystemTime) -> Duration {
+/// The beginning of 2001. A smaller number is no time: the id was made by hand, as 1-1 is.
+const EARLIEST_MS: u64 = 978_307_200_000;
+
+/// How long before `now` an entry was added, by the time in its id; `None` if the id tells no time of the past.
+pub fn age_of(id: StreamId, now: SystemTime) -> Option<Duration> {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    now.saturating_sub(Duration::from_millis(id.ms))
+    if id.ms < EARLIEST_MS { None } else { now.checked_sub(Duration::from_millis(id.ms)) }
 }
 
 /// A message for the tests of this crate.
@@ -90,9 +93,11 @@ mod tests {
     }
 
     #[test]
-    fn age_counts_from_the_id_and_is_never_negative() {
-        let now = UNIX_EPOCH + Duration::from_secs(10);
-        assert_eq!(age_of(StreamId::new(4_000, 0), now), Duration::from_secs(6));
-        assert_eq!(age_of(StreamId::new(99_000, 0), now), Duration::ZERO);
+    fn only_an_id_that_tells_a_time_of_the_past_has_an_age() {
+        let now = UNIX_EPOCH + Duration::from_secs(1_700_000_010);
+        assert_eq!(age_of(StreamId::new(1_700_000_004_000, 0), now), Some(Duration::from_secs(6)));
+        assert_eq!(age_of(StreamId::new(1_700_000_010_001, 0), now), None);
+        assert_eq!((age_of(StreamId::MAX, now), age_of(StreamId::new(1, 1), now)), (None, None));
+        assert_eq!(sample(&[]).age(), Duration::ZERO);
     }
 }

@@ -91,10 +91,10 @@ impl LagCommand {
         }
         let most = self.fail_age?;
         let over = |waited: Option<Duration>| waited.is_some_and(|waited| waited > most);
-        if over(shape::waited(group.oldest_unread)) {
+        if over(group.unread_age()) {
             return Some(format!("unread for more than {}", age(most)));
         }
-        over(shape::waited(group.oldest_pending)).then(|| format!("pending for more than {}", age(most)))
+        over(group.pending_age()).then(|| format!("pending for more than {}", age(most)))
     }
 }
 
@@ -105,8 +105,8 @@ fn table(groups: &[GroupSnapshot], too_far: &[Option<String>]) -> Table {
             &group.name,
             shape::lag(group.lag),
             count(group.pending),
-            age_or_nothing(shape::waited(group.oldest_unread)),
-            age_or_nothing(shape::waited(group.oldest_pending)),
+            age_or_nothing(group.unread_age()),
+            age_or_nothing(group.pending_age()),
             match reason {
                 None => Cell::painted(GOOD, "ok"),
                 Some(reason) => Cell::painted(BAD, reason),

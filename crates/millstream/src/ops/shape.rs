@@ -2,7 +2,7 @@
 
 use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
 use millstream_worker::dead_letter::Letter;
-use millstream_worker::monitor::{GroupSnapshot, Health, Lag, Verdict, Waiting};
+use millstream_worker::monitor::{GroupSnapshot, Health, Lag, Verdict};
 use serde_json::{Value, json};
 
 use super::value::{self, fields_json, millis};
@@ -37,8 +37,8 @@ pub(crate) fn group(group: &GroupSnapshot) -> Value {
         "lag": group.lag.count,
         "lag_exact": group.lag.is_exact(),
         "pending": group.pending,
-        "oldest_unread_ms": waited(group.oldest_unread).map(millis),
-        "oldest_pending_ms": waited(group.oldest_pending).map(millis),
+        "oldest_unread_ms": group.unread_age().map(millis),
+        "oldest_pending_ms": group.pending_age().map(millis),
         "stuck": group.scan.stuck,
         "dead_letters": group.dead_letters_length,
     })
@@ -90,11 +90,6 @@ pub(crate) fn verdict(verdict: &Verdict) -> Value {
         .map(|finding| json!({ "code": finding.code, "health": finding.health.to_string(), "text": finding.text }))
         .collect();
     json!({ "health": verdict.health.to_string(), "findings": findings })
-}
-
-/// How long something has waited, for people and programs alike: ids made by hand tell no time.
-pub(crate) fn waited(waiting: Option<Waiting>) -> Option<std::time::Duration> {
-    waiting.filter(|waiting| value::age_of(waiting.id).is_some()).map(|waiting| waiting.age)
 }
 
 /// A lag for people: `1,234`, or `≥10,000` where only so many were counted.

@@ -48,13 +48,8 @@ pub(crate) fn age_or_nothing(duration: Option<Duration>) -> String {
 
 /// How long ago an entry was added, by the time in its id; `None` if the id tells no time of the past.
 pub(crate) fn age_of(id: StreamId) -> Option<Duration> {
-    let added = UNIX_EPOCH.checked_add(Duration::from_millis(id.ms))?;
-    // Ids made by hand, as 1-1 is, tell no time.
-    if id.ms < EARLIEST_MS { None } else { SystemTime::now().duration_since(added).ok() }
+    millstream_worker::message::age_of(id, SystemTime::now())
 }
-
-/// The beginning of 2001: smaller numbers are no times.
-const EARLIEST_MS: u64 = 978_307_200_000;
 
 /// Milliseconds, as JSON tells every duration.
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -7,7 +7,6 @@ use millstream_worker::monitor::{
 };
 
 use super::watcher::Look;
-use crate::ops::shape::waited;
 
 /// What a row is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -147,9 +146,9 @@ impl Sort {
             Sort::Name => Ordering::Equal,
             Sort::Health => b.health().cmp(&a.health()),
             Sort::Lag => of_group(|group| Some(group.lag.count as f64)),
-            Sort::UnreadAge => of_group(|group| waited(group.oldest_unread).map(|age| age.as_secs_f64())),
+            Sort::UnreadAge => of_group(|group| group.unread_age().map(|age| age.as_secs_f64())),
             Sort::Pending => of_group(|group| Some(group.pending as f64)),
-            Sort::PendingAge => of_group(|group| waited(group.oldest_pending).map(|age| age.as_secs_f64())),
+            Sort::PendingAge => of_group(|group| group.pending_age().map(|age| age.as_secs_f64())),
             Sort::Added => falling(a.added, b.added),
             Sort::Acknowledged => falling(a.acknowledged(), b.acknowledged()),
             Sort::Length => b.length.cmp(&a.length),

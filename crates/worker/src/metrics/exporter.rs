@@ -98,12 +98,8 @@ fn write_health(text: &mut Text, streams: &[StreamSnapshot], groups: &[&GroupSna
     };
     family(&GROUP_LAG, &|group| group.lag.count as f64);
     family(&GROUP_LAG_EXACT, &|group| f64::from(u8::from(group.lag.is_exact())));
-    family(&GROUP_OLDEST_UNREAD_AGE, &|group| {
-        group.oldest_unread.map_or(0.0, |unread| unread.age.as_secs_f64())
-    });
-    family(&GROUP_OLDEST_PENDING_AGE, &|group| {
-        group.oldest_pending.map_or(0.0, |oldest| oldest.age.as_secs_f64())
-    });
+    family(&GROUP_OLDEST_UNREAD_AGE, &|group| group.unread_age().unwrap_or_default().as_secs_f64());
+    family(&GROUP_OLDEST_PENDING_AGE, &|group| group.pending_age().unwrap_or_default().as_secs_f64());
     family(&GROUP_STUCK, &|group| group.scan.stuck as f64);
     family(&GROUP_HEALTH, &|group| f64::from(group.verdict(limits).health as u8));
     write_family(text, heading(&DLQ_LENGTH), streams, |stream| {

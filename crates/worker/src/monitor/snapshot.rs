@@ -65,6 +65,16 @@ pub struct GroupSnapshot {
 }
 
 impl GroupSnapshot {
+    /// How long ago the oldest entry that the group has yet to read was added, where its id tells.
+    pub fn unread_age(&self) -> Option<Duration> {
+        self.oldest_unread.and_then(|unread| unread.age)
+    }
+
+    /// How long ago the oldest pending entry was added, where its id tells.
+    pub fn pending_age(&self) -> Option<Duration> {
+        self.oldest_pending.and_then(|pending| pending.age)
+    }
+
     /// How many entries the group has read. A store may not say before the first read: then it is what was added
     /// without what is yet to read.
     pub(super) fn read_so_far(&self) -> Option<u64> {
@@ -78,8 +88,8 @@ impl GroupSnapshot {
 pub struct Waiting {
     /// The entry.
     pub id: StreamId,
-    /// How long ago it was added, by the time in its id.
-    pub age: Duration,
+    /// How long ago it was added; `None` if its id tells no time of the past, as ids made by hand.
+    pub age: Option<Duration>,
 }
 
 /// How many entries a group has yet to read.

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use millstream_engine::IdSpec;
+use millstream_store::verbs::Add;
+
 use super::*;
-use crate::backend::{Admin, ConsumerInfo, Embedded, Read, Start, StreamId};
+use crate::backend::{Admin, Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
 use crate::metrics::{Consumers, exporter_text};
 use crate::names::dead_letters_of;
 use crate::producer::Producer;
@@ -147,8 +150,21 @@ async fn a_group_that_nobody_has_read_from_is_judged_mildly() {
     assert_eq!(group.verdict(&Limits::default()).health, Health::Critical, "its readers have gone");
 }
 
+#[tokio::test]
+async fn an_id_made_by_hand_tells_no_age() {
+    let store = Embedded::in_memory();
+    let mut add = Add::new(b"orders".to_vec(), vec![b"n".to_vec(), b"1".to_vec()]);
+    add.id = IdSpec::Explicit(StreamId::new(1, 1));
+    store.store().call(add).await.unwrap();
+    store.create_group("orders", "billing", Start::Beginning).await.unwrap();
+    let group = Monitor::new(Arc::new(store)).group("orders", "billing").await.unwrap().unwrap();
+    assert_eq!(group.oldest_unread, Some(Waiting { id: StreamId::new(1, 1), age: None }));
+    let verdict = group.verdict(&Limits::default());
+    assert!(verdict.found("unread_age").is_none() && verdict.found("no_reader").is_some(), "{verdict}");
+}
+
 fn old(age: Duration) -> Waiting {
-    Waiting { id: StreamId::new(1, 1), age }
+    Waiting { id: StreamId::new(1, 1), age: Some(age) }
 }
 
 #[tokio::test]

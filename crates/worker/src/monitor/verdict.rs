@@ -151,9 +151,9 @@ impl GroupSnapshot {
             "lag",
             format!("{} entries are unread", self.lag),
         );
-        if let Some(unread) = &self.oldest_unread {
-            let text = format!("the oldest unread entry is {} old", seconds(unread.age));
-            let health = self.unread_health(limits, limits.unread_age.health(&unread.age));
+        if let Some(age) = self.unread_age() {
+            let text = format!("the oldest unread entry is {} old", seconds(age));
+            let health = self.unread_health(limits, limits.unread_age.health(&age));
             find(health, "unread_age", text);
         }
         find(

@@ -45,7 +45,7 @@ async fn look(core: &Core, monitor: &Monitor) -> Result<Sample, Error> {
         let Some((lag, oldest)) = monitor.backlog(&lane.stream, &lane.group).await? else { continue };
         sample.lag += lag.count;
         sample.lag_exact &= lag.is_exact();
-        sample.oldest_age = sample.oldest_age.max(oldest.map(|oldest| oldest.age).unwrap_or_default());
+        sample.oldest_age = sample.oldest_age.max(oldest.and_then(|oldest| oldest.age).unwrap_or_default());
     }
     Ok(sample)
 }

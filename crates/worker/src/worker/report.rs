@@ -105,7 +105,8 @@ impl Tally {
             lane.metrics.process_duration.observe_duration(*took);
             lane.metrics.deliveries.observe(job.attempt);
             if job.attempt == 1 {
-                lane.metrics.delivery_latency.observe_duration(age_of(job.id, now).saturating_sub(*took));
+                let age = age_of(job.id, now).unwrap_or_default();
+                lane.metrics.delivery_latency.observe_duration(age.saturating_sub(*took));
             }
             match outcome.failure().map(|failure| failure.reason) {
                 Some(Reason::Panic) => {

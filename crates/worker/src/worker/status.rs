@@ -78,13 +78,7 @@ async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
     if let Some(monitor) = monitor
         && let Ok(Ok(Some(group))) = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await
     {
-        let age = |waiting: Option<crate::monitor::Waiting>| waiting.map(|waiting| waiting.age);
-        metrics.backlog(
-            group.lag.count,
-            group.lag.is_exact(),
-            age(group.oldest_unread),
-            age(group.oldest_pending),
-        );
+        metrics.backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
     }
     if let Ok(Ok(letters)) = timeout(LOOK_TIME, core.backend.stream(&lane.dead_letters)).await {
         metrics.dlq_length.set(letters.map_or(0, |letters| letters.length) as f64);

@@ -79,7 +79,7 @@ fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
         last_id.to_string(),
         shape::lag(group.lag),
         count(group.pending),
-        age_or_nothing(shape::waited(group.oldest_pending)),
+        age_or_nothing(group.pending_age()),
     ];
     let of_consumer =
         |consumer: &ConsumerInfo| [consumer.name.clone(), count(consumer.pending), age(consumer.idle)];

@@ -134,8 +134,8 @@ async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
             count(group.consumers.len() as u64),
             shape::lag(group.lag),
             count(group.pending),
-            age_or_nothing(shape::waited(group.oldest_unread)),
-            age_or_nothing(shape::waited(group.oldest_pending)),
+            age_or_nothing(group.unread_age()),
+            age_or_nothing(group.pending_age()),
             group.last_delivered.to_string(),
         ]
     });

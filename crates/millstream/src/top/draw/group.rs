@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::grid::{Column, Grid, Kind};
 use super::number::rate;
 use super::palette::Palette;
-use crate::ops::shape::{lag, waited};
+use crate::ops::shape::lag;
 use crate::ops::value::{NOTHING, age, age_of, age_or_nothing, count, counted, text};
 use crate::top::row::{GroupRow, Key, Row};
 use crate::top::state::State;
@@ -87,7 +87,7 @@ fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
         LagKnown::AtLeast => "at least: too many to count",
     };
     let mut told = format!("{} ({known})", lag(group.lag));
-    if let Some(waited) = waited(group.oldest_unread) {
+    if let Some(waited) = group.unread_age() {
         told += &format!(", the oldest {} old", age(waited));
     }
     match rates.and_then(|rates| rates.caught_up_in) {
@@ -100,7 +100,7 @@ fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
 fn pending_figures(group: &GroupSnapshot) -> String {
     let scan = &group.scan;
     let mut told = count(group.pending);
-    if let Some(waited) = waited(group.oldest_pending) {
+    if let Some(waited) = group.pending_age() {
         told += &format!(", the oldest {} old", age(waited));
     }
     if let Some(idle) = scan.longest_idle {

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::grid::{Column, Grid, Kind};
 use super::number::rate_or_nothing;
 use super::palette::Palette;
-use crate::ops::shape::{lag, waited};
+use crate::ops::shape::lag;
 use crate::ops::value::{NOTHING, age_or_nothing, count, text};
 use crate::top::row::{Row, Sort};
 use crate::top::state::State;
@@ -73,9 +73,9 @@ fn cells(row: &Row, palette: &Palette) -> Vec<Span<'static>> {
         name(row.key.group.as_deref().unwrap_or(NOTHING)),
         Span::raw(count(row.length)),
         of_group(|group| lag(group.lag)),
-        of_group(|group| age_or_nothing(waited(group.oldest_unread))),
+        of_group(|group| age_or_nothing(group.unread_age())),
         of_group(|group| count(group.pending)),
-        of_group(|group| age_or_nothing(waited(group.oldest_pending))),
+        of_group(|group| age_or_nothing(group.pending_age())),
         if is_stuck { stuck.style(palette.warn) } else { stuck },
         of_group(|group| group.consumers.len().to_string()),
         Span::raw(rate_or_nothing(row.added)),
