@@ -57,6 +57,22 @@ fn a_group_is_watched_without_joining_it() {
     lines.has("with worker-2, delivery 1").has("progress  lag 0, pending 2\n");
 }
 
+/// Where the store does not know the lag, it is counted, as for `group ls`.
+#[test]
+fn the_lag_of_a_group_is_told_on_every_server() {
+    for world in World::every_server() {
+        for id in ["1-0", "2-0", "3-0"] {
+            world.call(&["XADD", "s", id, "f", "v"]);
+        }
+        world.call(&["XGROUP", "CREATE", "s", "g", "2-0"]);
+        let told = world.run(&["tail", "s", "--group", "g", "--no-follow", "--json"]).ok().out;
+        let progress: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+        assert_eq!((&progress["lag"], &progress["lag_exact"]), (&json!(1), &json!(true)), "{}", world.url);
+        let listed = world.run(&["group", "ls", "s", "--json"]).ok().json();
+        assert_eq!(listed[0]["lag"], progress["lag"], "{}", world.url);
+    }
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let world = World::empty(&[]);

@@ -1,27 +1,30 @@
 //! Watching a group at work: every entry from unread over pending to done, seen from outside.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millstream_worker::Admin;
 use millstream_worker::backend::{Fields, GroupInfo, PendingFilter, PendingRow, Range, StreamId};
+use millstream_worker::monitor::{Lag, Monitor};
 use serde_json::{Value, json};
 
 use super::{PAGE, Tail, WAIT, entry_line};
 use crate::ops::failure::Failure;
 use crate::ops::known;
 use crate::ops::output::{DIM, GOOD, WARN, print_json_line, print_line};
+use crate::ops::shape;
 use crate::ops::value::{count, fields_json, fields_line};
 
 /// More pending entries than this are not watched one by one.
 const WATCHED_MAX: usize = 10_000;
 
 /// Tells what is pending and unread, then what changes.
-pub(super) async fn follow(tail: &Tail, backend: &dyn Admin, group: &str) -> Result<(), Failure> {
+pub(super) async fn follow(tail: &Tail, backend: Arc<dyn Admin>, group: &str) -> Result<(), Failure> {
     let mut left = tail.count.unwrap_or(u64::MAX);
     let mut watch = Watch::default();
     loop {
-        let info = known::group(backend, &tail.stream, group).await?;
-        for event in watch.look(tail, backend, group, &info).await? {
+        let info = known::group(&*backend, &tail.stream, group).await?;
+        for event in watch.look(tail, &backend, group, &info).await? {
             if left == 0 {
                 return Ok(());
             }
@@ -54,7 +57,7 @@ impl Watch {
     async fn look(
         &mut self,
         tail: &Tail,
-        backend: &dyn Admin,
+        backend: &Arc<dyn Admin>,
         group: &str,
         info: &GroupInfo,
     ) -> Result<Vec<Event>, Failure> {
@@ -74,7 +77,9 @@ impl Watch {
         let standing = (info.last_delivered, info.pending);
         if self.standing != Some(standing) {
             self.standing = Some(standing);
-            events.push(Event::Progress(info.clone()));
+            let backlog = Monitor::new(Arc::clone(backend)).backlog(&tail.stream, group).await?;
+            // A group that has just gone is told by the next look.
+            events.extend(backlog.map(|(lag, _)| Event::Progress(info.clone(), lag)));
         }
         Ok(events)
     }
@@ -115,7 +120,7 @@ enum Event {
     Unread { id: StreamId, fields: Fields },
     Pending { id: StreamId, consumer: Option<String>, deliveries: u64 },
     Done { id: StreamId },
-    Progress(GroupInfo),
+    Progress(GroupInfo, Lag),
 }
 
 impl Event {
@@ -132,10 +137,11 @@ impl Event {
                 "event": "pending", "id": id.to_string(), "consumer": consumer, "deliveries": deliveries,
             }),
             Event::Done { id } => json!({ "event": "done", "id": id.to_string() }),
-            Event::Progress(info) => json!({
+            Event::Progress(info, lag) => json!({
                 "event": "progress",
                 "last_delivered": info.last_delivered.to_string(),
-                "lag": info.lag,
+                "lag": lag.count,
+                "lag_exact": lag.is_exact(),
                 "pending": info.pending,
                 "consumers": info.consumers,
             }),
@@ -151,9 +157,8 @@ impl Event {
                 format!("{WARN}pending{WARN:#}   {}", entry_line(*id, &rest))
             }
             Event::Done { id } => format!("{GOOD}done{GOOD:#}      {id}"),
-            Event::Progress(info) => {
-                let lag = info.lag.map_or_else(|| "?".to_owned(), count);
-                format!("{DIM}progress  lag {lag}, pending {}{DIM:#}", count(info.pending))
+            Event::Progress(info, lag) => {
+                format!("{DIM}progress  lag {}, pending {}{DIM:#}", shape::lag(*lag), count(info.pending))
             }
         }
     }

@@ -62,7 +62,7 @@ impl Tail {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         match &self.group {
-            Some(group) => group::follow(self, &*backend, group).await,
+            Some(group) => group::follow(self, backend, group).await,
             None => self.follow(&*backend).await,
         }
     }
