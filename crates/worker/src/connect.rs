@@ -38,16 +38,6 @@ pub async fn connect_existing(url: &str) -> Result<Arc<dyn Admin>, Error> {
     open(url, |folder| Embedded::open_existing(folder)).await
 }
 
-/// A client for questions of one's own to the server behind a URL, or to the first one of a cluster; `None` for a store that
-/// has no server. Connects to nobody yet.
-pub fn client(url: &str) -> Result<Option<redis::Client>, Error> {
-    if url.starts_with("embedded:") || url.starts_with("memory:") {
-        return Ok(None);
-    }
-    let nodes = nodes(url);
-    nodes.first().map(|node| Redis::client(node, &certificates(url)?)).transpose()
-}
-
 async fn open(
     url: &str,
     open_folder: impl FnOnce(&str) -> Result<Embedded, Error>,
@@ -62,7 +52,7 @@ async fn open(
             Ok(Arc::new(Redis::connect_cluster(&nodes(url), certificates(url)?).await?))
         }
         _ => Err(Error::new(
-            ErrorKind::Refused,
+            ErrorKind::BadUrl,
             "the URL of a store begins with redis://, rediss://, redis+cluster://, rediss+cluster://, unix://, embedded: or memory:",
         )),
     }
@@ -90,7 +80,7 @@ fn certificates(url: &str) -> Result<Certificates, Error> {
         (None, None) => None,
         _ => {
             return Err(Error::new(
-                ErrorKind::Refused,
+                ErrorKind::BadUrl,
                 "a certificate needs its key: give both cert= and key=",
             ));
         }
@@ -123,14 +113,6 @@ mod tests {
     }
 
     #[test]
-    fn questions_go_to_the_server_or_the_first_of_a_cluster() {
-        let asked = |url| client(url).unwrap().map(|client| client.get_connection_info().addr().to_string());
-        assert_eq!(asked("redis+cluster://a:1,b:2").as_deref(), Some("a:1"));
-        assert_eq!(asked("redis://a:1/2").as_deref(), Some("a:1"));
-        assert_eq!((asked("memory:"), asked("embedded:folder")), (None, None));
-    }
-
-    #[test]
     fn parameters_are_found_by_their_whole_name() {
         let url = "rediss://host/?xca=1&ca=/etc/ca.pem&key=k#insecure";
         assert_eq!(parameter(url, "ca"), Some("/etc/ca.pem"));
@@ -143,7 +125,7 @@ mod tests {
     async fn what_is_no_store_is_refused_with_the_ones_there_are() {
         for url in ["", "http://host", "memory:x", "embedded:", "redis+cluster://", "redis://"] {
             let error = connect(url).await.map(|_| ()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Refused, "{url}: {error}");
+            assert_eq!(error.kind(), ErrorKind::BadUrl, "{url}: {error}");
         }
     }
 }

@@ -86,7 +86,7 @@ pub mod worker;
 pub use autoscale::Autoscale;
 pub use backend::{Admin, Backend, Error};
 pub use backoff::Backoff;
-pub use connect::{client, connect, connect_existing};
+pub use connect::{connect, connect_existing};
 pub use dedupe::Dedupe;
 pub use message::Message;
 pub use names::WorkerName;

@@ -1,12 +1,10 @@
 //! Where the store is, and the options that every command has.
 
-use std::error::Error as _;
 use std::sync::Arc;
 
 use clap::Args;
 use millstream_worker::backend::ErrorKind;
 use millstream_worker::{Admin, Error};
-use redis::RedisError;
 
 use super::failure::Failure;
 
@@ -57,7 +55,7 @@ impl Common {
 
 fn cannot_open(url: &str, error: Error) -> Failure {
     let message = format!("cannot open {}: {error}", without_password(url));
-    if is_of_the_url(&error) {
+    if error.kind() == ErrorKind::BadUrl {
         return Failure::Usage(message);
     }
     if error.kind() == ErrorKind::Unreachable && url.starts_with("embedded:") {
@@ -66,13 +64,6 @@ fn cannot_open(url: &str, error: Error) -> Failure {
     let is_no_cluster = url.contains("+cluster://") && message.contains("cluster support disabled");
     let failure = Failure::from(Error::new(error.kind(), message));
     if is_no_cluster { failure.and("it is no cluster: leave out +cluster in the URL") } else { failure }
-}
-
-/// Whether the URL itself is wrong: nobody was asked yet.
-fn is_of_the_url(error: &Error) -> bool {
-    let cause = error.source().map(|source| source.downcast_ref::<RedisError>().map(RedisError::kind));
-    error.kind() == ErrorKind::Refused
-        && matches!(cause, None | Some(Some(redis::ErrorKind::InvalidClientConfig)))
 }
 
 /// A URL that may be shown.

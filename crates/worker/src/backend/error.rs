@@ -15,6 +15,8 @@ pub struct Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
+    /// The URL of the store is wrong as it stands; nobody was asked.
+    BadUrl,
     /// The store cannot be reached, or the connection broke: try again.
     Unreachable,
     /// There is no store where one was named.

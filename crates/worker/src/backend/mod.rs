@@ -28,7 +28,7 @@ pub use redis::{Certificates, Redis};
 pub use types::{
     Acknowledgement, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter, Delivery, Entry, Fields,
     GroupInfo, Idempotence, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release,
-    Start, StreamInfo, Trim,
+    ServerInfo, Start, StreamInfo, Trim,
 };
 
 /// How many entries or rows are asked for in one call where all are wanted.
@@ -115,6 +115,12 @@ pub trait Backend: Send + Sync + 'static {
 pub trait Admin: Backend {
     /// Answers if the store does.
     fn ping(&self) -> Answer<'_, ()>;
+
+    /// What the server behind the store tells about itself, and the settings of these names; of a cluster, one of its
+    /// servers. `None` if the store has no server.
+    fn server<'a>(&'a self, _settings: &'a [&'a str]) -> Answer<'a, Option<ServerInfo>> {
+        Box::pin(async { Ok(None) })
+    }
 
     // Streams
 

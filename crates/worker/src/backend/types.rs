@@ -1,5 +1,6 @@
 //! The values that go in and out of a backend.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -204,6 +205,15 @@ pub enum Order {
     Rising,
     /// Newest first.
     Falling,
+}
+
+/// What a server tells about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its version, state and counters, by the server's own names.
+    pub facts: HashMap<String, String>,
+    /// The settings that were asked for, as far as the server has them and tells them.
+    pub settings: HashMap<String, String>,
 }
 
 /// A stream, as it is.

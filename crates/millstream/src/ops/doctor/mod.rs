@@ -36,7 +36,7 @@ impl Doctor {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         backend.ping().await?;
-        let server = server::ask(&self.common.url()).await;
+        let server = server::ask(&*backend).await;
         let streams = Monitor::new(backend.clone()).streams("*").await?;
         let mut findings = server.findings();
         findings.extend(streams.iter().flat_map(streams::findings));

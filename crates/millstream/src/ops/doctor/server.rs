@@ -1,66 +1,39 @@
-//! What a server tells about itself: its version, and whether what it holds survives a crash.
-//!
-//! Asked over a connection of its own, because workers never need to know. A server that does not tell is no
+//! What a server tells about itself: its version, and whether what it holds survives a crash. One that does not tell is no
 //! problem: managed ones often hide their settings.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
+use millstream_worker::Admin;
+use millstream_worker::backend::ServerInfo;
 use millstream_worker::monitor::Health;
-use redis::{Client, cmd};
 use serde_json::{Value, json};
 
 use super::finding::Finding;
 use crate::ops::table::Facts;
 
-/// How long to wait for the server's word.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// What is known of the server; `None` if the store has none.
+#[derive(Debug)]
+pub(super) struct Server(Option<ServerInfo>);
 
-/// What is known of the server.
-#[derive(Debug, Default)]
-pub(super) struct Server {
-    info: HashMap<String, String>,
-    settings: HashMap<String, String>,
-    embedded: bool,
-}
-
-/// Asks the server behind a URL, or one of a cluster.
-pub(super) async fn ask(url: &str) -> Server {
-    match millstream_worker::client(url) {
-        Ok(None) => Server { embedded: true, ..Server::default() },
-        Ok(Some(client)) => {
-            let asked = tokio::time::timeout(PATIENCE, try_ask(client)).await;
-            asked.ok().flatten().unwrap_or_default()
-        }
-        Err(_) => Server::default(),
-    }
-}
-
-async fn try_ask(client: Client) -> Option<Server> {
-    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
-    let info: String = cmd("INFO").query_async(&mut connection).await.ok()?;
-    let pairs = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-    let info = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let mut settings = HashMap::new();
-    for name in ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"] {
-        let told: Result<HashMap<String, String>, _> =
-            cmd("CONFIG").arg("GET").arg(name).query_async(&mut connection).await;
-        settings.extend(told.unwrap_or_default());
-    }
-    Some(Server { info, settings, embedded: false })
+/// Asks the server behind a store.
+pub(super) async fn ask(backend: &dyn Admin) -> Server {
+    let settings = ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"];
+    Server(backend.server(&settings).await.unwrap_or_else(|_| Some(ServerInfo::default())))
 }
 
 impl Server {
     fn version(&self) -> Option<String> {
         let name = ["millstream_version", "valkey_version", "redis_version"];
         name.into_iter().find_map(|name| {
-            let version = self.info.get(name)?;
+            let version = self.fact(name)?;
             Some(format!("{} {version}", name.trim_end_matches("_version")))
         })
     }
 
+    fn fact(&self, name: &str) -> Option<&str> {
+        self.0.as_ref()?.facts.get(name).map(String::as_str)
+    }
+
     fn setting(&self, name: &str) -> Option<&str> {
-        self.settings.get(name).map(String::as_str)
+        self.0.as_ref()?.settings.get(name).map(String::as_str)
     }
 
     /// How what it holds survives a crash, in one sentence; `None` if it does not tell.
@@ -78,7 +51,7 @@ impl Server {
 
     pub(super) fn put(&self, facts: &mut Facts) {
         let unknown = || "unknown".to_owned();
-        if self.embedded {
+        if self.0.is_none() {
             return facts
                 .push("server", format!("none: the store of millstream {}", env!("CARGO_PKG_VERSION")));
         }
@@ -87,7 +60,7 @@ impl Server {
     }
 
     pub(super) fn json(&self) -> Value {
-        if self.embedded {
+        if self.0.is_none() {
             return Value::Null;
         }
         json!({
@@ -144,8 +117,7 @@ impl Server {
             );
         }
         let failed = ["rdb_last_bgsave_status", "aof_last_write_status"];
-        for name in failed.into_iter().filter(|name| self.info.get(*name).is_some_and(|value| value == "err"))
-        {
+        for name in failed.into_iter().filter(|name| self.fact(name) == Some("err")) {
             find(
                 Health::Critical,
                 "write_failed",
@@ -164,7 +136,7 @@ mod tests {
     fn server(settings: &[(&str, &str)]) -> Server {
         let settings =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Server { settings, ..Server::default() }
+        Server(Some(ServerInfo { settings, ..ServerInfo::default() }))
     }
 
     fn codes(settings: &[(&str, &str)]) -> Vec<&'static str> {

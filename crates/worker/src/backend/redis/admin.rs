@@ -1,6 +1,6 @@
 //! What it takes to look at the streams and groups of a server, and to administer them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use redis::cluster_async::ClusterConnection;
@@ -9,19 +9,36 @@ use redis::{Cmd, Value};
 
 use super::super::{
     Admin, Answer, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter, PendingRow,
-    PendingSummary, Range, Start, StreamId,
+    PendingSummary, Range, ServerInfo, Start, StreamId,
 };
 use super::commands::{self, Id, command};
 use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
 use super::link::Link;
 use super::reply::{
-    array, checked, consumer_info, count, entries, group_info, id, integer, pending_row, text, tuple,
+    array, checked, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
 };
 use super::{NOBODY, Redis, scripts};
 
 impl Admin for Redis {
     fn ping(&self) -> Answer<'_, ()> {
         Box::pin(async { self.link.command("", commands::ping()).await.map(drop) })
+    }
+
+    fn server<'a>(&'a self, settings: &'a [&'a str]) -> Answer<'a, Option<ServerInfo>> {
+        Box::pin(async move {
+            let told = text(self.link.command("", redis::cmd("INFO")).await?)?;
+            let facts = told.lines().filter_map(|line| line.trim_end().split_once(':'));
+            let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let questions = settings.iter().map(|name| command!("CONFIG", "GET", *name)).collect();
+            let mut known = HashMap::new();
+            // Managed servers often hide their settings.
+            for answer in self.link.pipeline("", questions).await?.into_iter().flat_map(pairs) {
+                for (name, value) in answer {
+                    known.insert(text(name)?, text(value)?);
+                }
+            }
+            Ok(Some(ServerInfo { facts, settings: known }))
+        })
     }
 
     fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {

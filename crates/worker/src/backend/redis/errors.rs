@@ -34,6 +34,7 @@ pub(super) fn from_redis(error: RedisError) -> Error {
     }
     let kind = match error.kind() {
         RedisKind::Io | RedisKind::Parse | RedisKind::ClusterConnectionNotFound => ErrorKind::Unreachable,
+        RedisKind::InvalidClientConfig => ErrorKind::BadUrl,
         RedisKind::AuthenticationFailed => ErrorKind::Denied,
         RedisKind::Server(ServerErrorKind::ExecAbort) => ErrorKind::Busy,
         _ => ErrorKind::Refused,

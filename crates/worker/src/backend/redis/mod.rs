@@ -67,7 +67,7 @@ impl Redis {
         let infos = urls.iter().map(|url| connection_info(url, &certificates));
         let infos: Vec<ConnectionInfo> = infos.collect::<Result<_, _>>()?;
         let Some(first) = infos.first().cloned() else {
-            return Err(Error::new(ErrorKind::Refused, "a cluster needs at least one address"));
+            return Err(Error::new(ErrorKind::BadUrl, "a cluster needs at least one address"));
         };
         let mut builder = ClusterClientBuilder::new(infos.clone())
             .retries(CLUSTER_RETRIES)
@@ -80,11 +80,6 @@ impl Redis {
         let client = builder.build().map_err(from_redis)?;
         let connection = client.get_async_connection().await.map_err(from_redis)?;
         Redis::over(Link::Cluster(connection), first, place_of("+cluster", &infos)).await
-    }
-
-    /// A client for questions to one server that no worker ever has. Connects to nobody yet.
-    pub fn client(url: &str, certificates: &Certificates) -> Result<Client, Error> {
-        Client::open(connection_info(url, certificates)?).map_err(from_redis)
     }
 
     async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
