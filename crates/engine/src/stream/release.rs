@@ -111,9 +111,9 @@ impl Stream {
         is_its_own || !self.contains(id)
     }
 
-    /// What a consumer takes over that walks through the rows from `start` on for what nobody has touched for `min_idle_ms`, at most
-    /// `count`, and the id from which to go on; `None` when all rows were looked at. A row whose entry is gone changes hands too,
-    /// and does not count as delivered again. `visit` is shown what is taken over, with its deliveries as they are from now on.
+    /// What a consumer takes over that walks through the rows from `start` on for what nobody has touched for `min_idle_ms`, and
+    /// the id from which to go on; `None` when all rows were looked at. `visit` is shown up to `count` such rows, with their
+    /// deliveries as they are from now on. Those whose entry is gone are shown too, and stay as they are.
     pub fn visit_claim(
         &self,
         group: &Group,
@@ -122,9 +122,9 @@ impl Stream {
         now_ms: u64,
         mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>, u64),
     ) -> (Vec<ClaimedRow>, Option<StreamId>) {
-        let (mut rows, mut next, mut near) = (Vec::new(), None, None);
+        let (mut rows, mut visited, mut next, mut near) = (Vec::new(), 0, None, None);
         group.pending().walk(start, Filter::idle_at_least(min_idle_ms, now_ms), |row| {
-            if rows.len() as u64 == count {
+            if visited == count {
                 next = Some(row.id);
                 return ControlFlow::Break(());
             }
@@ -133,7 +133,10 @@ impl Stream {
                 let delivered = u64::from(entry.is_some());
                 let deliveries = row.deliveries.saturating_add(delivered).min(DELIVERIES_MAX);
                 visit(row.id, entry.as_ref(), deliveries);
-                rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
+                visited += 1;
+                if entry.is_some() {
+                    rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
+                }
             }
             ControlFlow::Continue(())
         });

@@ -150,13 +150,14 @@ impl Backend for Recording {
 
     fn autoclaim<'a>(
         &'a self,
-        read: &'a Read<'a>,
+        consumer: Consumer<'a>,
         min_idle: Duration,
         from: StreamId,
+        count: usize,
     ) -> Answer<'a, Claimed> {
         Box::pin(async move {
             let asked = now_ms();
-            let claimed = self.inner.autoclaim(read, min_idle, from).await?;
+            let claimed = self.inner.autoclaim(consumer, min_idle, from, count).await?;
             self.got(asked, &claimed.deliveries);
             Ok(claimed)
         })

@@ -79,6 +79,32 @@ fn idle_entries_are_claimed() {
 }
 
 #[test]
+fn entries_that_are_gone_are_told_and_stay_where_they_are() {
+    for world in World::every_server() {
+        for id in ["1-0", "2-0", "3-0"] {
+            world.call(&["XADD", "s", id, "f", "v"]);
+        }
+        world.call(&["XGROUP", "CREATE", "s", "g", "0"]);
+        world.call(&["XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">"]);
+        world.run(&["pending", "nack", "s", "g", "2-0"]).ok();
+        world.call(&["XDEL", "s", "1-0", "2-0"]);
+        let claim = |more: &[&str]| {
+            world.run(&[&["pending", "claim", "s", "g", "b", "--min-idle", "0ms"], more].concat()).ok()
+        };
+        let told = claim(&["--json"]).json();
+        let row = |id: &str, consumer: Option<&str>, deliveries: u64, gone: bool| json!({"id": id, "consumer": consumer, "deliveries": deliveries, "payload_gone": gone});
+        let expected =
+            [row("1-0", Some("a"), 1, true), row("2-0", None, 1, true), row("3-0", Some("b"), 2, false)];
+        assert_eq!(told, json!(expected), "{}", world.url);
+        let listed = world.run(&["pending", "ls", "s", "g", "--json"]).ok().json();
+        let owners: Vec<_> = listed.as_array().unwrap().iter().map(|row| &row["consumer"]).collect();
+        assert_eq!(owners, [&json!("a"), &json!(null), &json!("b")], "{}", world.url);
+        let table = claim(&[]).complains("b has 1 entry more").complains("2 entries could not be claimed");
+        assert_eq!(table.cells()[2], ["2-0", "(released)", "1", "gone"]);
+    }
+}
+
+#[test]
 fn entries_are_acknowledged_by_hand() {
     for world in World::servers() {
         let ack = |more: &[&str]| world.run(&[&["pending", "ack", "orders", "billing"], more].concat());

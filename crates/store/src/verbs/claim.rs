@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Shows for AutoClaim<B> {
 }
 
 /// Claims what nobody has touched for so long, from an id on, and shows it. Unlike with [`AutoClaim`], a row whose entry is gone
-/// changes hands too, without counting as delivered again: so that its end can be accounted for.
+/// is shown too and stays as it is, so that its end can be accounted for.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkIdle<B = Vec<u8>> {
     /// Who claims.

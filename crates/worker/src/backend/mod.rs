@@ -77,11 +77,16 @@ pub trait Backend: Send + Sync + 'static {
         count: usize,
     ) -> Answer<'a, Vec<Delivery>>;
 
-    /// Claims up to [`Read::count`] pending entries, of any owner, that nobody has touched for `min_idle`, or that were
-    /// released. Walks the whole group over several calls (see [`Claimed::next`]): a call may claim nothing and still not
-    /// be the last. [`Read::block`] and [`Read::claim_idle`] mean nothing here.
-    fn autoclaim<'a>(&'a self, read: &'a Read<'a>, min_idle: Duration, from: StreamId)
-    -> Answer<'a, Claimed>;
+    /// Claims up to `count` pending entries from an id on, of any owner, that nobody has touched for `min_idle`, or that
+    /// were released. Walks the whole group over several calls (see [`Claimed::next`]): a call may claim nothing and still
+    /// not be the last.
+    fn autoclaim<'a>(
+        &'a self,
+        consumer: Consumer<'a>,
+        min_idle: Duration,
+        from: StreamId,
+        count: usize,
+    ) -> Answer<'a, Claimed>;
 
     /// Acknowledges, after remembering the named keys as seen. One round trip. Gives the number of rows acknowledged.
     fn acknowledge<'a>(

@@ -117,9 +117,9 @@ pub struct Delivery {
 /// What taking over idle entries gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// Entries that are now the caller's. Those without fields are gone from the stream, and still pending; not every
-    /// store can make them the caller's, but [`Backend::dead_letter`](super::Backend::dead_letter) takes them from anyone. To find
-    /// them is no delivery, and does not count as one.
+    /// Entries that are now the caller's, and idle rows whose entry is gone from the stream: those have no fields, are as they
+    /// were before the call, whoever owns them, and end with [`Backend::dead_letter`](super::Backend::dead_letter), which takes
+    /// them from anyone.
     pub deliveries: Vec<Delivery>,
     /// From where to go on; 0-0 when the whole group has been walked.
     pub next: StreamId,

@@ -13,7 +13,7 @@ use super::admission::admit;
 use super::core::Core;
 use super::lane::Lane;
 use super::trouble::{Doing, Patience};
-use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Read, Release, StreamId};
+use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Release, StreamId};
 
 /// How many rows are looked at in one call.
 pub(crate) const PAGE: usize = 512;
@@ -68,8 +68,7 @@ pub(crate) async fn claim(
     from: StreamId,
 ) -> Result<(u64, StreamId), Error> {
     let touched = Instant::now();
-    let read: Read<'_> = lane.read(count);
-    let claimed = core.backend.autoclaim(&read, core.settings.lease, from).await?;
+    let claimed = core.backend.autoclaim(lane.as_consumer(), core.settings.lease, from, count).await?;
     let count = claimed.deliveries.len() as u64;
     if count > 0 {
         debug!(stream = &*lane.stream, count, "claimed idle messages");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_worker::backend::{
-    Admin, NewEntry, Order, PendingFilter, PendingRow, Range, Read, Start, StreamId,
+    Admin, Consumer, NewEntry, Order, PendingFilter, PendingRow, Range, Read, Start, StreamId,
 };
 use millstream_worker::dead_letter::Letter;
 use millstream_worker::{Backoff, Error, Message, Report, Worker, WorkerBuilder, WorkerHandle, connect};
@@ -192,6 +192,6 @@ pub(crate) async fn read_and_die(backend: &Arc<dyn Admin>, consumer: &str, count
 
 /// Takes everything pending for a consumer of this name, whoever has it.
 pub(crate) async fn steal(backend: &Arc<dyn Admin>, consumer: &str) -> usize {
-    let read = Read { stream: STREAM, group: GROUP, consumer, count: 1000, block: None, claim_idle: None };
-    backend.autoclaim(&read, Duration::ZERO, StreamId::MIN).await.unwrap().deliveries.len()
+    let thief = Consumer::new(STREAM, GROUP, consumer);
+    backend.autoclaim(thief, Duration::ZERO, StreamId::MIN, 1000).await.unwrap().deliveries.len()
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{
-    Acknowledgement, Consumer, PendingFilter, PendingRow, Read, Release, StreamId,
-};
+use millstream_worker::backend::{Acknowledgement, Consumer, PendingFilter, PendingRow, Release, StreamId};
 use serde_json::{Value, json};
 
-use super::{Ack, Claim, Rows};
+use super::{Ack, Claim, RELEASED, Rows};
 use crate::ops::connection::Common;
 use crate::ops::failure::Failure;
 use crate::ops::known;
@@ -21,24 +19,29 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
     let Claim { of: NamedGroup { stream, group }, consumer, min_idle, count: most } = claim;
     let backend = common.connect().await?;
     known::group(&*backend, stream, group).await?;
-    let (mut claimed, mut from) = (Vec::new(), StreamId::MIN);
-    while claimed.len() < *most {
-        let count = *most - claimed.len();
-        let read = Read { stream, group, consumer, count, block: None, claim_idle: None };
-        let found = backend.autoclaim(&read, *min_idle, from).await?;
-        claimed.extend(found.deliveries);
-        from = found.next;
+    let (mut found, mut from) = (Vec::new(), StreamId::MIN);
+    while found.len() < *most {
+        let claimant = Consumer::new(stream, group, consumer);
+        let page = backend.autoclaim(claimant, *min_idle, from, *most - found.len()).await?;
+        for delivery in page.deliveries {
+            let owner = match delivery.fields {
+                Some(_) => Some(consumer.clone()),
+                None => owner(&*backend, &claim.of, delivery.id).await?,
+            };
+            found.push((delivery, owner));
+        }
+        from = page.next;
         if from == StreamId::MIN {
             break;
         }
     }
     if common.json {
-        let told: Value = claimed
+        let told: Value = found
             .iter()
-            .map(|delivery| {
+            .map(|(delivery, owner)| {
                 json!({
                     "id": delivery.id.to_string(),
-                    "consumer": consumer,
+                    "consumer": owner,
                     "deliveries": delivery.deliveries,
                     "payload_gone": delivery.fields.is_none(),
                 })
@@ -46,17 +49,34 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
             .collect();
         return print_json(&told);
     }
-    let rows = claimed.iter().map(|delivery| {
+    let rows = found.iter().map(|(delivery, owner)| {
         row![
             delivery.id.to_string(),
-            consumer,
+            owner.as_deref().unwrap_or(RELEASED),
             count(delivery.deliveries),
             if delivery.fields.is_some() { "there" } else { "gone" },
         ]
     });
     print(Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
-    note(&format!("{consumer} has {} more", counted(claimed.len() as u64, "entry", "entries")));
+    let gone = found.iter().filter(|(delivery, _)| delivery.fields.is_none()).count();
+    note(&format!("{consumer} has {} more", counted((found.len() - gone) as u64, "entry", "entries")));
+    if gone > 0 {
+        let entries = counted(gone as u64, "entry", "entries");
+        note(&format!(
+            "{entries} could not be claimed: gone from the stream\nend them with: millstream pending ack {stream} {group} ID"
+        ));
+    }
     Ok(())
+}
+
+/// Who has a pending entry; `None` if it was released.
+async fn owner(
+    backend: &dyn Admin,
+    NamedGroup { stream, group }: &NamedGroup,
+    id: StreamId,
+) -> Result<Option<String>, Failure> {
+    let rows = backend.pending(stream, group, &PendingFilter::one(id)).await?;
+    Ok(rows.into_iter().find_map(|row| row.consumer))
 }
 
 pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failure> {

@@ -35,7 +35,8 @@ const CLAIM_EXAMPLES: &str = "\
 Examples:
   millstream pending claim orders billing worker-1 --min-idle 5m
 
-The consumer finds the entries when it asks for its own pending entries. Claiming counts as a delivery.";
+The consumer finds the entries when it asks for its own pending entries. Claiming counts as a delivery.
+Entries that are gone from the stream are listed and stay where they are.";
 
 const ACK_EXAMPLES: &str = "\
 Examples:
@@ -56,6 +57,9 @@ Examples:
   millstream pending extend orders billing 1731664200000-0
 
 The idle time begins anew, so that nobody claims the entries yet.";
+
+/// What stands in the place of the consumer of a row that was released.
+const RELEASED: &str = "(released)";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PendingAction {
@@ -173,7 +177,7 @@ fn table(rows: &[PendingRow]) -> Table {
     let cells = |row: &PendingRow| {
         row![
             row.id.to_string(),
-            row.consumer.as_deref().unwrap_or("(released)"),
+            row.consumer.as_deref().unwrap_or(RELEASED),
             age_or_nothing(row.idle),
             count(row.deliveries),
             age_or_nothing(age_of(row.id)),

@@ -182,14 +182,18 @@ impl Backend for Embedded {
 
     fn autoclaim<'a>(
         &'a self,
-        read: &'a Read<'a>,
+        consumer: Consumer<'a>,
         min_idle: Duration,
         from: StreamId,
+        count: usize,
     ) -> Answer<'a, Claimed> {
+        if count == 0 {
+            return Box::pin(async move { Ok(Claimed { deliveries: Vec::new(), next: from }) });
+        }
         let verb = WalkIdle {
-            reader: reader::<String>(Consumer::new(read.stream, read.group, read.consumer)),
+            reader: reader::<String>(consumer),
             start: from,
-            count: read.count as u64,
+            count: count as u64,
             min_idle_ms: millis(min_idle),
         };
         self.call_then(Collect::new(verb), |walked: verbs::Claimed<Delivery>| Claimed {
@@ -220,6 +224,9 @@ impl Backend for Embedded {
     }
 
     fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
+        if ids.is_empty() {
+            return Box::pin(async { Ok(Vec::new()) });
+        }
         let verb = Extend { reader: reader::<String>(consumer), ids: ids.to_vec() };
         let ids = ids.to_vec();
         self.call_then(verb, move |ours| {
@@ -228,6 +235,9 @@ impl Backend for Embedded {
     }
 
     fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
+        if rows.is_empty() {
+            return Box::pin(async { Ok(0) });
+        }
         let rows = rows.iter().map(own_release).collect();
         self.call(verbs::Release { reader: reader::<String>(consumer), rows })
     }

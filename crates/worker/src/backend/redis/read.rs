@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value};
 
-use super::super::{Admin, Claimed, Delivery, Error, Fields, PendingFilter, PendingRow, Read, StreamId};
+use super::super::{Admin, Claimed, Consumer, Delivery, Error, Fields, PendingFilter, PendingRow, StreamId};
 use super::commands::{self, Id, Ids, command, idle_millis, millis};
 use super::reply::{array, count, entries, fields, id, only_stream, tuple};
 use super::{Redis, scripts};
@@ -39,13 +39,15 @@ impl Redis {
 
     pub(super) async fn autoclaim_by_script(
         &self,
-        read: &Read<'_>,
+        consumer: Consumer<'_>,
         min_idle: Duration,
         from: StreamId,
+        most: usize,
     ) -> Result<Claimed, Error> {
-        let rows = (Id(from), read.count, rows_looked_at(read));
-        let arguments = (read.group, read.consumer, idle_millis(min_idle), rows);
-        let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[read.stream], arguments).await?)?;
+        let Consumer { stream, group, name } = consumer;
+        let rows = (Id(from), most, rows_looked_at(most));
+        let arguments = (group, name, idle_millis(min_idle), rows);
+        let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[stream], arguments).await?)?;
         let delivery = |row| {
             let [at, counted, content] = tuple(row)?;
             Ok(Delivery { id: id(at)?, deliveries: count(counted)?, fields: fields(content)? })
@@ -59,30 +61,30 @@ impl Redis {
     /// in between is not idle any more, and the server leaves it to them.
     pub(super) async fn autoclaim_in_steps(
         &self,
-        read: &Read<'_>,
+        consumer: Consumer<'_>,
         min_idle: Duration,
         from: StreamId,
+        most: usize,
     ) -> Result<Claimed, Error> {
-        let count = rows_looked_at(read);
-        let everything = PendingFilter::rising(from, count);
-        let rows = self.pending(read.stream, read.group, &everything).await?;
-        let is_last_page = rows.len() < count;
+        let Consumer { stream, group, name } = consumer;
+        let page = rows_looked_at(most);
+        let rows = self.pending(stream, group, &PendingFilter::rising(from, page)).await?;
+        let is_last_page = rows.len() < page;
         let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);
         let mut last = rows.last().map(|row| row.id);
-        let idle: Vec<&PendingRow> = rows.iter().filter(is_idle).take(read.count).collect();
-        if idle.len() == read.count {
+        let idle: Vec<&PendingRow> = rows.iter().filter(is_idle).take(most).collect();
+        if idle.len() == most {
             last = idle.last().map(|row| row.id);
         } else if is_last_page {
             last = None;
         }
-        let contents = self.contents(read.stream, idle.iter().map(|row| row.id)).await?;
+        let contents = self.contents(stream, idle.iter().map(|row| row.id)).await?;
         let there = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
         let there: Vec<StreamId> = there.map(|(row, _)| row.id).collect();
         let mut claimed: Vec<StreamId> = Vec::new();
         if !there.is_empty() {
-            let Read { stream, group, consumer, .. } = *read;
             // Not only the ids: this is a delivery, and counts as one.
-            let claim = command!("XCLAIM", stream, group, consumer, idle_millis(min_idle), Ids(&there));
+            let claim = command!("XCLAIM", stream, group, name, idle_millis(min_idle), Ids(&there));
             let taken = entries(self.link.command(stream, claim).await?)?;
             claimed = taken.into_iter().map(|entry| entry.id).collect();
         }
@@ -106,8 +108,8 @@ impl Redis {
     }
 }
 
-fn rows_looked_at(read: &Read<'_>) -> usize {
-    read.count.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN)
+fn rows_looked_at(most: usize) -> usize {
+    most.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN)
 }
 
 /// Where a walk goes on that has come to here.

@@ -113,17 +113,18 @@ impl Backend for Redis {
 
     fn autoclaim<'a>(
         &'a self,
-        read: &'a Read<'a>,
+        consumer: Consumer<'a>,
         min_idle: Duration,
         from: StreamId,
+        count: usize,
     ) -> Answer<'a, Claimed> {
         Box::pin(async move {
-            if read.count == 0 {
+            if count == 0 {
                 return Ok(Claimed { deliveries: Vec::new(), next: from });
             }
             match self.has(|natives| natives.scripts).await? {
-                true => self.autoclaim_by_script(read, min_idle, from).await,
-                false => self.autoclaim_in_steps(read, min_idle, from).await,
+                true => self.autoclaim_by_script(consumer, min_idle, from, count).await,
+                false => self.autoclaim_in_steps(consumer, min_idle, from, count).await,
             }
         })
     }

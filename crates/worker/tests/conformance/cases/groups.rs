@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, ErrorKind, Read, Release, Start, StreamId};
+use millstream_worker::backend::{Acknowledgement, ErrorKind, Release, Start, StreamId};
 
 use super::{consumer, entry, ids_of, kind, make_a_string, pending, reader, reading};
 
@@ -105,7 +105,7 @@ async fn passing_on(backend: &dyn Admin) {
     let ids = reading::make(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
-    backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, ids[1]).await.unwrap();
+    backend.autoclaim(consumer(stream, "a"), Duration::ZERO, ids[1], 1).await.unwrap();
     assert_eq!(kind(backend.remove_consumer(consumer(stream, "a"), "a").await), Some(ErrorKind::Refused));
     assert_eq!(backend.remove_consumer(consumer(stream, "nobody"), "b").await.unwrap(), 0);
     assert_eq!(backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap(), 3);
@@ -160,8 +160,8 @@ async fn passing_on_in_a_crowd(backend: &dyn Admin) {
         let mut acknowledged = Vec::new();
         for _ in 0..25 {
             let read = backend.read(&reader(stream, name, 4)).await.unwrap();
-            let claim = Read { count: 2, ..reader(stream, name, 2) };
-            let claimed = backend.autoclaim(&claim, Duration::ZERO, StreamId::MIN).await.unwrap();
+            let claimant = consumer(stream, name);
+            let claimed = backend.autoclaim(claimant, Duration::ZERO, StreamId::MIN, 2).await.unwrap();
             let finished: Vec<StreamId> =
                 ids_of(&read).into_iter().step_by(2).chain(ids_of(&claimed.deliveries)).collect();
             for id in finished {

@@ -87,7 +87,7 @@ async fn pages_without_a_match_do_not_end_a_walk(backend: &dyn Admin) {
     assert_eq!(backend.release(consumer(stream, "b"), &back).await.unwrap(), 7);
     let (mut claimed, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
     while pages == 0 || from != StreamId::MIN {
-        let page = backend.autoclaim(&reader(stream, "c", 3), MINUTE, from).await.unwrap();
+        let page = backend.autoclaim(consumer(stream, "c"), MINUTE, from, 3).await.unwrap();
         assert!(page.deliveries.len() <= 3 && pages < 10, "{page:?}");
         claimed.extend(ids_of(&page.deliveries));
         (from, pages) = (page.next, pages + 1);
@@ -115,12 +115,18 @@ async fn entries_that_are_gone_fill_a_page_of_a_walk(backend: &dyn Admin) {
     let stream = "idle:gone";
     let ids = make(backend, stream, 5, 0..4).await;
     assert_eq!(backend.delete_entries(stream, &ids[..3]).await.unwrap(), 3);
-    let first = backend.autoclaim(&reader(stream, "b", 2), MINUTE, StreamId::MIN).await.unwrap();
+    let first = backend.autoclaim(consumer(stream, "b"), MINUTE, StreamId::MIN, 2).await.unwrap();
     assert_eq!(ids_of(&first.deliveries), ids[..2]);
     assert!(first.deliveries.iter().all(|row| row.fields.is_none() && row.deliveries == 1));
-    let second = backend.autoclaim(&reader(stream, "b", 2), MINUTE, first.next).await.unwrap();
+    let second = backend.autoclaim(consumer(stream, "b"), MINUTE, first.next, 2).await.unwrap();
     let shown: Vec<_> = second.deliveries.iter().map(|row| (row.id, row.fields.is_some())).collect();
     assert_eq!(shown, [(ids[2], false), (ids[3], true)]);
+    // They are as they were: another walk finds them again.
+    let rows: Vec<_> = backend.all_pending(stream, "g").await.unwrap();
+    let owners: Vec<_> = rows.iter().map(|row| row.consumer.as_deref()).collect();
+    assert_eq!(owners, [None, None, None, Some("b"), Some("a")]);
+    let again = backend.autoclaim(consumer(stream, "c"), MINUTE, StreamId::MIN, 9).await.unwrap();
+    assert_eq!((ids_of(&again.deliveries), again.next), (ids[..3].to_vec(), StreamId::MIN));
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
@@ -128,14 +134,14 @@ async fn released_rows_are_claimed(backend: &dyn Admin) {
     let stream = "idle:claimed";
     let ids = make(backend, stream, 20, 8..14).await;
     for (at, min_idle) in [(8, MINUTE), (10, LONGER_THAN_TIME), (12, Duration::MAX)] {
-        let claimed = backend.autoclaim(&reader(stream, "b", 2), min_idle, StreamId::MIN).await.unwrap();
+        let claimed = backend.autoclaim(consumer(stream, "b"), min_idle, StreamId::MIN, 2).await.unwrap();
         assert_eq!(ids_of(&claimed.deliveries), ids[at..at + 2], "{min_idle:?}");
         assert!(claimed.deliveries.iter().all(|delivery| delivery.deliveries == 2), "{min_idle:?}");
     }
-    let none = backend.autoclaim(&reader(stream, "b", 2), MINUTE, StreamId::MIN).await.unwrap();
+    let none = backend.autoclaim(consumer(stream, "b"), MINUTE, StreamId::MIN, 2).await.unwrap();
     assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
     // Nothing was asked for: nothing was looked at.
-    let nothing = backend.autoclaim(&reader(stream, "b", 0), Duration::ZERO, ids[3]).await.unwrap();
+    let nothing = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, ids[3], 0).await.unwrap();
     assert_eq!((nothing.deliveries, nothing.next), (Vec::new(), ids[3]));
     assert!(backend.delete_stream(stream).await.unwrap());
 }

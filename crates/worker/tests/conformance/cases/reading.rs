@@ -50,7 +50,7 @@ async fn missing(backend: &dyn Admin) {
         assert_eq!(kind(backend.read(&reader(none, "a", 1)).await), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.read(&soon).await), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.own_pending(consumer(none, "a"), zero, 1).await), Some(ErrorKind::NoGroup));
-        let claimed = backend.autoclaim(&reader(none, "a", 1), Duration::ZERO, zero).await;
+        let claimed = backend.autoclaim(consumer(none, "a"), Duration::ZERO, zero, 1).await;
         assert_eq!(kind(claimed), Some(ErrorKind::NoGroup));
         // And the same if only the group is missing.
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
@@ -83,10 +83,10 @@ async fn idle(backend: &dyn Admin) {
     let ids = make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let long = Duration::from_secs(3600);
-    let none = backend.autoclaim(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    let none = backend.autoclaim(consumer(stream, "b"), long, StreamId::MIN, 10).await.unwrap();
     assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
     for deliveries in 2..5 {
-        let all = backend.autoclaim(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+        let all = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 10).await.unwrap();
         assert_eq!((ids_of(&all.deliveries), all.next), (ids[..2].to_vec(), StreamId::MIN));
         assert!(all.deliveries.iter().all(|delivery| delivery.deliveries == deliveries));
         assert_eq!(all.deliveries[0].fields, Some(fields("n", "0")));
@@ -94,7 +94,7 @@ async fn idle(backend: &dyn Admin) {
     let rows = pending(backend, stream).await;
     assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("b") && row.deliveries == 4));
     // Who took something over has just touched it.
-    let short = backend.autoclaim(&reader(stream, "a", 10), Duration::from_secs(60), StreamId::MIN).await;
+    let short = backend.autoclaim(consumer(stream, "a"), Duration::from_secs(60), StreamId::MIN, 10).await;
     assert_eq!(short.unwrap().deliveries, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -105,7 +105,7 @@ async fn idle_in_pages(backend: &dyn Admin) {
     backend.read(&reader(stream, "a", 7)).await.unwrap();
     let (mut met, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
     loop {
-        let page = backend.autoclaim(&reader(stream, "b", 3), Duration::ZERO, from).await.unwrap();
+        let page = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, from, 3).await.unwrap();
         assert!(page.deliveries.len() <= 3);
         met.extend(ids_of(&page.deliveries));
         (from, pages) = (page.next, pages + 1);
@@ -125,10 +125,10 @@ async fn released(backend: &dyn Admin) {
     let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
     assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 1);
     let long = Duration::from_secs(3600);
-    let taken = backend.autoclaim(&reader(stream, "b", 10), long, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(consumer(stream, "b"), long, StreamId::MIN, 10).await.unwrap();
     assert_eq!(ids_of(&taken.deliveries), [ids[1]]);
     assert_eq!((taken.deliveries[0].deliveries, taken.next), (1, StreamId::MIN));
-    let again = backend.autoclaim(&reader(stream, "c", 10), long, StreamId::MIN).await.unwrap();
+    let again = backend.autoclaim(consumer(stream, "c"), long, StreamId::MIN, 10).await.unwrap();
     assert_eq!(again.deliveries, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -139,11 +139,13 @@ async fn gone(backend: &dyn Admin) {
     let ids = make(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
-    let taken = backend.autoclaim(&reader(stream, "b", 10), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 10).await.unwrap();
     let shown: Vec<_> =
         taken.deliveries.iter().map(|row| (row.id, row.fields.is_some(), row.deliveries)).collect();
     assert_eq!(shown, [(ids[0], false, 1), (ids[1], false, 1), (ids[2], true, 2)]);
-    assert_eq!(pending(backend, stream).await.len(), 3, "they are still pending");
+    let owners: Vec<_> =
+        pending(backend, stream).await.into_iter().map(|row| row.consumer.unwrap()).collect();
+    assert_eq!(owners, ["a", "a", "b"], "those that are gone are still pending, and with their owner");
     let moved = backend.dead_letter(consumer(stream, "b"), &[letter(ids[0], dead)]).await.unwrap();
     assert_eq!(moved, ids[..1]);
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);

@@ -21,6 +21,7 @@ pub(super) async fn all(backend: &dyn Admin) {
     dead_lettering_in_vain(backend).await;
     restoring(backend).await;
     missing(backend).await;
+    asking_for_nothing(backend).await;
 }
 
 async fn acknowledging(backend: &dyn Admin) {
@@ -74,7 +75,7 @@ async fn extending(backend: &dyn Admin) {
     assert!(rows.iter().all(|row| row.deliveries == 1), "extending is no delivery");
     assert_eq!(rows[2].consumer.as_deref(), Some("b"), "and takes nothing from others");
     // What another has taken over is not ours any more.
-    backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 9).await.unwrap();
     assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), []);
     assert_eq!(backend.extend(consumer(stream, "b"), &ids).await.unwrap(), ids[..3]);
     assert!(backend.delete_stream(stream).await.unwrap());
@@ -109,7 +110,7 @@ async fn releasing_an_older_delivery(backend: &dyn Admin) {
     let stream = "settling:older";
     let ids = reading::make(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
-    backend.autoclaim(&reader(stream, "a", 1), Duration::ZERO, StreamId::MIN).await.unwrap();
+    backend.autoclaim(consumer(stream, "a"), Duration::ZERO, StreamId::MIN, 1).await.unwrap();
     let shown = async || pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries));
     assert_eq!(backend.release(consumer(stream, "a"), &[Release::counted(ids[0], 1)]).await.unwrap(), 0);
     assert_eq!(shown().await.collect::<Vec<_>>(), [(Some("a".to_owned()), 2)]);
@@ -129,7 +130,7 @@ async fn keeping_what_is_gone(backend: &dyn Admin) {
     let released = backend.release(consumer(stream, "a"), &back).await.unwrap();
     assert!((1..=2).contains(&released), "{released}");
     assert_eq!(pending(backend, stream).await.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
-    let taken = backend.autoclaim(&reader(stream, "b", 9), Duration::ZERO, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 9).await.unwrap();
     assert_eq!(ids_of(&taken.deliveries), ids);
     assert!(taken.deliveries[0].fields.is_none() && taken.deliveries[1].fields.is_some());
     assert!(backend.delete_stream(stream).await.unwrap());
@@ -227,7 +228,7 @@ async fn restoring(backend: &dyn Admin) {
     assert_eq!((rows.len(), rows[0].id, rows[0].deliveries), (1, ids[0], 0));
     assert_eq!((&rows[0].consumer, rows[0].idle), (&None, None));
     let long = Duration::from_secs(3600);
-    let taken = backend.autoclaim(&reader(stream, "b", 9), long, StreamId::MIN).await.unwrap();
+    let taken = backend.autoclaim(consumer(stream, "b"), long, StreamId::MIN, 9).await.unwrap();
     assert_eq!((ids_of(&taken.deliveries), taken.deliveries[0].deliveries), (ids[..1].to_vec(), 1));
     assert!(backend.delete_stream(stream).await.unwrap());
 }
@@ -246,6 +247,23 @@ async fn missing(backend: &dyn Admin) {
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
     }
     assert_eq!(backend.stream("{settling:none}:dlq").await.unwrap(), None);
+    assert!(backend.delete_stream(none).await.unwrap());
+}
+
+/// Whoever asks for nothing gets nothing, whether the stream and the group are there or not.
+async fn asking_for_nothing(backend: &dyn Admin) {
+    let (none, from) = ("settling:nothing", StreamId::new(1, 1));
+    for _ in 0..2 {
+        assert_eq!(backend.extend(consumer(none, "a"), &[]).await.unwrap(), []);
+        assert_eq!(backend.release(consumer(none, "a"), &[]).await.unwrap(), 0);
+        assert_eq!(backend.dead_letter(consumer(none, "a"), &[]).await.unwrap(), []);
+        assert_eq!(backend.acknowledge(none, "g", &done(&[])).await.unwrap(), 0);
+        assert_eq!(backend.read(&reader(none, "a", 0)).await.unwrap(), []);
+        let claimed = backend.autoclaim(consumer(none, "a"), Duration::ZERO, from, 0).await.unwrap();
+        assert_eq!((claimed.deliveries, claimed.next), (Vec::new(), from));
+        assert_eq!(backend.delete_entries(none, &[]).await.unwrap(), 0);
+        backend.add(none, &[entry("n", "1")], None).await.unwrap();
+    }
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
