@@ -83,19 +83,29 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         StreamEffect::GroupSetId { group, .. }
         | StreamEffect::ConsumerCreate { group, .. }
         | StreamEffect::ConsumerDelete { group, .. }
+        | StreamEffect::ConsumerSeen { group, .. }
         | StreamEffect::Deliver { group, .. }
         | StreamEffect::Redeliver { group, .. }
         | StreamEffect::Ack { group, .. }
         | StreamEffect::Claim { group, .. }
         | StreamEffect::Release { group, .. }
-        | StreamEffect::Adopt { group, .. }
-            if stream.group(group).is_none() =>
-        {
-            Err(format!("it changes group \"{}\", which is not there", group.escape_ascii()))
-        }
-        StreamEffect::Remember { .. } | StreamEffect::Repeat if stream.history_counters().is_none() => {
-            Err("it is about a memory of producers, which is not there".to_owned())
-        }
-        _ => Ok(()),
+        | StreamEffect::Adopt { group, .. } => match stream.group(group) {
+            Some(_) => Ok(()),
+            None => Err(format!("it changes group \"{}\", which is not there", group.escape_ascii())),
+        },
+        StreamEffect::Remember { .. } | StreamEffect::Repeat => match stream.history_counters() {
+            Some(_) => Ok(()),
+            None => Err("it is about a memory of producers, which is not there".to_owned()),
+        },
+        StreamEffect::Append { .. }
+        | StreamEffect::SetId { .. }
+        | StreamEffect::Create
+        | StreamEffect::TrimThrough { .. }
+        | StreamEffect::TrimEntries { .. }
+        | StreamEffect::DeleteEntries { .. }
+        | StreamEffect::Forget { .. }
+        | StreamEffect::GroupCreate { .. }
+        | StreamEffect::GroupDestroy { .. }
+        | StreamEffect::IdempotenceConfigure { .. } => Ok(()),
     }
 }

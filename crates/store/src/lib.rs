@@ -57,7 +57,7 @@ pub use keys::ExpireIf;
 pub use millstream_engine::Addition;
 pub use progress::{Reached, RecoveryProgress};
 pub use queues::Interest;
-pub use recovery::{FolderError, FolderOptions, Recovered};
+pub use recovery::{FolderContents, FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
 pub use snapshot::SnapshotTaken;
 pub use snapshots::SnapshotFailed;

@@ -4,11 +4,11 @@
 //! already. Keys that are not in the snapshot take every record.
 
 use std::cell::Cell;
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::{fmt, fs, io};
 
 use hashbrown::HashMap;
 use millstream_engine::value::Hashing;
@@ -19,10 +19,10 @@ use millstream_engine::{
 use crate::clock::Clock;
 use crate::codec::{RecordedChange, replay};
 use crate::dbkey::{DbKeyMap, DbKeyRef};
-use crate::disk::{Disk, RealDisk};
+use crate::disk::{Disk, LOCK_FILE, RealDisk};
 use crate::fits::check_fits;
 use crate::journal::Journal;
-use crate::log::{Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
+use crate::log::{self, Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
 use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
 use crate::snapshot::{self, SnapshotTaken, read_snapshot};
 use crate::store::{Store, StoreOptions};
@@ -62,6 +62,37 @@ impl FolderOptions {
         options.policy = self.policy;
         options.segment_bytes = self.segment_bytes;
         options
+    }
+}
+
+/// What a folder holds before it is opened. Opening makes files, and these belong only into a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FolderContents {
+    /// A store, or what is left of one.
+    Store,
+    /// Nothing yet, or there is no such folder.
+    Nothing,
+    /// Files of somebody else.
+    Foreign,
+}
+
+impl FolderContents {
+    /// Looks without changing anything.
+    pub fn of(dir: &Path) -> io::Result<FolderContents> {
+        let listed = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FolderContents::Nothing),
+            listed => listed?,
+        };
+        let mut contents = FolderContents::Nothing;
+        for file in listed {
+            match file?.file_name().to_str() {
+                Some(name) if log::holds_data(name) => return Ok(FolderContents::Store),
+                // There before the first data are.
+                Some(LOCK_FILE | log::NEW_MANIFEST) => {}
+                _ => contents = FolderContents::Foreign,
+            }
+        }
+        Ok(contents)
     }
 }
 
@@ -353,15 +384,42 @@ fn greatest_database(change: &Rearrangement<'_>) -> u32 {
 /// The time a change was made at, where it says so.
 fn time_of(effect: &Effect<'_>) -> u64 {
     match effect {
-        Effect::Stream(
-            StreamEffect::Deliver { at_ms, .. }
+        Effect::Stream(effect) => match effect {
+            StreamEffect::ConsumerCreate { at_ms, .. }
+            | StreamEffect::ConsumerSeen { at_ms, .. }
+            | StreamEffect::Deliver { at_ms, .. }
             | StreamEffect::Redeliver { at_ms, .. }
             | StreamEffect::Claim { at_ms, .. }
             | StreamEffect::Adopt { at_ms, .. }
-            | StreamEffect::Remember { at_ms, .. }
-            | StreamEffect::ConsumerCreate { at_ms, .. },
-        ) => *at_ms,
-        _ => 0,
+            | StreamEffect::Remember { at_ms, .. } => *at_ms,
+            StreamEffect::Create
+            | StreamEffect::Append { .. }
+            | StreamEffect::TrimThrough { .. }
+            | StreamEffect::TrimEntries { .. }
+            | StreamEffect::DeleteEntries { .. }
+            | StreamEffect::Forget { .. }
+            | StreamEffect::SetId { .. }
+            | StreamEffect::GroupCreate { .. }
+            | StreamEffect::GroupSetId { .. }
+            | StreamEffect::GroupDestroy { .. }
+            | StreamEffect::ConsumerDelete { .. }
+            | StreamEffect::Ack { .. }
+            | StreamEffect::Release { .. }
+            | StreamEffect::IdempotenceConfigure { .. }
+            | StreamEffect::Repeat => 0,
+        },
+        // When a key expires is no time that anybody has seen.
+        Effect::Delete
+        | Effect::ExpireAt { .. }
+        | Effect::Persist
+        | Effect::StringSet { .. }
+        | Effect::StringAppend { .. }
+        | Effect::HashSet { .. }
+        | Effect::HashDelete { .. }
+        | Effect::ListPush { .. }
+        | Effect::ListPop { .. }
+        | Effect::SetAdd { .. }
+        | Effect::SetRemove { .. } => 0,
     }
 }
 

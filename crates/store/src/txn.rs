@@ -135,11 +135,6 @@ impl<'s> Txn<'s> {
         self.store().settings()
     }
 
-    /// Whether a group's lag is to be counted exactly.
-    pub fn exact_lag(&self) -> bool {
-        self.settings().exact_lag.load(Ordering::Relaxed)
-    }
-
     /// The value under `key`, if there is one.
     pub fn get(&self, key: &[u8]) -> Option<&Value> {
         self.shard(key).keys.get(self.db, key, self.now_ms)

@@ -154,13 +154,13 @@ fn a_stream_its_groups_and_consumers_are_described() {
     assert_eq!((info.length, info.last_id, info.entries_added), (3, id(3), 3));
     assert_eq!((info.first.unwrap().id, info.last.unwrap().id), (id(1), id(3)));
     let group = &info.groups[0];
-    assert_eq!((&group.name[..], group.last_id, group.lag, group.pending), (&b"g"[..], id(2), 1, 2));
+    assert_eq!((&group.name[..], group.last_id, group.lag, group.pending), (&b"g"[..], id(2), Some(1), 2));
     let names: Vec<&[u8]> = group.consumers.iter().map(|consumer| &consumer.name[..]).collect();
     assert_eq!(names, [&b"a"[..], b"idle"]);
     assert!(group.consumers[0].inactive.is_some() && group.consumers[1].inactive.is_none());
 
     db.group_set_id("s", "g", GroupStart::Last).wait().unwrap();
-    assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, 0);
+    assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, Some(0));
     assert_eq!(db.consumer_delete("s", "g", "a").wait().unwrap(), 2);
     assert!(db.group_destroy("s", "g").wait().unwrap());
     assert!(!db.group_destroy("s", "g").wait().unwrap());

@@ -26,6 +26,15 @@ pub struct TrimDecision {
 }
 
 impl ReadFrom {
+    /// Fixes `Last` to the id that is the last now. What is added from then on is new, however often the read runs again.
+    #[must_use]
+    pub fn resolve(self, stream: Option<&Stream>) -> ReadFrom {
+        match self {
+            ReadFrom::Last => ReadFrom::After(self.after(stream)),
+            ReadFrom::After(_) | ReadFrom::LastEntry => self,
+        }
+    }
+
     /// The id after which entries of this stream are read.
     pub fn after(self, stream: Option<&Stream>) -> StreamId {
         match (self, stream) {

@@ -65,7 +65,7 @@ impl Millstream {
     }
 
     /// Takes everything pending with one consumer over to another, which joins if it is new; the first one is gone. Answers with how
-    /// many entries that were.
+    /// many entries that were. If that is none, nobody joins.
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,

@@ -32,6 +32,7 @@ use crate::disk::{Disk, DiskError};
 
 pub use gap::Gap;
 pub use manifest::Manifest;
+pub(crate) use manifest::NEW_NAME as NEW_MANIFEST;
 pub use order::Astray;
 pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
@@ -39,6 +40,11 @@ pub use salvage::{Loss, Salvage, Wanted, salvage};
 pub use scan::{Scan, Torn};
 pub use stats::LogStats;
 pub use writer::Log;
+
+/// Whether a file of this name in a folder means that there is a store: its manifest or a segment of its log.
+pub(crate) fn holds_data(name: &str) -> bool {
+    name == manifest::NAME || segment::first_of(name).is_some()
+}
 
 /// How a log is to behave.
 pub struct LogOptions {

@@ -1,12 +1,11 @@
 //! Entries are looked at, and go.
 
 use std::iter;
-use std::ops::ControlFlow;
 
-use millstream_engine::stream::{DeleteDecision, Deletion, EntryRef, IdRange};
+use millstream_engine::stream::{DeleteDecision, Deletion, IdRange};
 use millstream_engine::{References, Refusal, StreamEffect, StreamId, Trim};
 
-use super::{Shown, Shows, Sink, Verb};
+use super::{Found, Shows, Sink, Verb};
 use crate::txn::Txn;
 
 /// Shortens a stream from its old end. Answers with how many entries went.
@@ -223,6 +222,15 @@ pub struct Range<B = Vec<u8>> {
     pub reversed: bool,
 }
 
+impl<B: AsRef<[u8]>> Range<B> {
+    /// The entries where they lie; `None` if there is no stream, or the range is empty.
+    #[inline]
+    pub fn find<'t>(&self, txn: &'t Txn<'_>) -> Result<Option<Found<'t>>, Refusal> {
+        let (Some(stream), Some(ids)) = (txn.stream(self.key.as_ref())?, self.ids) else { return Ok(None) };
+        Ok(Some(Found { stream, ids, count: self.count, reversed: self.reversed }))
+    }
+}
+
 impl<B: AsRef<[u8]>> Shows for Range<B> {
     const CHANGES: bool = false;
 
@@ -231,15 +239,9 @@ impl<B: AsRef<[u8]>> Shows for Range<B> {
     }
 
     fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
-        let (Some(stream), Some(ids)) = (txn.stream(self.key.as_ref())?, self.ids) else { return Ok(()) };
-        let mut show = |entry: &EntryRef<'_>| {
-            sink.take(&Shown::entry(entry, 0));
-            ControlFlow::Continue(())
-        };
-        match self.reversed {
-            false => stream.visit_range(ids, self.count, &mut show),
-            true => stream.visit_range_back(ids, self.count, &mut show),
-        };
+        if let Some(found) = self.find(txn)? {
+            found.show(sink);
+        }
         Ok(())
     }
 }

@@ -167,7 +167,7 @@ impl<B: AsRef<[u8]>> Verb for RemoveEmptyConsumer<B> {
 }
 
 /// Gives everything pending with one consumer to another, which joins if it is new; the first one is gone. Answers with
-/// how many entries that were; without such a consumer nothing happens.
+/// how many entries that were. If that is none, nobody joins; without such a consumer nothing happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Adopt<B = Vec<u8>> {
     /// Who leaves.
@@ -191,7 +191,11 @@ impl<B: AsRef<[u8]>> Verb for Adopt<B> {
         }
         let Some(pending) = pending else { return Ok(0) };
         let at_ms = txn.now_ms();
-        txn.apply_stream(key, StreamEffect::Adopt { group, from, to, at_ms });
+        let effect = match pending {
+            0 => StreamEffect::ConsumerDelete { group, consumer: from },
+            _ => StreamEffect::Adopt { group, from, to, at_ms },
+        };
+        txn.apply_stream(key, effect);
         Ok(pending)
     }
 }

@@ -1,12 +1,15 @@
 //! What is known of a stream, its groups and their consumers.
 
 use std::iter;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_engine::stream::{Group, IdempotenceInfo};
+use millstream_engine::pending::{ConsumerHandle, Filter, PendingEntry};
+use millstream_engine::stream::{Consumer, Group, IdRange, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId, Value};
 
-use super::{Entry, Verb};
+use super::{Entry, Found, Verb};
 use crate::txn::Txn;
 
 /// The names of all streams, in order.
@@ -66,8 +69,8 @@ pub struct GroupInfo {
     pub last_id: StreamId,
     /// Entries it has read, as Redis counts them; `None` when that is not known.
     pub entries_read: Option<u64>,
-    /// Entries it has not delivered yet.
-    pub lag: u64,
+    /// Entries it has not delivered yet. `None` only where the store's setting `exact_lag` is off and Redis would not know.
+    pub lag: Option<u64>,
     /// Entries delivered and not acknowledged.
     pub pending: u64,
     /// Those of them that were released and belong to nobody.
@@ -105,8 +108,8 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamInfo, Refusal> {
-        let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
-        let groups = stream.groups().map(|(name, group)| group_info(stream, name, group, txn.now_ms()));
+        let view = self.look(txn)?;
+        let stream = view.stream;
         Ok(StreamInfo {
             length: stream.len(),
             last_id: stream.last_id(),
@@ -115,8 +118,8 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
             first: stream.first_entry().as_ref().map(Entry::from),
             last: stream.last_entry().as_ref().map(Entry::from),
             memory_bytes: stream.memory_bytes(),
-            idempotence: txn.idempotence_info(stream),
-            groups: groups.collect(),
+            groups: view.groups().map(|group| group.info()).collect(),
+            idempotence: view.idempotence,
         })
     }
 }
@@ -140,25 +143,130 @@ impl<B: AsRef<[u8]>> Verb for DescribeGroup<B> {
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<GroupInfo, Refusal> {
         let (stream, group) = txn.existing_group(self.key.as_ref(), self.group.as_ref())?;
-        Ok(group_info(stream, self.group.as_ref(), group, txn.now_ms()))
+        Ok(GroupView::new(txn, stream, self.group.as_ref(), group).info())
     }
 }
 
-fn group_info(stream: &Stream, name: &[u8], group: &Group, now_ms: u64) -> GroupInfo {
-    let since = |at_ms: u64| Duration::from_millis(now_ms.saturating_sub(at_ms));
-    let consumers = group.consumers().map(|(name, _, consumer)| ConsumerInfo {
-        name: name.to_vec(),
-        pending: consumer.pending,
-        idle: since(consumer.seen_at_ms),
-        inactive: consumer.active_at_ms.map(since),
-    });
-    GroupInfo {
-        name: name.to_vec(),
-        last_id: group.last_id(),
-        entries_read: group.entries_read(),
-        lag: stream.query_lag_exact(group),
-        pending: group.pending().len(),
-        released: group.pending().released_len(),
-        consumers: consumers.collect(),
+impl<B: AsRef<[u8]>> DescribeStream<B> {
+    /// The same where it lies, for those who want only some of it or write it elsewhere.
+    pub fn look<'t>(&self, txn: &'t Txn<'t>) -> Result<StreamView<'t>, Refusal> {
+        let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
+        Ok(StreamView { stream, idempotence: txn.idempotence_info(stream), txn })
+    }
+}
+
+/// A stream that is being looked at.
+pub struct StreamView<'t> {
+    /// The stream.
+    pub stream: &'t Stream,
+    /// What is remembered of producers.
+    pub idempotence: IdempotenceInfo,
+    txn: &'t Txn<'t>,
+}
+
+impl<'t> StreamView<'t> {
+    /// Its first entries, at most `count`.
+    pub fn entries(&self, count: Option<u64>) -> Found<'t> {
+        Found { stream: self.stream, ids: IdRange::ALL, count, reversed: false }
+    }
+
+    /// Its groups, by name.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = GroupView<'t>> {
+        self.stream.groups().map(|(name, group)| GroupView::new(self.txn, self.stream, name, group))
+    }
+
+    /// One of its groups.
+    pub fn group<'n: 't>(&self, name: &'n [u8]) -> Option<GroupView<'t>> {
+        let group = self.stream.group(name)?;
+        Some(GroupView::new(self.txn, self.stream, name, group))
+    }
+}
+
+/// A group that is being looked at.
+pub struct GroupView<'t> {
+    /// Its name.
+    pub name: &'t [u8],
+    /// The group.
+    pub group: &'t Group,
+    /// See [`GroupInfo::lag`].
+    pub lag: Option<u64>,
+    now_ms: u64,
+}
+
+impl<'t> GroupView<'t> {
+    fn new(txn: &Txn<'_>, stream: &Stream, name: &'t [u8], group: &'t Group) -> GroupView<'t> {
+        let lag = match txn.settings().exact_lag.load(Ordering::Relaxed) {
+            true => Some(stream.query_lag_exact(group)),
+            false => stream.query_lag_estimated(group),
+        };
+        GroupView { name, group, lag, now_ms: txn.now_ms() }
+    }
+
+    /// Its consumers, by name.
+    pub fn consumers(&self) -> impl ExactSizeIterator<Item = ConsumerView<'t>> {
+        let now_ms = self.now_ms;
+        self.group.consumers().map(move |(name, handle, consumer)| ConsumerView {
+            name,
+            handle,
+            consumer,
+            idle_ms: now_ms.saturating_sub(consumer.seen_at_ms),
+            inactive_ms: consumer.active_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms)),
+        })
+    }
+
+    /// Visits the first rows that are pending, or pending with this consumer, at most `count`. Returns how many there were.
+    pub fn visit_pending(
+        &self,
+        consumer: Option<ConsumerHandle>,
+        count: Option<u64>,
+        mut visit: impl FnMut(PendingEntry),
+    ) -> u64 {
+        let mut rows = 0;
+        self.group.pending().walk(StreamId::MIN, Filter { consumer, ..Filter::default() }, |row| {
+            if count == Some(rows) {
+                return ControlFlow::Break(());
+            }
+            rows += 1;
+            visit(row);
+            ControlFlow::Continue(())
+        });
+        rows
+    }
+
+    fn info(&self) -> GroupInfo {
+        GroupInfo {
+            name: self.name.to_vec(),
+            last_id: self.group.last_id(),
+            entries_read: self.group.entries_read(),
+            lag: self.lag,
+            pending: self.group.pending().len(),
+            released: self.group.pending().released_len(),
+            consumers: self.consumers().map(|consumer| consumer.info()).collect(),
+        }
+    }
+}
+
+/// A consumer that is being looked at.
+pub struct ConsumerView<'t> {
+    /// Its name.
+    pub name: &'t [u8],
+    /// Its handle in the group.
+    pub handle: ConsumerHandle,
+    /// The consumer.
+    pub consumer: &'t Consumer,
+    /// Since it last asked for something.
+    pub idle_ms: u64,
+    /// Since it last got something; `None` if never.
+    pub inactive_ms: Option<u64>,
+}
+
+impl ConsumerView<'_> {
+    fn info(&self) -> ConsumerInfo {
+        ConsumerInfo {
+            name: self.name.to_vec(),
+            pending: self.consumer.pending,
+            idle: Duration::from_millis(self.idle_ms),
+            inactive: self.inactive_ms.map(Duration::from_millis),
+        }
     }
 }

@@ -14,6 +14,7 @@ mod add;
 mod claim;
 mod collect;
 mod entries;
+mod found;
 mod groups;
 mod idempotence;
 mod info;
@@ -28,16 +29,23 @@ pub use collect::{Batch, Claimed, ClaimingBatch, Collect, Delivered, Entry, Stre
 pub use entries::{
     Delete, DeleteEx, Length, Range, Remove, RemoveStream, SetCounters, StreamCounters, TrimStream,
 };
+pub use found::Found;
 pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
 };
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
-pub use info::{ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, ListStreams, StreamInfo};
+pub use info::{
+    ConsumerInfo, ConsumerView, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo,
+    StreamView,
+};
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;
 pub use pending::{AckDelete, Acknowledge, OwnPending, Pending, PendingRow, PendingRows, PendingSummary};
 pub use read::Read;
-pub use read_group::{ReadGroup, deliver, group_interest, read_claiming, read_history, read_new};
+pub use read_group::{
+    GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
+    require_groups,
+};
 
 use std::iter;
 use std::time::Duration;
@@ -92,11 +100,13 @@ pub struct Patience {
     pub at_most: Duration,
 }
 
-impl Patience {
-    /// The same interest in each of these keys.
-    pub fn new<'k>(keys: impl Iterator<Item = &'k [u8]>, interest: &Interest, at_most: Duration) -> Patience {
-        Patience { interests: keys.map(|key| (key.into(), interest.clone())).collect(), at_most }
-    }
+/// The same interest in each of these keys.
+fn interests<B: AsRef<[u8]>>(
+    keys: impl ExactSizeIterator<Item = B>,
+    interest: Interest,
+) -> Vec<(Box<[u8]>, Interest)> {
+    let each = iter::repeat_n(interest, keys.len());
+    keys.map(|key| key.as_ref().into()).zip(each).collect()
 }
 
 /// Several verbs one after the other. A refusal ends the row; what ran before it has happened.

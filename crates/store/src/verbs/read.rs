@@ -1,12 +1,10 @@
 //! Reading on: what comes after an id, of several streams.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 
-use millstream_engine::stream::{EntryRef, IdRange};
 use millstream_engine::{ReadFrom, Refusal};
 
-use super::{Patience, Shown, Shows, Sink};
+use super::{Found, Patience, Shows, Sink, interests};
 use crate::queues::Interest;
 use crate::txn::Txn;
 
@@ -21,6 +19,29 @@ pub struct Read<B = Vec<u8>> {
     pub block: Option<Duration>,
 }
 
+impl<B: AsRef<[u8]>> Read<B> {
+    /// Fixes where reading begins in each stream. A key that holds something else is refused before any stream is read.
+    pub fn resolve(&mut self, txn: &Txn<'_>) -> Result<(), Refusal> {
+        for (key, from) in &mut self.streams {
+            *from = from.resolve(txn.stream(key.as_ref())?);
+        }
+        Ok(())
+    }
+
+    /// The streams that have something to read, and what that is. To be asked after [`resolve`](Read::resolve).
+    pub fn find<'t>(&'t self, txn: &'t Txn<'_>) -> impl Iterator<Item = (&'t [u8], Found<'t>)> {
+        self.streams.iter().filter_map(|(key, from)| {
+            let stream = txn.stream(key.as_ref()).ok().flatten()?;
+            Some((key.as_ref(), Found::after(stream, from.after(Some(stream)), self.count)?))
+        })
+    }
+
+    /// What to wait for if there is nothing to read.
+    pub fn interests(&self) -> Vec<(Box<[u8]>, Interest)> {
+        interests(self.streams.iter().map(|(key, _)| key), Interest::Entries)
+    }
+}
+
 impl<B: AsRef<[u8]>> Shows for Read<B> {
     const CHANGES: bool = false;
 
@@ -29,24 +50,15 @@ impl<B: AsRef<[u8]>> Shows for Read<B> {
     }
 
     fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
-        for (key, from) in &mut self.streams {
-            let stream = txn.stream(key.as_ref())?;
-            let after = from.after(stream);
-            if *from == ReadFrom::Last {
-                // What comes after this moment is new, however often the verb runs again.
-                *from = ReadFrom::After(after);
-            }
-            let (Some(stream), Some(ids)) = (stream, IdRange::after(after)) else { continue };
-            sink.stream(key.as_ref());
-            stream.visit_range(ids, self.count, &mut |entry: &EntryRef<'_>| {
-                sink.take(&Shown::entry(entry, 0));
-                ControlFlow::Continue(())
-            });
+        self.resolve(txn)?;
+        for (key, found) in self.find(txn) {
+            sink.stream(key);
+            found.show(sink);
         }
         Ok(())
     }
 
     fn patience(&self) -> Option<Patience> {
-        Some(Patience::new(self.keys(), &Interest::Entries, self.block?))
+        Some(Patience { at_most: self.block?, interests: self.interests() })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millstream_engine::stream::{Before, ClaimSink, Delivery, EntryRef, EntrySink, Recipient};
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
-use super::{Patience, Reader, Shown, Shows, Sink};
+use super::{Found, Patience, Reader, Shown, Shows, Sink, interests};
 use crate::queues::Interest;
 use crate::txn::Txn;
 
@@ -47,12 +47,59 @@ impl<B> ReadGroup<B> {
     }
 }
 
+/// What a consumer asks of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupRead {
+    /// What is new.
+    New,
+    /// What was released or nobody has touched for so long, then what is new.
+    IdleAndNew {
+        /// For how long.
+        min_idle_ms: u64,
+    },
+    /// What is pending with the consumer.
+    History {
+        /// Only greater ids.
+        after: StreamId,
+    },
+}
+
+impl GroupRead {
+    /// A consumer that asks for its history claims nothing.
+    #[inline]
+    pub fn new(history_after: Option<StreamId>, claim_idle_ms_min: Option<u64>) -> GroupRead {
+        match (history_after, claim_idle_ms_min) {
+            (Some(after), _) => GroupRead::History { after },
+            (None, Some(min_idle_ms)) => GroupRead::IdleAndNew { min_idle_ms },
+            (None, None) => GroupRead::New,
+        }
+    }
+}
+
 /// What a reader of a group waits for.
-pub fn group_interest(group: &[u8], claim_idle_ms_min: Option<u64>) -> Interest {
-    match claim_idle_ms_min {
+pub fn group_interests<B: AsRef<[u8]>>(
+    keys: &[B],
+    group: &[u8],
+    claim_idle_ms_min: Option<u64>,
+) -> Vec<(Box<[u8]>, Interest)> {
+    let interest = match claim_idle_ms_min {
         None => Interest::Group(group.into()),
         Some(min_idle_ms) => Interest::Claim { group: group.into(), min_idle_ms },
-    }
+    };
+    interests(keys.iter(), interest)
+}
+
+/// Refuses a read unless every stream has the group: that is certain before any of them is read. Names the first stream that has not.
+pub fn require_groups<'k, B: AsRef<[u8]>>(
+    txn: &Txn<'_>,
+    keys: &'k [B],
+    group: &[u8],
+) -> Result<(), (&'k [u8], Refusal)> {
+    let require = |key: &'k [u8]| match txn.existing_group(key, group) {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err((key, refusal)),
+    };
+    keys.iter().map(AsRef::as_ref).try_for_each(require)
 }
 
 impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
@@ -62,28 +109,31 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
 
     fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
         let (group, consumer) = (self.group.as_ref(), self.consumer.as_ref());
-        // Every stream must have the group before any is read.
-        Shows::keys(self).try_for_each(|key| txn.existing_group(key, group).map(|_| ()))?;
+        require_groups(txn, &self.keys, group).map_err(|(_, refusal)| refusal)?;
         for key in Shows::keys(self) {
             let reader = Reader { key, group, consumer };
             sink.stream(key);
-            if let Some(after) = self.history_after {
-                read_history(txn, reader, after, self.count, |id, entry| {
-                    sink.take(&Shown { id, entry, before: None, deliveries: 0 });
-                    ControlFlow::Continue(())
-                })?;
-            } else if let Some(min_idle_ms) = self.claim_idle_ms_min {
-                let mut show = |entry: &EntryRef<'_>, before: Option<Before>| {
-                    let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
-                    sink.take(&Shown { id: entry.id(), entry: Some(entry), before, deliveries });
-                };
-                read_claiming(txn, reader, min_idle_ms, self.count, self.becomes_pending, &mut show)?;
-            } else {
-                let mut show = |entry: &EntryRef<'_>| {
-                    sink.take(&Shown::entry(entry, 1));
-                    ControlFlow::Continue(())
-                };
-                read_new(txn, reader, self.count, self.becomes_pending, &mut show)?;
+            match GroupRead::new(self.history_after, self.claim_idle_ms_min) {
+                GroupRead::History { after } => {
+                    read_history(txn, reader, after, self.count, |id, entry| {
+                        sink.take(&Shown { id, entry, before: None, deliveries: 0 });
+                        ControlFlow::Continue(())
+                    })?;
+                }
+                GroupRead::IdleAndNew { min_idle_ms } => {
+                    let mut show = |entry: &EntryRef<'_>, before: Option<Before>| {
+                        let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
+                        sink.take(&Shown { id: entry.id(), entry: Some(entry), before, deliveries });
+                    };
+                    read_claiming(txn, reader, min_idle_ms, self.count, self.becomes_pending, &mut show)?;
+                }
+                GroupRead::New => {
+                    let mut show = |entry: &EntryRef<'_>| {
+                        sink.take(&Shown::entry(entry, 1));
+                        ControlFlow::Continue(())
+                    };
+                    read_new(txn, reader, self.count, self.becomes_pending, &mut show)?;
+                }
             }
         }
         Ok(())
@@ -91,13 +141,12 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
 
     fn patience(&self) -> Option<Patience> {
         let at_most = self.block.filter(|_| self.history_after.is_none())?;
-        let interest = group_interest(self.group.as_ref(), self.claim_idle_ms_min);
-        Some(Patience::new(Shows::keys(self), &interest, at_most))
+        let interests = group_interests(&self.keys, self.group.as_ref(), self.claim_idle_ms_min);
+        Some(Patience { interests, at_most })
     }
 
     fn refused_key<'v>(&'v self, txn: &Txn<'_>) -> Option<&'v [u8]> {
-        let lacks_it = |key: &&[u8]| !txn.group(key, self.group.as_ref()).is_ok_and(|group| group.is_some());
-        Shows::keys(self).find(lacks_it)
+        require_groups(txn, &self.keys, self.group.as_ref()).err().map(|(key, _)| key)
     }
 }
 
@@ -118,7 +167,17 @@ pub fn read_new(
     Ok(delivered)
 }
 
-/// Delivers the next entries of a group, which the caller has found. The consumer joins if it is new.
+/// What the reader's group has not delivered yet, at most `count`; `None` if that is nothing.
+pub fn find_new<'t>(
+    txn: &'t Txn<'_>,
+    reader: Reader<&[u8]>,
+    count: Option<u64>,
+) -> Result<Option<Found<'t>>, Refusal> {
+    let (stream, group) = txn.existing_group(reader.key, reader.group)?;
+    Ok(Found::after(stream, group.last_id(), count))
+}
+
+/// Delivers the next entries of a group, which [`find_new`] has found. The consumer joins if it is new.
 pub fn deliver(txn: &mut Txn<'_>, reader: Reader<&[u8]>, delivery: Delivery, becomes_pending: bool) {
     let (Reader { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
     let at_ms = txn.now_ms();

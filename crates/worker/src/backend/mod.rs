@@ -208,8 +208,9 @@ pub trait Admin: Backend {
     fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>>;
 
     /// Removes a consumer after its pending rows have become the heir's, in one step: nothing is lost, whatever
-    /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. Where the
-    /// store cannot move a row whose entry is gone, the consumer stays with such rows until they are dead-lettered.
+    /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. An
+    /// heir that is new joins only if a row moves. Where the store cannot move a row whose entry is gone, the consumer
+    /// stays with such rows until they are dead-lettered.
     fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64>;
 
     /// Removes a consumer without pending rows, in one step with looking whether it has any. True if it is gone;

@@ -7,10 +7,10 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{
-    self, Delete, DeleteEx, Length, SetCounters, StreamCounters, TrimStream, Verb,
+    self, Delete, DeleteEx, Length, Range, SetCounters, StreamCounters, TrimStream, Verb,
 };
 
-use super::{long, write_deletions, write_entries};
+use super::{MANY_ENTRIES, write_deletions, write_entries};
 use crate::command::{DONE, Outcome, Reply};
 
 pub(crate) fn xadd(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -77,7 +77,13 @@ pub(crate) fn xrevrange(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) 
 }
 
 fn range(txn: &Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Reply {
-    let Some(stream) = txn.stream(cmd.key)? else {
+    let range = Range {
+        key: cmd.key,
+        ids: Some(IdRange { first: cmd.start, last: cmd.end }),
+        count: cmd.count,
+        reversed: cmd.direction == Direction::Backward,
+    };
+    let Some(found) = range.find(txn)? else {
         out.array(0);
         return DONE;
     };
@@ -85,16 +91,11 @@ fn range(txn: &Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Reply {
         out.null_array();
         return DONE;
     }
-    let range = IdRange { first: cmd.start, last: cmd.end };
-    let most = cmd.count.unwrap_or(u64::MAX).min(stream.len());
-    if let Some(entries) = long::many(stream, range, cmd.count, cmd.direction == Direction::Backward) {
+    if let Some(entries) = found.extract_if_more_than(MANY_ENTRIES) {
         out.array(entries.left() as usize);
         return Ok(Outcome::Long(vec![(out.len(), entries)]));
     }
-    write_entries(out, most, |sink| match cmd.direction {
-        Direction::Forward => stream.visit_range(range, cmd.count, sink),
-        Direction::Backward => stream.visit_range_back(range, cmd.count, sink),
-    });
+    write_entries(out, found.at_most(), |sink| found.visit(sink));
     DONE
 }
 

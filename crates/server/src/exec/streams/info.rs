@@ -1,61 +1,46 @@
 //! XINFO: what is known of a stream, its groups and their consumers. Field order is part of the contract:
 //! some tools read by position.
 
-use std::ops::ControlFlow;
-
-use millstream_engine::pending::{ConsumerHandle, Filter};
-use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
-use millstream_engine::{Refusal, Stream, StreamId};
+use millstream_engine::StreamId;
+use millstream_engine::pending::ConsumerHandle;
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, StreamDetail, XinfoStream};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
+use millstream_store::verbs::{DescribeStream, GroupView, StreamView};
 
 use super::write_entries;
 use crate::command::{DONE, Reply};
 
 pub(crate) fn xinfo_stream(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let asked = XinfoStream::parse(argv)?;
-    let stream = existing(txn, asked.key)?;
+    let stream = DescribeStream { key: asked.key }.look(txn)?;
     match asked.detail()? {
-        StreamDetail::Summary => write_stream(out, stream, &txn.idempotence_info(stream)),
-        StreamDetail::Full { count } => {
-            write_stream_full(out, stream, &txn.idempotence_info(stream), count, lag(txn));
-        }
+        StreamDetail::Summary => write_stream(out, &stream),
+        StreamDetail::Full { count } => write_stream_full(out, &stream, count),
     }
     DONE
 }
 
 pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_subcommand(argv).exactly()?;
-    write_groups(out, existing(txn, key)?, lag(txn));
+    write_groups(out, &DescribeStream { key }.look(txn)?);
     DONE
 }
 
 pub(crate) fn xinfo_consumers(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group] = Args::of_subcommand(argv).exactly()?;
-    let found = existing(txn, key)?.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
-    write_consumers(out, found, txn.now_ms());
+    let stream = DescribeStream { key }.look(txn)?;
+    write_consumers(out, &stream.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?);
     DONE
-}
-
-fn existing<'t>(txn: &'t Txn<'_>, key: &[u8]) -> Result<&'t Stream, Refusal> {
-    txn.stream(key)?.ok_or(Refusal::NoSuchKey)
-}
-
-fn lag(txn: &Txn<'_>) -> impl Fn(&Stream, &Group) -> Option<u64> {
-    let is_exact = txn.exact_lag();
-    move |stream, group| match is_exact {
-        true => Some(stream.query_lag_exact(group)),
-        false => stream.query_lag_estimated(group),
-    }
 }
 
 /// Pairs that both forms of XINFO STREAM begin with.
 const STREAM_HEAD_PAIRS: usize = 13;
 
-fn write_stream_head(out: &mut Writer, stream: &Stream, idempotence: &IdempotenceInfo) {
+fn write_stream_head(out: &mut Writer, view: &StreamView<'_>) {
+    let (stream, idempotence) = (view.stream, &view.idempotence);
     let blocks = stream.block_count();
     uint_pair(out, "length", stream.len());
     uint_pair(out, "radix-tree-keys", blocks as u64);
@@ -72,9 +57,10 @@ fn write_stream_head(out: &mut Writer, stream: &Stream, idempotence: &Idempotenc
     uint_pair(out, "iids-duplicates", idempotence.duplicates);
 }
 
-fn write_stream(out: &mut Writer, stream: &Stream, idempotence: &IdempotenceInfo) {
+fn write_stream(out: &mut Writer, view: &StreamView<'_>) {
     out.map(STREAM_HEAD_PAIRS + 3);
-    write_stream_head(out, stream, idempotence);
+    write_stream_head(out, view);
+    let stream = view.stream;
     uint_pair(out, "groups", stream.groups().len() as u64);
     for (name, entry) in [("first-entry", stream.first_entry()), ("last-entry", stream.last_entry())] {
         out.bulk(name);
@@ -86,92 +72,90 @@ fn write_stream(out: &mut Writer, stream: &Stream, idempotence: &IdempotenceInfo
 }
 
 /// `count` bounds the entries and each list of pending entries; `None` is all.
-fn write_stream_full(
-    out: &mut Writer,
-    stream: &Stream,
-    idempotence: &IdempotenceInfo,
-    count: Option<u64>,
-    lag: impl Fn(&Stream, &Group) -> Option<u64>,
-) {
+fn write_stream_full(out: &mut Writer, view: &StreamView<'_>, count: Option<u64>) {
     out.map(STREAM_HEAD_PAIRS + 2);
-    write_stream_head(out, stream, idempotence);
+    write_stream_head(out, view);
     out.bulk("entries");
-    let most = count.unwrap_or(u64::MAX).min(stream.len());
-    write_entries(out, most, |sink| stream.visit_range(IdRange::ALL, count, sink));
+    let entries = view.entries(count);
+    write_entries(out, entries.at_most(), |sink| entries.visit(sink));
+    let groups = view.groups();
     out.bulk("groups");
-    out.array(stream.groups().len());
-    for (name, group) in stream.groups() {
+    out.array(groups.len());
+    for view in groups {
+        let group = view.group;
         out.map(8);
-        bulk_pair(out, "name", name);
+        bulk_pair(out, "name", view.name);
         id_pair(out, "last-delivered-id", group.last_id());
         known_pair(out, "entries-read", group.entries_read());
-        known_pair(out, "lag", lag(stream, group));
+        known_pair(out, "lag", view.lag);
         uint_pair(out, "pel-count", group.pending().len());
         uint_pair(out, "nacked-count", group.pending().released_len());
         out.bulk("pending");
-        write_pending(out, group, None, count);
-        write_consumers_full(out, group, count);
+        write_pending(out, &view, None, count);
+        write_consumers_full(out, &view, count);
     }
 }
 
-fn write_consumers_full(out: &mut Writer, group: &Group, count: Option<u64>) {
+fn write_consumers_full(out: &mut Writer, view: &GroupView<'_>, count: Option<u64>) {
+    let consumers = view.consumers();
     out.bulk("consumers");
-    out.array(group.consumers().len());
-    for (name, handle, consumer) in group.consumers() {
+    out.array(consumers.len());
+    for found in consumers {
         out.map(5);
-        bulk_pair(out, "name", name);
-        uint_pair(out, "seen-time", consumer.seen_at_ms);
+        bulk_pair(out, "name", found.name);
+        uint_pair(out, "seen-time", found.consumer.seen_at_ms);
         out.bulk("active-time");
-        out.int(consumer.active_at_ms.map_or(-1, |at_ms| at_ms as i64));
-        uint_pair(out, "pel-count", consumer.pending);
+        out.int(found.consumer.active_at_ms.map_or(-1, |at_ms| at_ms as i64));
+        uint_pair(out, "pel-count", found.consumer.pending);
         out.bulk("pending");
-        write_pending(out, group, Some(handle), count);
+        write_pending(out, view, Some(found.handle), count);
     }
 }
 
 /// Rows of the group, or of one consumer, who then is not named in them.
-fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandle>, count: Option<u64>) {
+fn write_pending(
+    out: &mut Writer,
+    view: &GroupView<'_>,
+    consumer: Option<ConsumerHandle>,
+    count: Option<u64>,
+) {
     let mark = out.array_deferred(0);
-    let mut rows = 0;
-    group.pending().walk(StreamId::MIN, Filter { consumer, ..Filter::default() }, |row| {
-        if count == Some(rows) {
-            return ControlFlow::Break(());
-        }
-        rows += 1;
+    let rows = view.visit_pending(consumer, count, |row| {
         out.array(if consumer.is_some() { 3 } else { 4 });
         out.id(row.id);
         if consumer.is_none() {
-            out.bulk(group.owner_name(row.consumer));
+            out.bulk(view.group.owner_name(row.consumer));
         }
         out.uint(row.delivered_at_ms);
         out.uint(row.deliveries);
-        ControlFlow::Continue(())
     });
     out.finish(mark, rows as usize);
 }
 
-fn write_groups(out: &mut Writer, stream: &Stream, lag: impl Fn(&Stream, &Group) -> Option<u64>) {
-    out.array(stream.groups().len());
-    for (name, group) in stream.groups() {
+fn write_groups(out: &mut Writer, view: &StreamView<'_>) {
+    let groups = view.groups();
+    out.array(groups.len());
+    for view in groups {
         out.map(6);
-        bulk_pair(out, "name", name);
-        uint_pair(out, "consumers", group.consumers().len() as u64);
-        uint_pair(out, "pending", group.pending().len());
-        id_pair(out, "last-delivered-id", group.last_id());
-        known_pair(out, "entries-read", group.entries_read());
-        known_pair(out, "lag", lag(stream, group));
+        bulk_pair(out, "name", view.name);
+        uint_pair(out, "consumers", view.group.consumers().len() as u64);
+        uint_pair(out, "pending", view.group.pending().len());
+        id_pair(out, "last-delivered-id", view.group.last_id());
+        known_pair(out, "entries-read", view.group.entries_read());
+        known_pair(out, "lag", view.lag);
     }
 }
 
-fn write_consumers(out: &mut Writer, group: &Group, now_ms: u64) {
-    out.array(group.consumers().len());
-    for (name, _, consumer) in group.consumers() {
+fn write_consumers(out: &mut Writer, view: &GroupView<'_>) {
+    let consumers = view.consumers();
+    out.array(consumers.len());
+    for found in consumers {
         out.map(4);
-        bulk_pair(out, "name", name);
-        uint_pair(out, "pending", consumer.pending);
-        uint_pair(out, "idle", now_ms.saturating_sub(consumer.seen_at_ms));
+        bulk_pair(out, "name", found.name);
+        uint_pair(out, "pending", found.consumer.pending);
+        uint_pair(out, "idle", found.idle_ms);
         out.bulk("inactive");
-        out.int(consumer.active_at_ms.map_or(-1, |at_ms| now_ms.saturating_sub(at_ms) as i64));
+        out.int(found.inactive_ms.map_or(-1, |inactive_ms| inactive_ms as i64));
     }
 }
 

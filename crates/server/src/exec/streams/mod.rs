@@ -7,7 +7,6 @@ pub(crate) mod entries;
 pub(crate) mod groups;
 pub(crate) mod idempotence;
 pub(crate) mod info;
-mod long;
 pub(crate) mod pending;
 pub(crate) mod read;
 pub(crate) mod release;
@@ -18,6 +17,9 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Writer};
 
 use crate::command::ENCODER;
+
+/// A reply with more entries than this is written in slices. Fewer are written sooner than it takes to prepare that.
+const MANY_ENTRIES: u64 = 1000;
 
 /// Writes an array of entries as they are visited. `most` bounds how many there can be; `visit` says how many there were.
 fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'_>) -> u64) {

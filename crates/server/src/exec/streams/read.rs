@@ -2,17 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract, IdRange};
-use millstream_engine::{Refusal, Stream, StreamId};
+use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract};
+use millstream_engine::{ReadFrom, Refusal, StreamId};
 use millstream_protocol::commands::{ArgList, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
-use millstream_store::verbs::{self, Reader};
+use millstream_store::verbs::{self, Found, GroupRead, Read, Reader};
 use millstream_store::{Interest, Txn};
-use smallvec::SmallVec;
 
-use super::long::{self, MANY_ENTRIES};
-use super::write_entries;
+use super::{MANY_ENTRIES, write_entries};
 use crate::command::{Blocked, Missing, Outcome, Reply};
 
 /// To read no more entries than this is brief.
@@ -20,35 +18,40 @@ const FEW_ENTRIES: u64 = 16;
 
 pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xread::parse(argv)?;
-    let mut after: SmallVec<[StreamId; 4]> = SmallVec::new();
-    for (index, key) in cmd.streams.keys.iter().enumerate() {
-        let stream = txn.stream(key)?;
-        after.push(cmd.position(index)?.after(stream));
-    }
+    let mut read = Read { streams: positions(txn, &cmd)?, count: cmd.bounds.count, block: None };
+    read.resolve(txn)?;
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
-    for (key, after) in cmd.streams.keys.iter().zip(&after) {
-        let Some(stream) = txn.stream(key)?.filter(|stream| stream.has_entries_after(*after)) else {
-            continue;
-        };
-        let Some(range) = IdRange::after(*after) else { continue };
+    for (key, found) in read.find(txn) {
         let Some(count) = reply.room() else { break };
-        if let Some(entries) = reply.many(stream, range, count) {
-            reply.entries_later(key, entries);
-            continue;
+        let found = found.limited(count);
+        match reply.many(&found) {
+            Some(entries) => reply.entries_later(key, entries),
+            None => reply.entries(key, found.at_most(), |sink| found.visit(sink)),
         }
-        reply.entries(key, count.unwrap_or(u64::MAX).min(stream.len()), |sink| {
-            stream.visit_range(range, count, sink)
-        });
     }
     if let Some(outcome) = reply.finish() {
         return Ok(outcome);
     }
-    let resolved = cmd.streams.ids.iter().zip(&after).map(|(id, after)| match *id {
-        // Resolved once: what comes after this moment is new, however often the command is run again.
-        b"$" => after.to_string().into_bytes().into(),
-        id => Box::from(id),
+    // The verb has resolved `$`. When the command is run again, it is to begin there.
+    let resolved = cmd.streams.ids.iter().zip(&read.streams).map(|(&id, &(_, from))| match from {
+        ReadFrom::After(after) if id == b"$" => after.to_string().into_bytes().into(),
+        _ => Box::from(id),
     });
-    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, Interest::Entries, resolved.collect()))
+    Ok(wait_or_nothing(out, cmd.block_ms, || read.interests(), resolved.collect()))
+}
+
+/// From where to read each stream.
+fn positions<'a>(txn: &Txn<'_>, cmd: &Xread<'a>) -> Result<Vec<(&'a [u8], ReadFrom)>, CommandError> {
+    let keys = cmd.streams.keys;
+    let position = |(index, &key): (usize, &&'a [u8])| match cmd.position(index) {
+        Ok(from) => Ok((key, from)),
+        // A key of another type, up to this stream, is reported before an id that is none.
+        Err(error) => match keys[..=index].iter().find_map(|key| txn.stream(key).err()) {
+            Some(refusal) => Err(refusal.into()),
+            None => Err(error),
+        },
+    };
+    keys.iter().enumerate().map(position).collect()
 }
 
 pub(crate) fn xreadgroup(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -76,33 +79,46 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
     for (index, &key) in cmd.streams.keys.iter().enumerate() {
         let Some(count) = reply.room() else { break };
         let reader = Reader { key, group: cmd.group, consumer: cmd.consumer };
-        let read = match (cmd.position(index)?, cmd.claim_idle_ms_min) {
-            (GroupReadFrom::New, None) => read_new(txn, &mut reply, reader, count, cmd.noack),
-            (GroupReadFrom::New, Some(min_idle_ms)) => {
+        let history_after = match cmd.position(index)? {
+            GroupReadFrom::New => None,
+            GroupReadFrom::PendingAfter(after) => Some(after),
+        };
+        // The parts of `verbs::ReadGroup`, stream by stream. The whole verb would look up an only stream once more, and
+        // this is the command that workers send most.
+        let read = match GroupRead::new(history_after, cmd.claim_idle_ms_min) {
+            GroupRead::New => read_new(txn, &mut reply, reader, count, cmd.noack),
+            GroupRead::IdleAndNew { min_idle_ms } => {
                 read_idle_and_new(txn, &mut reply, reader, min_idle_ms, count, cmd.noack)
             }
-            (GroupReadFrom::PendingAfter(after), _) => read_history(txn, &mut reply, reader, count, after),
+            GroupRead::History { after } => read_history(txn, &mut reply, reader, count, after),
         };
-        read.map_err(|refusal| match refusal {
-            Refusal::NoGroup => errors::no_group_in_xreadgroup(key, cmd.group),
-            refusal => refusal.into(),
-        })?;
+        read.map_err(|refusal| no_group(refusal, key, cmd.group))?;
     }
     if let Some(outcome) = reply.finish() {
         return Ok(outcome);
     }
-    let interest = verbs::group_interest(cmd.group, cmd.claim_idle_ms_min);
-    Ok(wait_or_nothing(out, cmd.block_ms, cmd.streams.keys, interest, Vec::new()))
+    let interests = || verbs::group_interests(cmd.streams.keys, cmd.group, cmd.claim_idle_ms_min);
+    Ok(wait_or_nothing(out, cmd.block_ms, interests, Vec::new()))
 }
 
 /// Whether every stream has the group, and what is asked of it makes sense.
 #[inline(never)]
 fn look_at_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
-    for (index, key) in cmd.streams.keys.iter().enumerate() {
-        txn.group(key, cmd.group)?.ok_or_else(|| errors::no_group_in_xreadgroup(key, cmd.group))?;
-        cmd.position(index)?;
+    let keys = cmd.streams.keys;
+    // A group that is missing, up to this stream, is reported before an id that is none.
+    let wrong = (0..keys.len()).find_map(|index| Some((index, cmd.position(index).err()?)));
+    let looked_at = wrong.as_ref().map_or(keys, |(index, _)| &keys[..=*index]);
+    verbs::require_groups(txn, looked_at, cmd.group)
+        .map_err(|(key, refusal)| no_group(refusal, key, cmd.group))?;
+    wrong.map_or(Ok(()), |(_, error)| Err(error))
+}
+
+/// That the stream or the group is missing, as XREADGROUP says it.
+fn no_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
+    match refusal {
+        Refusal::NoGroup => errors::no_group_in_xreadgroup(key, group),
+        refusal => refusal.into(),
     }
-    Ok(())
 }
 
 #[inline(never)]
@@ -117,15 +133,14 @@ fn read_new(
     let most = match count {
         Some(count) if count <= MANY_ENTRIES => count,
         _ => {
-            let Some(stream) = txn.stream(reader.key)? else { return Err(Refusal::NoGroup) };
-            let group = stream.group(reader.group).ok_or(Refusal::NoGroup)?;
-            let new = IdRange::after(group.last_id());
-            if let Some(entries) = new.and_then(|new| reply.many(stream, new, count)) {
+            let found = verbs::find_new(txn, reader, count)?;
+            let most = found.map_or(0, |found| found.at_most());
+            if let Some(entries) = found.and_then(|found| reply.many(&found)) {
                 verbs::deliver(txn, reader, entries.delivery(), !noack);
                 reply.entries_later(reader.key, entries);
                 return Ok(());
             }
-            count.unwrap_or(u64::MAX).min(stream.len())
+            most
         }
     };
     let mut delivered = Ok(None);
@@ -133,17 +148,11 @@ fn read_new(
         delivered = verbs::read_new(txn, reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
-    // For the first entry of a reply there is always room.
-    if delivered?.is_none() && (first || !has_undelivered(txn, reader)?) {
+    // For the first entry of a reply there is always room. Behind it, what is new and was not shown had none.
+    if delivered?.is_none() && (first || verbs::find_new(txn, reader, None)?.is_none()) {
         reply.take_back(before);
     }
     Ok(())
-}
-
-/// Whether the reader's group has anything left. If so and nothing was shown, there was no room in the reply.
-fn has_undelivered(txn: &Txn<'_>, reader: Reader<&[u8]>) -> Result<bool, Refusal> {
-    let stream = txn.stream(reader.key)?.ok_or(Refusal::NoGroup)?;
-    Ok(stream.group(reader.group).is_some_and(|group| stream.has_undelivered(group)))
 }
 
 /// What others left, then what is new. Rows say how long they were idle and how often they had been delivered.
@@ -305,10 +314,10 @@ impl<'o> StreamsReply<'o> {
         self.budget.spend(shown);
     }
 
-    /// The entries of a range, if they are many and nothing but their number is bounded.
-    fn many(&self, stream: &Stream, range: IdRange, count: Option<u64>) -> Option<Extract> {
+    /// The entries to be written later, if they are many and nothing but their number is bounded.
+    fn many(&self, found: &Found<'_>) -> Option<Extract> {
         let is_unbounded = self.budget.output_enough == usize::MAX;
-        if is_unbounded { long::many(stream, range, count, false) } else { None }
+        if is_unbounded { found.extract_if_more_than(MANY_ENTRIES) } else { None }
     }
 
     /// The next stream; its entries are written later.
@@ -359,15 +368,12 @@ impl<'o> StreamsReply<'o> {
 fn wait_or_nothing(
     out: &mut Writer,
     block_ms: Option<u64>,
-    keys: &[&[u8]],
-    interest: Interest,
+    interests: impl FnOnce() -> Vec<(Box<[u8]>, Interest)>,
     last_args: Vec<Box<[u8]>>,
 ) -> Outcome {
     let Some(timeout_ms) = block_ms else {
         out.null_array();
         return Outcome::Done;
     };
-    let keys_owned = keys.iter().map(|key| Box::from(*key));
-    let interests = keys_owned.zip(std::iter::repeat_n(interest, keys.len())).collect();
-    Outcome::Block(Blocked { interests, timeout_ms, last_args })
+    Outcome::Block(Blocked { interests: interests(), timeout_ms, last_args })
 }

@@ -1,48 +1,18 @@
 //! What is in a folder before it is opened: opening makes files, and those belong nowhere but into a store.
 
+use std::io;
 use std::path::Path;
-use std::{fs, io};
+
+use millstream_store::FolderContents;
 
 use super::super::{Error, ErrorKind};
 
-/// What a folder holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contents {
-    /// A store, or what is left of one.
-    Store,
-    /// Nothing yet, or there is no such folder.
-    Nothing,
-    /// Files of somebody else.
-    Foreign,
-}
-
-impl Contents {
-    /// Looks without changing anything.
-    pub(super) fn of(folder: &Path) -> Result<Contents, Error> {
-        let listed = match fs::read_dir(folder) {
-            Ok(listed) => listed,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::Nothing),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Err(file(folder)),
-            Err(error) => return Err(unreadable(folder, error)),
-        };
-        let mut contents = Contents::Nothing;
-        for file in listed {
-            let name = file.map_err(|error| unreadable(folder, error))?.file_name();
-            match name.to_str() {
-                Some(name) if is_data(name) => return Ok(Contents::Store),
-                // There before the first data are.
-                Some("LOCK" | "manifest.new") => {}
-                _ => contents = Contents::Foreign,
-            }
-        }
-        Ok(contents)
-    }
-}
-
-/// Whether a file of this name holds data of a store.
-fn is_data(name: &str) -> bool {
-    let is_number = |digits: &str| digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    name == "manifest" || name.strip_prefix("log-").is_some_and(is_number)
+/// What a folder holds. Looks without changing anything.
+pub(super) fn contents(folder: &Path) -> Result<FolderContents, Error> {
+    FolderContents::of(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotADirectory => file(folder),
+        _ => unreadable(folder, error),
+    })
 }
 
 pub(super) fn no_store(folder: &Path) -> Error {
@@ -70,6 +40,8 @@ fn unreadable(folder: &Path, error: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::Embedded;
     use super::*;
 

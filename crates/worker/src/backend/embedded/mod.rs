@@ -5,11 +5,13 @@ mod values;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_engine::StreamId;
 use millstream_engine::stream::IdRange;
 use millstream_protocol::glob;
+use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, Refusal};
 use millstream_store::verbs::{
     self, Acknowledge, Add, Adopt, Collect, Delete, DescribeGroup, DescribeStream, Exists, Extend,
@@ -22,7 +24,6 @@ use super::{
     Delivery, Entry, Error, GroupInfo, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range,
     Read, Release, Start, StreamInfo, Trim,
 };
-use folder::Contents;
 use values::{
     consumer_info, error, group_info, group_start, letter, millis, new_entry, own_release, pending_row,
     stream_info, text,
@@ -44,18 +45,18 @@ impl Embedded {
     /// The store in a folder, which is made if it is not there. A folder with anything else in it is refused.
     pub fn open(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
         let folder = folder.as_ref();
-        match Contents::of(folder)? {
-            Contents::Store | Contents::Nothing => Embedded::open_any(folder),
-            Contents::Foreign => Err(folder::foreign(folder)),
+        match folder::contents(folder)? {
+            FolderContents::Store | FolderContents::Nothing => Embedded::open_any(folder),
+            FolderContents::Foreign => Err(folder::foreign(folder)),
         }
     }
 
     /// The store in a folder, which must be there: nothing is made.
     pub fn open_existing(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
         let folder = folder.as_ref();
-        match Contents::of(folder)? {
-            Contents::Store => Embedded::open_any(folder),
-            Contents::Nothing | Contents::Foreign => Err(folder::no_store(folder)),
+        match folder::contents(folder)? {
+            FolderContents::Store => Embedded::open_any(folder),
+            FolderContents::Nothing | FolderContents::Foreign => Err(folder::no_store(folder)),
         }
     }
 
@@ -118,7 +119,7 @@ impl Backend for Embedded {
             releases: true,
             extends: true,
             idempotent_adds: true,
-            exact_lag: true,
+            exact_lag: self.db.store().settings().exact_lag.load(Ordering::Relaxed),
             certain: true,
         }
     }

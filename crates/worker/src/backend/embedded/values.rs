@@ -108,7 +108,7 @@ pub(super) fn group_info(group: &verbs::GroupInfo) -> GroupInfo {
         pending: group.pending,
         last_delivered: group.last_id,
         entries_read: group.entries_read,
-        lag: Some(group.lag),
+        lag: group.lag,
     }
 }
 

@@ -223,10 +223,7 @@ impl Admin for Redis {
             }
             // Should something come at the last moment, an heir of a name that nobody else has keeps it until it is claimed.
             let heir = format!("{name}:heir");
-            if self.remove_consumer(consumer, &heir).await? == 0 {
-                let command = command!("XGROUP", "DELCONSUMER", stream, group, &heir);
-                self.link.command(stream, command).await?;
-            }
+            self.remove_consumer(consumer, &heir).await?;
             Ok(true)
         })
     }

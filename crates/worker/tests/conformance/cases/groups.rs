@@ -118,6 +118,11 @@ async fn passing_on(backend: &dyn Admin) {
     let names: Vec<String> =
         backend.consumers(stream, "g").await.unwrap().into_iter().map(|consumer| consumer.name).collect();
     assert_eq!(names, ["b"]);
+    // Nobody inherits from one that holds nothing, and it goes all the same.
+    assert_eq!(backend.read(&reader(stream, "idle", 1)).await.unwrap(), []);
+    assert_eq!(backend.remove_consumer(consumer(stream, "idle"), "nobody").await.unwrap(), 0);
+    let left = backend.consumers(stream, "g").await.unwrap();
+    assert_eq!(left.iter().map(|consumer| &*consumer.name).collect::<Vec<_>>(), ["b"]);
     // An heir need not be there before.
     assert_eq!(backend.remove_consumer(consumer(stream, "b"), "c").await.unwrap(), 4);
     assert!(pending(backend, stream).await.iter().all(|row| row.consumer.as_deref() == Some("c")));
