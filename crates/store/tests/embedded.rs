@@ -161,6 +161,12 @@ fn a_stream_its_groups_and_consumers_are_described() {
 
     db.group_set_id("s", "g", GroupStart::Last).wait().unwrap();
     assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, Some(0));
+    // Redis cannot know it behind a deletion, and that is what a store is told by `exact_lag`.
+    db.group_set_id("s", "g", GroupStart::After(id(2))).wait().unwrap();
+    assert_eq!(db.delete("s", [id(3)]).wait().unwrap(), 1);
+    assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, Some(0));
+    db.store().settings().exact_lag.store(false, Ordering::Relaxed);
+    assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, None);
     assert_eq!(db.consumer_delete("s", "g", "a").wait().unwrap(), 2);
     assert!(db.group_destroy("s", "g").wait().unwrap());
     assert!(!db.group_destroy("s", "g").wait().unwrap());

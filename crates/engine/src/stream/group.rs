@@ -169,6 +169,18 @@ pub struct Consumer {
     pub pending: u64,
 }
 
+impl Consumer {
+    /// For how long it has not asked.
+    pub fn idle_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.seen_at_ms)
+    }
+
+    /// For how long it has got nothing; `None` if it never got anything.
+    pub fn inactive_ms(&self, now_ms: u64) -> Option<u64> {
+        self.active_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms))
+    }
+}
+
 /// The consumers of a group: by name in order, and by handle at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Consumers {

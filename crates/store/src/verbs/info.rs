@@ -1,12 +1,10 @@
 //! What is known of a stream, its groups and their consumers.
 
 use std::iter;
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream_engine::pending::{ConsumerHandle, Filter, PendingEntry};
-use millstream_engine::stream::{Consumer, Group, IdRange, IdempotenceInfo};
+use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId, Value};
 
 use super::{Entry, Found, Verb};
@@ -118,7 +116,7 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
             first: stream.first_entry().as_ref().map(Entry::from),
             last: stream.last_entry().as_ref().map(Entry::from),
             memory_bytes: stream.memory_bytes(),
-            groups: view.groups().map(|group| group.info()).collect(),
+            groups: view.groups().map(|group| group.info(txn.now_ms())).collect(),
             idempotence: view.idempotence,
         })
     }
@@ -143,7 +141,7 @@ impl<B: AsRef<[u8]>> Verb for DescribeGroup<B> {
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<GroupInfo, Refusal> {
         let (stream, group) = txn.existing_group(self.key.as_ref(), self.group.as_ref())?;
-        Ok(GroupView::new(txn, stream, self.group.as_ref(), group).info())
+        Ok(GroupView::new(txn, stream, self.group.as_ref(), group).info(txn.now_ms()))
     }
 }
 
@@ -174,12 +172,6 @@ impl<'t> StreamView<'t> {
     pub fn groups(&self) -> impl ExactSizeIterator<Item = GroupView<'t>> {
         self.stream.groups().map(|(name, group)| GroupView::new(self.txn, self.stream, name, group))
     }
-
-    /// One of its groups.
-    pub fn group<'n: 't>(&self, name: &'n [u8]) -> Option<GroupView<'t>> {
-        let group = self.stream.group(name)?;
-        Some(GroupView::new(self.txn, self.stream, name, group))
-    }
 }
 
 /// A group that is being looked at.
@@ -190,7 +182,6 @@ pub struct GroupView<'t> {
     pub group: &'t Group,
     /// See [`GroupInfo::lag`].
     pub lag: Option<u64>,
-    now_ms: u64,
 }
 
 impl<'t> GroupView<'t> {
@@ -199,41 +190,16 @@ impl<'t> GroupView<'t> {
             true => Some(stream.query_lag_exact(group)),
             false => stream.query_lag_estimated(group),
         };
-        GroupView { name, group, lag, now_ms: txn.now_ms() }
+        GroupView { name, group, lag }
     }
 
-    /// Its consumers, by name.
-    pub fn consumers(&self) -> impl ExactSizeIterator<Item = ConsumerView<'t>> {
-        let now_ms = self.now_ms;
-        self.group.consumers().map(move |(name, handle, consumer)| ConsumerView {
-            name,
-            handle,
-            consumer,
-            idle_ms: now_ms.saturating_sub(consumer.seen_at_ms),
-            inactive_ms: consumer.active_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms)),
-        })
-    }
-
-    /// Visits the first rows that are pending, or pending with this consumer, at most `count`. Returns how many there were.
-    pub fn visit_pending(
-        &self,
-        consumer: Option<ConsumerHandle>,
-        count: Option<u64>,
-        mut visit: impl FnMut(PendingEntry),
-    ) -> u64 {
-        let mut rows = 0;
-        self.group.pending().walk(StreamId::MIN, Filter { consumer, ..Filter::default() }, |row| {
-            if count == Some(rows) {
-                return ControlFlow::Break(());
-            }
-            rows += 1;
-            visit(row);
-            ControlFlow::Continue(())
+    fn info(&self, now_ms: u64) -> GroupInfo {
+        let consumers = self.group.consumers().map(|(name, _, consumer)| ConsumerInfo {
+            name: name.to_vec(),
+            pending: consumer.pending,
+            idle: Duration::from_millis(consumer.idle_ms(now_ms)),
+            inactive: consumer.inactive_ms(now_ms).map(Duration::from_millis),
         });
-        rows
-    }
-
-    fn info(&self) -> GroupInfo {
         GroupInfo {
             name: self.name.to_vec(),
             last_id: self.group.last_id(),
@@ -241,32 +207,7 @@ impl<'t> GroupView<'t> {
             lag: self.lag,
             pending: self.group.pending().len(),
             released: self.group.pending().released_len(),
-            consumers: self.consumers().map(|consumer| consumer.info()).collect(),
-        }
-    }
-}
-
-/// A consumer that is being looked at.
-pub struct ConsumerView<'t> {
-    /// Its name.
-    pub name: &'t [u8],
-    /// Its handle in the group.
-    pub handle: ConsumerHandle,
-    /// The consumer.
-    pub consumer: &'t Consumer,
-    /// Since it last asked for something.
-    pub idle_ms: u64,
-    /// Since it last got something; `None` if never.
-    pub inactive_ms: Option<u64>,
-}
-
-impl ConsumerView<'_> {
-    fn info(&self) -> ConsumerInfo {
-        ConsumerInfo {
-            name: self.name.to_vec(),
-            pending: self.consumer.pending,
-            idle: Duration::from_millis(self.idle_ms),
-            inactive: self.inactive_ms.map(Duration::from_millis),
+            consumers: consumers.collect(),
         }
     }
 }

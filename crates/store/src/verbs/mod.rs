@@ -35,8 +35,7 @@ pub use groups::{
 };
 pub use idempotence::{ConfigureIdempotence, IdempotenceChange, RecordIdempotence};
 pub use info::{
-    ConsumerInfo, ConsumerView, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo,
-    StreamView,
+    ConsumerInfo, DescribeGroup, DescribeStream, GroupInfo, GroupView, ListStreams, StreamInfo, StreamView,
 };
 pub use lease::{DeadLetter, DeadLetters, Extend, Nack, Release, Restore};
 pub use millstream_engine::ReadFrom;

@@ -1,14 +1,17 @@
 //! XINFO: what is known of a stream, its groups and their consumers. Field order is part of the contract:
 //! some tools read by position.
 
+use std::ops::ControlFlow;
+
 use millstream_engine::StreamId;
-use millstream_engine::pending::ConsumerHandle;
+use millstream_engine::pending::{ConsumerHandle, Filter};
+use millstream_engine::stream::Group;
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, StreamDetail, XinfoStream};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
-use millstream_store::verbs::{DescribeStream, GroupView, StreamView};
+use millstream_store::verbs::{DescribeStream, StreamView};
 
 use super::write_entries;
 use crate::command::{DONE, Reply};
@@ -31,8 +34,9 @@ pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
 
 pub(crate) fn xinfo_consumers(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group] = Args::of_subcommand(argv).exactly()?;
-    let stream = DescribeStream { key }.look(txn)?;
-    write_consumers(out, &stream.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?);
+    let view = DescribeStream { key }.look(txn)?;
+    let found = view.stream.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
+    write_consumers(out, found, txn.now_ms());
     DONE
 }
 
@@ -91,43 +95,43 @@ fn write_stream_full(out: &mut Writer, view: &StreamView<'_>, count: Option<u64>
         uint_pair(out, "pel-count", group.pending().len());
         uint_pair(out, "nacked-count", group.pending().released_len());
         out.bulk("pending");
-        write_pending(out, &view, None, count);
-        write_consumers_full(out, &view, count);
+        write_pending(out, group, None, count);
+        write_consumers_full(out, group, count);
     }
 }
 
-fn write_consumers_full(out: &mut Writer, view: &GroupView<'_>, count: Option<u64>) {
-    let consumers = view.consumers();
+fn write_consumers_full(out: &mut Writer, group: &Group, count: Option<u64>) {
     out.bulk("consumers");
-    out.array(consumers.len());
-    for found in consumers {
+    out.array(group.consumers().len());
+    for (name, handle, consumer) in group.consumers() {
         out.map(5);
-        bulk_pair(out, "name", found.name);
-        uint_pair(out, "seen-time", found.consumer.seen_at_ms);
+        bulk_pair(out, "name", name);
+        uint_pair(out, "seen-time", consumer.seen_at_ms);
         out.bulk("active-time");
-        out.int(found.consumer.active_at_ms.map_or(-1, |at_ms| at_ms as i64));
-        uint_pair(out, "pel-count", found.consumer.pending);
+        out.int(consumer.active_at_ms.map_or(-1, |at_ms| at_ms as i64));
+        uint_pair(out, "pel-count", consumer.pending);
         out.bulk("pending");
-        write_pending(out, view, Some(found.handle), count);
+        write_pending(out, group, Some(handle), count);
     }
 }
 
 /// Rows of the group, or of one consumer, who then is not named in them.
-fn write_pending(
-    out: &mut Writer,
-    view: &GroupView<'_>,
-    consumer: Option<ConsumerHandle>,
-    count: Option<u64>,
-) {
+fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandle>, count: Option<u64>) {
     let mark = out.array_deferred(0);
-    let rows = view.visit_pending(consumer, count, |row| {
+    let mut rows = 0;
+    group.pending().walk(StreamId::MIN, Filter { consumer, ..Filter::default() }, |row| {
+        if count == Some(rows) {
+            return ControlFlow::Break(());
+        }
+        rows += 1;
         out.array(if consumer.is_some() { 3 } else { 4 });
         out.id(row.id);
         if consumer.is_none() {
-            out.bulk(view.group.owner_name(row.consumer));
+            out.bulk(group.owner_name(row.consumer));
         }
         out.uint(row.delivered_at_ms);
         out.uint(row.deliveries);
+        ControlFlow::Continue(())
     });
     out.finish(mark, rows as usize);
 }
@@ -146,16 +150,15 @@ fn write_groups(out: &mut Writer, view: &StreamView<'_>) {
     }
 }
 
-fn write_consumers(out: &mut Writer, view: &GroupView<'_>) {
-    let consumers = view.consumers();
-    out.array(consumers.len());
-    for found in consumers {
+fn write_consumers(out: &mut Writer, group: &Group, now_ms: u64) {
+    out.array(group.consumers().len());
+    for (name, _, consumer) in group.consumers() {
         out.map(4);
-        bulk_pair(out, "name", found.name);
-        uint_pair(out, "pending", found.consumer.pending);
-        uint_pair(out, "idle", found.idle_ms);
+        bulk_pair(out, "name", name);
+        uint_pair(out, "pending", consumer.pending);
+        uint_pair(out, "idle", consumer.idle_ms(now_ms));
         out.bulk("inactive");
-        out.int(found.inactive_ms.map_or(-1, |inactive_ms| inactive_ms as i64));
+        out.int(consumer.inactive_ms(now_ms).map_or(-1, |inactive_ms| inactive_ms as i64));
     }
 }
 
