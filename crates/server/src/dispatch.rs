@@ -149,16 +149,19 @@ impl<'d> CommandContext<'d> {
         let mark = out.len();
         self.session.client.set_last_command(spec.index());
         self.end_lap_of_others(spec);
-        let result = self.lock_and_run(spec, argv, out, open);
+        let mut locked_before = false;
+        let result = self.check_room(spec, argv).and_then(|()| {
+            locked_before = self.lock(spec, argv, open);
+            let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
+            self.call(spec, argv, txn, out)
+        });
         let failed = result.is_err();
+        let was_brief = matches!(result, Ok(Outcome::Brief)) && locked_before;
         let step = match result {
-            Ok((outcome @ (Outcome::Done | Outcome::Brief), locked_before)) => {
+            Ok(Outcome::Done | Outcome::Brief) => {
                 let keeps_lock = open.as_mut().is_some_and(Txn::end);
-                let is_brief = matches!(outcome, Outcome::Brief)
-                    && keeps_lock
-                    && locked_before
-                    && self.is_short
-                    && out.len() - mark <= BRIEF_REPLY_BYTES;
+                let is_brief =
+                    was_brief && keeps_lock && self.is_short && out.len() - mark <= BRIEF_REPLY_BYTES;
                 if is_brief && self.leave_untimed(spec) {
                     return Step::Done;
                 }
@@ -167,15 +170,15 @@ impl<'d> CommandContext<'d> {
                 }
                 Step::Done
             }
-            Ok((Outcome::Long(missing), _)) => {
+            Ok(Outcome::Long(missing)) => {
                 *open = None;
                 Step::Long(Box::new(LongReply::new(out, missing)))
             }
-            Ok((Outcome::Block(blocked), _)) => {
+            Ok(Outcome::Block(blocked)) => {
                 let txn = open.take().expect("a command that waits has locked its keys");
                 Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, (spec, argv), blocked)))
             }
-            Ok((Outcome::Later(later), _)) => {
+            Ok(Outcome::Later(later)) => {
                 *open = None;
                 Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later)))
             }
@@ -192,22 +195,14 @@ impl<'d> CommandContext<'d> {
         step
     }
 
-    /// The outcome, and whether what the command needs was locked already.
+    /// Refuses a command that writes if there is no room for it.
     #[inline(always)]
-    fn lock_and_run(
-        &mut self,
-        spec: &'static CommandSpec,
-        argv: &[&[u8]],
-        out: &mut Writer,
-        open: &mut Option<Txn<'d>>,
-    ) -> Result<(Outcome, bool), CommandError> {
-        if spec.flags.contains(Flags::WRITE) {
-            let bytes = if self.is_short { 0 } else { bytes_of(argv) };
-            self.server.check_writable(bytes)?;
+    fn check_room(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
+        if !spec.flags.contains(Flags::WRITE) {
+            return Ok(());
         }
-        let locked_before = self.lock(spec, argv, open);
-        let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
-        Ok((self.call(spec, argv, txn, out)?, locked_before))
+        let bytes = if self.is_short { 0 } else { bytes_of(argv) };
+        self.server.check_writable(bytes)
     }
 
     /// Makes `open` what the command needs. True: it was so already.

@@ -56,7 +56,7 @@ pub use journal::Snapshot;
 pub use keys::ExpireIf;
 pub use millstream_engine::Addition;
 pub use progress::{Reached, RecoveryProgress};
-pub use queues::Interest;
+pub use queues::{Interest, Interests};
 pub use recovery::{FolderContents, FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
 pub use snapshot::SnapshotTaken;

@@ -36,6 +36,9 @@ pub enum Interest {
     List,
 }
 
+/// The keys of a blocking command, and what it waits for under each. Most commands name one key.
+pub type Interests = SmallVec<[(Box<[u8]>, Interest); 1]>;
+
 /// A reader that waits. Queues know nothing of its command, which runs under locks that they are part of.
 pub(crate) struct Reader<C: ?Sized = dyn Any + Send + Sync> {
     /// Readers are served by rising number.

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 use millstream_engine::keyspace::{Entry, SlotRef};
 use millstream_engine::{Effect, KeyPlace, Refusal, Stream, Value};
+use smallvec::SmallVec;
 
 use change::{Change, Consequences, Touched};
 use locked::Locked;
@@ -40,7 +41,7 @@ pub struct Txn<'s> {
     db: u32,
     now_ms: u64,
     /// Keys with waiting readers that something has happened to, in order.
-    pub(crate) ready: Vec<(u32, Box<[u8]>)>,
+    pub(crate) ready: SmallVec<[(u32, Box<[u8]>); 1]>,
     /// What was changed and is not in the log yet, if something was.
     record: Option<Box<Record>>,
     /// How many values in `record` changed places.
@@ -70,7 +71,7 @@ impl<'s> Txn<'s> {
 
     #[inline]
     fn over(locked: Locked<'s>, db: u32, now_ms: u64) -> Txn<'s> {
-        Txn { locked, db, now_ms, ready: Vec::new(), record: None, rearranged: 0 }
+        Txn { locked, db, now_ms, ready: SmallVec::new(), record: None, rearranged: 0 }
     }
 
     /// Ends the transaction as dropping it does, but keeps what it has locked for another, whose changes may join its record.
@@ -256,7 +257,7 @@ impl<'s> Txn<'s> {
     }
 
     /// Removes `key` if its time has come, so that nothing after this sees it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expire(&mut self, key: &[u8]) {
         if self.shard(key).keys.is_expired(self.db, key, self.now_ms) {
             self.remove_expired(key);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
-use millstream_store::{Interest, Txn};
+use millstream_store::{Interests, Txn};
 
 use super::{CommandContext, Missing};
 use crate::state::Server;
@@ -43,7 +43,7 @@ pub(crate) enum Outcome {
 /// What a command waits for, as its executor says it.
 pub(crate) struct Blocked {
     /// Keys of the selected database, all of them locked by the command, and what is waited for under each.
-    pub(crate) interests: Vec<(Box<[u8]>, Interest)>,
+    pub(crate) interests: Interests,
     /// Milliseconds until it gives up; 0 is never.
     pub(crate) timeout_ms: u64,
     /// These take the place of the command's last arguments when it runs again: `$` is what it was when

@@ -52,7 +52,7 @@ use std::time::Duration;
 use millstream_engine::stream::{Before, EntryRef, Group};
 use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};
 
-use crate::queues::Interest;
+use crate::queues::{Interest, Interests};
 use crate::strings::{SetExpiry, SetIf};
 use crate::txn::Txn;
 
@@ -94,16 +94,13 @@ pub trait Verb {
 /// What a verb waits for, and how long.
 pub struct Patience {
     /// Keys of the verb, and what it waits for under each.
-    pub interests: Vec<(Box<[u8]>, Interest)>,
+    pub interests: Interests,
     /// After this long, that there is nothing is the answer.
     pub at_most: Duration,
 }
 
 /// The same interest in each of these keys.
-fn interests<B: AsRef<[u8]>>(
-    keys: impl ExactSizeIterator<Item = B>,
-    interest: Interest,
-) -> Vec<(Box<[u8]>, Interest)> {
+fn interests<B: AsRef<[u8]>>(keys: impl ExactSizeIterator<Item = B>, interest: Interest) -> Interests {
     let each = iter::repeat_n(interest, keys.len());
     keys.map(|key| key.as_ref().into()).zip(each).collect()
 }

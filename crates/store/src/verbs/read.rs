@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_engine::{ReadFrom, Refusal};
 
 use super::{Found, Patience, Shows, Sink, interests};
-use crate::queues::Interest;
+use crate::queues::{Interest, Interests};
 use crate::txn::Txn;
 
 /// Shows the entries after a place in each stream.
@@ -37,7 +37,7 @@ impl<B: AsRef<[u8]>> Read<B> {
     }
 
     /// What to wait for if there is nothing to read.
-    pub fn interests(&self) -> Vec<(Box<[u8]>, Interest)> {
+    pub fn interests(&self) -> Interests {
         interests(self.streams.iter().map(|(key, _)| key), Interest::Entries)
     }
 }

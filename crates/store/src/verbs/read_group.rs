@@ -7,7 +7,7 @@ use millstream_engine::stream::{Before, ClaimSink, Delivery, EntryRef, EntrySink
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
 use super::{Found, Patience, Reader, Shown, Shows, Sink, interests};
-use crate::queues::Interest;
+use crate::queues::{Interest, Interests};
 use crate::txn::Txn;
 
 /// Shows a consumer what its group has for it: what is new, or its history, or what others left and then what is new.
@@ -81,7 +81,7 @@ pub fn group_interests<B: AsRef<[u8]>>(
     keys: &[B],
     group: &[u8],
     claim_idle_ms_min: Option<u64>,
-) -> Vec<(Box<[u8]>, Interest)> {
+) -> Interests {
     let interest = match claim_idle_ms_min {
         None => Interest::Group(group.into()),
         Some(min_idle_ms) => Interest::Claim { group: group.into(), min_idle_ms },

@@ -8,7 +8,7 @@ use millstream_protocol::commands::{ArgList, GroupReadFrom, ReplyBounds, Xread, 
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::{EntryRun, Mark, Writer};
 use millstream_store::verbs::{self, Found, GroupRead, Read, Reader};
-use millstream_store::{Interest, Txn};
+use millstream_store::{Interests, Txn};
 
 use super::{MANY_ENTRIES, write_entries};
 use crate::command::{Blocked, Missing, Outcome, Reply};
@@ -29,7 +29,7 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
             None => reply.entries(key, found.at_most(), |sink| found.visit(sink)),
         }
     }
-    if let Some(outcome) = reply.finish() {
+    if let Some(outcome) = reply.finish(false) {
         return Ok(outcome);
     }
     // The verb has resolved `$`. When the command is run again, it is to begin there.
@@ -37,7 +37,7 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
         ReadFrom::After(after) if id == b"$" => after.to_string().into_bytes().into(),
         _ => Box::from(id),
     });
-    Ok(wait_or_nothing(out, cmd.block_ms, || read.interests(), resolved.collect()))
+    Ok(wait_or_nothing(out, cmd.block_ms, false, || read.interests(), resolved.collect()))
 }
 
 /// From where to read each stream.
@@ -55,11 +55,7 @@ fn positions<'a>(txn: &Txn<'_>, cmd: &Xread<'a>) -> Result<Vec<(&'a [u8], ReadFr
 }
 
 pub(crate) fn xreadgroup(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    let cmd = Xreadgroup::parse(argv)?;
-    match read_streams(txn, out, &cmd)? {
-        Outcome::Done if reads_few_new(&cmd) => Ok(Outcome::Brief),
-        outcome => Ok(outcome),
-    }
+    read_streams(txn, out, &Xreadgroup::parse(argv)?)
 }
 
 /// Whether a read can return no more than a few entries, all of them new: others would have to be searched for.
@@ -94,11 +90,12 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
         };
         read.map_err(|refusal| no_group(refusal, key, cmd.group))?;
     }
-    if let Some(outcome) = reply.finish() {
+    let is_brief = reads_few_new(cmd);
+    if let Some(outcome) = reply.finish(is_brief) {
         return Ok(outcome);
     }
     let interests = || verbs::group_interests(cmd.streams.keys, cmd.group, cmd.claim_idle_ms_min);
-    Ok(wait_or_nothing(out, cmd.block_ms, interests, Vec::new()))
+    Ok(wait_or_nothing(out, cmd.block_ms, is_brief, interests, Vec::new()))
 }
 
 /// Whether every stream has the group, and what is asked of it makes sense.
@@ -347,7 +344,7 @@ impl<'o> StreamsReply<'o> {
 
     /// `None`, and nothing written, if no stream had anything to say.
     #[inline(always)]
-    fn finish(mut self) -> Option<Outcome> {
+    fn finish(mut self, is_brief: bool) -> Option<Outcome> {
         if self.count == 0 {
             self.out.truncate(self.begin);
             return None;
@@ -355,7 +352,7 @@ impl<'o> StreamsReply<'o> {
         let before = self.out.len();
         self.out.finish(self.mark, self.count);
         if self.missing.is_empty() {
-            return Some(Outcome::Done);
+            return Some(if is_brief { Outcome::Brief } else { Outcome::Done });
         }
         // The head may have become shorter than was expected, and never longer.
         let shift = before - self.out.len();
@@ -368,12 +365,13 @@ impl<'o> StreamsReply<'o> {
 fn wait_or_nothing(
     out: &mut Writer,
     block_ms: Option<u64>,
-    interests: impl FnOnce() -> Vec<(Box<[u8]>, Interest)>,
+    is_brief: bool,
+    interests: impl FnOnce() -> Interests,
     last_args: Vec<Box<[u8]>>,
 ) -> Outcome {
     let Some(timeout_ms) = block_ms else {
         out.null_array();
-        return Outcome::Done;
+        return if is_brief { Outcome::Brief } else { Outcome::Done };
     };
     Outcome::Block(Blocked { interests: interests(), timeout_ms, last_args })
 }
