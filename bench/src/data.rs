@@ -1,8 +1,8 @@
-//! The streams that workloads read: their keys, their ids, and how they are filled.
+//! Fills the streams that workloads read; defines their keys and ids.
 //!
-//! Ids are explicit, `1000000000000-0` and on, one a millisecond, so that acknowledgements can name them and
-//! `redis-benchmark` can draw them (its `__rand_int__` is twelve digits). Every key begins with `bench:`, so that a
-//! server which runs already loses nothing of its own.
+//! Ids are explicit: `1000000000000-0`, then one per millisecond. So acknowledgements can name them, and
+//! `redis-benchmark` can generate them at random: its `__rand_int__` has twelve digits. Every key begins with `bench:`,
+//! so data that a running server already had stays untouched.
 
 use crate::Failure;
 use crate::load;
@@ -10,17 +10,17 @@ use crate::payload::Payload;
 use crate::server::Server;
 use crate::wire::encode;
 
-/// The stream that is read.
+/// Key of the stream that workloads read.
 pub(crate) const FILLED: &str = "bench:filled";
-/// The stream that is written.
+/// Key of the stream that workloads append to.
 pub(crate) const ADDED: &str = "bench:added";
 pub(crate) const GROUP: &str = "g";
-/// What `redis-benchmark` makes an id of the filled stream of.
+/// Template that `redis-benchmark` turns into a random id of the filled stream.
 pub(crate) const RANDOM_ID: &str = "1__rand_int__-0";
-/// Deliveries of this many entries at a time prepare pending entries.
+/// Number of entries that each XREADGROUP delivers while a workload is prepared.
 const DELIVERY: u64 = 1000;
 
-/// The id of the n-th entry of a filled stream.
+/// Returns the id of the n-th entry of a filled stream.
 pub(crate) fn id(n: u64) -> String {
     format!("1{n:012}-0")
 }
@@ -34,7 +34,7 @@ pub(crate) fn fill(server: &Server, key: &str, from: u64, to: u64) -> Result<(),
     })
 }
 
-/// Adds entries with ids of the server's making.
+/// Adds entries whose ids the server generates.
 pub(crate) fn add(server: &Server, key: &str, count: u64, payload: Payload) -> Result<(), Failure> {
     load::send_in_order(server, count, 100, |n, out| {
         let mut command = vec!["XADD".to_owned(), key.to_owned(), "*".to_owned()];
@@ -43,7 +43,7 @@ pub(crate) fn add(server: &Server, key: &str, count: u64, payload: Payload) -> R
     })
 }
 
-/// The group anew, at the start of the stream.
+/// Creates the group again, at the start of the stream.
 pub(crate) fn begin_group(server: &Server, key: &str) -> Result<(), Failure> {
     let mut connection = server.connect()?;
     connection.call(&["XGROUP", "DESTROY", key, GROUP])?;
@@ -51,7 +51,8 @@ pub(crate) fn begin_group(server: &Server, key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The group anew with the first `wanted` entries pending, or a few more, spread over ten consumers; returns how many.
+/// Creates the group again and delivers at least `wanted` entries to ten consumers. Returns the number of pending
+/// entries.
 pub(crate) fn begin_group_and_deliver(server: &Server, key: &str, wanted: u64) -> Result<u64, Failure> {
     begin_group(server, key)?;
     deliver(server, key, wanted)?;
@@ -62,7 +63,7 @@ pub(crate) fn begin_group_and_deliver(server: &Server, key: &str, wanted: u64) -
     }
 }
 
-/// The next `wanted` entries, or a few more, go to ten consumers in turn.
+/// Delivers the next `wanted` entries, or a few more, to ten consumers in turn.
 pub(crate) fn deliver(server: &Server, key: &str, wanted: u64) -> Result<(), Failure> {
     let count = DELIVERY.to_string();
     load::send_in_order(server, wanted.div_ceil(DELIVERY), 1, |n, out| {
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_those_that_redis_benchmark_draws() {
+    fn ids_match_those_of_redis_benchmark() {
         assert_eq!(id(42), "1000000000042-0");
         assert_eq!(RANDOM_ID.replace("__rand_int__", &format!("{:012}", 42)), id(42));
     }

@@ -1,7 +1,7 @@
-//! docs/benchmarks.md: what was measured, how to read it, and what was found out.
+//! Writes tables and plots into docs/benchmarks.md.
 //!
-//! Tables and plots stand between marks and are replaced when they were measured anew; all other text is written by hand
-//! in the file and stays.
+//! Tables and plots are between marks. A run replaces those that it measured; text outside of marks is written by hand
+//! and stays.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::table::{self, Row};
 use crate::topics::{self, growth, speed};
 
 const FILE: &str = "benchmarks.md";
-/// The mark of the table that says how far from the floor we are.
+/// The mark of the table that compares operations with PING.
 const FLOOR: &str = "floor";
 const SPEED_PLOT: &str = "benchmarks-speed.svg";
 const GROWTH_PLOT: &str = "benchmarks-growth.svg";
 
-/// Whether the document has a place for every table; asked before minutes of measuring, not after.
+/// Checks, before minutes of measuring, that the document has marks for every table.
 pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     let file = folder.join(FILE);
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -30,15 +30,15 @@ pub(crate) fn check(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the tables of these rows, and their plots, into the folder. A table of which not all rows were measured stays as it
-/// is there; returns the headings of these.
+/// Writes the tables of these rows, and their plots, into the folder. A table stays unchanged if one of its rows was
+/// not measured. Returns the headings of the unchanged tables.
 pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<Vec<&'static str>, Failure> {
     let file = folder.join(FILE);
     let mut text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let mut left = Vec::new();
+    let mut unchanged = Vec::new();
     for rows in tables(rows) {
         if !topics::is_whole(&rows) {
-            left.push(rows[0].table.heading);
+            unchanged.push(rows[0].table.heading);
             continue;
         }
         let (table, plot) = (rows[0].table, plot_of(&rows));
@@ -55,16 +55,16 @@ pub(crate) fn write(folder: &Path, rows: &[Row], circumstances: &str) -> Result<
         }
     }
     fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(left)
+    Ok(unchanged)
 }
 
-/// Only the speed table has what it takes.
+/// Returns the table that compares operations with PING; only the speed table has its rows.
 fn floor_of(rows: &[&Row]) -> Option<String> {
     let is_speed = rows[0].table.heading == speed::TABLE.heading;
-    is_speed.then(|| floor::table(rows, &instructions::kept_counts())).flatten()
+    is_speed.then(|| floor::table(rows, &instructions::saved_counts())).flatten()
 }
 
-/// Rows by table, in the order of their first rows.
+/// Groups rows by table, in the order of the tables' first rows.
 pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
     let mut tables: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -76,34 +76,36 @@ pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
     tables
 }
 
-/// All rows of one table in Markdown, and what follows from them; of growth only its ends, because the plot shows the rest.
+/// Formats all rows of one table in Markdown, with its conclusions. The growth table shows only the smallest and the
+/// largest size; its plot shows the others.
 pub(crate) fn table_of(rows: &[&Row]) -> String {
     match rows[0].table.topic {
         topic if topic == growth::TABLE.topic => growth::summary(rows),
         _ => {
             let lines: Vec<_> = rows.iter().flat_map(|row| row.lines()).collect();
-            let follows = speed::with_more_readers(rows).map_or(String::new(), |text| format!("\n{text}\n"));
-            table::markdown(&Row::heading(rows[0].table), &lines) + &follows
+            let conclusion =
+                speed::with_more_readers(rows).map_or(String::new(), |text| format!("\n{text}\n"));
+            table::markdown(&Row::heading(rows[0].table), &lines) + &conclusion
         }
     }
 }
 
-/// File, title and content of the plot that goes with these rows.
+/// Returns file name, title and content of the plot for these rows, if they have one.
 fn plot_of(rows: &[&Row]) -> Option<(&'static str, &'static str, String)> {
     match rows[0].table.topic {
         "speed" => {
-            let title = "How many times less processor time an operation takes than on the best of the peers";
+            let title = "How many times less CPU time an operation takes than on the best peer";
             Some((SPEED_PLOT, title, plot::bars(title, &bars(rows))))
         }
         "growth" => {
-            let title = "Processor time per operation while one thing grows";
+            let title = "CPU time per operation as one dimension grows";
             Some((GROWTH_PLOT, title, plot::panels(title, &growth::panels(rows))))
         }
         _ => None,
     }
 }
 
-/// The first column against the best peer.
+/// Compares the first column of each row with its best peer.
 fn bars(rows: &[&Row]) -> Vec<Bar> {
     let bar = |row: &&Row| {
         let peer = row.best_peer(0)?;
@@ -114,23 +116,23 @@ fn bars(rows: &[&Row]) -> Vec<Bar> {
     rows.iter().filter_map(bar).collect()
 }
 
-/// `Latency under mixed load` becomes `latency-under-mixed-load`.
+/// Turns `Latency under mixed load` into `latency-under-mixed-load`.
 fn mark_of(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-/// The lines around a replaceable part.
+/// Returns the lines before and after a replaceable part.
 fn marks(name: &str) -> [String; 2] {
     [format!("<!-- {name}: begin -->"), format!("<!-- {name}: end -->")]
 }
 
-/// The problem of a file without these marks.
+/// Formats the error about a file without these marks.
 pub(crate) fn lacks_marks(file: &Path, name: &str) -> String {
     let [begin, end] = marks(name);
-    format!("{} lacks the lines {begin} and {end}", file.display())
+    format!("{}: the lines {begin} and {end} are missing; add them where the table belongs", file.display())
 }
 
-/// The text with what lies between the marks replaced; `None` where it lacks them.
+/// Returns the text with the part between the marks replaced, or `None` if the marks are missing.
 pub(crate) fn replace_between_marks(text: &str, name: &str, block: &str) -> Option<String> {
     let [begin, end] = marks(name);
     let begin = text.find(&begin)? + begin.len();
@@ -163,14 +165,14 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_a_place_for_every_table() {
+    fn the_document_has_marks_for_every_table() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         check(&folder).unwrap();
         assert!(check(Path::new("nowhere")).is_err());
     }
 
     #[test]
-    fn only_what_lies_between_the_marks_is_replaced() {
+    fn only_text_between_the_marks_is_replaced() {
         let text = "above\n<!-- a: begin -->\nold\n<!-- a: end -->\nbelow\n";
         assert_eq!(
             replace_between_marks(text, "a", "new\n").unwrap(),
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_and_what_was_written_by_hand_stays() {
+    fn unmeasured_tables_and_handwritten_text_stay() {
         let folder = std::env::temp_dir().join(format!("millstream-bench-doc-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join(FILE);
@@ -191,9 +193,9 @@ mod tests {
         )
         .unwrap();
         write(&folder, &[row(5.0)], "machine: a").unwrap();
-        // The scans have more rows than this one.
-        let left = write(&folder, &[row(2.0), row_of(&scans::TABLE, 2.0)], "machine: b").unwrap();
-        assert_eq!(left, [scans::TABLE.heading]);
+        // The table of scans has more rows than this one.
+        let unchanged = write(&folder, &[row(2.0), row_of(&scans::TABLE, 2.0)], "machine: b").unwrap();
+        assert_eq!(unchanged, [scans::TABLE.heading]);
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains("| XPENDING | 2.00 | theirs | 10.0 | 5.00× |") && text.contains("machine: b"));
         assert!(!text.contains("5.00 | theirs") && !text.contains("machine: a"));

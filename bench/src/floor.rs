@@ -1,17 +1,18 @@
-//! How far an operation is from what no server can go below: the system calls of its batch.
+//! Compares operations with the floor: the cost that no server can avoid, mostly the system calls per batch.
 //!
-//! PING does nothing but to be read, understood and answered, so what it costs at the same pipeline is taken as the floor. What an
-//! operation costs beyond it is what its own work costs; and were that nothing, we would be as far ahead of the peer as anybody can be.
+//! The cost of PING at the same pipeline depth serves as the floor, because PING is only read, parsed and answered. The
+//! cost above the floor is the operation's own work. If that work were free, an operation would cost as much as PING;
+//! this gives an upper bound for the ratio to a peer.
 
 use crate::stats::{significant, thousands};
 use crate::table::{Row, markdown};
 
-/// A row of the speed table, and what its floor is.
+/// A row of the speed table and its floor.
 struct Floor {
     row: &'static str,
-    /// PING in the same batches, from the same generator.
+    /// The row of PING with the same batches and the same load generator.
     ping: &'static str,
-    /// The operations of both whose instructions are counted, if they are.
+    /// Names in bench/instructions.txt of the operation and of PING; empty if their instructions are not counted.
     counted: [&'static str; 2],
 }
 
@@ -41,7 +42,7 @@ const ROWS: &[Floor] = &[
     floor("cycle-steps", "ping-cycle-steps"),
 ];
 
-/// `None`: no row was measured together with its PING.
+/// Returns the table, or `None` if no row was measured together with its PING.
 pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<String> {
     let lines: Vec<_> = ROWS.iter().filter_map(|floor| line(rows, floor, instructions)).collect();
     let peer = match rows.first()?.servers.as_slice() {
@@ -51,13 +52,13 @@ pub(crate) fn table(rows: &[&Row], instructions: &[(String, f64)]) -> Option<Str
     let heading = [
         "workload".to_owned(),
         "CPU, µs/op".to_owned(),
-        "PING's, µs".to_owned(),
-        "beyond it, µs".to_owned(),
-        format!("{peer} beyond its PING, µs"),
-        "times less".to_owned(),
-        "were it free".to_owned(),
-        "instructions, without the kernel's".to_owned(),
-        "PING's instructions".to_owned(),
+        "PING, µs/op".to_owned(),
+        "above PING, µs".to_owned(),
+        format!("{peer} above its PING, µs"),
+        "ratio".to_owned(),
+        "upper bound".to_owned(),
+        "instructions".to_owned(),
+        "PING instructions".to_owned(),
     ];
     (!lines.is_empty()).then(|| markdown(&heading, &lines))
 }
@@ -70,13 +71,13 @@ fn line(rows: &[&Row], floor: &Floor, instructions: &[(String, f64)]) -> Option<
         found.map_or("–".into(), |(_, count)| thousands(*count))
     });
     let peer = row.best_peer(0)?;
-    let beyond = |server| Some((row.median(server, 0)? - ping.median(server, 0)?).max(0.0));
+    let above_ping = |server| Some((row.median(server, 0)? - ping.median(server, 0)?).max(0.0));
     Some(vec![
         row.title.clone(),
         significant(row.median(0, 0)?),
         significant(ping.median(0, 0)?),
-        significant(beyond(0)?),
-        significant(beyond(peer)?),
+        significant(above_ping(0)?),
+        significant(above_ping(peer)?),
         format!("{}×", significant(row.compared(peer, 0)?.median)),
         format!("{}×", significant(row.median(peer, 0)? / ping.median(0, 0)?)),
         of_row,
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_one_of_the_speed_table() {
+    fn every_row_is_in_the_speed_table() {
         let known: Vec<_> = speed::rows().into_iter().map(|(name, _)| name).collect();
         for name in ROWS.iter().flat_map(|floor| [floor.row, floor.ping]) {
             assert!(known.iter().any(|row| row == name), "{name}");
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ping_costs_is_taken_off() {
+    fn cost_of_ping_is_subtracted() {
         let (ping, add) = (row("ping-p16", 0.5, 0.75), row("xadd-short-p16", 1.5, 3.0));
         let counts = [("xadd-p16".to_owned(), 3683.0), ("ping-p16".to_owned(), 900.0)];
         let text = table(&[&ping, &add], &counts).unwrap();

@@ -1,9 +1,11 @@
-//! Instructions per operation, as callgrind counts them: figures that do not depend on how busy a machine is.
+//! Counts instructions per operation with callgrind. Unlike times, counts do not depend on how busy the machine is.
 //!
-//! The server runs under callgrind and is driven over one connection, or by the load of waiting readers, once with a number of operations and once with
-//! twice as many; the difference, divided, is what an operation takes in the server, and what starting and ending take cancels
-//! out. The kernel's share is not in it, and neither is the thread that keeps house by the clock: the longer a
-//! run takes, the more it does. Counts change with the compiler, so they are compared only with counts of the same one.
+//! 1. The server runs under callgrind. One connection, or the load with blocked readers, sends N operations.
+//! 2. A second server gets 2 N operations.
+//! 3. The difference of both totals, divided by N, is the count per operation; the cost of start and stop cancels out.
+//!
+//! Two things are not counted: the kernel, and the housekeeping thread, which runs by the clock and so does more in a
+//! longer run. Counts change with the compiler, so they are compared only with counts of the same compiler.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,35 +17,37 @@ use crate::Failure;
 use crate::data::{self, ADDED, FILLED, GROUP, id};
 use crate::load;
 use crate::options::Options;
-use crate::payload::Dice;
+use crate::payload::Rng;
 use crate::server::{Persistence, Server};
 use crate::topics::speed;
 use crate::wire::encode;
 
 const FILE: &str = "bench/instructions.txt";
-/// In the names of functions that run ten times a second, whoever is served meanwhile.
+/// Prefix of the functions of the housekeeping thread, which runs ten times a second.
 const HOUSEKEEPING: &str = "millstream_server::housekeeping::";
-/// An operation may take this much more than it did.
+/// Maximum growth of a count, as a share of the saved count.
 const TOLERANCE: f64 = 0.10;
 
 /// An operation whose instructions are counted.
 struct Operation {
     name: &'static str,
     persistence: Persistence,
-    /// In the first run; twice as many in the second.
+    /// Number of operations in the first run; the second run has twice as many.
     ops: u64,
     load: Load,
 }
 
 enum Load {
-    /// In batches, over one connection, so that every batch is read as it was written.
+    /// Batches over one connection, so the server reads each batch as a whole.
     Batches {
         pipeline: u64,
+        /// Gets the number of operations of the second run.
         prepare: fn(&Server, u64) -> Result<(), Failure>,
-        /// Writes the n-th of `all`.
+        /// Writes the n-th of `all` operations.
         write: fn(n: u64, all: u64, out: &mut Vec<u8>),
     },
-    /// An entry is added and handed to one of so many waiting readers, which then waits again.
+    /// Each operation adds an entry, which is delivered to one of this many blocked readers. That reader then blocks
+    /// again.
     BlockedReaders(usize),
 }
 
@@ -115,42 +119,42 @@ const fn batches(
     Operation { name, persistence, ops, load: Load::Batches { pipeline, prepare, write } }
 }
 
-/// So many entries are added at once, whoever waits for them.
+/// Number of clients that add an entry at the same time, and the smallest number of blocked readers.
 const FEWEST_READERS: usize = 10;
 
-/// As many operations as the most readers: each of them is served once more in the second run.
+/// The number of operations equals the largest number of readers, so each reader is served once more in the second run.
 const fn blocked(name: &'static str, readers: usize) -> Operation {
     Operation { name, persistence: Persistence::Off, ops: 5_000, load: Load::BlockedReaders(readers) }
 }
 
-/// Entries in the stream that is read, in both runs.
+/// Number of entries in the stream that operations read, in both runs.
 const ENTRIES: u64 = 20_000;
 
-/// What is kept; nothing where there is no such file.
-pub(crate) fn kept_counts() -> Vec<(String, f64)> {
-    let kept = fs::read_to_string(FILE).ok().and_then(|text| Kept::parse(&text));
-    kept.map_or(Vec::new(), |kept| kept.counts)
+/// Returns the counts in bench/instructions.txt, or none if the file is missing.
+pub(crate) fn saved_counts() -> Vec<(String, f64)> {
+    let saved = fs::read_to_string(FILE).ok().and_then(|text| SavedCounts::parse(&text));
+    saved.map_or(Vec::new(), |saved| saved.counts)
 }
 
-/// Counts, and compares or keeps. An error when an operation grew too much.
+/// Counts all operations, then compares the counts with the saved ones, or saves them. Fails if a count grew too much.
 pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Failure> {
-    let Some(compiler) = printed("rustc", "--version") else {
-        println!("instructions: skipped, because rustc cannot be asked for its version");
+    let Some(compiler) = first_line("rustc", "--version") else {
+        println!("instructions: skipped, because `rustc --version` failed");
         return Ok(());
     };
-    if printed("valgrind", "--version").is_none() {
-        println!("instructions: skipped, because valgrind is not installed and could not be");
+    if first_line("valgrind", "--version").is_none() {
+        println!("instructions: skipped, because valgrind is not installed");
         return Ok(());
     }
     let compiler = format!("{compiler} {}", std::env::consts::ARCH);
-    let kept = fs::read_to_string(FILE).ok().and_then(|text| Kept::parse(&text));
-    if let Some(kept) = &kept
-        && kept.compiler != compiler
+    let saved = fs::read_to_string(FILE).ok().and_then(|text| SavedCounts::parse(&text));
+    if let Some(saved) = &saved
+        && saved.compiler != compiler
         && !bless
     {
         println!(
-            "instructions: skipped, because {FILE} was counted with {}; this is {compiler}",
-            kept.compiler
+            "instructions: skipped, because the counts in {FILE} are for {}, and this is {compiler}",
+            saved.compiler
         );
         return Ok(());
     }
@@ -160,21 +164,21 @@ pub(crate) fn run(options: &Options, bless: bool, build: bool) -> Result<(), Fai
     fs::create_dir_all(&options.out)?;
     let mut counts = count_all(options)?;
     if bless {
-        fs::write(FILE, Kept { compiler, counts }.text())?;
+        fs::write(FILE, SavedCounts { compiler, counts }.text())?;
         println!("Wrote {FILE}");
         return Ok(());
     }
-    let kept = kept.ok_or_else(|| {
+    let saved = saved.ok_or_else(|| {
         format!("{FILE} is missing or damaged; scripts/bench --instructions --bless writes it")
     })?;
-    recount_what_grew(&kept.counts, &mut counts, options)?;
-    if let Some(warning) = outdated(&kept.counts, &counts) {
+    recount_grown(&saved.counts, &mut counts, options)?;
+    if let Some(warning) = outdated(&saved.counts, &counts) {
         println!("{warning}");
     }
-    compare(&kept.counts, &counts)
+    compare(&saved.counts, &counts)
 }
 
-/// The example that `Options` names as the subject.
+/// Builds the example program that `Options` sets as the subject.
 fn build_server() -> Result<(), Failure> {
     let status = Command::new("cargo")
         .args([
@@ -191,18 +195,18 @@ fn build_server() -> Result<(), Failure> {
         .map_err(|e| format!("cannot run cargo: {e}"))?;
     match status.success() {
         true => Ok(()),
-        false => Err("the server whose instructions are counted cannot be built".into()),
+        false => Err("cargo could not build the server whose instructions are counted".into()),
     }
 }
 
-/// A busy machine wakes the server more often, so what seems to have grown gets a second chance.
-fn recount_what_grew(
-    kept: &[(String, f64)],
+/// Counts operations that seem to have grown a second time: on a busy machine the server wakes up more often.
+fn recount_grown(
+    saved: &[(String, f64)],
     counts: &mut [(String, f64)],
     options: &Options,
 ) -> Result<(), Failure> {
     for (operation, (name, count)) in OPERATIONS.iter().zip(counts) {
-        if before(kept, name).is_some_and(|before| has_grown(before, *count)) {
+        if before(saved, name).is_some_and(|before| has_grown(before, *count)) {
             println!("{name} again:");
             *count = count.min(counted(operation, options)?);
         }
@@ -210,11 +214,11 @@ fn recount_what_grew(
     Ok(())
 }
 
-fn before(kept: &[(String, f64)], name: &str) -> Option<f64> {
-    kept.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+fn before(saved: &[(String, f64)], name: &str) -> Option<f64> {
+    saved.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
 }
 
-/// What became this much cheaper could grow back unnoticed.
+/// Whether a count shrank so much that it could grow back without notice.
 fn has_shrunk(before: f64, now: f64) -> bool {
     now < before * (1.0 - TOLERANCE)
 }
@@ -239,18 +243,18 @@ fn counted(operation: &Operation, options: &Options) -> Result<f64, Failure> {
 
 fn count(operation: &Operation, options: &Options) -> Result<f64, Failure> {
     let (once, twice) = thread::scope(|scope| {
-        let told = |ops| total(operation, ops, options).map_err(|problem| problem.to_string());
-        let once = scope.spawn(move || told(operation.ops));
-        let twice = told(2 * operation.ops);
+        let total_of = |ops| total(operation, ops, options).map_err(|problem| problem.to_string());
+        let once = scope.spawn(move || total_of(operation.ops));
+        let twice = total_of(2 * operation.ops);
         (once.join().unwrap_or_else(|_| Err("a run panicked".into())), twice)
     });
     Ok((twice? - once?) / operation.ops as f64)
 }
 
-/// Instructions of a whole life of the server with so many operations in it.
+/// Returns the instructions of a server from start to stop, with `ops` operations in between.
 fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Failure> {
     let out = options.out.join(format!("callgrind-{}-{ops}", operation.name));
-    // Of a run that was killed.
+    // Remove the files of an earlier run that was killed.
     take_threads(&out)?;
     let before = vec![
         "--tool=callgrind".to_owned(),
@@ -261,12 +265,15 @@ fn total(operation: &Operation, ops: u64, options: &Options) -> Result<f64, Fail
     drive(&server, operation, ops)?;
     server.stop()?;
     let threads = take_threads(&out)?;
-    total_of(&threads).ok_or_else(|| format!("{} has no total, or no housekeeping", out.display()).into())
+    total_of(&threads).ok_or_else(|| {
+        format!("{}: a thread has no total, or no thread runs {HOUSEKEEPING}", out.display()).into()
+    })
 }
 
-/// What callgrind wrote of every thread, at the file's name with `-01`, `-02`… added; the file itself is empty.
+/// Returns and removes callgrind's output of each thread. Its files have the suffixes `-01`, `-02`, …; `out` itself
+/// is empty.
 fn take_threads(out: &Path) -> Result<Vec<String>, Failure> {
-    // Not there yet when only leftovers are taken away.
+    // The file may not exist.
     let _ = fs::remove_file(out);
     let mut threads = Vec::new();
     for number in 1.. {
@@ -280,10 +287,12 @@ fn take_threads(out: &Path) -> Result<Vec<String>, Failure> {
     Ok(threads)
 }
 
-/// Of all threads but the one that is known by its functions. Were it not found any more, counts would be of another kind.
+/// Returns the total of all threads except the housekeeping thread. Returns `None` if there is no such thread: then its
+/// functions were renamed, and counts would no longer be comparable.
 fn total_of(threads: &[String]) -> Option<f64> {
-    let (kept, serving): (Vec<_>, Vec<_>) = threads.iter().partition(|text| text.contains(HOUSEKEEPING));
-    (!kept.is_empty()).then(|| serving.iter().map(|text| parse_total(text)).sum()).flatten()
+    let (housekeeping, serving): (Vec<_>, Vec<_>) =
+        threads.iter().partition(|text| text.contains(HOUSEKEEPING));
+    (!housekeeping.is_empty()).then(|| serving.iter().map(|text| parse_total(text)).sum()).flatten()
 }
 
 fn drive(server: &Server, operation: &Operation, ops: u64) -> Result<(), Failure> {
@@ -310,27 +319,28 @@ fn parse_total(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }
 
-/// What is kept is out of date for the better: no reason to fail, but to say so.
-fn outdated(kept: &[(String, f64)], counts: &[(String, f64)]) -> Option<String> {
+/// Returns a warning if operations became much cheaper than the saved counts. That is no reason to fail.
+fn outdated(saved: &[(String, f64)], counts: &[(String, f64)]) -> Option<String> {
     let shrunk: Vec<_> = counts
         .iter()
         .filter_map(|(name, count)| {
-            let before = before(kept, name).filter(|before| has_shrunk(*before, *count))?;
+            let before = before(saved, name).filter(|before| has_shrunk(*before, *count))?;
             Some(format!("{name} ({:.0} % less)", (1.0 - count / before) * 100.0))
         })
         .collect();
     (!shrunk.is_empty()).then(|| {
         format!(
-            "Warning: much cheaper than {FILE} says, so keep it: scripts/bench --instructions --bless\n  {}",
+            "Warning: operations became much cheaper than in {FILE}; save the new counts: \
+             scripts/bench --instructions --bless\n  {}",
             shrunk.join(", ")
         )
     })
 }
 
-fn compare(kept: &[(String, f64)], counts: &[(String, f64)]) -> Result<(), Failure> {
+fn compare(saved: &[(String, f64)], counts: &[(String, f64)]) -> Result<(), Failure> {
     let mut grown = String::new();
     for (name, count) in counts {
-        match before(kept, name) {
+        match before(saved, name) {
             Some(before) if has_grown(before, *count) => {
                 let percent = (count / before - 1.0) * 100.0;
                 let _ =
@@ -344,23 +354,24 @@ fn compare(kept: &[(String, f64)], counts: &[(String, f64)]) -> Result<(), Failu
     }
     match grown.is_empty() {
         true => {
-            println!("No operation takes more than {:.0} % more than {FILE} says.", TOLERANCE * 100.0);
+            println!("No operation takes over {:.0} % more instructions than in {FILE}.", TOLERANCE * 100.0);
             Ok(())
         }
         false => Err(format!(
-            "operations take more instructions than they did:{grown}\nIf that is worth it: scripts/bench --instructions --bless"
+            "operations take more instructions than in {FILE}:{grown}\n\
+             Make them cheaper, or accept the new counts: scripts/bench --instructions --bless"
         )
         .into()),
     }
 }
 
-/// What the file holds.
-struct Kept {
+/// The content of bench/instructions.txt.
+struct SavedCounts {
     compiler: String,
     counts: Vec<(String, f64)>,
 }
 
-impl Kept {
+impl SavedCounts {
     fn text(&self) -> String {
         let mut out = String::from(
             "# Instructions per operation in the server, counted by callgrind: scripts/bench --instructions --bless\n",
@@ -372,18 +383,18 @@ impl Kept {
         out
     }
 
-    fn parse(text: &str) -> Option<Kept> {
+    fn parse(text: &str) -> Option<SavedCounts> {
         let mut lines = text.lines().filter(|line| !line.starts_with('#'));
         let compiler = lines.next()?.strip_prefix("compiler ")?.to_owned();
         let counts = lines.map(|line| {
             let (name, count) = line.split_once(' ')?;
             Some((name.to_owned(), count.parse().ok()?))
         });
-        Some(Kept { compiler, counts: counts.collect::<Option<_>>()? })
+        Some(SavedCounts { compiler, counts: counts.collect::<Option<_>>()? })
     }
 }
 
-fn printed(program: impl AsRef<Path>, flag: &str) -> Option<String> {
+fn first_line(program: impl AsRef<Path>, flag: &str) -> Option<String> {
     let output = Command::new(program.as_ref()).arg(flag).output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned())
 }
@@ -397,8 +408,8 @@ fn group(server: &Server, _: u64) -> Result<(), Failure> {
     data::begin_group(server, FILLED)
 }
 
-/// As many as read the whole stream in turn: how the stream is filled differs a little from run to run, and among few
-/// operations that would show.
+/// Number of groups that read the whole stream one after the other. With fewer operations, the small differences
+/// between runs in how the stream is filled would show.
 const GROUPS: u64 = 10;
 
 fn ten_groups(server: &Server, _: u64) -> Result<(), Failure> {
@@ -421,7 +432,7 @@ fn pending(server: &Server, all: u64) -> Result<(), Failure> {
     data::begin_group_and_deliver(server, FILLED, all).map(|_| ())
 }
 
-/// Streams of one entry.
+/// Creates streams with one entry each.
 fn streams(server: &Server, count: u64) -> Result<(), Failure> {
     load::send_in_order(server, count, 100, |n, out| add_to(&stream(n), out))
 }
@@ -430,10 +441,10 @@ fn stream(n: u64) -> String {
     format!("bench:stream-{n:05}")
 }
 
-/// Ten of so many entries, from a place far from the last one.
+/// Reads ten of `entries` entries, far from those of the command before.
 fn range_anywhere(n: u64, entries: u64, out: &mut Vec<u8>) {
-    const FAR: u64 = 7_919;
-    encode(out, &["XRANGE", FILLED, &id(n * FAR % entries), "+", "COUNT", "10"]);
+    const DISTANCE: u64 = 7_919;
+    encode(out, &["XRANGE", FILLED, &id(n * DISTANCE % entries), "+", "COUNT", "10"]);
 }
 
 fn ping(_: u64, _: u64, out: &mut Vec<u8>) {
@@ -468,18 +479,19 @@ fn ack_order(n: u64, _: u64, out: &mut Vec<u8>) {
     encode(out, &["XACK", FILLED, GROUP, &id(n)]);
 }
 
-/// The n-th of all in an order that is scattered, repeatable, and names none twice.
+/// Acknowledges all entries in a scattered, repeatable order, each of them once.
 fn ack_random(n: u64, all: u64, out: &mut Vec<u8>) {
     encode(out, &["XACK", FILLED, GROUP, &id(scattered(n, all))]);
 }
 
-/// Steps by a number that shares no factor with `all`, a product of twos and fives.
+/// Returns the n-th number of a permutation of `0..all`. The factor is prime and does not divide `all`, whose only
+/// prime factors are 2 and 5.
 fn scattered(n: u64, all: u64) -> u64 {
     n * 6_367 % all
 }
 
 fn range(n: u64, _: u64, out: &mut Vec<u8>) {
-    let first = Dice::seeded(n).below(ENTRIES - 100);
+    let first = Rng::seeded(n).below(ENTRIES - 100);
     encode(out, &["XRANGE", FILLED, &id(first), "+", "COUNT", "100"]);
 }
 
@@ -492,40 +504,42 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_reads_back() {
-        let kept =
-            Kept { compiler: "rustc 1.95.0 x86_64".into(), counts: counts(&[("a", 12.0), ("b", 3.0)]) };
-        let read = Kept::parse(&kept.text()).unwrap();
-        assert_eq!((read.compiler, read.counts), (kept.compiler, kept.counts));
-        assert!(Kept::parse("a 12\n").is_none());
-        assert!(Kept::parse("compiler x\na twelve\n").is_none());
+    fn saved_counts_round_trip() {
+        let saved = SavedCounts {
+            compiler: "rustc 1.95.0 x86_64".into(),
+            counts: counts(&[("a", 12.0), ("b", 3.0)]),
+        };
+        let read = SavedCounts::parse(&saved.text()).unwrap();
+        assert_eq!((read.compiler, read.counts), (saved.compiler, saved.counts));
+        assert!(SavedCounts::parse("a 12\n").is_none());
+        assert!(SavedCounts::parse("compiler x\na twelve\n").is_none());
     }
 
     #[test]
-    fn a_tenth_more_is_too_much() {
-        let kept = counts(&[("a", 1000.0), ("b", 1000.0)]);
-        assert!(compare(&kept, &counts(&[("a", 1099.0), ("b", 10.0)])).is_ok());
-        let problem = compare(&kept, &counts(&[("a", 1101.0), ("b", 1000.0)])).unwrap_err().to_string();
+    fn growth_by_more_than_a_tenth_fails() {
+        let saved = counts(&[("a", 1000.0), ("b", 1000.0)]);
+        assert!(compare(&saved, &counts(&[("a", 1099.0), ("b", 10.0)])).is_ok());
+        let problem = compare(&saved, &counts(&[("a", 1101.0), ("b", 1000.0)])).unwrap_err().to_string();
         assert!(problem.contains("a: 1101") && !problem.contains("b:"), "{problem}");
-        assert!(compare(&kept, &counts(&[("new", 1.0)])).is_err());
+        assert!(compare(&saved, &counts(&[("new", 1.0)])).is_err());
     }
 
     #[test]
-    fn what_became_much_cheaper_is_only_said() {
-        let kept = counts(&[("a", 1000.0), ("b", 1000.0)]);
-        assert_eq!(outdated(&kept, &counts(&[("a", 901.0), ("b", 1100.0)])), None);
-        let warning = outdated(&kept, &counts(&[("a", 700.0), ("b", 1000.0)])).unwrap();
+    fn much_cheaper_operations_only_warn() {
+        let saved = counts(&[("a", 1000.0), ("b", 1000.0)]);
+        assert_eq!(outdated(&saved, &counts(&[("a", 901.0), ("b", 1100.0)])), None);
+        let warning = outdated(&saved, &counts(&[("a", 700.0), ("b", 1000.0)])).unwrap();
         assert!(warning.contains("a (30 % less)") && !warning.contains("b ("), "{warning}");
     }
 
     #[test]
-    fn a_total_is_found() {
+    fn parse_total_finds_the_total() {
         assert_eq!(parse_total("version: 1\nsummary: 5\ntotals: 944580\n"), Some(944580.0));
         assert_eq!(parse_total("summary: 5\n"), None);
     }
 
     #[test]
-    fn housekeeping_is_not_counted_and_must_be_there() {
+    fn housekeeping_thread_is_required_and_not_counted() {
         let thread = |function: &str, total: u64| format!("fn=(1) {function}\ntotals: {total}\n");
         let serving = [thread("main", 20), thread("millstream_server::dispatch::run", 300)];
         let all = [&serving[..], &[thread("millstream_server::housekeeping::expire", 4000)]].concat();
@@ -534,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_numbers_name_none_twice() {
+    fn scattered_is_a_permutation() {
         let all = 16_000;
         let mut seen: Vec<_> = (0..all).map(|n| scattered(n, all)).collect();
         assert_ne!(seen[..3], [0, 1, 2]);

@@ -1,51 +1,52 @@
-//! Putting load on a server, and what came of it.
+//! Puts load on a server and measures it.
 //!
-//! `redis-benchmark` wherever it can say what is meant; a generator of our own for ids in order, for steps that depend on
-//! each other and for readers that wait, the same one for every server.
+//! The load generator is `redis-benchmark` wherever it can express the load. This module has its own generator for
+//! the rest: ids in a given order, steps that depend on each other, and blocked readers. Every server gets the same
+//! generator.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::server::Server;
-use crate::stats::Waits;
+use crate::stats::Latencies;
 use crate::table::Sample;
 use crate::wire::{Connection, encode};
 
-/// Connections that a generator opens where a workload does not say.
+/// Default number of client connections.
 pub(crate) const CLIENTS: u64 = 50;
 
-/// One repetition of a workload on one server.
+/// The figures of one repetition of a workload on one server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Speed {
     pub(crate) cpu_us_per_op: f64,
     pub(crate) ops_per_second: f64,
-    /// Of a round trip, so of a whole batch when pipelined.
+    /// Round-trip time; with pipelining, of a whole batch.
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
 }
 
 impl Speed {
-    /// In the order of the columns of speed tables.
+    /// Returns the figures in the order of the columns of speed tables.
     pub(crate) fn sample(&self) -> Sample {
         vec![Some(self.cpu_us_per_op), Some(self.ops_per_second), Some(self.p50_ms), Some(self.p99_ms)]
     }
 }
 
-/// What the side that makes the load saw.
-struct Seen {
+/// The figures that the load generator measures.
+struct ClientFigures {
     ops_per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
 }
 
-/// A command that `redis-benchmark` repeats `ops` times over all its clients.
+/// A command that `redis-benchmark` repeats; `ops` is the total over all its clients.
 pub(crate) struct Repeated<'a, A> {
     pub(crate) command: &'a [A],
     pub(crate) ops: u64,
     pub(crate) clients: u64,
     pub(crate) pipeline: u64,
-    /// `__rand_int__` in the command becomes twelve digits below this.
+    /// `__rand_int__` in the command becomes a random number below this, written with twelve digits.
     pub(crate) random_below: u64,
 }
 
@@ -54,8 +55,8 @@ impl<A: AsRef<str>> Repeated<'_, A> {
         measured(server, self.ops, || self.drive(&server.address))
     }
 
-    fn drive(&self, address: &str) -> Result<Seen, Failure> {
-        let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
+    fn drive(&self, address: &str) -> Result<ClientFigures, Failure> {
+        let (host, port) = address.rsplit_once(':').ok_or("the server's address has no port")?;
         let output = Command::new("redis-benchmark")
             .args(["-h", host, "-p", port, "--csv", "-n", &self.ops.to_string()])
             .args(["-c", &self.clients.to_string(), "-P", &self.pipeline.to_string()])
@@ -71,46 +72,47 @@ impl<A: AsRef<str>> Repeated<'_, A> {
     }
 }
 
-/// The last line of `--csv`: "test","rps","avg","min","p50","p95","p99","max".
-fn parse_csv(text: &str) -> Option<Seen> {
+/// Parses the last line of `--csv`: "test","rps","avg","min","p50","p95","p99","max".
+fn parse_csv(text: &str) -> Option<ClientFigures> {
     let mut fields = text.lines().last()?.trim_matches('"').rsplit("\",\"");
     let mut next = || fields.next()?.parse::<f64>().ok();
     let (_max, p99_ms, _p95, p50_ms, _min, _avg, ops_per_second) =
         (next()?, next()?, next()?, next()?, next()?, next()?, next()?);
-    Some(Seen { ops_per_second, p50_ms, p99_ms })
+    Some(ClientFigures { ops_per_second, p50_ms, p99_ms })
 }
 
-/// What one connection sends at once, and how many replies it gets.
+/// The requests that one connection sends in one write, and the number of replies to them.
 struct Batch {
     bytes: Vec<u8>,
     replies: usize,
 }
 
-/// Sends the commands that `write` makes for 0, 1, 2, … in exactly this order, batch by batch over all connections in
-/// turn, so that the server always has a batch to work on. They are made before the clock starts: a generator that makes
-/// them meanwhile is slower than the server.
+/// Sends the commands that `write` encodes for 0, 1, 2, … in exactly this order.
+///
+/// Batches go over all connections in turn, so the server always has a batch to work on. All batches are encoded before
+/// the clock starts; otherwise the generator would be slower than the server.
 pub(crate) fn in_order(
     server: &Server,
     ops: u64,
     pipeline: u64,
     write: impl Fn(u64, &mut Vec<u8>),
 ) -> Result<Speed, Failure> {
-    let made = |first: u64| {
+    let encoded = |first: u64| {
         let end = ops.min(first + pipeline);
         let mut bytes = Vec::new();
         (first..end).for_each(|n| write(n, &mut bytes));
         Batch { bytes, replies: (end - first) as usize }
     };
-    let batches: Vec<_> = (0..ops).step_by(pipeline as usize).map(made).collect();
+    let batches: Vec<_> = (0..ops).step_by(pipeline as usize).map(encoded).collect();
     let mut connections = connections(server)?;
     measured(server, ops, || {
         let begun = Instant::now();
-        let waits = drive_in_order(&mut connections, &batches)?;
-        seen(ops, begun, waits)
+        let latencies_us = drive_in_order(&mut connections, &batches)?;
+        client_figures(ops, begun, latencies_us)
     })
 }
 
-/// The same over one connection and without measuring: for filling and for preparing.
+/// Like `in_order`, over one connection and without measuring. Prepares data.
 pub(crate) fn send_in_order(
     server: &Server,
     ops: u64,
@@ -125,69 +127,70 @@ pub(crate) fn send_in_order(
         batch.clear();
         (first..end).for_each(|n| write(n, &mut batch));
         connection.send(&batch)?;
-        // The replies of the batch before: the server works on one while the next is made.
+        // Reads the replies of the batch before, so the server works on one batch while the next is encoded.
         connection.skip(awaited)?;
         awaited = (end - first) as usize;
     }
     connection.skip(awaited)
 }
 
-/// How long the replies to each batch took, in microseconds.
+/// Returns the time from sending each batch to its last reply, in microseconds.
 fn drive_in_order(connections: &mut [Connection], batches: &[Batch]) -> Result<Vec<f64>, Failure> {
     let mut awaited = vec![(0, Instant::now()); connections.len()];
-    let mut waits = Vec::with_capacity(batches.len());
+    let mut latencies_us = Vec::with_capacity(batches.len());
     for (turn, batch) in batches.iter().enumerate() {
         let at = turn % connections.len();
-        finish(&mut connections[at], awaited[at], &mut waits)?;
+        finish(&mut connections[at], awaited[at], &mut latencies_us)?;
         awaited[at] = (batch.replies, Instant::now());
         connections[at].send(&batch.bytes)?;
     }
     for (connection, awaited) in connections.iter_mut().zip(awaited) {
-        finish(connection, awaited, &mut waits)?;
+        finish(connection, awaited, &mut latencies_us)?;
     }
-    Ok(waits)
+    Ok(latencies_us)
 }
 
+/// Reads the replies of a batch and records its latency.
 fn finish(
     connection: &mut Connection,
     (replies, sent): (usize, Instant),
-    waits: &mut Vec<f64>,
+    latencies_us: &mut Vec<f64>,
 ) -> Result<(), Failure> {
     if replies > 0 {
         connection.skip(replies)?;
-        waits.push(micros(sent.elapsed()));
+        latencies_us.push(micros(sent.elapsed()));
     }
     Ok(())
 }
 
-/// What every client does in turns: all send their n-th batch, then all wait for its replies.
+/// All clients send their n-th batch, then all wait for its replies; then the next batch.
 ///
-/// `write(client, cycle, step, out)` writes a step of a cycle and returns how many replies it gets; so many cycles are sent
-/// at once.
+/// `write(client, cycle, step, out)` encodes one step of a cycle and returns the number of its replies. A batch has
+/// `cycles_per_batch` cycles, or one step of them.
 pub(crate) fn in_steps(
     server: &Server,
     cycles: u64,
     steps: usize,
-    at_once: u64,
+    cycles_per_batch: u64,
     write: impl Fn(usize, u64, usize, &mut Vec<u8>) -> usize,
 ) -> Result<Speed, Failure> {
     let mut connections = connections(server)?;
-    let rounds = cycles.div_ceil(CLIENTS * at_once);
-    let ops = rounds * CLIENTS * at_once;
+    let rounds = cycles.div_ceil(CLIENTS * cycles_per_batch);
+    let ops = rounds * CLIENTS * cycles_per_batch;
     let in_turns = (0..rounds).flat_map(|round| (0..steps).map(move |step| (round, step)));
-    let made = |(round, step): (u64, usize)| {
+    let encoded = |(round, step): (u64, usize)| {
         let of_client = |client| {
             let mut bytes = Vec::new();
-            let cycles = round * at_once..(round + 1) * at_once;
+            let cycles = round * cycles_per_batch..(round + 1) * cycles_per_batch;
             let replies = cycles.map(|cycle| write(client, cycle, step, &mut bytes)).sum();
             Batch { bytes, replies }
         };
         (0..connections.len()).map(of_client).collect::<Vec<_>>()
     };
-    let turns: Vec<_> = in_turns.map(made).collect();
+    let turns: Vec<_> = in_turns.map(encoded).collect();
     measured(server, ops, || {
         let begun = Instant::now();
-        let mut waits = Vec::with_capacity(turns.len() * connections.len());
+        let mut latencies_us = Vec::with_capacity(turns.len() * connections.len());
         for batches in &turns {
             let mut awaited = Vec::with_capacity(batches.len());
             for (connection, batch) in connections.iter_mut().zip(batches) {
@@ -195,14 +198,14 @@ pub(crate) fn in_steps(
                 connection.send(&batch.bytes)?;
             }
             for (connection, awaited) in connections.iter_mut().zip(awaited) {
-                finish(connection, awaited, &mut waits)?;
+                finish(connection, awaited, &mut latencies_us)?;
             }
         }
-        seen(ops, begun, waits)
+        client_figures(ops, begun, latencies_us)
     })
 }
 
-/// Every connection sends the same request and waits for its reply, round after round.
+/// Every connection sends the same request and waits for its reply, `rounds` times.
 pub(crate) fn over_connections(
     server: &Server,
     connections: usize,
@@ -211,31 +214,32 @@ pub(crate) fn over_connections(
 ) -> Result<Speed, Failure> {
     let open = |_| Connection::small(&server.address);
     let mut connections = (0..connections).map(open).collect::<Result<Vec<_>, _>>()?;
-    // The last one is answered when all were accepted.
+    // After these replies the server has accepted all connections.
     connections.iter_mut().try_for_each(|connection| connection.call(&["PING"]).map(|_| ()))?;
     let ops = rounds * connections.len() as u64;
     measured(server, ops, || {
         let begun = Instant::now();
-        let mut waits = Vec::new();
+        let mut latencies_us = Vec::new();
         for _ in 0..rounds {
             let sent = Instant::now();
             connections.iter_mut().try_for_each(|connection| connection.send(request))?;
             for connection in &mut connections {
-                finish(connection, (1, sent), &mut waits)?;
+                finish(connection, (1, sent), &mut latencies_us)?;
             }
         }
-        seen(ops, begun, waits)
+        client_figures(ops, begun, latencies_us)
     })
 }
 
-/// One operation: a producer adds an entry, the reader that has waited longest gets it, and waits again.
+/// One operation: a producer adds an entry, the reader that has been blocked longest gets it, and blocks again.
 ///
-/// So many producers as there are to be at once add one, then as many readers are served, then these wait again. Readers are served first come, first
-/// served, so the generator knows which of them.
+/// In each round `producer_count` producers add one entry each, then as many readers are served, then these block
+/// again. The server serves readers in the order in which they blocked, so the generator knows which readers are
+/// served.
 pub(crate) fn with_blocked_readers(
     server: &Server,
     ops: u64,
-    at_once: usize,
+    producer_count: usize,
     readers: usize,
     add: &[&str],
     read: &[&str],
@@ -243,40 +247,44 @@ pub(crate) fn with_blocked_readers(
     let (mut add_request, mut read_request, mut first_request) = (Vec::new(), Vec::new(), Vec::new());
     encode(&mut add_request, add);
     encode(&mut read_request, read);
-    // One after the other: the load relies on who waits first. When PING is answered the batch has run, so the reader waits.
+    // Readers block one after the other, because the load relies on their order. The reply to PING shows that the
+    // server has run the whole batch, so the reader is blocked.
     encode(&mut first_request, &["PING"]);
     encode(&mut first_request, read);
-    assert!(readers.is_multiple_of(at_once), "who is served together waits together again");
+    assert!(
+        readers.is_multiple_of(producer_count),
+        "readers that are served in one round must block in one round"
+    );
     let mut producers = connections(server)?;
-    producers.truncate(at_once);
-    let mut waiting = Vec::with_capacity(readers);
+    producers.truncate(producer_count);
+    let mut blocked = Vec::with_capacity(readers);
     for _ in 0..readers {
         let mut reader = Connection::small(&server.address)?;
         reader.send(&first_request)?;
         reader.skip(1)?;
-        waiting.push(reader);
+        blocked.push(reader);
     }
     wait_until_blocked(&mut producers[0], readers)?;
-    let rounds = (ops as usize).div_ceil(at_once);
-    let ops = (rounds * at_once) as u64;
+    let rounds = (ops as usize).div_ceil(producer_count);
+    let ops = (rounds * producer_count) as u64;
     let speed = measured(server, ops, || {
         let begun = Instant::now();
-        let mut waits = Vec::with_capacity(ops as usize);
+        let mut latencies_us = Vec::with_capacity(ops as usize);
         for round in 0..rounds {
             let sent = Instant::now();
             producers.iter_mut().try_for_each(|producer| producer.send(&add_request))?;
             producers.iter_mut().try_for_each(|producer| producer.skip(1))?;
-            let first = round * at_once % readers;
-            let served = &mut waiting[first..first + at_once];
+            let first = round * producer_count % readers;
+            let served = &mut blocked[first..first + producer_count];
             for reader in &mut *served {
-                finish(reader, (1, sent), &mut waits)?;
+                finish(reader, (1, sent), &mut latencies_us)?;
             }
             served.iter_mut().try_for_each(|reader| reader.send(&read_request))?;
         }
-        seen(ops, begun, waits)
+        client_figures(ops, begun, latencies_us)
     })?;
-    // What it costs to see them go belongs to no workload.
-    drop(waiting);
+    // Wait until the server has closed the readers, so that no later workload pays for it.
+    drop(blocked);
     wait_until_blocked(&mut producers[0], 0)?;
     Ok(speed)
 }
@@ -289,31 +297,33 @@ fn wait_until_blocked(connection: &mut Connection, readers: usize) -> Result<(),
         }
         std::thread::sleep(Duration::from_micros(500));
     }
-    Err(format!("INFO clients never said {}", wanted.trim()).into())
+    Err(format!("INFO clients did not show {} within 10 seconds", wanted.trim()).into())
 }
 
 fn connections(server: &Server) -> Result<Vec<Connection>, Failure> {
     (0..CLIENTS).map(|_| server.connect()).collect()
 }
 
-fn seen(ops: u64, begun: Instant, waits: Vec<f64>) -> Result<Seen, Failure> {
+fn client_figures(ops: u64, begun: Instant, latencies_us: Vec<f64>) -> Result<ClientFigures, Failure> {
     let ops_per_second = ops as f64 / begun.elapsed().as_secs_f64();
-    let waits = Waits::of(waits).ok_or("a load without operations")?;
-    Ok(Seen { ops_per_second, p50_ms: waits.p50 / 1e3, p99_ms: waits.p99 / 1e3 })
+    let latencies = Latencies::of(latencies_us).ok_or("the load had no operations")?;
+    let (p50_ms, p99_ms) = (latencies.p50_us / 1e3, latencies.p99_us / 1e3);
+    Ok(ClientFigures { ops_per_second, p50_ms, p99_ms })
 }
 
-/// A time in microseconds.
+/// Returns a duration in microseconds.
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
+/// Runs the load and adds the server's CPU time per operation to its figures.
 fn measured(
     server: &Server,
     ops: u64,
-    drive: impl FnOnce() -> Result<Seen, Failure>,
+    drive: impl FnOnce() -> Result<ClientFigures, Failure>,
 ) -> Result<Speed, Failure> {
     let before = server.cpu()?;
-    let Seen { ops_per_second, p50_ms, p99_ms } = drive()?;
+    let ClientFigures { ops_per_second, p50_ms, p99_ms } = drive()?;
     let used = server.cpu()?.saturating_sub(before);
     Ok(Speed { ops_per_second, cpu_us_per_op: micros(used) / ops as f64, p50_ms, p99_ms })
 }
@@ -323,10 +333,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_csv_line_is_read_from_its_end() {
+    fn last_csv_line_is_parsed_from_its_end() {
         let text = "\"test\",\"rps\"\n\"XADD s \",\" x\",\"400534.03\",\"1.869\",\"0.232\",\"1.919\",\"2.287\",\"2.607\",\"4.279\"\n";
-        let seen = parse_csv(text).unwrap();
-        assert_eq!((seen.ops_per_second, seen.p50_ms, seen.p99_ms), (400534.03, 1.919, 2.607));
+        let figures = parse_csv(text).unwrap();
+        assert_eq!((figures.ops_per_second, figures.p50_ms, figures.p99_ms), (400534.03, 1.919, 2.607));
         assert!(parse_csv("\"test\",\"rps\"\n").is_none());
     }
 }

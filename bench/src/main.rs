@@ -1,13 +1,12 @@
-//! Millstream and other Redis-protocol servers under the same load, in the same run.
+//! Measures Millstream and other Redis-protocol servers under the same load, in the same run.
 //!
-//! Every server runs on loopback in a fresh folder. A workload is prepared and driven on one server after the
-//! other, the order turning round with each repetition, so that a machine which warms up or slows down
-//! does so for all. What counts is the processor time of the server process per operation:
-//! `redis-benchmark` often costs more than the server it loads, and then throughput says more about the
-//! generator than about the server.
+//! Every server runs on loopback in a fresh folder. Each workload runs on one server after the other. The order
+//! rotates with each repetition, so a machine that warms up or slows down affects all servers alike.
+//! The main figure is the CPU time of the server process per operation. Throughput is less telling:
+//! `redis-benchmark` often needs more CPU time than the server, and then limits the rate.
 //!
-//! `scripts/bench` builds the server and this program, and starts it. Only the server whose instructions are counted is built by
-//! this program, which first sees whether they can be.
+//! `scripts/bench` builds the server and this program, and runs this program. Exception: with `--instructions` this
+//! program builds the server itself, after it has checked that instructions can be counted here.
 
 mod data;
 mod doc;
@@ -18,6 +17,7 @@ mod options;
 mod payload;
 mod plot;
 mod probe;
+mod readme;
 mod report;
 mod server;
 mod stats;
@@ -32,7 +32,7 @@ use std::time::Instant;
 use options::{Options, Task};
 use report::Report;
 
-/// Whatever went wrong, as a sentence for a person.
+/// Any error, as a message for the user.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
@@ -65,7 +65,7 @@ fn run(options: &Options) -> Result<(), Failure> {
             let is_empty = options.wants_all() && report.row_count() == rows;
             if is_empty { Err("nothing was measured".into()) } else { Ok(()) }
         });
-        // What the others measured is worth keeping.
+        // The figures of the other topics are still saved.
         if let Err(problem) = measured {
             eprintln!("bench: {}: {problem}", topic.name);
             failed.push(topic.name);
@@ -75,11 +75,11 @@ fn run(options: &Options) -> Result<(), Failure> {
         }
     }
     if report.row_count() == 0 && failed.is_empty() {
-        return Err("nothing was measured: --quick leaves the largest sizes out".into());
+        return Err("nothing was measured: --only selects only sizes that --quick leaves out".into());
     }
     report.save(options)?;
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(format!("not measured to the end: {}", failed.join(", ")).into()),
+        false => Err(format!("these topics failed: {}", failed.join(", ")).into()),
     }
 }

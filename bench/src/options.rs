@@ -1,37 +1,52 @@
-//! What the command line asks for.
+//! Parses the command line of `scripts/bench`.
 
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
+use crate::readme;
 use crate::topics::{self, Topic};
 
 const HELP: &str = "\
-Millstream beside redis-server and others, under the same load.
+Measure Millstream and other Redis-protocol servers under the same load.
 
-usage: scripts/bench [options]
+Usage: scripts/bench [OPTIONS]
 
-  --quick               small sizes and fewer repetitions: under two minutes
-  --only PATTERN        only what has this in its name, * for anything (may be repeated; --list names all)
-  --repetitions N       how often each workload runs on each server (5; with --quick 2)
-  --subject PATH        the server to judge (the release build of this repository); a debug build shows only that all of this works
-  --peer NAME           a server to compare with, beside redis, the redis-server of this machine (7.0.15 on Debian 12): redis-6.2, redis-8.2
-                        or valkey-9.1, which scripts/peers installs (may be repeated). Without this option redis-8.2 and valkey-9.1,
-                        with --quick none of them; --peer redis: redis alone
-  --peer NAME=PATH      any other program (redis=PATH is another redis-server)
-  --peer NAME=HOST:PORT the same, running already: keys that begin with bench: are used and removed
-  --out DIR             where results.json, table.md and the servers' data go (target/bench)
-  --json FILE           also write the results here
-  --doc                 also write docs/benchmarks.md and its plots; a table of which any row was not measured stays as it is there
-  --readme FILE         also replace the table between the bench marks of this file, when all of its rows were measured
-  --instructions        instead: count the instructions of the hottest operations, compare with bench/instructions.txt (--subject:
-                        of this server, not of one built for it)
-  --bless               with --instructions: keep these counts
-  --check               see whether the other options make sense and stop
-  --list                print the names and stop
-  --help                print this and stop
+What to measure:
+  --quick                Use small sizes and fewer repetitions; takes less than two minutes
+  --only PATTERN         Measure only rows whose name contains PATTERN; * matches any text.
+                         Repeatable; --list prints all names
+  --repetitions N        Run each workload N times on each server [default: 5, with --quick 2]
+  --list                 Print the name and title of every row, then exit
+
+Servers:
+  --subject PATH         Millstream binary to measure [default: the release build of this repository].
+                         A debug build only shows that the benchmark works
+  --peer NAME            Compare with redis-6.2, redis-8.2 or valkey-9.1, which scripts/peers installs. Repeatable
+                         [default: redis-8.2 and valkey-9.1, with --quick neither]. The redis-server on the
+                         PATH (7.0.15 on Debian 12) always takes part, under the name redis;
+                         --peer redis compares with it alone
+  --peer NAME=PATH       Also compare with another server program; redis=PATH replaces the one on the PATH
+  --peer NAME=HOST:PORT  Also compare with a running server. The benchmark writes and deletes its keys
+                         that begin with bench:
+
+Output:
+  --out DIR              Folder for results.json, table.md and the servers' data [default: target/bench]
+  --json FILE            Also write the results to FILE
+  --doc                  Also update docs/benchmarks.md and its plots. A table stays unchanged if one of its
+                         rows was not measured
+  --readme FILE          Also replace the table between the bench marks in FILE: six rows, compared with the
+                         best of Redis 8.2 and Valkey 9.1. Needs both of them as peers
+
+Counting instructions instead of time:
+  --instructions         Count instructions per operation with callgrind and compare them with bench/instructions.txt.
+                         Builds a server for it, unless --subject names one
+  --bless                With --instructions: save the new counts instead of comparing
+
+  --check                Check the other options, then exit
+  --help                 Print this help, then exit
 ";
 
-/// A server and what the tables call it.
+/// A server and its name in tables.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -47,18 +62,19 @@ pub(crate) enum Place {
     Address(String),
 }
 
-/// What to do.
+/// The kind of run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Task {
     Measure,
-    /// Count instructions and compare; `bless` keeps the counts instead. Of the subject, which is built first unless it was given.
+    /// Count the subject's instructions and compare them with the saved counts; with `bless`, save them instead.
+    /// `build` is set unless `--subject` was given.
     CountInstructions {
         bless: bool,
         build: bool,
     },
 }
 
-/// The command line, understood.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) task: Task,
@@ -74,7 +90,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None`: the question is answered (`--help`, `--list`) and there is nothing to run.
+    /// Parses and checks the arguments. Returns `None` if there is nothing to run: after `--help`, `--list` and
+    /// `--check`.
     pub(crate) fn from_args(args: impl Iterator<Item = String>) -> Result<Option<Options>, Failure> {
         let mut args = args;
         let (mut instructions, mut bless, mut check) = (false, false, false);
@@ -111,7 +128,7 @@ impl Options {
                 "--check" => check = true,
                 "--list" => return print_and_stop(&list()),
                 "--help" | "-h" => return print_and_stop(HELP),
-                _ => return Err(format!("unknown option {flag}; --help lists them").into()),
+                _ => return Err(format!("unknown option {flag}; --help lists all options").into()),
             }
         }
         if !options.peers.iter().any(|peer| peer.name == "redis") {
@@ -120,10 +137,10 @@ impl Options {
         check_names(&options.servers())?;
         check_folder(options.json.as_deref())?;
         if bless && !instructions {
-            return Err("--bless goes with --instructions".into());
+            return Err("--bless needs --instructions".into());
         }
         if instructions && !options.only.is_empty() {
-            return Err("--only chooses what is measured; --instructions counts all operations".into());
+            return Err("--only does not work with --instructions, which counts all operations".into());
         }
         if instructions {
             options.task = Task::CountInstructions { bless, build: subject.is_none() };
@@ -133,37 +150,34 @@ impl Options {
             options.subject.place = Place::Path(path);
         }
         if options.is_debug_build() && (options.doc || options.readme.is_some()) {
-            return Err(
-                "figures of a debug build are no figures to publish: --doc and --readme need a release build"
-                    .into(),
-            );
+            return Err("--doc and --readme need a release build, and --subject names a debug build".into());
         }
         if options.quick && (options.doc || options.readme.is_some()) {
-            return Err(
-                "--quick measures small sizes, which is nothing to publish: leave out --doc and --readme"
-                    .into(),
-            );
+            return Err("--doc and --readme publish figures of full size: leave out --quick".into());
+        }
+        if options.readme.is_some() {
+            check_readme_peers(&options.peers)?;
         }
         options.repetitions = repetitions.unwrap_or(if options.quick { 2 } else { 5 });
         Ok((!check).then_some(options))
     }
 
-    /// Whether this row was asked for; without `--only` all are.
+    /// Whether `--only` selects this row. Without `--only` every row is selected.
     pub(crate) fn wants(&self, topic: &str, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|pattern| matches(pattern, &full_name(topic, name)))
     }
 
-    /// Whether nothing was left out by `--only`.
+    /// Whether every row is selected.
     pub(crate) fn wants_all(&self) -> bool {
         self.only.is_empty()
     }
 
-    /// Whether any row of the topic was asked for.
+    /// Whether any row of the topic is selected.
     pub(crate) fn wants_any_of(&self, topic: &Topic) -> bool {
         topic.rows().iter().any(|(name, _)| self.wants(topic.name, name))
     }
 
-    /// Whether the subject was built without optimisation: cargo's folder says so.
+    /// Whether the subject was built without optimisation, judged by the folder that cargo put it in.
     pub(crate) fn is_debug_build(&self) -> bool {
         match &self.subject.place {
             Place::Path(path) => path.iter().any(|part| part == "debug"),
@@ -171,28 +185,28 @@ impl Options {
         }
     }
 
-    /// The subject first, then its peers.
+    /// Returns the subject, then its peers.
     pub(crate) fn servers(&self) -> Vec<Program> {
         std::iter::once(&self.subject).chain(&self.peers).cloned().collect()
     }
 
-    /// Those that can be started, for what needs a server of its own.
+    /// Returns the servers that this program can start, for topics that need a fresh server.
     pub(crate) fn startable(&self) -> Vec<Program> {
         self.servers().into_iter().filter(|server| matches!(server.place, Place::Path(_))).collect()
     }
 
-    /// How often to repeat what needs minutes of preparation.
+    /// Number of repetitions for workloads with minutes of preparation.
     pub(crate) fn heavy_repetitions(&self) -> usize {
         self.repetitions.div_ceil(3)
     }
 
-    /// The first in a full run, the second with `--quick`.
+    /// Returns `full` in a full run and `quick` with `--quick`.
     pub(crate) fn sized<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-/// An example of the server crate: as optimised as the whole binary, and built in a fraction of its time.
+/// Path of an example program of the server crate. It is as optimised as the whole binary and builds much faster.
 fn counted_server() -> PathBuf {
     target().join("counted/examples/server")
 }
@@ -223,11 +237,13 @@ fn list() -> String {
 fn known_pattern(pattern: String) -> Result<String, Failure> {
     match names().any(|(name, _)| matches(&pattern, &name)) {
         true => Ok(pattern),
-        false => Err(format!("nothing has {pattern} in its name; --list names all").into()),
+        false => {
+            Err(format!("--only {pattern}: no row has this in its name; --list prints all names").into())
+        }
     }
 }
 
-/// Whether the parts of the pattern between its stars stand in the name, in their order.
+/// Whether the name contains the parts of the pattern between its stars, in this order.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut rest = name;
     pattern.split('*').all(|part| match rest.find(part) {
@@ -243,10 +259,10 @@ fn parse_repetitions(text: &str) -> Result<usize, Failure> {
     text.parse()
         .ok()
         .filter(|&n| n > 0)
-        .ok_or_else(|| format!("--repetitions {text}: not a number above 0").into())
+        .ok_or_else(|| format!("--repetitions {text}: expected a number above 0").into())
 }
 
-/// The servers that `scripts/peers` installs, and their programs.
+/// The servers that `scripts/peers` installs, and the names of their programs.
 const INSTALLED: [(&str, &str); 3] =
     [("redis-6.2", "redis-server"), ("redis-8.2", "redis-server"), ("valkey-9.1", "valkey-server")];
 
@@ -259,7 +275,7 @@ fn parse_peer(text: &str) -> Result<Program, Failure> {
         return match path.is_file() {
             true => Ok(Program { name: name.into(), place: Place::Path(path) }),
             false => {
-                Err(format!("--peer {name}: there is no {}; scripts/peers installs it", path.display())
+                Err(format!("--peer {name}: {} does not exist; scripts/peers installs it", path.display())
                     .into())
             }
         };
@@ -267,39 +283,48 @@ fn parse_peer(text: &str) -> Result<Program, Failure> {
     match text.split_once('=') {
         Some((name, place)) if !name.is_empty() && !place.is_empty() => {
             let place = parse_place(place);
-            // A name without a folder is looked for when it is started.
+            // A program name without a folder is looked up on the PATH when it is started.
             if let Place::Path(path) = &place
                 && path.iter().count() > 1
                 && !path.is_file()
             {
-                return Err(format!("--peer {text}: there is no such program").into());
+                return Err(format!("--peer {text}: no such program").into());
             }
             Ok(Program { name: name.into(), place })
         }
         _ => {
             let names = INSTALLED.map(|(name, _)| name).join(", ");
-            Err(format!("--peer {text}: write it as NAME=PATH or NAME=HOST:PORT, or name one of {names}")
-                .into())
+            Err(format!("--peer {text}: expected NAME=PATH, NAME=HOST:PORT or one of {names}").into())
         }
     }
 }
 
-/// The tables tell servers apart by their names.
+/// Checks that no two servers share a name: tables identify servers by name.
 fn check_names(servers: &[Program]) -> Result<(), Failure> {
     for (at, server) in servers.iter().enumerate() {
         if servers[..at].iter().any(|other| other.name == server.name) {
-            return Err(format!("--peer {}=…: there is another server of this name", server.name).into());
+            return Err(format!("--peer {}: another server has this name", server.name).into());
         }
     }
     Ok(())
 }
 
-/// Before anything is measured: afterwards it would be too late to say so.
+/// Checks that the peers of README's table take part.
+fn check_readme_peers(peers: &[Program]) -> Result<(), Failure> {
+    for wanted in readme::PEERS {
+        if !peers.iter().any(|peer| peer.name == wanted) {
+            return Err(format!("--readme compares with {wanted}: add --peer {wanted}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the folder of an output file exists, before minutes of measuring.
 fn check_folder(file: Option<&Path>) -> Result<(), Failure> {
     let Some(folder) = file.and_then(Path::parent) else { return Ok(()) };
     match folder.as_os_str().is_empty() || folder.is_dir() {
         true => Ok(()),
-        false => Err(format!("--json: there is no folder {}", folder.display()).into()),
+        false => Err(format!("--json: the folder {} does not exist", folder.display()).into()),
     }
 }
 
@@ -322,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn redis_is_a_peer_and_others_join_it() {
+    fn redis_is_always_a_peer() {
         let plain = parsed("");
         assert_eq!(
             plain.peers,
@@ -341,9 +366,9 @@ mod tests {
         assert_eq!(parsed("--peer redis").peers, plain.peers);
     }
 
-    /// They need not be installed where the tests run; then the message says how they are.
+    /// If a server is not installed on this machine, the error must name the script that installs it.
     #[test]
-    fn servers_that_a_script_installs_are_known_by_name() {
+    fn servers_of_scripts_peers_are_known_by_name() {
         for (name, program) in INSTALLED {
             match parse(&format!("--peer {name}")) {
                 Ok(options) => {
@@ -357,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_chooses_by_parts_of_names() {
+    fn only_selects_rows_by_parts_of_their_names() {
         let options = parsed("--only xadd*p16 --only memory/");
         assert!(options.wants("speed", "xadd-short-p16"));
         assert!(!options.wants("speed", "xadd-short-p1"));
@@ -366,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn counting_instructions_is_another_task() {
+    fn instructions_selects_another_task() {
         assert_eq!(parsed("").task, Task::Measure);
         let plain = parsed("--instructions");
         assert_eq!(plain.task, Task::CountInstructions { bless: false, build: true });
@@ -377,10 +402,11 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_build_is_known_by_its_folder_and_never_published() {
+    fn figures_of_a_debug_build_are_never_published() {
         assert!(parsed("--subject target/debug/millstream").is_debug_build());
         assert!(!parsed("--subject target/release/millstream").is_debug_build());
-        for publish in ["--doc", "--readme README.md"] {
+        let readme = format!("--readme README.md {README_PEERS}");
+        for publish in ["--doc", readme.as_str()] {
             assert!(parse(&format!("--subject target/release/millstream {publish}")).is_ok());
             let problem =
                 parse(&format!("{publish} --subject target/debug/millstream")).unwrap_err().to_string();
@@ -389,8 +415,18 @@ mod tests {
     }
 
     #[test]
-    fn options_can_be_checked_before_anything_is_built() {
+    fn check_runs_nothing() {
         assert_eq!(parse("--check --only speed/").unwrap(), None);
+    }
+
+    /// The peers of README's table, as programs that need not be installed.
+    const README_PEERS: &str = "--peer redis-8.2=redis-server --peer valkey-9.1=valkey-server";
+
+    #[test]
+    fn readme_needs_its_peers() {
+        assert!(parse(&format!("--readme README.md {README_PEERS}")).is_ok());
+        let problem = parse("--readme README.md --peer redis-8.2=redis-server").unwrap_err().to_string();
+        assert_eq!(problem, "--readme compares with valkey-9.1: add --peer valkey-9.1");
     }
 
     #[test]
@@ -403,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         for (line, part) in [
             ("--only nonsense", "nonsense"),
             ("--peer valkey", "NAME=PATH"),
@@ -413,11 +449,12 @@ mod tests {
             ("--bless", "--instructions"),
             ("--fast", "--fast"),
             ("--check --repetitions none", "above 0"),
-            ("--quick --doc", "publish"),
+            ("--quick --doc", "leave out --quick"),
+            ("--readme README.md", "--peer redis-8.2"),
             ("--peer a=/no/such/server", "no such program"),
-            ("--peer a=b --peer a=c", "another server of this name"),
-            ("--peer millstream=b", "another server of this name"),
-            ("--json /no/such/folder/x.json", "no folder /no/such/folder"),
+            ("--peer a=b --peer a=c", "another server has this name"),
+            ("--peer millstream=b", "another server has this name"),
+            ("--json /no/such/folder/x.json", "folder /no/such/folder does not exist"),
             ("--instructions --only speed/", "counts all"),
         ] {
             let text = parse(line).unwrap_err().to_string();

@@ -1,6 +1,6 @@
-//! The three kinds of entries that are added: three short fields, JSON in one field, ten fields.
+//! The three kinds of entries that workloads add: three short fields, JSON in one field, ten fields.
 
-/// What the fields of an entry hold.
+/// The kind of an entry's content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Payload {
     Short,
@@ -9,7 +9,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Names and values of the n-th entry, in turns.
+    /// Returns the fields of the n-th entry: name, value, name, value, …
     pub(crate) fn fields(self, n: u64) -> Vec<String> {
         match self {
             Payload::Short => short_fields(n),
@@ -26,44 +26,44 @@ fn short_fields(n: u64) -> Vec<String> {
 }
 
 fn json(n: u64) -> Vec<String> {
-    let mut dice = Dice::seeded(n);
+    let mut rng = Rng::seeded(n);
     let text = format!(
         "{{\"order\":\"{}\",\"customer\":\"{}\",\"items\":[{{\"sku\":\"{}\",\"quantity\":{},\"price\":{}.{:02}}}],\
          \"currency\":\"EUR\",\"address\":{{\"street\":\"{} Mill Lane\",\"city\":\"{}\",\"country\":\"NL\"}},\
          \"note\":\"{}\",\"express\":{}}}",
-        dice.letters(12),
-        dice.letters(8),
-        dice.letters(10),
-        1 + dice.below(9),
-        10 + dice.below(90),
-        dice.below(100),
-        10 + dice.below(90),
-        dice.letters(10),
-        dice.letters(40),
-        ["true", "false"][dice.below(2) as usize],
+        rng.letters(12),
+        rng.letters(8),
+        rng.letters(10),
+        1 + rng.below(9),
+        10 + rng.below(90),
+        rng.below(100),
+        10 + rng.below(90),
+        rng.letters(10),
+        rng.letters(40),
+        ["true", "false"][rng.below(2) as usize],
     );
     vec!["data".into(), text]
 }
 
-/// Names in another order and with other gaps in each entry, so that entries share no list of names.
+/// Each entry has other field names in another order, so entries share no list of names.
 fn ten_fields(n: u64) -> Vec<String> {
-    let mut dice = Dice::seeded(n);
-    let first = dice.below(40);
+    let mut rng = Rng::seeded(n);
+    let first = rng.below(40);
     (0..10)
         .flat_map(|at| {
             let name = format!("field{:02}", (first + at * (1 + n % 3)) % 40);
-            let length = 4 + dice.below(6);
-            [name, dice.letters(length)]
+            let length = 4 + rng.below(6);
+            [name, rng.letters(length)]
         })
         .collect()
 }
 
-/// Repeatable variety: SplitMix64.
-pub(crate) struct Dice(u64);
+/// A seeded random number generator: SplitMix64.
+pub(crate) struct Rng(u64);
 
-impl Dice {
-    pub(crate) fn seeded(seed: u64) -> Dice {
-        Dice(seed)
+impl Rng {
+    pub(crate) fn seeded(seed: u64) -> Rng {
+        Rng(seed)
     }
 
     fn next(&mut self) -> u64 {
@@ -77,7 +77,7 @@ impl Dice {
         self.next() % end
     }
 
-    /// The numbers below `end` in a random order.
+    /// Returns the numbers below `end` in random order.
     pub(crate) fn shuffled(&mut self, end: u64) -> Vec<u64> {
         let mut all: Vec<u64> = (0..end).collect();
         for last in (1..all.len()).rev() {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_are_what_their_titles_say() {
+    fn payloads_have_the_sizes_in_their_titles() {
         for n in 0..1000 {
             assert_eq!(Payload::Short.fields(n).len(), 6);
             let json_len = Payload::Json.fields(n)[1].len();
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn shuffling_keeps_every_number() {
-        let mut shuffled = Dice::seeded(7).shuffled(1000);
+    fn shuffled_keeps_every_number() {
+        let mut shuffled = Rng::seeded(7).shuffled(1000);
         assert_ne!(shuffled, (0..1000).collect::<Vec<_>>());
         shuffled.sort_unstable();
         assert_eq!(shuffled, (0..1000).collect::<Vec<_>>());

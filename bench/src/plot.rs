@@ -1,29 +1,31 @@
-//! Plots as SVG, written by hand: no dependency, readable on a light and on a dark page.
+//! Draws plots as SVG, without a plotting library. They are readable on light and on dark pages.
 
 use std::fmt::Write as _;
 
 use crate::stats::{significant, thousands};
 
-/// One small plot over logarithmic axes.
+/// One small plot with logarithmic axes.
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) lines: Vec<Line>,
 }
 
-/// One operation on one server.
+/// The line of one operation on one server.
 pub(crate) struct Line {
     pub(crate) label: String,
-    /// 0 is the subject, drawn solid; the others are dashed.
+    /// 0 is the subject, drawn solid; peers are dashed.
     pub(crate) server: usize,
     pub(crate) server_name: String,
-    /// Size and cost, both above 0.
+    /// Pairs of size and cost, both above 0.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A bar: how many times better, and the text beside it.
+/// One bar of a bar chart.
 pub(crate) struct Bar {
     pub(crate) label: String,
+    /// How many times better the subject is than the peer.
     pub(crate) times: f64,
+    /// Text to the right of the bar.
     pub(crate) text: String,
 }
 
@@ -55,16 +57,29 @@ const STYLE: &str = "\
 ";
 const COLOURS: usize = 4;
 
-/// Bars from 1 to the right, over a logarithmic axis.
+/// Font sizes of the classes in `STYLE`, in pixels.
+const TEXT_PX: f64 = 13.0;
+const HEAD_PX: f64 = 15.0;
+const NOTE_PX: f64 = 11.0;
+
+/// Space between the page's border and its content, in pixels.
+const MARGIN: f64 = 24.0;
+
+/// Draws a bar chart on a logarithmic axis. Bars start at 1 and grow to the right.
 pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
-    const LEFT: f64 = 300.0;
     const WIDTH: f64 = 440.0;
     const TOP: f64 = 64.0;
     const STEP: f64 = 24.0;
+    const LABEL_GAP: f64 = 12.0;
+    const TEXT_GAP: f64 = 8.0;
+    let left = MARGIN + widest(bars.iter().map(|bar| bar.label.as_str()), TEXT_PX) + LABEL_GAP;
     let bottom = TOP + bars.len() as f64 * STEP;
-    let ends = bars.iter().map(|bar| bar.times);
-    let axis = Axis::over(ends.chain([1.0, 2.0]), LEFT, LEFT + WIDTH);
-    let mut out = begin(title, 900.0, bottom + 40.0);
+    let axis = Axis::over(bars.iter().map(|bar| bar.times).chain([1.0, 2.0]), left, left + WIDTH);
+    let end_of_text =
+        |bar: &Bar| axis.at(bar.times).max(axis.at(1.0)) + TEXT_GAP + text_width(&bar.text, NOTE_PX);
+    let right = bars.iter().map(end_of_text).fold(axis.end, f64::max);
+    let width = right.max(MARGIN + text_width(title, HEAD_PX)) + MARGIN;
+    let mut out = begin(title, width.ceil(), bottom + 40.0);
     for tick in axis.ticks() {
         let x = axis.at(tick);
         let _ = writeln!(out, r#"  <line class="grid" x1="{x:.1}" y1="{TOP}" x2="{x:.1}" y2="{bottom}"/>"#);
@@ -75,20 +90,20 @@ pub(crate) fn bars(title: &str, bars: &[Bar]) -> String {
         let y = TOP + at as f64 * STEP;
         let end = axis.at(bar.times);
         let (from, width) = (one.min(end), (end - one).abs().max(1.0));
-        text(&mut out, "text", LEFT - 12.0, y + 16.0, "end", &bar.label);
+        text(&mut out, "text", left - LABEL_GAP, y + 16.0, "end", &bar.label);
         let _ = writeln!(
             out,
             r#"  <rect class="bar" x="{from:.1}" y="{:.1}" width="{width:.1}" height="15" rx="2"/>"#,
             y + 4.0
         );
-        text(&mut out, "note", one.max(end) + 8.0, y + 16.0, "start", &bar.text);
+        text(&mut out, "note", one.max(end) + TEXT_GAP, y + 16.0, "start", &bar.text);
     }
     let _ = writeln!(out, r#"  <line class="axis" x1="{one:.1}" y1="{TOP}" x2="{one:.1}" y2="{bottom}"/>"#);
     out.push_str("</svg>\n");
     out
 }
 
-/// Panels three abreast; cost upwards, size to the right.
+/// Draws panels, three in a row. Each shows cost on the vertical axis and size on the horizontal axis.
 pub(crate) fn panels(title: &str, panels: &[Panel]) -> String {
     const WIDTH: f64 = 300.0;
     const HEIGHT: f64 = 300.0;
@@ -104,7 +119,7 @@ pub(crate) fn panels(title: &str, panels: &[Panel]) -> String {
     out
 }
 
-/// Which dashes are which server.
+/// Draws the dashes and the name of each server.
 fn legend(out: &mut String, panels: &[Panel]) {
     let mut servers: Vec<(usize, &str)> =
         panels.iter().flat_map(|p| &p.lines).map(|l| (l.server, l.server_name.as_str())).collect();
@@ -172,21 +187,22 @@ fn draw_line(out: &mut String, line: &Line, colour: usize, across: &Axis, up: &A
         path.join(" ")
     );
     for ((x, y), (size, cost)) in places.iter().zip(&line.points) {
-        let told =
+        let tooltip =
             format!("{} {}, {}: {} µs", line.server_name, line.label, thousands(*size), significant(*cost));
         let _ = writeln!(
             out,
             r#"  <circle class="f{colour}" cx="{x:.1}" cy="{y:.1}" r="2.6"><title>{}</title></circle>"#,
-            escaped(&told)
+            escaped(&tooltip)
         );
     }
 }
 
 /// A logarithmic axis between whole powers of ten.
 struct Axis {
-    /// Powers of ten at both ends.
+    /// Exponents of ten at both ends.
     low: f64,
     high: f64,
+    /// Coordinates of both ends, in pixels.
     begin: f64,
     end: f64,
 }
@@ -231,11 +247,27 @@ fn text(out: &mut String, class: &str, x: f64, y: f64, anchor: &str, words: &str
     );
 }
 
+/// Returns an upper estimate of the width of the widest text, in pixels.
+fn widest<'a>(texts: impl Iterator<Item = &'a str>, font_px: f64) -> f64 {
+    texts.map(|words| text_width(words, font_px)).fold(0.0, f64::max)
+}
+
+/// Returns an upper estimate of a text's width in pixels. The reader's font is unknown, so the estimate takes the
+/// advance widths of a wide sans-serif font (DejaVu Sans).
+fn text_width(words: &str, font_px: f64) -> f64 {
+    let em = |letter: char| match letter {
+        'A'..='Z' | '×' => 0.74,
+        ' ' | ',' | '.' | ':' | '(' | ')' => 0.36,
+        _ => 0.63,
+    };
+    words.chars().map(em).sum::<f64>() * font_px
+}
+
 fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A power of ten in few letters.
+/// Formats a power of ten for an axis: `1k`, `10M`.
 fn short(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),
@@ -259,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_ends_at_powers_of_ten() {
+    fn axis_ends_at_powers_of_ten() {
         let axis = Axis::over([2.0, 30.0].into_iter(), 100.0, 300.0);
         assert_eq!(axis.ticks().collect::<Vec<_>>(), [1.0, 10.0, 100.0]);
         assert_eq!([1.0, 10.0, 100.0].map(|v| axis.at(v)), [100.0, 200.0, 300.0]);
@@ -289,8 +321,26 @@ mod tests {
         let bar = |times| Bar { label: "XADD".into(), times, text: String::new() };
         let svg = bars("Speed", &[bar(10.0), bar(0.5)]);
         assert_eq!(svg.matches("<rect class=\"bar\"").count(), 2);
-        let axis = Axis::over([10.0, 0.5, 1.0, 2.0].into_iter(), 300.0, 740.0);
+        let left = MARGIN + text_width("XADD", TEXT_PX) + 12.0;
+        let axis = Axis::over([10.0, 0.5, 1.0, 2.0].into_iter(), left, left + 440.0);
         assert!(svg.contains(&format!("x=\"{:.1}\" y=\"68.0\"", axis.at(1.0))), "{svg}");
         assert!(svg.contains(&format!("x=\"{:.1}\" y=\"92.0\"", axis.at(0.5))), "{svg}");
+    }
+
+    #[test]
+    fn bar_chart_has_space_for_its_longest_label_and_text() {
+        let label = "10 XADD, XREADGROUP COUNT 10, XACK 10, step by step".to_owned();
+        let text = "1,000× (900–1,100) valkey-9.1".to_owned();
+        let (label_px, text_px) = (text_width(&label, TEXT_PX), text_width(&text, NOTE_PX));
+        let svg = bars("Speed", &[Bar { label, times: 1000.0, text }]);
+        let number_behind = |mark: &str| -> f64 {
+            let rest = &svg[svg.find(mark).unwrap() + mark.len()..];
+            rest.split([' ', '"']).next().unwrap().parse().unwrap()
+        };
+        let label_end = number_behind("class=\"text\" x=\"");
+        assert!(label_end - label_px >= MARGIN - 1.0, "{svg}");
+        let width = number_behind("viewBox=\"0 0 ");
+        let bar_end = label_end + 12.0 + 440.0;
+        assert!(bar_end + 8.0 + text_px + MARGIN <= width + 1.0, "{svg}");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that only want short answers, and how long they wait for them while others work.
+//! Measures the latency of small requests while another client keeps the server busy.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,24 +8,25 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::load::micros;
 use crate::server::Server;
-use crate::stats::Waits;
+use crate::stats::Latencies;
 use crate::wire::{Connection, encode};
 
-/// Each asks this often, as long as it is answered in time.
+/// Interval between requests. A late reply delays the next request.
 const EVERY: Duration = Duration::from_millis(1);
 
-/// One client for each of these commands: each sees every stall, which a client that sends them in turns would not.
+/// Clients that send one small command again and again. Each command has its own client, so each client sees every
+/// stall; a client that sent them in turns would not.
 pub(crate) struct Probe {
     commands: Vec<Vec<u8>>,
 }
 
 impl Probe {
-    /// A client of PING alone.
+    /// One client that sends PING.
     pub(crate) fn ping() -> Probe {
         Probe::of(&[&["PING"]])
     }
 
-    /// A client of PING and one of XADD.
+    /// Two clients: one sends PING, the other XADD.
     pub(crate) fn ping_and_add() -> Probe {
         let add = ["XADD", "bench:probe", "MAXLEN", "~", "10000", "*", "user", "u100", "action", "click"];
         Probe::of(&[&["PING"], &add])
@@ -40,15 +41,15 @@ impl Probe {
         Probe { commands: commands.iter().map(encoded).collect() }
     }
 
-    /// Probes while `work` is done; for each command what its waits were like, and what the work returned.
+    /// Probes while `work` runs. Returns the latencies of each command and the result of the work.
     pub(crate) fn during<T>(
         &self,
         server: &Server,
         work: impl FnOnce() -> Result<T, Failure>,
-    ) -> Result<(Vec<Waits>, T), Failure> {
+    ) -> Result<(Vec<Latencies>, T), Failure> {
         let done = AtomicBool::new(false);
         let connections = self.commands.iter().map(|_| server.connect()).collect::<Result<Vec<_>, _>>()?;
-        let (waits, worked) = thread::scope(|scope| {
+        let (latencies, worked) = thread::scope(|scope| {
             let probe = |(command, connection)| {
                 let done = &done;
                 scope.spawn(move || run_until(done, command, connection).map_err(|e| e.to_string()))
@@ -57,49 +58,49 @@ impl Probe {
             let probing: Vec<_> = commands.zip(connections).map(probe).collect();
             let worked = work();
             done.store(true, Ordering::Relaxed);
-            let waits: Vec<_> = probing.into_iter().map(|thread| thread.join()).collect();
-            (waits, worked)
+            let latencies: Vec<_> = probing.into_iter().map(|thread| thread.join()).collect();
+            (latencies, worked)
         });
         let worked = worked?;
-        let waits = waits.into_iter().map(|waits| {
-            let waits = waits.map_err(|_| "the probe panicked")??;
-            Ok(Waits::of(waits).ok_or("the work was over before the probe was answered")?)
+        let latencies = latencies.into_iter().map(|latencies_us| {
+            let latencies_us = latencies_us.map_err(|_| "the probe panicked")??;
+            Ok(Latencies::of(latencies_us).ok_or("the probe got no reply before the work was over")?)
         });
-        Ok((waits.collect::<Result<_, Failure>>()?, worked))
+        Ok((latencies.collect::<Result<_, Failure>>()?, worked))
     }
 }
 
-/// Lets this thread go before others when it wants a processor, which the system allows to root: it is to wait for the
-/// server, and not for the generator beside it.
-fn go_first() {
+/// Raises the priority of this thread, so that it waits for the server and not for the load generator. Needs root.
+fn raise_priority() {
     let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     if let Some(id) = thread.file_name() {
         let mut renice = Command::new("renice");
         renice.args(["-n", "-10", "-p"]).arg(id).stdout(Stdio::null()).stderr(Stdio::null());
-        // Where it may not, it waits for both.
+        // Without permission the probe runs at normal priority.
         let _ = renice.status();
     }
 }
 
 fn run_until(done: &AtomicBool, command: &[u8], mut connection: Connection) -> Result<Vec<f64>, Failure> {
-    go_first();
-    let mut waits = Vec::new();
-    while !done.load(Ordering::Relaxed) || waits.is_empty() {
+    raise_priority();
+    let mut latencies_us = Vec::new();
+    while !done.load(Ordering::Relaxed) || latencies_us.is_empty() {
         let sent = Instant::now();
         connection.send(command)?;
         connection.skip(1)?;
         let took = sent.elapsed();
-        record(&mut waits, took);
+        record(&mut latencies_us, took);
         thread::sleep(EVERY.saturating_sub(took));
     }
-    Ok(waits)
+    Ok(latencies_us)
 }
 
-/// A long wait also holds up the questions that would have been asked meanwhile: each counts with what was left of it.
-fn record(waits: &mut Vec<f64>, took: Duration) {
+/// Records a latency. A long one also delays the requests that would have been sent meanwhile: each of them counts with
+/// the rest of the time.
+fn record(latencies_us: &mut Vec<f64>, took: Duration) {
     let mut left = took;
     loop {
-        waits.push(micros(left));
+        latencies_us.push(micros(left));
         match left.checked_sub(EVERY) {
             Some(rest) if rest > EVERY => left = rest,
             _ => return,
@@ -112,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stall_counts_for_all_it_held_up() {
-        let mut waits = Vec::new();
-        record(&mut waits, Duration::from_micros(40));
-        assert_eq!(waits.len(), 1);
-        record(&mut waits, Duration::from_millis(5));
-        assert_eq!(waits.len(), 1 + 4);
-        assert_eq!(waits[1].round(), 5000.0);
-        assert_eq!(waits[4].round(), 2000.0);
+    fn a_stall_counts_for_every_request_that_it_delays() {
+        let mut latencies_us = Vec::new();
+        record(&mut latencies_us, Duration::from_micros(40));
+        assert_eq!(latencies_us.len(), 1);
+        record(&mut latencies_us, Duration::from_millis(5));
+        assert_eq!(latencies_us.len(), 1 + 4);
+        assert_eq!(latencies_us[1].round(), 5000.0);
+        assert_eq!(latencies_us[4].round(), 2000.0);
     }
 }

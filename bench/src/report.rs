@@ -1,4 +1,4 @@
-//! The whole run: rows are printed as they come, and saved as Markdown and as JSON.
+//! The results of a run: prints each row when it is measured, and saves all rows as Markdown and as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,21 +7,25 @@ use std::process::Command;
 
 use crate::Failure;
 use crate::doc;
-use crate::options::Options;
+use crate::options::{Options, Program};
+use crate::readme;
 use crate::server;
-use crate::table::{self, Row, Table};
+use crate::table::{Row, Table};
 use crate::targets;
-use crate::topics::{self, memory, scans, speed};
 
-/// As seen from the root of the repository, where `scripts/bench` starts this program.
+/// Relative to the root of the repository, where `scripts/bench` starts this program.
 const DOCS: &str = "docs";
-/// Around the short table.
+/// Name of the marks around README's table.
 const README_MARK: &str = "bench";
 
-/// What was measured, and under which circumstances.
+/// The measured rows and the circumstances of the run.
 pub(crate) struct Report {
+    /// Name and version of every server, the subject first.
+    versions: Vec<(String, String)>,
+    /// Circumstances, in the order in which they are printed.
     about: Vec<(&'static str, String)>,
     rows: Vec<Row>,
+    /// The table whose heading was printed last.
     printed: Option<&'static Table>,
     begun: ProcessorTime,
 }
@@ -34,16 +38,17 @@ impl Report {
         if let Some(readme) = &options.readme {
             replaced_in_file(readme, README_MARK, "")?;
         }
-        let about = about(options)?;
+        let versions = versions(options)?;
+        let about = about(options, &versions);
         for (what, value) in &about {
             println!("{what:<10} {value}");
         }
         if options.is_debug_build() {
             println!(
-                "\nA DEBUG BUILD is measured: this shows that the harness works, and nothing about speed."
+                "\nThis is a DEBUG BUILD: the run shows that the benchmark works, and nothing about speed."
             );
         }
-        Ok(Report { about, rows: Vec::new(), printed: None, begun: ProcessorTime::now() })
+        Ok(Report { versions, about, rows: Vec::new(), printed: None, begun: ProcessorTime::now() })
     }
 
     pub(crate) fn add(&mut self, row: Row) {
@@ -61,19 +66,19 @@ impl Report {
         self.rows.len()
     }
 
-    /// What was measured so far for this table.
+    /// Returns the rows of this table that were measured so far.
     pub(crate) fn rows_of(&self, table: &Table) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.table.heading == table.heading).collect()
     }
 
-    /// Something to know about what is missing, or what follows from it.
+    /// Prints a remark, for example that a row was skipped.
     pub(crate) fn note(&self, text: &str) {
         println!("({text})");
     }
 
     pub(crate) fn save(mut self, options: &Options) -> Result<(), Failure> {
-        if let Some(percent) = ProcessorTime::now().taken_since(self.begun) {
-            let host = format!("took {percent:.1} % of the processors for others meanwhile");
+        if let Some(percent) = ProcessorTime::now().stolen_since(self.begun) {
+            let host = format!("other virtual machines took {percent:.1} % of the CPU time");
             println!("\n{:<10} {host}", "host");
             self.about.push(("host", host));
         }
@@ -81,7 +86,7 @@ impl Report {
         fs::write(options.out.join("results.json"), self.json())?;
         fs::write(options.out.join("table.md"), self.markdown())?;
         if let Some(summary) = targets::summary(&self.rows) {
-            println!("\n{summary}{}", if options.quick { ", at the small sizes of --quick" } else { "" });
+            println!("\n{summary}{}", if options.quick { " (with the small sizes of --quick)" } else { "" });
         }
         println!("\nSaved {0}/results.json and {0}/table.md", options.out.display());
         if let Some(file) = &options.json {
@@ -89,25 +94,38 @@ impl Report {
             println!("Saved {}", file.display());
         }
         if let Some(readme) = &options.readme {
-            match self.short_table() {
-                Some(table) => {
+            match self.readme_table() {
+                Ok(table) => {
                     fs::write(readme, replaced_in_file(readme, README_MARK, &table)?)?;
-                    println!("Replaced the table of {}", readme.display());
+                    println!("Replaced the table in {}", readme.display());
                 }
-                None => println!("Left {} alone: not all of its rows were measured", readme.display()),
+                Err(missing) => println!(
+                    "Left {} unchanged: these rows were not measured: {}",
+                    readme.display(),
+                    missing.join(", ")
+                ),
             }
         }
         if options.doc {
-            let left = doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
+            let unchanged = doc::write(Path::new(DOCS), &self.rows, &self.circumstances())?;
             println!("Wrote docs/benchmarks.md");
-            left.iter().for_each(|heading| {
-                println!("Left its table \"{heading}\" alone: not all of its rows were measured")
+            unchanged.iter().for_each(|heading| {
+                println!("Left its table \"{heading}\" unchanged: not all of its rows were measured")
             });
         }
         Ok(())
     }
 
-    /// The circumstances without which figures mean nothing, as one sentence.
+    fn readme_table(&self) -> Result<String, Vec<String>> {
+        let about = |wanted: &str| {
+            let found = self.about.iter().find(|(what, _)| *what == wanted);
+            found.map_or("", |(_, value)| value)
+        };
+        let (measured, machine) = (about("measured"), about("machine"));
+        readme::table(&self.rows, &readme::Circumstances { measured, machine, versions: &self.versions })
+    }
+
+    /// Returns the circumstances of the run as one sentence.
     fn circumstances(&self) -> String {
         let parts: Vec<_> = self.about.iter().map(|(what, value)| format!("{what}: {value}")).collect();
         format!("{}.", parts.join("; "))
@@ -120,42 +138,6 @@ impl Report {
         }
         let _ = writeln!(out, "{}", self.circumstances());
         out
-    }
-
-    /// The rows that a newcomer asks for: what one operation costs here and there. `None` if not all of them were measured.
-    fn short_table(&self) -> Option<String> {
-        let headlines = [&speed::TABLE, &scans::TABLE, &memory::TABLE];
-        if !headlines.iter().all(|table| topics::is_whole(&self.rows_of(table))) {
-            return None;
-        }
-        let peer = match self.rows.first()?.servers.as_slice() {
-            [_, peer] => peer,
-            _ => "best peer",
-        };
-        let heading = ["workload", "millstream", peer, "times less"].map(str::to_owned);
-        let lines: Vec<_> = self
-            .rows
-            .iter()
-            .filter(|row| row.is_headline)
-            .filter_map(|row| {
-                let best = row.best_peer(0)?;
-                let unit = row.table.columns[0].heading.rsplit_once(", ").map_or("", |(_, unit)| unit);
-                let unit = unit.trim_end_matches("/op");
-                let cell = |server| {
-                    row.median(server, 0)
-                        .map_or("–".into(), |v| format!("{} {unit}", crate::stats::significant(v)))
-                };
-                let title = match row.table.topic {
-                    "memory" => format!("bytes {}", row.title),
-                    _ => row.title.clone(),
-                };
-                let name = row.name_among_peers(best).map_or(String::new(), |name| format!(" {name}"));
-                Some(vec![title, cell(0), cell(best) + &name, row.compared_text(best, 0).unwrap_or_default()])
-            })
-            .collect();
-        let table = table::markdown(&heading, &lines);
-        let rest = "All that is measured: [docs/benchmarks.md](docs/benchmarks.md).";
-        Some(format!("{table}\n{} {rest}\n", self.circumstances()))
     }
 
     fn json(&self) -> String {
@@ -189,17 +171,17 @@ fn json_row(row: &Row) -> String {
     )
 }
 
-/// What was asked of its figures and found, with the comma before it; nothing where nothing was asked.
+/// Formats the row's targets, with a leading comma; empty if it has no targets.
 fn json_targets(row: &Row) -> String {
     let judged = (1..row.servers.len()).flat_map(|peer| targets::judge(row, peer));
     let targets: Vec<_> = judged
-        .map(|one| {
+        .map(|judged| {
             format!(
                 "{{\"figure\": {}, \"asked\": {:.4}, \"found\": {:.4}, \"met\": {}}}",
-                quoted(one.column),
-                one.asked(),
-                one.found,
-                one.is_met()
+                quoted(judged.column),
+                judged.goal(),
+                judged.found,
+                judged.is_met()
             )
         })
         .collect();
@@ -232,39 +214,42 @@ fn quoted(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn about(options: &Options) -> Result<Vec<(&'static str, String)>, Failure> {
-    let mut versions = Vec::new();
-    for program in options.servers() {
-        versions.push(format!("{} = {}", program.name, server::version(&program)?));
-    }
+fn versions(options: &Options) -> Result<Vec<(String, String)>, Failure> {
+    let version = |program: Program| Ok((program.name.clone(), server::version(&program)?));
+    options.servers().into_iter().map(version).collect()
+}
+
+fn about(options: &Options, versions: &[(String, String)]) -> Vec<(&'static str, String)> {
+    let versions: Vec<_> = versions.iter().map(|(name, version)| format!("{name} = {version}")).collect();
     let size = if options.quick { "--quick, " } else { "" };
     let build = if options.is_debug_build() { "debug, without optimisation" } else { "optimised" };
-    Ok(vec![
-        ("measured", moment()),
+    vec![
+        ("measured", day_and_commit()),
         ("servers", versions.join(", ")),
         ("build", build.to_owned()),
         ("machine", machine()),
         (
             "settings",
             format!(
-                "{size}{} repetitions, {} of what is long to prepare; defaults but for persistence as each table says, \
-                 maxclients, and peers rewriting their log only when asked, save for recovery",
+                "{size}{} repetitions ({} for rows with long preparation); server defaults, except \
+                 persistence (as each table states), maxclients, and automatic log rewriting on peers (on \
+                 only for Recovery)",
                 options.repetitions,
                 options.heavy_repetitions()
             ),
         ),
-    ])
+    ]
 }
 
-/// The day, and the state of the repository, where the system can tell them.
-fn moment() -> String {
-    let told = |program: &str, arguments: &[&str]| {
+/// Returns the day and the commit of the repository, as far as `date` and `git` print them.
+fn day_and_commit() -> String {
+    let output_of = |program: &str, arguments: &[&str]| {
         let output =
             Command::new(program).args(arguments).output().ok().filter(|out| out.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let day = told("date", &["-u", "+%Y-%m-%d"]).unwrap_or_else(|| "some day".into());
-    let commit = told("git", &["describe", "--always", "--dirty"]);
+    let day = output_of("date", &["-u", "+%Y-%m-%d"]).unwrap_or_else(|| "unknown day".into());
+    let commit = output_of("git", &["describe", "--always", "--dirty"]);
     commit.map_or(day.clone(), |commit| format!("{day} at {commit}"))
 }
 
@@ -283,12 +268,12 @@ fn machine() -> String {
     )
 }
 
-/// What the processors of this machine have done since it was started, in ticks.
+/// CPU time of this machine since it was started, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ProcessorTime {
     all: u64,
-    /// They had work, and the machine's host had other machines to run.
-    taken: u64,
+    /// Steal time: this machine had work, and the host ran other virtual machines instead.
+    stolen: u64,
 }
 
 impl ProcessorTime {
@@ -296,27 +281,28 @@ impl ProcessorTime {
         ProcessorTime::read(&fs::read_to_string("/proc/stat").unwrap_or_default())
     }
 
-    /// The first line: user, nice, system, idle, waiting for the disk, interrupts, soft ones, taken; what follows is in these already.
+    /// Parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. The guest times
+    /// behind them are part of user and nice already.
     fn read(stat: &str) -> ProcessorTime {
         let line = stat.lines().next().unwrap_or_default();
         let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).flat_map(str::parse).collect();
-        ProcessorTime { all: ticks.iter().sum(), taken: ticks.get(7).copied().unwrap_or(0) }
+        ProcessorTime { all: ticks.iter().sum(), stolen: ticks.get(7).copied().unwrap_or(0) }
     }
 
-    /// In parts of a hundred; `None` on a machine from which nobody ever took any.
-    fn taken_since(self, before: ProcessorTime) -> Option<f64> {
+    /// Returns the share of steal time in percent, or `None` on a machine that never had any.
+    fn stolen_since(self, before: ProcessorTime) -> Option<f64> {
         let all = self.all.checked_sub(before.all).filter(|all| *all > 0)?;
-        (self.taken > 0).then(|| 100.0 * (self.taken - before.taken) as f64 / all as f64)
+        (self.stolen > 0).then(|| 100.0 * (self.stolen - before.stolen) as f64 / all as f64)
     }
 }
 
-/// Its text with another table between the marks.
+/// Returns the file's text with another table between the marks.
 fn replaced_in_file(file: &Path, mark: &str, table: &str) -> Result<String, Failure> {
     let text = fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(doc::replace_between_marks(&text, mark, table).ok_or_else(|| doc::lacks_marks(file, mark))?)
 }
 
-/// A line for the terminal.
+/// Aligns the cells of a line for the terminal.
 fn aligned(cells: &[String], table: &Table) -> String {
     let peer = table.columns.len() + 1;
     let mut out = String::new();
@@ -337,18 +323,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_took_is_a_part_of_all_time() {
+    fn steal_time_is_a_share_of_all_time() {
         let before = ProcessorTime::read("cpu  10 0 10 70 5 0 5 100 7 7\ncpu0 1 1 1 1 1 1 1 1\n");
         let after = ProcessorTime::read("cpu  20 0 20 130 5 0 5 120 9 9\n");
-        assert_eq!(before, ProcessorTime { all: 200, taken: 100 });
-        assert_eq!(after.taken_since(before), Some(20.0));
-        assert_eq!(before.taken_since(before), None);
+        assert_eq!(before, ProcessorTime { all: 200, stolen: 100 });
+        assert_eq!(after.stolen_since(before), Some(20.0));
+        assert_eq!(before.stolen_since(before), None);
         let own = ProcessorTime::read("cpu  10 0 10 70 5 0 5 0 0 0\n");
-        assert_eq!(own.taken_since(ProcessorTime::read("")), None);
+        assert_eq!(own.stolen_since(ProcessorTime::read("")), None);
     }
 
     #[test]
-    fn text_in_json_is_escaped() {
+    fn json_text_is_escaped() {
         assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000a""#);
     }
 }

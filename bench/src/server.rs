@@ -1,4 +1,4 @@
-//! A server: a process started fresh on loopback and gone when dropped, or one that runs already.
+//! A server under test: a process that this program starts and kills, or a server that was already running.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -10,39 +10,40 @@ use crate::Failure;
 use crate::options::{Options, Place, Program};
 use crate::wire::Connection;
 
-/// Generous, because a start may read ten million entries.
+/// Maximum time for a start or a snapshot. Generous, because a server may have to load ten million entries.
 const START_WITHIN: Duration = Duration::from_secs(300);
-/// Connections the widest workload opens, and some more.
+/// More connections than any workload opens.
 const MAX_CLIENTS: &str = "12000";
 
-/// What it printed, and redis-server's dump, which it passes over where there is a log.
+/// Files that a server does not read when it starts: its output, and redis-server's dump, which it ignores if it has
+/// a log.
 const NOT_READ: [&str; 2] = ["output.txt", "dump.rdb"];
 
-/// What is on disk before a client is answered.
+/// When the server syncs its log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Persistence {
     Off,
     EverySec,
     Always,
-    /// The same on a disk that takes longer: every sync begins late.
-    AlwaysSlowly,
+    /// `Always` on a simulated slow disk: every sync is delayed by `SYNC_DELAY_US`.
+    AlwaysOnSlowDisk,
 }
 
-/// How much later a sync begins where syncs are slow.
-const LATE_US: u64 = 2_000;
+/// Delay of every sync on the simulated slow disk, in microseconds.
+const SYNC_DELAY_US: u64 = 2_000;
 
 /// A running server.
 pub(crate) struct Server {
     pub(crate) name: String,
     /// `host:port`.
     pub(crate) address: String,
-    /// How long after it was started it answered PING; nothing where it ran before.
+    /// Time from its start to its reply to PING; zero if it was already running.
     pub(crate) answered_after: Duration,
-    /// `None`: it was running before and is only talked to.
+    /// `None` if it was already running.
     process: Option<Process>,
 }
 
-/// A server that we started.
+/// A server process that this program started.
 struct Process {
     child: Child,
     program: PathBuf,
@@ -51,7 +52,7 @@ struct Process {
 }
 
 impl Server {
-    /// Starts it in a folder of its own and returns when it answers PING.
+    /// Starts the program in a fresh folder, or connects to the address. Returns when the server replies to PING.
     pub(crate) fn start(
         program: &Program,
         persistence: Persistence,
@@ -65,15 +66,16 @@ impl Server {
         let folder = fresh_folder(port, options)?;
         let mut arguments = arguments(is_millstream(path), port, &folder, persistence);
         let mut started = path.as_path();
-        if persistence == Persistence::AlwaysSlowly {
+        if persistence == Persistence::AlwaysOnSlowDisk {
             arguments.insert(0, path.to_string_lossy().into_owned());
-            arguments.splice(0..0, late_syncs());
+            arguments.splice(0..0, delayed_syncs());
             started = Path::new(STRACE);
         }
         Server::launch(&program.name, started, arguments, folder, port)
     }
 
-    /// Starts our server under another program, which gets `before` and then the server's own command line.
+    /// Starts the subject under a wrapper program. The wrapper gets the arguments `before`, then the server's command
+    /// line.
     pub(crate) fn start_under(
         wrapper: &str,
         before: Vec<String>,
@@ -86,7 +88,7 @@ impl Server {
         let mut all = before;
         all.push(path.to_string_lossy().into_owned());
         all.extend(arguments(true, port, &folder, persistence));
-        // As on the smallest machine, so that figures do not depend on this one.
+        // One I/O thread, as on the smallest machine, so counts do not depend on the number of cores.
         all.extend(["--io-threads".to_owned(), "1".to_owned()]);
         Server::launch(&options.subject.name, Path::new(wrapper), all, folder, port)
     }
@@ -109,9 +111,9 @@ impl Server {
         Ok(server)
     }
 
-    /// Asks it to end and waits until it has.
+    /// Shuts the server down and waits until its process has ended.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
-        // It ends without an answer.
+        // The server closes the connection without a reply.
         let _ = self.connect()?.call(&["SHUTDOWN", "NOSAVE"]);
         self.process_mut()?.child.wait()?;
         Ok(())
@@ -124,12 +126,12 @@ impl Server {
         Ok(server)
     }
 
-    /// A connection to it.
+    /// Opens a connection.
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
         Connection::open(&self.address)
     }
 
-    /// Kills it and starts it again on what it left; returns how long until it answers PING.
+    /// Kills the server and starts it again on its data. Returns the time until it replies to PING.
     pub(crate) fn crash_and_recover(&mut self) -> Result<Duration, Failure> {
         let process = self.process_mut()?;
         process.child.kill()?;
@@ -140,8 +142,9 @@ impl Server {
         Ok(begun.elapsed())
     }
 
-    /// Lets a redis-server rewrite its log when it has doubled, as it does by default, until it is started again. Others keep their ways.
-    pub(crate) fn rewrite_by_its_own_rules(&self) -> Result<(), Failure> {
+    /// Turns a peer's default rule on again: rewrite the log when its size has doubled. Holds until the peer is
+    /// restarted.
+    pub(crate) fn enable_automatic_rewrite(&self) -> Result<(), Failure> {
         let mut connection = self.connect()?;
         if connection.call_text(&["INFO", "server"])?.contains("millstream_version") {
             return Ok(());
@@ -150,26 +153,26 @@ impl Server {
         Ok(())
     }
 
-    /// Bytes of the files that it reads when it starts.
+    /// Returns the bytes of the files that the server reads when it starts.
     pub(crate) fn disk_bytes(&self) -> Result<u64, Failure> {
         Ok(bytes_under(&self.process()?.folder)?)
     }
 
-    /// Size of its program on disk.
+    /// Returns the size of the server's program file in bytes.
     pub(crate) fn program_bytes(&self) -> Result<u64, Failure> {
         let link = fs::canonicalize(format!("/proc/{}/exe", self.process()?.child.id()))?;
         Ok(fs::metadata(link)?.len())
     }
 
-    /// Processor time it has used so far: user and system, all threads, and children that ended.
+    /// Returns the CPU time that the server has used: user and system, all threads, and child processes that ended.
     ///
-    /// As the server tells by INFO: it knows microseconds, where /proc/PID/stat counts hundredths of a second.
+    /// Comes from INFO, which has microseconds; /proc/PID/stat counts hundredths of a second.
     pub(crate) fn cpu(&self) -> Result<Duration, Failure> {
         cpu_by_info(&self.connect()?.call_text(&["INFO", "cpu"])?)
-            .ok_or_else(|| format!("INFO of {} lacks used_cpu_user", self.name).into())
+            .ok_or_else(|| format!("INFO of {} has no used_cpu_user", self.name).into())
     }
 
-    /// Resident memory in bytes.
+    /// Returns the resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> Result<u64, Failure> {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.process()?.child.id()))?;
         let line = text.lines().find(|l| l.starts_with("Rss:")).ok_or("smaps_rollup without Rss")?;
@@ -177,7 +180,7 @@ impl Server {
         Ok(kib * 1024)
     }
 
-    /// Waits until no snapshot and no rewriting of the log is under way.
+    /// Waits until the server takes no snapshot and rewrites no log.
     pub(crate) fn wait_until_at_rest(&self) -> Result<(), Failure> {
         let mut connection = self.connect()?;
         let deadline = Instant::now() + START_WITHIN;
@@ -198,27 +201,27 @@ impl Server {
         self.process.as_mut().ok_or_else(|| not_ours(&self.name))
     }
 
-    fn wait_until_it_answers(&mut self, look_every: Duration) -> Result<(), Failure> {
+    fn wait_until_it_answers(&mut self, poll_interval: Duration) -> Result<(), Failure> {
         let deadline = Instant::now() + START_WITHIN;
         while Instant::now() < deadline && self.process_mut()?.child.try_wait()?.is_none() {
-            // While a server reads its data it refuses connections or answers with an error.
+            // While a server loads its data it refuses connections or replies with an error.
             if let Ok(mut connection) = Connection::small(&self.address)
                 && connection.call(&["PING"]).is_ok()
             {
                 return Ok(());
             }
-            std::thread::sleep(look_every);
+            std::thread::sleep(poll_interval);
         }
         let process = self.process()?;
         let output = fs::read_to_string(process.folder.join("output.txt")).unwrap_or_default();
-        Err(format!("{} does not answer; it printed:\n{output}", process.program.display()).into())
+        Err(format!("{} does not reply to PING; its output was:\n{output}", process.program.display()).into())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // Already dead is as good as killed.
+            // Errors do not matter: the process may have ended already.
             let _ = process.child.kill();
             let _ = process.child.wait();
             let _ = fs::remove_dir_all(&process.folder);
@@ -230,7 +233,7 @@ fn not_ours(name: &str) -> Failure {
     format!("{name} was not started by this program").into()
 }
 
-/// On the disk of the results: /tmp may be memory, where a sync is free.
+/// Creates the server's folder on the disk of the results. /tmp may be in memory, where a sync costs nothing.
 fn fresh_folder(port: u16, options: &Options) -> Result<PathBuf, Failure> {
     let folder = options.out.join(format!("data-{}-{port}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -250,10 +253,10 @@ fn spawn(program: &Path, arguments: &[String], folder: &Path) -> Result<Child, F
 
 const STRACE: &str = "strace";
 
-/// Whether syncs can be made slow here.
-pub(crate) fn can_slow_syncs() -> bool {
+/// Whether `strace` can delay syncs on this machine.
+pub(crate) fn can_delay_syncs() -> bool {
     let tried = Command::new(STRACE)
-        .args(late_syncs())
+        .args(delayed_syncs())
         .arg("true")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -261,19 +264,20 @@ pub(crate) fn can_slow_syncs() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Lets `strace` stand between a program and its syncs, and nothing else, from beside: the program is our child.
-fn late_syncs() -> Vec<String> {
-    let inject = format!("inject=fdatasync:delay_enter={LATE_US}");
+/// Returns arguments with which `strace` delays the syncs of a program and no other system call. `-D` makes the
+/// program, not `strace`, the direct child of this process.
+fn delayed_syncs() -> Vec<String> {
+    let inject = format!("inject=fdatasync:delay_enter={SYNC_DELAY_US}");
     let all = ["-D", "-f", "--seccomp-bpf", "-e", "trace=fdatasync", "-e", &inject, "-o", "/dev/null"];
     all.map(str::to_owned).to_vec()
 }
 
-/// Default settings but for the policy of the row and the number of clients.
+/// Returns the server's command line: default settings, except persistence and the number of clients.
 fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) -> Vec<String> {
     let (append_only, sync) = match persistence {
         Persistence::Off => ("no", "no"),
         Persistence::EverySec => ("yes", "everysec"),
-        Persistence::Always | Persistence::AlwaysSlowly => ("yes", "always"),
+        Persistence::Always | Persistence::AlwaysOnSlowDisk => ("yes", "always"),
     };
     let port = port.to_string();
     let folder = folder.to_string_lossy();
@@ -281,7 +285,7 @@ fn arguments(is_ours: bool, port: u16, folder: &Path, persistence: Persistence) 
     if is_ours {
         arguments.push("serve");
     } else {
-        // Its log stays the log that the load wrote: rewriting happens when it is asked for.
+        // No automatic rewrite of the log, so none falls into a row by chance.
         arguments.extend(["--auto-aof-rewrite-percentage", "0"]);
     }
     arguments.extend(["--bind", "127.0.0.1", "--port", &port, "--dir", &folder, "--save", ""]);
@@ -293,16 +297,15 @@ fn is_millstream(program: &Path) -> bool {
     printed_version(program).is_some_and(|v| v.starts_with("millstream"))
 }
 
-/// What a server says of its version, without the details of its build. An error where there is none to be asked.
+/// Returns the version that a server reports, without build details. Fails if the server cannot be asked.
 pub(crate) fn version(program: &Program) -> Result<String, Failure> {
     let name = &program.name;
     match &program.place {
         Place::Path(path) => printed_version(path).ok_or_else(|| {
-            format!("{name}: {} is no server that can be started and tells its version", path.display())
-                .into()
+            format!("{name}: {} --version prints nothing; is it a server program?", path.display()).into()
         }),
-        Place::Address(address) => told_version(address)
-            .ok_or_else(|| format!("{name}: no server that tells its version by INFO at {address}").into()),
+        Place::Address(address) => version_by_info(address)
+            .ok_or_else(|| format!("{name}: no server at {address} reports a version with INFO").into()),
     }
 }
 
@@ -312,14 +315,14 @@ fn printed_version(program: &Path) -> Option<String> {
     Some(text.lines().next()?.split(" sha=").next()?.trim().to_owned())
 }
 
-/// Whether a server says that it was built without an allocator of its own.
+/// Whether a server reports that it was built with the system's malloc.
 pub(crate) fn uses_libc_malloc(program: &Program) -> bool {
     let Place::Path(path) = &program.place else { return false };
     let output = Command::new(path).arg("--version").output();
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("malloc=libc"))
 }
 
-fn told_version(address: &str) -> Option<String> {
+fn version_by_info(address: &str) -> Option<String> {
     let info = Connection::open(address).ok()?.call_text(&["INFO", "server"]).ok()?;
     let line = info.lines().find(|l| l.contains("_version:"))?;
     Some(format!("{} at {address}", line.trim()))
@@ -358,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_tells_processor_time_in_seconds() {
+    fn info_has_cpu_time_in_seconds() {
         let info = "# CPU\r\nused_cpu_sys:1.500000\r\nused_cpu_user:0.250000\r\nused_cpu_sys_children:9\r\n";
         assert_eq!(cpu_by_info(info), Some(Duration::from_millis(10_750)));
         assert_eq!(cpu_by_info("# CPU\r\n"), None);

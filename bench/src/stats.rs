@@ -1,6 +1,6 @@
-//! Numbers: medians and percentiles, and how they are written for people.
+//! Medians and percentiles, and the formatting of numbers.
 
-/// Median, least and greatest.
+/// Median, minimum and maximum of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -9,7 +9,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// Returns `None` if there are no values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -18,7 +18,7 @@ impl Spread {
         Some(Spread { median: (low + high) / 2.0, min, max })
     }
 
-    /// How many times: `2.50× (1.00–4.00)`.
+    /// Formats factors: `2.50× (1.00–4.00)`.
     pub(crate) fn times(&self) -> String {
         let median = format!("{}×", significant(self.median));
         match self.min == self.max {
@@ -27,7 +27,7 @@ impl Spread {
         }
     }
 
-    /// A change in parts of a hundred: `+7.3 % (5.1–9.0)`.
+    /// Formats a change in percent: `+7.3 % (5.1–9.0)`.
     pub(crate) fn percent(&self) -> String {
         let median = format!("{:+.1} %", self.median);
         match self.min == self.max {
@@ -37,30 +37,31 @@ impl Spread {
     }
 }
 
-/// What a series of waits was like, all in microseconds.
+/// Percentiles of a series of latencies, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Waits {
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) worst: f64,
+pub(crate) struct Latencies {
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) worst_us: f64,
 }
 
-impl Waits {
-    /// `None` of nothing.
-    pub(crate) fn of(mut waits_us: Vec<f64>) -> Option<Waits> {
-        waits_us.sort_by(f64::total_cmp);
-        let worst = *waits_us.last()?;
-        Some(Waits { p50: percentile(&waits_us, 50.0), p99: percentile(&waits_us, 99.0), worst })
+impl Latencies {
+    /// Returns `None` if there are no latencies.
+    pub(crate) fn of(mut latencies_us: Vec<f64>) -> Option<Latencies> {
+        latencies_us.sort_by(f64::total_cmp);
+        let worst_us = *latencies_us.last()?;
+        let (p50_us, p99_us) = (percentile(&latencies_us, 50.0), percentile(&latencies_us, 99.0));
+        Some(Latencies { p50_us, p99_us, worst_us })
     }
 }
 
-/// The least value that this many parts of a hundred do not exceed. `sorted` is not empty.
+/// Returns the smallest value that at least `percent` of the values do not exceed. `sorted` is not empty.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// Three digits that matter.
+/// Formats a number with three significant digits.
 pub(crate) fn significant(value: f64) -> String {
     match value {
         v if v >= 1000.0 => thousands(v),
@@ -71,7 +72,7 @@ pub(crate) fn significant(value: f64) -> String {
     }
 }
 
-/// A whole number with its thousands set apart: `1,234,567`.
+/// Formats a whole number with thousands separators: `1,234,567`.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_have_separators_and_three_significant_digits() {
         assert_eq!(thousands(1234567.4), "1,234,567");
         assert_eq!(thousands(999.0), "999");
         assert_eq!(
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_lies_between_the_middle_two() {
+    fn median_of_an_even_count_is_the_mean_of_the_middle_two() {
         let spread = Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
         assert_eq!(spread.times(), "2.50× (1.00–4.00)");
@@ -109,17 +110,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_has_a_sign() {
+    fn percentages_have_a_sign() {
         assert_eq!(Spread::of([5.0, 7.0, 9.0]).unwrap().percent(), "+7.0 % (5.0–9.0)");
         assert_eq!(Spread::of([-1.25]).unwrap().percent(), "-1.2 %");
     }
 
     #[test]
-    fn percentiles_are_values_that_occurred() {
-        let waits = Waits::of((1..=1000).rev().map(f64::from).collect()).unwrap();
-        assert_eq!(waits, Waits { p50: 500.0, p99: 990.0, worst: 1000.0 });
-        let one = Waits::of(vec![7.0]).unwrap();
-        assert_eq!(one, Waits { p50: 7.0, p99: 7.0, worst: 7.0 });
-        assert_eq!(Waits::of(Vec::new()), None);
+    fn percentiles_are_measured_values() {
+        let thousand = Latencies::of((1..=1000).rev().map(f64::from).collect()).unwrap();
+        assert_eq!(thousand, Latencies { p50_us: 500.0, p99_us: 990.0, worst_us: 1000.0 });
+        let single = Latencies::of(vec![7.0]).unwrap();
+        assert_eq!(single, Latencies { p50_us: 7.0, p99_us: 7.0, worst_us: 7.0 });
+        assert_eq!(Latencies::of(Vec::new()), None);
     }
 }

@@ -1,60 +1,63 @@
-//! What a table is made of: columns, and rows that hold every repetition on every server.
+//! Tables: columns, and rows that hold every repetition on every server.
 
 use crate::stats::{Spread, significant, thousands};
 use crate::targets;
 
 /// One figure of a sample.
 pub(crate) struct Column {
-    /// Its name in JSON, the unit last.
+    /// Name in JSON, with the unit last.
     pub(crate) key: &'static str,
-    /// Its name for people, the unit last.
+    /// Heading in tables: quantity, comma, unit.
     pub(crate) heading: &'static str,
     pub(crate) compare: Compare,
 }
 
 impl Column {
-    /// Its name for people without the unit.
+    /// Returns the heading without the unit.
     pub(crate) fn quantity(&self) -> &'static str {
         self.heading.rsplit_once(", ").map_or(self.heading, |(quantity, _)| quantity)
     }
+
+    /// Returns the unit in the heading, or an empty text if it has none.
+    pub(crate) fn unit(&self) -> &'static str {
+        self.heading.rsplit_once(", ").map_or("", |(_, unit)| unit)
+    }
 }
 
-/// How the figures of two servers are set against each other.
+/// How a column compares the subject with a peer.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Compare {
-    /// They are not.
+    /// Not compared.
     No,
-    /// Less is better: how many times the peer's figure is ours.
+    /// Less is better: the peer's figure divided by the subject's.
     Less,
-    /// More is better: how many times our figure is the peer's.
+    /// More is better: the subject's figure divided by the peer's.
     More,
-    /// How much more ours is than the peer's, in parts of a hundred.
+    /// Extra cost of the subject over the peer, in percent.
     Cost,
 }
 
 /// A kind of table.
 pub(crate) struct Table {
-    /// As in `--only`.
+    /// The topic's name in `--only`.
     pub(crate) topic: &'static str,
     pub(crate) heading: &'static str,
-    /// How to read it, for docs/benchmarks.md.
+    /// How to read the table; printed above it in docs/benchmarks.md.
     pub(crate) intro: &'static str,
     pub(crate) columns: &'static [Column],
 }
 
-/// One figure for each column; `None` where it was not taken.
+/// One figure per column; `None` if it was not measured.
 pub(crate) type Sample = Vec<Option<f64>>;
 
-/// One workload on the servers that could run it, the subject first.
+/// One workload on the servers that can run it, the subject first.
 pub(crate) struct Row {
     pub(crate) table: &'static Table,
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) servers: Vec<String>,
-    /// Per server, one for each repetition.
+    /// For each server, one sample per repetition.
     pub(crate) samples: Vec<Vec<Sample>>,
-    /// Whether it belongs into a short table.
-    pub(crate) is_headline: bool,
 }
 
 impl Row {
@@ -65,15 +68,15 @@ impl Row {
         servers: Vec<String>,
     ) -> Row {
         let samples = vec![Vec::new(); servers.len()];
-        Row { table, name: name.into(), title: title.into(), servers, samples, is_headline: false }
+        Row { table, name: name.into(), title: title.into(), servers, samples }
     }
 
-    /// The middle of what was measured.
+    /// Returns the median over all repetitions.
     pub(crate) fn median(&self, server: usize, column: usize) -> Option<f64> {
         Spread::of(self.samples[server].iter().filter_map(|sample| sample[column])).map(|s| s.median)
     }
 
-    /// The subject against a peer, repetition by repetition: neighbours in time.
+    /// Compares the subject with a peer, repetition by repetition: these figures were measured right after each other.
     pub(crate) fn compared(&self, peer: usize, column: usize) -> Option<Spread> {
         let compare = self.table.columns[column].compare;
         let pairs = self.samples[0].iter().zip(&self.samples[peer]);
@@ -88,34 +91,44 @@ impl Row {
         }))
     }
 
-    /// The peer that comes closest to the subject in a column, or is furthest ahead of it.
+    /// Returns the peer with the best figure in a column.
     pub(crate) fn best_peer(&self, column: usize) -> Option<usize> {
-        let compared = |peer: usize| Some((peer, self.compared(peer, column)?.median));
-        (1..self.servers.len()).filter_map(compared).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(peer, _)| peer)
+        self.best_of(1..self.servers.len(), column)
     }
 
-    /// Its name, for a row of several peers; nothing where there is only one.
+    /// Like `best_peer`, considering only peers with these names.
+    pub(crate) fn best_peer_named(&self, column: usize, names: &[&str]) -> Option<usize> {
+        let is_named = |peer: &usize| names.contains(&self.servers[*peer].as_str());
+        self.best_of((1..self.servers.len()).filter(is_named), column)
+    }
+
+    fn best_of(&self, peers: impl Iterator<Item = usize>, column: usize) -> Option<usize> {
+        let compared = |peer: usize| Some((peer, self.compared(peer, column)?.median));
+        peers.filter_map(compared).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(peer, _)| peer)
+    }
+
+    /// Returns the peer's name if the row has several peers.
     pub(crate) fn name_among_peers(&self, peer: usize) -> Option<&str> {
         (self.servers.len() > 2).then(|| self.servers[peer].as_str())
     }
 
-    /// The heading of each cell of `lines`.
+    /// Returns the heading of each cell of `lines`.
     pub(crate) fn heading(table: &Table) -> Vec<String> {
         let ours = table.columns.iter().map(|c| c.heading.to_owned());
         let theirs = table.columns.iter().map(|c| c.heading.to_owned());
         let compared = table.columns.iter().filter_map(compared_heading);
-        let asked = targets::has_any(table).then(|| "asked".to_owned());
+        let target = targets::has_any(table).then(|| "target".to_owned());
         std::iter::once("workload".to_owned())
             .chain(ours)
             .chain(std::iter::once("peer".to_owned()))
             .chain(theirs)
             .chain(compared)
-            .chain(asked)
+            .chain(target)
             .collect()
     }
 
-    /// One line for each peer: title, our medians, the peer, its medians, the comparisons, what was asked. One line without
-    /// a peer where none could do it.
+    /// Returns one line per peer: title, the subject's medians, the peer, its medians, the comparisons, the targets.
+    /// If no peer can run the workload, returns one line without a peer.
     pub(crate) fn lines(&self) -> Vec<Vec<String>> {
         if self.servers.len() == 1 {
             return vec![self.line_alone()];
@@ -146,7 +159,7 @@ impl Row {
         line
     }
 
-    /// `None`: the column is not compared.
+    /// Returns the cell of a comparison, or `None` if the column is not compared.
     pub(crate) fn compared_text(&self, peer: usize, column: usize) -> Option<String> {
         let compare = self.table.columns[column].compare;
         let text = |spread: Spread| match compare {
@@ -175,17 +188,17 @@ fn figure(value: Option<f64>) -> String {
     }
 }
 
-/// A row of Markdown.
+/// Formats a row of a Markdown table.
 pub(crate) fn markdown_line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Heading and rows in Markdown: text to the left, numbers to the right.
+/// Formats a Markdown table: text columns left-aligned, figures right-aligned.
 pub(crate) fn markdown(heading: &[String], lines: &[Vec<String>]) -> String {
     let sides: String = heading
         .iter()
         .map(|cell| {
-            if matches!(cell.as_str(), "workload" | "peer" | "size" | "server" | "asked") {
+            if matches!(cell.as_str(), "workload" | "peer" | "size" | "server" | "target") {
                 "---|"
             } else {
                 "--:|"
@@ -223,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_time_are_compared() {
+    fn figures_of_the_same_repetition_are_compared() {
         let spread = row().compared(1, 0).unwrap();
         assert_eq!((spread.median, spread.min, spread.max), (3.0, 2.0, 4.0));
         assert_eq!(row().compared(1, 1).unwrap().median, 2.0);
@@ -231,18 +244,28 @@ mod tests {
     }
 
     #[test]
-    fn the_best_peer_is_the_one_that_comes_closest() {
+    fn best_peer_has_the_best_figure() {
         let mut several = row();
         assert_eq!((several.best_peer(0), several.name_among_peers(1)), (Some(1), None));
         several.servers.push("c".into());
         several.samples.push(vec![vec![Some(1.5), Some(3000.0), None]; 3]);
         assert_eq!((several.best_peer(0), several.name_among_peers(2)), (Some(2), Some("c")));
-        assert_eq!(several.best_peer(1), Some(2), "more is better there");
-        assert_eq!(several.best_peer(2), None, "nobody compares it");
+        assert_eq!(several.best_peer(1), Some(2), "more is better in this column");
+        assert_eq!(several.best_peer(2), None, "this column is not compared");
     }
 
     #[test]
-    fn a_line_has_a_cell_for_each_heading() {
+    fn best_peer_named_ignores_other_peers() {
+        let mut several = row();
+        several.servers.push("c".into());
+        several.samples.push(vec![vec![Some(1.5), Some(3000.0), None]; 3]);
+        assert_eq!(several.best_peer_named(0, &["b", "d"]), Some(1));
+        assert_eq!(several.best_peer_named(0, &["b", "c"]), Some(2));
+        assert_eq!(several.best_peer_named(0, &["d"]), None);
+    }
+
+    #[test]
+    fn every_line_has_a_cell_per_heading() {
         let lines = row().lines();
         assert_eq!(
             lines,
@@ -254,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_peer_could_do_has_a_line_too() {
+    fn a_row_without_peers_has_one_line() {
         let mut alone = row();
         alone.servers.truncate(1);
         alone.samples.truncate(1);
@@ -262,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn markdown_sets_numbers_to_the_right() {
+    fn markdown_aligns_figures_to_the_right() {
         let text = markdown(&["workload".into(), "CPU".into()], &[vec!["x".into(), "1".into()]]);
         assert_eq!(text, "| workload | CPU |\n|---|--:|\n| x | 1 |\n");
     }

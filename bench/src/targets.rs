@@ -1,55 +1,54 @@
-//! What was asked of this server: how many times better than redis-server 7.0.15 it is to be, and what the log may cost.
+//! Targets: how many times better than redis-server 7.0.15 Millstream must be, and how much the log may cost.
 //!
-//! Against other peers nothing was asked. Where a load can be driven in several ways and none was named, each of them is held
-//! against the target.
+//! There are no targets against other peers. If a workload has several variants, each of them must meet the target.
 
 use crate::stats::significant;
 use crate::table::{Row, Table};
 
-/// The peers that targets are set against; the second is this server without a log.
+/// The peers that targets refer to. The second is Millstream without persistence.
 const PEERS: [&str; 2] = ["redis", "millstream off"];
 
-/// One figure of one row.
+/// A target for one figure of one row.
 struct Target {
     /// The table's heading.
     table: &'static str,
     row: &'static str,
     /// The column's key.
     column: &'static str,
-    asked: Asked,
+    goal: Goal,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Asked {
-    /// At least so many times less or more, whichever is better.
+enum Goal {
+    /// Minimum factor by which the figure is better than the peer's.
     Times(f64),
-    /// At most so much more, in parts of a hundred.
+    /// Maximum extra cost over the peer, in percent.
     Percent(f64),
 }
 
 const fn cpu(row: &'static str, times: f64) -> Target {
-    Target { table: "Speed", row, column: "cpu_us_per_op", asked: Asked::Times(times) }
+    Target { table: "Speed", row, column: "cpu_us_per_op", goal: Goal::Times(times) }
 }
 
 const fn scan(row: &'static str, times: f64) -> Target {
-    Target { table: "Scans of pending entries", row, column: "cpu_us_per_op", asked: Asked::Times(times) }
+    Target { table: "Scans of pending entries", row, column: "cpu_us_per_op", goal: Goal::Times(times) }
 }
 
-/// Bytes were asked for as a part of redis-server's.
+/// `part` is the maximum share of redis-server's bytes.
 const fn bytes(row: &'static str, part: f64) -> Target {
-    Target { table: "Memory", row, column: "bytes", asked: Asked::Times(1.0 / part) }
+    Target { table: "Memory", row, column: "bytes", goal: Goal::Times(1.0 / part) }
 }
 
 const fn log_cost(row: &'static str) -> Target {
-    Target { table: "What the log costs", row, column: "cpu_us_per_op", asked: Asked::Percent(15.0) }
+    Target { table: "What the log costs", row, column: "cpu_us_per_op", goal: Goal::Percent(15.0) }
 }
 
 const fn always(row: &'static str, column: &'static str, times: f64) -> Target {
-    Target { table: "Always", row, column, asked: Asked::Times(times) }
+    Target { table: "Always", row, column, goal: Goal::Times(times) }
 }
 
 const fn wait(table: &'static str, row: &'static str, column: &'static str) -> Target {
-    Target { table, row, column, asked: Asked::Times(5.0) }
+    Target { table, row, column, goal: Goal::Times(5.0) }
 }
 
 const SNAPSHOT: &str = "A snapshot under way";
@@ -89,7 +88,7 @@ const TARGETS: &[Target] = &[
     always("always-xadd", "ping_p99_us", 10.0),
     always("always-xadd-slowly", "ops_per_second", 1.2),
     always("always-xadd-slowly", "ping_p99_us", 10.0),
-    Target { table: "Recovery", row: "log", column: "seconds", asked: Asked::Times(3.0) },
+    Target { table: "Recovery", row: "log", column: "seconds", goal: Goal::Times(3.0) },
     wait(SNAPSHOT, "snapshot-running-ping", "p99_us"),
     wait(SNAPSHOT, "snapshot-running-ping", "worst_ms"),
     wait(SNAPSHOT, "snapshot-running-xadd", "p99_us"),
@@ -108,47 +107,47 @@ const TARGETS: &[Target] = &[
     wait(MIXED, "delete-xadd", "worst_ms"),
 ];
 
-/// A figure held against what was asked of it.
+/// A measured figure and its target.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Judged {
     pub(crate) column: &'static str,
-    /// What the column is about, without its unit.
+    /// The column's heading without its unit.
     quantity: &'static str,
-    asked: Asked,
+    goal: Goal,
     pub(crate) found: f64,
 }
 
 impl Judged {
     pub(crate) fn is_met(&self) -> bool {
-        match self.asked {
-            Asked::Times(times) => self.found >= times,
-            Asked::Percent(percent) => self.found <= percent,
+        match self.goal {
+            Goal::Times(times) => self.found >= times,
+            Goal::Percent(percent) => self.found <= percent,
         }
     }
 
-    /// The bare figure that was asked for.
-    pub(crate) fn asked(&self) -> f64 {
-        match self.asked {
-            Asked::Times(figure) | Asked::Percent(figure) => figure,
+    /// Returns the goal as a bare number.
+    pub(crate) fn goal(&self) -> f64 {
+        match self.goal {
+            Goal::Times(figure) | Goal::Percent(figure) => figure,
         }
     }
 
-    /// `≥ 2.50×: met`.
+    /// Formats goal and verdict: `≥ 2.50×: met`.
     fn text(&self) -> String {
-        let asked = match self.asked {
-            Asked::Times(times) => format!("≥ {}×", significant(times)),
-            Asked::Percent(percent) => format!("≤ {percent:.0} %"),
+        let goal = match self.goal {
+            Goal::Times(times) => format!("≥ {}×", significant(times)),
+            Goal::Percent(percent) => format!("≤ {percent:.0} %"),
         };
-        format!("{asked}: {}", if self.is_met() { "met" } else { "missed" })
+        format!("{goal}: {}", if self.is_met() { "met" } else { "missed" })
     }
 }
 
-/// Whether anything was asked of a table, so that it has a column for it.
+/// Whether any row of the table has a target, so that the table has a target column.
 pub(crate) fn has_any(table: &Table) -> bool {
     TARGETS.iter().any(|target| target.table == table.heading)
 }
 
-/// Nothing where nothing was asked of this row against this peer, or nothing was found.
+/// Returns the row's figures that have a target against this peer and were measured.
 pub(crate) fn judge(row: &Row, peer: usize) -> Vec<Judged> {
     if row.servers.get(peer).is_none_or(|name| !PEERS.contains(&name.as_str())) {
         return Vec::new();
@@ -158,29 +157,29 @@ pub(crate) fn judge(row: &Row, peer: usize) -> Vec<Judged> {
         let at = row.table.columns.iter().position(|column| column.key == target.column)?;
         let found = row.compared(peer, at)?.median;
         let quantity = row.table.columns[at].quantity();
-        Some(Judged { column: target.column, quantity, asked: target.asked, found })
+        Some(Judged { column: target.column, quantity, goal: target.goal, found })
     };
     TARGETS.iter().filter(of_row).filter_map(judged).collect()
 }
 
-/// A cell: `≥ 2.50×: met`, or for each of several figures `p99 ≥ 5.00×: met`.
+/// Formats the target cell: `≥ 2.50×: met`, or `p99 ≥ 5.00×: met` for each of several figures.
 pub(crate) fn text(judged: &[Judged]) -> String {
     match judged {
         [] => "–".into(),
-        [one] => one.text(),
+        [single] => single.text(),
         several => {
             let texts: Vec<_> =
-                several.iter().map(|one| format!("{} {}", one.quantity, one.text())).collect();
+                several.iter().map(|judged| format!("{} {}", judged.quantity, judged.text())).collect();
             texts.join(", ")
         }
     }
 }
 
-/// How many targets these rows meet, for the end of a run; `None` where they were asked nothing.
+/// Summarizes how many targets these rows meet; `None` if they have no targets.
 pub(crate) fn summary(rows: &[Row]) -> Option<String> {
     let judged: Vec<_> =
         rows.iter().flat_map(|row| (1..row.servers.len()).flat_map(move |peer| judge(row, peer))).collect();
-    let met = judged.iter().filter(|one| one.is_met()).count();
+    let met = judged.iter().filter(|judged| judged.is_met()).count();
     (!judged.is_empty()).then(|| format!("{met} of {} targets met", judged.len()))
 }
 
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_target_names_a_figure_that_is_compared() {
+    fn every_target_names_a_compared_column() {
         for target in TARGETS {
             let (topic, table) = TOPICS
                 .iter()
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_redis_is_what_targets_are_set_against() {
+    fn targets_apply_only_to_redis() {
         assert_eq!(judge(&row("xadd-short-p16", 2.5), 1)[0].found, 4.0);
         assert_eq!(judgement(&row("xadd-short-p16", 2.5), 1), "≥ 2.50×: met");
         assert_eq!(judgement(&row("xadd-short-p16", 2.5), 2), "–");
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_may_be_asked_for_more_than_one_figure() {
+    fn a_row_can_have_several_targets() {
         let mut row = Row::new(&latency::TABLE, "trim-ping", "", vec!["ours".into(), "redis".into()]);
         let sample = |p99, worst| vec![vec![Some(1.0), Some(p99), Some(worst)]];
         row.samples = vec![sample(1.0, 1.0), sample(6.0, 4.0)];
@@ -234,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_may_cost_so_much() {
+    fn extra_cost_of_the_log_is_bounded() {
         let servers = vec!["millstream everysec".into(), "millstream off".into()];
         let mut row = Row::new(&durability::COST, "cost-xadd-short-p16", "", servers);
         let sample = |cost| vec![vec![Some(cost), None, None, None]];
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_with_how_many_were_met() {
+    fn summary_counts_targets_that_were_met() {
         let rows = [row("xadd-short-p16", 2.5), row("cycle", 9.0), row("xadd-json-p1", 1.0)];
         assert_eq!(summary(&rows).unwrap(), "1 of 2 targets met");
         assert_eq!(summary(&rows[2..]), None);

@@ -1,6 +1,6 @@
-//! Just enough of RESP2 to prepare servers and to drive the loads that `redis-benchmark` cannot express.
+//! A minimal RESP2 client: prepares servers and drives the loads that `redis-benchmark` cannot express.
 //!
-//! Replies are passed over while they arrive, so that one of many megabytes costs the generator little.
+//! Replies are skipped while they arrive, so a reply of many megabytes costs the generator little.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Failure;
 
-/// Longer than any reply should take; a server that hangs ends the run instead of stalling it.
+/// Maximum time for a reply. If a server hangs, the run fails instead of hanging too.
 const REPLY_WITHIN: Duration = Duration::from_secs(120);
 const INBOX: usize = 256 * 1024;
 
@@ -16,7 +16,7 @@ const INBOX: usize = 256 * 1024;
 pub(crate) struct Connection {
     socket: TcpStream,
     inbox: Box<[u8]>,
-    /// What was received and not yet handed out: `inbox[used..filled]`.
+    /// Received bytes that are not consumed yet: `inbox[used..filled]`.
     used: usize,
     filled: usize,
 }
@@ -26,7 +26,7 @@ impl Connection {
         Connection::with_inbox(address, INBOX)
     }
 
-    /// One of very many: it takes little memory.
+    /// Opens a connection with a small buffer, for workloads with thousands of connections.
     pub(crate) fn small(address: &str) -> Result<Connection, Failure> {
         Connection::with_inbox(address, 1024)
     }
@@ -38,7 +38,7 @@ impl Connection {
         Ok(Connection { socket, inbox: vec![0; size].into(), used: 0, filled: 0 })
     }
 
-    /// One command, one reply; an error reply is an error.
+    /// Sends a command and returns its raw reply; fails on an error reply.
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<Vec<u8>, Failure> {
         let mut request = Vec::new();
         encode(&mut request, command);
@@ -48,23 +48,23 @@ impl Connection {
         Ok(reply)
     }
 
-    /// The reply as text.
+    /// Like `call`; returns the reply as text.
     pub(crate) fn call_text<A: AsRef<[u8]>>(&mut self, command: &[A]) -> Result<String, Failure> {
         Ok(String::from_utf8_lossy(&self.call(command)?).into_owned())
     }
 
-    /// A command whose reply is an integer, or an array that begins with one (XPENDING).
+    /// Like `call`; returns the integer in the reply, or the first integer of an array (XPENDING).
     pub(crate) fn call_int(&mut self, command: &[&str]) -> Result<u64, Failure> {
         let reply = self.call_text(command)?;
         let int = reply.lines().find_map(|l| l.strip_prefix(':'));
-        Ok(int.ok_or_else(|| format!("{command:?} answered {reply:?}"))?.parse()?)
+        Ok(int.ok_or_else(|| format!("{command:?}: expected an integer, got {reply:?}"))?.parse()?)
     }
 
     pub(crate) fn send(&mut self, requests: &[u8]) -> io::Result<()> {
         self.socket.write_all(requests)
     }
 
-    /// Passes over `count` replies; an error reply is an error.
+    /// Skips `count` replies; fails on an error reply.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.next_reply(|_| ()))
     }
@@ -81,7 +81,7 @@ impl Connection {
             self.used += taken;
         }
         match progress.error {
-            Some(text) => Err(format!("the server answered {text}").into()),
+            Some(text) => Err(format!("the server replied with an error: {text}").into()),
             None => Ok(()),
         }
     }
@@ -89,7 +89,7 @@ impl Connection {
     fn receive(&mut self) -> Result<(), Failure> {
         let received = loop {
             match self.socket.read(&mut self.inbox) {
-                // A machine that was stopped for a moment interrupts whoever waits with a time limit.
+                // A read with a timeout is interrupted when the virtual machine was paused.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other?,
             }
@@ -102,15 +102,15 @@ impl Connection {
     }
 }
 
-/// How far into a reply the bytes seen so far go.
+/// The state of a partly received reply.
 struct Progress {
-    /// Values still to come, the one under way included.
+    /// Number of values still to receive, including a value that is partly received.
     values: u64,
-    /// Bytes still to come of a bulk string, its line end included.
+    /// Bytes still to receive of a bulk string, including its line end.
     bulk: u64,
-    /// The line under way, where it was cut by the end of what was received.
+    /// The beginning of a line whose end is not received yet.
     line: Vec<u8>,
-    /// The reply itself, not a value in it, is this error.
+    /// Set if the reply as a whole is an error. Errors inside an array do not count.
     error: Option<String>,
     is_first: bool,
 }
@@ -124,7 +124,7 @@ impl Progress {
         self.values == 0
     }
 
-    /// Takes what belongs to the reply; returns how many bytes that is.
+    /// Consumes the bytes that belong to the reply and returns their number.
     fn take(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while !self.is_complete() && at < bytes.len() {
@@ -151,16 +151,16 @@ impl Progress {
             return bytes.len();
         };
         if self.line.is_empty() {
-            self.understand(&bytes[..end]);
+            self.parse_line(&bytes[..end]);
         } else {
             let mut line = std::mem::take(&mut self.line);
             line.extend_from_slice(&bytes[..end]);
-            self.understand(&line);
+            self.parse_line(&line);
         }
         end + 1
     }
 
-    fn understand(&mut self, line: &[u8]) {
+    fn parse_line(&mut self, line: &[u8]) {
         let (kind, rest) = line.split_first().unwrap_or((&b'+', &[]));
         let rest = rest.strip_suffix(b"\r").unwrap_or(rest);
         let number = || std::str::from_utf8(rest).ok()?.parse::<u64>().ok();
@@ -178,7 +178,7 @@ impl Progress {
     }
 }
 
-/// Appends a command in its wire form.
+/// Appends a command in wire format.
 pub(crate) fn encode<A: AsRef<[u8]>>(out: &mut Vec<u8>, command: &[A]) {
     // Writing to a Vec cannot fail.
     let _ = write!(out, "*{}\r\n", command.len());
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_ends_where_it_ends_however_it_is_cut() {
+    fn reply_is_complete_at_its_end_wherever_reads_split_it() {
         for reply in [
             "+OK\r\n",
             ":12\r\n",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_whole_reply_is_an_error() {
+    fn errors_inside_an_array_do_not_count() {
         let mut alone = Progress::begin();
         alone.take(b"-ERR no\r\n");
         assert_eq!(alone.error.as_deref(), Some("ERR no"));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_arrays_of_bulks() {
+    fn commands_are_arrays_of_bulk_strings() {
         let mut out = Vec::new();
         encode(&mut out, &["XLEN", "s"]);
         assert_eq!(out, b"*2\r\n$4\r\nXLEN\r\n$1\r\ns\r\n");

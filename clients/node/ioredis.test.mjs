@@ -1,4 +1,4 @@
-// ioredis through the whole life of a group, in RESP2 and in RESP3.
+// Tests the whole life of a group with ioredis, in RESP2 and in RESP3.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -65,7 +65,7 @@ for (const protocol of [2, 3]) {
       assert.ok(bytes.equals(name) && bytes.equals(value));
     });
 
-    test('blocks: in vain, and until woken', async () => {
+    test('blocks until a timeout, and until an entry arrives', async () => {
       await redis.xgroup('CREATE', stream, 'crew', '$', 'MKSTREAM');
       const blocked = await connect();
       const began = performance.now();

@@ -1,5 +1,5 @@
-// node-redis' own methods for what Redis 8.2 to 8.10 brought to streams, in RESP2 and in RESP3. A server that follows
-// an older Redis is not asked.
+// Tests node-redis' methods for the stream features of Redis 8.2 to 8.10, in RESP2 and in RESP3. Skipped on a server that
+// follows an older Redis.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -39,7 +39,7 @@ for (const RESP of [2, 3]) {
     };
     const read = (consumer, options = {}, group = 'crew') =>
       redis.xReadGroup(group, consumer, { key: stream, id: '>' }, options);
-    // What XREADGROUP CLAIM hands over, as [id, job, idle, deliveries].
+    // Returns the reply of XREADGROUP CLAIM as [id, job, idle, deliveries].
     const claim = async (consumer, CLAIM, options = {}, client = redis) => {
       const reply = await client.xReadGroup('crew', consumer, { key: stream, id: '>' }, { ...options, CLAIM });
       return (reply?.[0].messages ?? []).map((entry) => [
@@ -61,7 +61,7 @@ for (const RESP of [2, 3]) {
     });
     after(() => opened.forEach((client) => client.isOpen && client.destroy()));
 
-    test('deletes with care for references', async () => {
+    test('deletes with KEEPREF, DELREF and ACKED', async () => {
       await filled(4, 'crew', 'audit');
       await read('anna');
       await read('zoe', {}, 'audit');
@@ -77,7 +77,7 @@ for (const RESP of [2, 3]) {
       assert.deepEqual(await redis.xDelEx(fresh('none'), ['1-0', '2-0']), [NOT_FOUND, NOT_FOUND]);
     });
 
-    test('acknowledges and deletes in one', async () => {
+    test('acknowledges and deletes in one command', async () => {
       await filled(4, 'crew', 'audit');
       await read('anna');
       await read('zoe', {}, 'audit');
@@ -90,7 +90,7 @@ for (const RESP of [2, 3]) {
       assert.deepEqual(await ids(), ['3-0']);
     });
 
-    test('trims with care for references', async () => {
+    test('trims with KEEPREF, DELREF and ACKED', async () => {
       await filled(5, 'crew');
       await read('anna');
       assert.equal(await redis.xTrim(stream, 'MAXLEN', 4, { policy: 'KEEPREF' }), 1);
@@ -123,7 +123,7 @@ for (const RESP of [2, 3]) {
       assert.equal(counted.length, 2);
     });
 
-    test('blocks until an entry has idled enough, or is released', async () => {
+    test('blocks until an entry reaches min-idle or is released', async () => {
       await filled(1, 'crew');
       await read('anna');
       const [idled] = await claim('ben', 200, { BLOCK: 15_000 }, await connect());
@@ -153,7 +153,7 @@ for (const RESP of [2, 3]) {
       const summary = await redis.xPending(stream, 'crew');
       assert.equal(summary.pending, 5);
       assert.deepEqual(summary.consumers.map((row) => [row.name, row.deliveriesCounter]), [['anna', 1]]);
-      // The largest count is no number of JavaScript's.
+      // JavaScript numbers cannot represent the largest count exactly.
       assert.equal(await redis.xNack(stream, 'crew', 'FATAL', '4-0'), 1);
       const exact = redis.withTypeMapping({ [RESP_TYPES.NUMBER]: String });
       const [fatal] = await exact.xPendingRange(stream, 'crew', '4-0', '4-0', 1);
@@ -165,7 +165,7 @@ for (const RESP of [2, 3]) {
       await assert.rejects(redis.xNack(stream, 'none', 'FAIL', '1-0'), /NOGROUP/);
     });
 
-    test('produces once', async () => {
+    test('adds an entry once with IDMP', async () => {
       const named = { IDMP: { pid: 'till', iid: 'a' } };
       const first = await redis.xAdd(stream, '*', { job: '1' }, named);
       assert.equal(await redis.xAdd(stream, '*', { job: 'other' }, named), first);
@@ -174,27 +174,27 @@ for (const RESP of [2, 3]) {
       const second = await redis.xAdd(stream, '*', { job: '1', kind: 'a' }, auto);
       assert.equal(await redis.xAdd(stream, '*', { kind: 'a', job: '1' }, auto), second);
       assert.notEqual(await redis.xAdd(stream, '*', { job: '2', kind: 'a' }, auto), second);
-      const told = async (...names) => {
+      const fieldsOf = async (...names) => {
         const info = await redis.xInfoStream(stream);
         return names.map((name) => info[name]);
       };
       const tracked = ['pids-tracked', 'iids-tracked', 'iids-added', 'iids-duplicates'];
-      assert.deepEqual(await told('length', ...tracked), [4, 2, 4, 4, 2]);
+      assert.deepEqual(await fieldsOf('length', ...tracked), [4, 2, 4, 4, 2]);
       assert.equal((await redis.xInfoStream(stream))['first-entry'].id, first);
 
       assert.equal(await redis.xCfgSet(stream, { IDMP_DURATION: 86_400, IDMP_MAXSIZE: 1 }), 'OK');
-      assert.deepEqual(await told('idmp-duration', 'idmp-maxsize', 'iids-tracked'), [86_400, 1, 0]);
+      assert.deepEqual(await fieldsOf('idmp-duration', 'idmp-maxsize', 'iids-tracked'), [86_400, 1, 0]);
       assert.notEqual(await redis.xAdd(stream, '*', { job: '1' }, named), first);
       await assert.rejects(redis.xCfgSet(stream, { IDMP_MAXSIZE: 0 }), /between 1 and 10000 entries/);
       await assert.rejects(redis.xCfgSet(fresh('none'), { IDMP_MAXSIZE: 1 }), { message: 'ERR no such key' });
       assert.equal(await redis.xAddNoMkStream(fresh('none'), '*', { job: '1' }, named), null);
-      // No method of the client: servers send this to each other.
+      // The client has no method for this command, which servers send to each other.
       const third = await redis.xAdd(stream, '*', { job: '3' });
       assert.equal(await redis.sendCommand(['XIDMPRECORD', stream, 'phone', 'c', third]), 'OK');
       assert.equal(await redis.xAdd(stream, '*', { job: '3' }, { IDMP: { pid: 'phone', iid: 'c' } }), third);
     });
 
-    test('bounds a reply over all streams, by entries and by bytes', async () => {
+    test('limits a reply over all streams, by entries and by bytes', async () => {
       const second = fresh('returns');
       await filled(3, 'crew');
       for (const id of ['1-0', '2-0', '3-0']) await redis.xAdd(second, id, { job: 'x'.repeat(1000) });
@@ -213,7 +213,7 @@ for (const RESP of [2, 3]) {
       await assert.rejects(redis.xRead(from('0'), { MAXCOUNT: 0 }), /MAXCOUNT must be a positive integer/);
     });
 
-    test('runs them in a transaction', async () => {
+    test('runs the new commands in a transaction', async () => {
       await filled(2, 'crew');
       await read('anna');
       const [released, deleted, claimed] = await redis

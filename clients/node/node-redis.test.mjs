@@ -1,4 +1,4 @@
-// node-redis through the whole life of a group, in RESP2 and in RESP3.
+// Tests the whole life of a group with node-redis, in RESP2 and in RESP3.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
@@ -65,14 +65,14 @@ for (const RESP of [2, 3]) {
       assert.deepEqual(JSON.parse(JSON.stringify(reply)), [{ name: stream, messages: [{ id: '4-0', message: { job: '4' } }] }]);
     });
 
-    test('blocks until the time is up', async () => {
+    test('times out a blocked read', async () => {
       await redis.xGroupCreate(stream, 'crew', '$', { MKSTREAM: true });
       const began = performance.now();
       assert.equal(await read('anna', { BLOCK: 120 }, await connect()), null);
       assert.ok(performance.now() - began >= 60);
     });
 
-    test('wakes blocked readers in the order they came', async () => {
+    test('wakes blocked readers in the order in which they blocked', async () => {
       await redis.xGroupCreate(stream, 'crew', '$', { MKSTREAM: true });
       const first = read('first', { BLOCK: 10_000, COUNT: 1 }, await connect());
       await untilBlocked(1);
@@ -92,7 +92,7 @@ for (const RESP of [2, 3]) {
       await ended;
     });
 
-    test('acknowledges, and shows what is pending', async () => {
+    test('acknowledges, and shows pending entries', async () => {
       await filled(3);
       await read('anna', { COUNT: 2 });
       await read('ben');
@@ -173,7 +173,7 @@ for (const RESP of [2, 3]) {
       assert.deepEqual(newest.map((entry) => entry.id), ['11-0', '10-0']);
     });
 
-    test('pipelines what is sent in one tick', async () => {
+    test('pipelines the commands of one tick', async () => {
       const ids = Array.from({ length: 500 }, (_, index) => `${index + 1}-0`);
       assert.deepEqual(await Promise.all(ids.map((id) => redis.xAdd(stream, id, { id }))), ids);
       const [length, entries] = await redis.multi().xLen(stream).xRange(stream, '-', '+').execAsPipeline();

@@ -1,6 +1,6 @@
-// Where the server under test is, and what the Node.js suites share.
+// The address of the server under test, and functions that the Node.js suites share.
 //
-// The port comes from MILLSTREAM_TEST_PORT, the host from MILLSTREAM_TEST_HOST (127.0.0.1 unless set).
+// MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1).
 
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +9,7 @@ export const host = process.env.MILLSTREAM_TEST_HOST ?? '127.0.0.1';
 export const port = Number(process.env.MILLSTREAM_TEST_PORT);
 if (!port) throw new Error('set MILLSTREAM_TEST_PORT to the port of the server under test');
 
-/** A key that no other test and no earlier run has used. */
+/** Returns a key that no other test and no earlier run has used. */
 export const fresh = (name) => `${name}:${randomUUID().slice(0, 10)}`;
 
 /** Waits until `condition()` is true, for a minute at most. */
@@ -22,7 +22,7 @@ export async function eventually(condition, what) {
   throw new Error(`not within a minute: ${what}`);
 }
 
-/** How many clients the server counts as blocked, from the text of INFO. */
+/** Returns the number of blocked clients in the text of INFO. */
 export const blockedClients = (info) => Number(/blocked_clients:(\d+)/.exec(info)[1]);
 
 /** Whether the server follows this version of Redis or a later one, from the text of INFO. */
@@ -34,6 +34,6 @@ export function follows(info, major, minor) {
 /** Whether the server follows Redis 7.2 or later, from the text of INFO. */
 export const since72 = (info) => follows(info, 7, 2);
 
-/** What is pending in a group, as [id, consumer, deliveries]; asked with node-redis. */
+/** Returns the pending entries of a group as [id, consumer, deliveries]. Uses node-redis. */
 export const pendingRows = async (redis, stream, group) =>
   (await redis.xPendingRange(stream, group, '-', '+', 100)).map((row) => [row.id, row.consumer, row.deliveriesCounter]);

@@ -1,4 +1,4 @@
-"""redis-cli as a person uses it: a session that takes a line and shows text, and that text made comparable."""
+"""Runs redis-cli sessions, and normalizes the printed text so that two servers can be compared."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ import target
 
 END = "--end-of-reply--"
 
-# How redis-cli prints: as to a pipe, as to a terminal, the same in RESP3, and its two machine formats.
+# The output formats of redis-cli: for a pipe, for a terminal, for a terminal in RESP3, CSV and JSON.
 MODES = {
     "piped": [],
     "terminal": ["--no-raw"],
@@ -18,7 +18,7 @@ MODES = {
 
 
 class Session:
-    """One redis-cli process; `run` types something and hands back exactly what was printed for it."""
+    """One redis-cli process. `run` types a line and returns exactly the text that was printed for it."""
 
     def __init__(self, port, options=()):
         self._process = subprocess.Popen(
@@ -26,7 +26,7 @@ class Session:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # Any byte may come; latin-1 gives each of them a character.
+            # Replies can contain any byte; latin-1 maps each byte to a character.
             encoding="latin-1",
         )
 
@@ -39,7 +39,7 @@ class Session:
         self._process.wait(timeout=10)
 
     def run(self, typed):
-        # ECHO marks where the reply ends: redis-cli prints no separator of its own.
+        # ECHO marks the end of the reply, because redis-cli prints no separator.
         self._process.stdin.write(f'{typed}\nECHO "{END}"\n')
         self._process.stdin.flush()
         printed = []
@@ -53,7 +53,7 @@ class Session:
 
 
 class Normal:
-    """Replaces what the clock decides. Ids keep their identity: the same id gets the same name everywhere."""
+    """Replaces generated ids, times and idle times by placeholders. The same id always gets the same placeholder."""
 
     def __init__(self):
         self._names = {}
@@ -80,21 +80,21 @@ def _names_of_clients(printed):
 
 
 def _hide_third_of_four(printed):
-    """The idle time in rows of XPENDING: third in its row, whatever the format."""
+    """Hides the idle time of XPENDING, which is the third of four values in every format."""
     printed = re.sub(r"(3\) \(integer\)) \d+", r"\1 <idle>", printed)
     printed = re.sub(r"((?:>|-\d+)\n\S+\n)\d+(\n\d+)", r"\1<idle>\2", printed)
     return re.sub(r'((?:^|[\[,])"?[^",\n]+"?,"?[^",\n]+"?,)\d+(,\d+)', r"\1<idle>\2", printed)
 
 
 def _hide_idle(printed):
-    """`idle`, and away with `inactive`, which Redis tells since 7.2 only."""
+    """Hides `idle`, and removes `inactive`, which Redis returns since 7.2."""
     printed = re.sub(r"\n\s*(?:\d+\) |\d+# )?\"?inactive\"?(?: => |\n\s*(?:\d+\) )?)\(?(?:integer)?\)? ?-?\d+", "", printed)
     printed = re.sub(r',"inactive"[,:]-?\d+', "", printed)
     return re.sub(r"(\"?idle\"?(?: => |[,:]|\n\s*(?:\d+\) )?)(?:\(integer\) )?)\d+", r"\1<idle>", printed)
 
 
 def _without_idempotence(printed):
-    """Six fields that Redis tells since 8.6 only, and the numbers of the lines, which they shift."""
+    """Removes six fields that Redis returns since 8.6, and the line numbers that they shift."""
     name = r"\"?(?:idmp-duration|idmp-maxsize|pids-tracked|iids-tracked|iids-added|iids-duplicates)\"?"
     printed = re.sub(rf"{name}[,:]\d+,", "", printed)
     value = r"(?: => |\n ?(?:\d+\) )?)(?:\(integer\) )?\d+\n"
@@ -102,7 +102,7 @@ def _without_idempotence(printed):
     return re.sub(r"^ ?\d+([)#]) ", r"*\1 ", printed, flags=re.MULTILINE)
 
 
-# What Redis worded otherwise before 7.2: command, old words, new words.
+# Error texts that changed in Redis 7.2: command, old text, new text.
 REWORDED = [
     (
         "XREAD",
@@ -118,8 +118,8 @@ REWORDED = [
 
 
 def modernised(line, printed):
-    """Rewrites what Redis 7.0 printed into the words of newer versions."""
-    # Since 8.6 an unknown command without arguments is reported without an empty list of them.
+    """Replaces error texts of Redis 7.0 by those of newer versions."""
+    # Since 8.6 the error about an unknown command without arguments has no empty list of arguments.
     printed = re.sub(r", with args beginning with: $", "", printed, flags=re.MULTILINE)
     for command, old, new in REWORDED:
         if line.upper().split()[0] == command:

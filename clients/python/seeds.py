@@ -1,7 +1,7 @@
-"""The tutorials that stand beside the checkout, cut into their code blocks.
+"""Reads public tutorials from a folder next to the checkout and splits them into code blocks.
 
-They are other people's writing and no part of this repository: where they are missing, the tests that run them say so
-and pass, and our own versions under examples/ stand for them.
+Other people wrote them, and they are not part of this repository. If they are missing, the tests that run them print
+that they are skipped. Our own versions are under examples/.
 """
 
 import os
@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path(os.environ.get("MILLSTREAM_SEEDS", ROOT.parent / "shared" / "seeds"))
 MESSAGE_ID = "<message-id>"
 
-# What the tutorials write for the reader's eye only.
+# Marks of diagrams in the tutorials, which are not code.
 PICTURES = ("┌", "â”Œ", "flowchart")
 
 
@@ -34,7 +34,7 @@ def present():
 
 
 def blocks():
-    """Every fenced block of every tutorial, in order."""
+    """Returns every fenced block of every tutorial, in order."""
     return [block for path in sorted(FOLDER.iterdir()) for block in _cut(path)]
 
 
@@ -47,7 +47,7 @@ def _cut(path):
 
 
 def find(marker):
-    """The one block that contains `marker`."""
+    """Returns the only block that contains `marker`."""
     found = [block for block in blocks() if marker in block.text]
     if len(found) != 1:
         raise LookupError(f"{len(found)} blocks contain {marker!r}")
@@ -59,7 +59,7 @@ def is_picture(block):
 
 
 def is_transcript(block):
-    """Commands for redis-cli: typed at its prompt, or after its name in a shell."""
+    """Whether the block has commands for redis-cli, typed at its prompt or as its arguments in a shell."""
     lines = commands(block)
     return block.language in ("", "bash", "redis") and bool(lines) and all(_is_command(line) for line in lines[:1])
 
@@ -69,7 +69,7 @@ def _is_command(line):
 
 
 def commands(block):
-    """The commands of a transcript, one a line, as they are typed at the prompt of redis-cli."""
+    """Returns the commands of a transcript, one per line, as typed at the prompt of redis-cli."""
     text = re.sub(r"[ \t]*\\\n\s*", " ", block.text)
     lines = (line.strip() for line in text.splitlines())
     return [line.removeprefix("redis-cli ") for line in lines if line and not line.startswith("#")]

@@ -1,7 +1,7 @@
-"""Where the server under test is, and what the suites share.
+"""The address of the server under test, and functions that the suites share.
 
-The port comes from MILLSTREAM_TEST_PORT, the host from MILLSTREAM_TEST_HOST (127.0.0.1 unless set). Every test
-works on keys of its own, so suites may share a server and need no empty one.
+MILLSTREAM_TEST_PORT is the port, and MILLSTREAM_TEST_HOST the host (default 127.0.0.1). Every test uses its own keys, so
+suites can share a server, and it need not be empty.
 """
 
 import os
@@ -15,7 +15,7 @@ import redis
 
 HOST = os.environ.get("MILLSTREAM_TEST_HOST", "127.0.0.1")
 PROTOCOLS = (2, 3)
-# How many seconds anything may take on a busy machine.
+# Default timeout in seconds; generous, for busy machines.
 PATIENCE = 60
 
 
@@ -27,7 +27,7 @@ def port():
 
 
 def options(protocol, **more):
-    """Connection options; replies come in one shape whatever the protocol."""
+    """Returns connection options. Replies have the same shape in both protocols."""
     return dict(
         host=HOST,
         port=port(),
@@ -44,19 +44,19 @@ def client(protocol=3, **more):
 
 
 def fresh(name):
-    """A key that no other test and no earlier run has used."""
+    """Returns a key that no other test and no earlier run has used."""
     return f"{name}:{uuid.uuid4().hex[:10]}"
 
 
 def version():
-    """The Redis version the server says it follows, as (major, minor)."""
+    """Returns the Redis version that the server reports, as (major, minor)."""
     with client() as connection:
         text = connection.info("server")["redis_version"]
     return tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", text).groups())
 
 
 def eventually(condition, what, seconds=PATIENCE):
-    """Waits until `condition()` is true; the value it returned is handed back."""
+    """Waits until `condition()` is true and returns its value."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()
@@ -71,7 +71,7 @@ def blocked_clients(connection):
 
 
 class Background:
-    """Runs a call in a thread; `result()` hands back its value or raises its exception."""
+    """Runs a call in a thread. `result()` returns its value or raises its exception."""
 
     def __init__(self, call):
         self._outcome = None
@@ -81,7 +81,7 @@ class Background:
     def _run(self, call):
         try:
             self._outcome = ("value", call())
-        except Exception as error:  # handed over to the thread that asks
+        except Exception as error:  # raised again by result()
             self._outcome = ("error", error)
 
     def result(self, seconds=PATIENCE):

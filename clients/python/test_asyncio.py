@@ -1,6 +1,6 @@
-"""redis-py, asyncio, through the whole life of a group, in RESP2 and in RESP3.
+"""Tests the whole life of a group with redis-py and asyncio, in RESP2 and in RESP3.
 
-The synchronous suite goes through every option; this one through every chapter, with many tasks on one event loop.
+The synchronous suite covers every option. This suite covers every command group, with many tasks on one event loop.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ import target
 
 
 class Life:
-    """The tests; the two classes at the end run them in one protocol each."""
+    """The tests. The two classes at the end run them, each in one protocol."""
 
     async def asyncSetUp(self):
-        # The loop of a test runs in debug mode, which reports every callback that took a tenth of a second.
+        # The event loop of a test runs in debug mode, which reports every callback that takes over 100 ms.
         asyncio.get_running_loop().slow_callback_duration = 10
         self.redis = self.connect()
         self.stream = target.fresh("jobs")
@@ -106,7 +106,7 @@ class Life:
         self.assertEqual(await self.read("anna", block=120), [])
         self.assertGreaterEqual(time.monotonic() - began, 0.06)
 
-    async def test_a_reader_that_goes_away_while_blocked_takes_nothing(self):
+    async def test_a_reader_that_disconnects_while_blocked_takes_no_entry(self):
         await self.redis.xgroup_create(self.stream, "crew", mkstream=True)
         leaving = self.connect()
         task = asyncio.create_task(self.read("anna", connection=leaving, block=10_000))

@@ -1,7 +1,7 @@
-"""redis-py's own methods for what Redis 8.2 to 8.10 brought to streams, in RESP2 and in RESP3.
+"""Tests redis-py's methods for the stream features of Redis 8.2 to 8.10, in RESP2 and in RESP3.
 
-Deleting with care for references, reading with a claim, producing once, releasing, bounded replies. A server that
-follows an older Redis is not asked.
+These are KEEPREF, DELREF and ACKED, XREADGROUP CLAIM, XADD IDMP, XNACK, MAXCOUNT and MAXSIZE. Skipped on a server that
+follows an older Redis.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ DELETED, NOT_FOUND, REFERENCED = 1, -1, 2
 
 
 class Newest:
-    """The tests; the two classes at the end run them in one protocol each."""
+    """The tests. The two classes at the end run them, each in one protocol."""
 
     @classmethod
     def setUpClass(cls):
@@ -37,7 +37,7 @@ class Newest:
         return connection
 
     def filled(self, count, *groups):
-        """A stream with entries 1-0 … count-0 and these groups at its beginning."""
+        """Creates a stream with the entries 1-0 … count-0, and these groups at its beginning."""
         for number in range(1, count + 1):
             self.redis.xadd(self.stream, {"order": number}, id=f"{number}-0")
         for group in groups:
@@ -48,7 +48,7 @@ class Newest:
         return [id for id, _ in reply.get(self.stream, [])]
 
     def claim(self, consumer, min_idle, connection=None, **more):
-        """What XREADGROUP CLAIM hands over: (id, fields, idle, deliveries)."""
+        """Returns the reply of XREADGROUP CLAIM: (id, fields, idle, deliveries)."""
         connection = connection or self.redis
         reply = connection.xreadgroup(
             "billing", consumer, {self.stream: ">"}, claim_min_idle_time=min_idle, **more
@@ -56,7 +56,7 @@ class Newest:
         return reply.get(self.stream, [])
 
     def age(self, milliseconds, *ids):
-        """Makes pending entries look as if they had been delivered so long ago."""
+        """Sets the idle time of pending entries."""
         self.redis.xclaim(self.stream, "billing", "anna", 0, list(ids), idle=milliseconds, justid=True)
 
     def ids(self):
@@ -72,7 +72,7 @@ class Newest:
 
     # Delete: XDELEX, XACKDEL
 
-    def test_deleting_keeps_or_takes_the_pending_rows(self):
+    def test_deleting_keeps_or_removes_pending_entries(self):
         self.filled(4, "billing", "audit")
         self.read("anna")
         self.read("zoe", group="audit")
@@ -83,7 +83,7 @@ class Newest:
             self.assertEqual(self.rows(group), [("3-0", consumer, 1), ("4-0", consumer, 1)])
         self.assertEqual(self.ids(), ["3-0", "4-0"])
 
-    def test_deleting_what_every_group_is_done_with(self):
+    def test_deleting_entries_that_every_group_acknowledged(self):
         self.filled(3, "billing", "audit")
         self.read("anna", count=2)
         self.read("zoe", group="audit", count=1)
@@ -96,7 +96,7 @@ class Newest:
         self.assertEqual(self.ids(), ["2-0", "3-0"])
         self.assertEqual(self.redis.xdelex(target.fresh("none"), "1-0", "2-0"), [NOT_FOUND, NOT_FOUND])
 
-    def test_acknowledging_and_deleting_in_one(self):
+    def test_acknowledging_and_deleting_in_one_command(self):
         self.filled(4, "billing", "audit")
         self.read("anna")
         self.read("zoe", group="audit")
@@ -111,7 +111,7 @@ class Newest:
         self.assertEqual(ackdel("4-0", "4-0", ref_policy="ACKED"), [DELETED, NOT_FOUND])
         self.assertEqual(self.redis.xackdel(self.stream, "none", "3-0"), [NOT_FOUND])
 
-    def test_many_ids_at_once(self):
+    def test_many_ids_in_one_command(self):
         self.filled(50, "billing")
         ids = self.read("anna")
         self.assertEqual(self.redis.xackdel(self.stream, "billing", *ids, ref_policy="DELREF"), [DELETED] * 50)
@@ -119,7 +119,7 @@ class Newest:
 
     # Trim: KEEPREF, DELREF, ACKED
 
-    def test_trimming_keeps_or_takes_the_pending_rows(self):
+    def test_trimming_keeps_or_removes_pending_entries(self):
         self.filled(5, "billing")
         self.read("anna")
         trim = lambda **more: self.redis.xtrim(self.stream, approximate=False, **more)
@@ -133,7 +133,7 @@ class Newest:
         self.redis.xack(self.stream, "billing", "5-0")
         self.assertEqual(self.redis.xtrim(self.stream, maxlen=0, limit=10, ref_policy="ACKED"), 1)
 
-    def test_producing_trims_with_references(self):
+    def test_xadd_trims_with_reference_policies(self):
         self.filled(3, "billing")
         self.read("anna")
         add = lambda number, **more: self.redis.xadd(
@@ -149,7 +149,7 @@ class Newest:
 
     # Read with a claim
 
-    def test_a_read_hands_over_idle_entries_and_new_ones(self):
+    def test_a_read_returns_idle_entries_and_new_ones(self):
         self.filled(4, "billing")
         self.read("anna", count=3)
         self.age(60_000, "1-0")
@@ -164,7 +164,7 @@ class Newest:
         )
         self.assertEqual(self.claim("ben", 30_000), [])
 
-    def test_one_count_for_idle_entries_and_new_ones(self):
+    def test_count_limits_idle_and_new_entries_together(self):
         self.filled(5, "billing")
         self.read("anna", count=2)
         first = self.claim("ben", 0, count=3)
@@ -173,7 +173,7 @@ class Newest:
         self.assertEqual([id for id, *_ in rest], ["4-0", "5-0"])
         self.assertEqual([id for id, _, _ in self.rows()], ["1-0", "2-0", "3-0"])
 
-    def test_a_blocked_claim_is_served_when_an_entry_has_idled_enough(self):
+    def test_a_blocked_claim_is_served_when_an_entry_reaches_min_idle(self):
         self.filled(1, "billing")
         self.read("anna")
         ((id, fields, idle, deliveries),) = self.claim("ben", 200, block=15_000)
@@ -230,7 +230,7 @@ class Newest:
         self.assertEqual([(id, count) for id, _, _, count in self.claim("ben", 600_000, count=2)], [("1-0", 7), ("2-0", 7)])
         self.assertEqual(self.rows(), [("1-0", "ben", 8), ("2-0", "ben", 8)])
 
-    def test_what_was_released_is_told_in_full(self):
+    def test_xinfo_full_shows_released_entries(self):
         self.filled(2, "billing")
         self.read("anna")
         self.redis.xnack(self.stream, "billing", "FAIL", "1-0")
@@ -244,9 +244,9 @@ class Newest:
         with self.assertRaisesRegex(redis.ResponseError, "NOGROUP"):
             self.redis.xnack(self.stream, "billing", "FAIL", "1-0")
 
-    # Produce once: IDMP, IDMPAUTO, XCFGSET
+    # Idempotent producers: IDMP, IDMPAUTO, XCFGSET
 
-    def test_the_same_name_is_one_entry(self):
+    def test_the_same_idempotency_id_adds_one_entry(self):
         add = lambda name, order=1, **more: self.redis.xadd(
             self.stream, {"order": order}, idmp=("till", name), **more
         )
@@ -258,7 +258,7 @@ class Newest:
             self.info("pids-tracked", "iids-tracked", "iids-added", "iids-duplicates"), (1, 2, 2, 1)
         )
 
-    def test_the_same_content_is_one_entry(self):
+    def test_the_same_content_adds_one_entry(self):
         add = lambda fields, producer="till": self.redis.xadd(self.stream, fields, idmpauto=producer)
         first = add({"order": 1, "item": "millstone"})
         self.assertEqual(add({"item": "millstone", "order": 1}), first)
@@ -267,7 +267,7 @@ class Newest:
         self.assertEqual(self.redis.xlen(self.stream), 3)
         self.assertEqual(self.info("pids-tracked", "iids-tracked"), (2, 3))
 
-    def test_the_window_is_set_for_each_stream(self):
+    def test_each_stream_has_its_own_history_limits(self):
         self.redis.xadd(self.stream, {"order": 0})
         self.assertEqual(self.info("idmp-duration", "idmp-maxsize"), (100, 100))
         self.assertTrue(self.redis.xcfgset(self.stream, idmp_duration=300))
@@ -284,15 +284,15 @@ class Newest:
         with self.assertRaisesRegex(redis.ResponseError, "between 1 and 10000 entries"):
             self.redis.xcfgset(self.stream, idmp_maxsize=10_001)
 
-    def test_an_entry_is_given_a_name_afterwards(self):
-        # No method of the client: servers send this to each other.
+    def test_an_existing_entry_gets_an_idempotency_id(self):
+        # The client has no method for this command, which servers send to each other.
         id = self.redis.xadd(self.stream, {"order": 1})
         self.assertIn(self.redis.execute_command("XIDMPRECORD", self.stream, "till", "a", id), (True, "OK"))
         self.assertEqual(self.redis.xadd(self.stream, {"order": 1}, idmp=("till", b"a")), id)
 
-    # Bounded replies: MAXCOUNT, MAXSIZE
+    # Limited replies: MAXCOUNT, MAXSIZE
 
-    def test_a_bound_over_all_streams(self):
+    def test_maxcount_limits_all_streams_together(self):
         second = target.fresh("returns")
         self.filled(3, "billing")
         for number in (1, 2, 3):
@@ -309,7 +309,7 @@ class Newest:
         self.assertEqual(read(count=2, max_count=2), {self.stream: 1, second: 1})
         self.assertEqual(read(max_count=9, claim_min_idle_time=0), {self.stream: 3, second: 3})
 
-    def test_a_bound_in_bytes(self):
+    def test_maxsize_limits_bytes(self):
         for number in (1, 2, 3):
             self.redis.xadd(self.stream, {"order": "x" * 1000}, id=f"{number}-0")
         self.redis.xgroup_create(self.stream, "billing", id="0")

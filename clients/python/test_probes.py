@@ -1,7 +1,7 @@
-"""What operators' tools send, and what they read out of the answers: redis_exporter, KEDA, RedisInsight, go-redis.
+"""Replays the commands of redis_exporter, KEDA, RedisInsight and go-redis, and reads the replies as they do.
 
-None of these can be installed everywhere, but each is a fixed list of commands and a fixed way of reading the
-replies, some by field name and some by position. The lists are replayed here over a bare connection.
+These tools cannot be installed everywhere. But each sends a fixed list of commands and reads fixed parts of the replies,
+by field name or by position. The tests send these commands over a plain connection.
 """
 
 import re
@@ -12,12 +12,12 @@ from wire import ErrorReply, Pairs, Wire
 
 
 def pairs(flat):
-    """A RESP2 reply of alternating names and values."""
+    """Converts a RESP2 reply of alternating names and values."""
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def fields(info):
-    """The lines of an INFO reply."""
+    """Parses the lines of an INFO reply."""
     lines = (line for line in info.splitlines() if line and not line.startswith("#"))
     return dict(line.split(":", 1) for line in lines)
 
@@ -30,7 +30,7 @@ class Probe(unittest.TestCase):
         self.stream = target.fresh("events")
 
     def prepared(self):
-        """Five entries, the second deleted; a group that has delivered three, one of them acknowledged."""
+        """Creates five entries, deletes the second, and has a group deliver three and acknowledge one."""
         for number in range(1, 6):
             self.call("XADD", self.stream, f"{1700000000000 + number}-0", "n", number)
         self.call("XGROUP", "CREATE", self.stream, "workers", "0")
@@ -101,8 +101,8 @@ class RedisExporter(Probe):
         self.assertGreater(info["radix-tree-keys"], 0)
         self.assertGreater(info["radix-tree-nodes"], 0)
 
-    def test_first_and_last_entry_behind_their_names(self):
-        # The exporter takes the element that follows the name in the flat reply, wherever that is.
+    def test_first_and_last_entry_follow_their_names(self):
+        # The exporter takes the element after the field name in the flat reply, at any position.
         self.prepared()
         flat = self.call("XINFO", "STREAM", self.stream)
         self.assertEqual(flat[flat.index("first-entry") + 1], ["1700000000001-0", ["n", "1"]])
@@ -142,7 +142,7 @@ class RedisExporter(Probe):
 
 
 class Keda(Probe):
-    """KEDA's redis-streams scaler: it asks INFO for the version, then one number."""
+    """KEDA's redis-streams scaler: it reads the version from INFO, then one number."""
 
     def test_the_version_is_at_least_seven(self):
         info = self.call("INFO")
@@ -155,7 +155,7 @@ class Keda(Probe):
         for row in self.call("XINFO", "GROUPS", self.stream):
             self.assertIsInstance(pairs(row)["lag"], int)
 
-    def test_a_missing_stream_is_told_by_its_exact_text(self):
+    def test_a_missing_stream_returns_the_exact_error_text(self):
         self.assertEqual(self.refused("XINFO", "GROUPS", self.stream), "ERR no such key")
 
     def test_pending_and_length(self):
@@ -174,7 +174,7 @@ class Keda(Probe):
 
 
 class RedisInsight(Probe):
-    """RedisInsight: what it asks when it connects, when it browses, and on its stream pages."""
+    """RedisInsight: its commands when it connects, when it browses, and on its stream pages."""
 
     def test_connecting(self):
         for section in ((), ("server",), ("replication",), ("keyspace",), ("stats",), ("memory",), ("clients",)):
@@ -190,7 +190,7 @@ class RedisInsight(Probe):
         self.assertEqual(self.refused("CLUSTER", "INFO"), "ERR This instance has cluster support disabled")
         self.assertEqual(self.refused("CLUSTER", "SLOTS"), "ERR This instance has cluster support disabled")
 
-    def test_the_client_list_is_pairs(self):
+    def test_client_list_has_pairs(self):
         self.call("CLIENT", "SETNAME", "insight")
         lines = self.call("CLIENT", "LIST").splitlines()
         clients = [dict(pair.split("=", 1) for pair in line.split(" ")) for line in lines]
@@ -234,7 +234,7 @@ class RedisInsight(Probe):
             ],
         )
 
-    def test_the_same_in_resp3_is_maps_in_the_same_order(self):
+    def test_resp3_returns_maps_in_the_same_order(self):
         self.prepared()
         self.assertIsInstance(self.call("HELLO", 3), Pairs)
         (group,) = self.call("XINFO", "GROUPS", self.stream)
@@ -267,7 +267,7 @@ class RedisInsight(Probe):
 
 
 class GoRedis(Probe):
-    """go-redis, whose producers and consumers write every command name in lower case after a HELLO 3."""
+    """go-redis: it sends HELLO 3, then every command name in lower case."""
 
     def test_connecting(self):
         self.wire.send("hello", 3)
@@ -276,7 +276,7 @@ class GoRedis(Probe):
         hello = dict(self.wire.reply())
         self.assertEqual((hello["proto"], hello["role"], hello["modules"]), (3, "master", []))
         for _ in range(2):
-            # CLIENT SETINFO is younger than 7.0; go-redis lets it fail, and so must the connection.
+            # CLIENT SETINFO is newer than 7.0. go-redis ignores its error, and the connection must stay usable.
             try:
                 self.assertEqual(self.wire.reply(), "OK")
             except ErrorReply:

@@ -1,10 +1,10 @@
-"""The programs of the tutorials, unchanged, and the effect each of them has on the server.
+"""Runs the programs of public tutorials unchanged, and checks the effect of each on the server.
 
-A program is written to a file as it stands in its tutorial and started; port 6379 is redirected to the server under
-test (redirect/sitecustomize.py). What would run for ever is stopped when its effect is there. Entries are made old
-with XCLAIM IDLE instead of by waiting a minute.
+Each program is written to a file and started. Port 6379 is redirected to the server under test
+(redirect/sitecustomize.py). A program that runs without end is stopped when its effect is visible. XCLAIM IDLE sets the
+idle time of entries, so that no test waits for a minute.
 
-The transcripts of the tutorials are in test_transcripts.py. The suite deletes the keys that the tutorials use.
+test_transcripts.py runs the transcripts of the tutorials. This suite deletes the keys that the tutorials use.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ import target
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS = ["tasks", "tasks:dlq", "jobs", "orders", "events:orders", "events:orders:dlq", "messageStream"]
 
-# Each program by something that only it contains.
+# Each program, identified by a text that only this program contains.
 CHECK_PENDING = "def check_pending("
 CONSUMER = "def consume_messages("
 PRODUCER = "def publish_task("
@@ -50,10 +50,10 @@ AUTOSCALER = "class AutoScalingConsumerPool:"
 MONITOR = "class ConsumerGroupMonitor:"
 PROGRAMS = [value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str)]
 
-# The lines that start programs in a shell; the tests start the same programs with the same arguments.
+# Shell lines of the tutorials that start programs. The tests start the same programs with the same arguments.
 STARTED = ["python producer.py", "python consumer.py tasks workers consumer", "python worker.py --name worker-1"]
 
-# Go needs go-redis, which comes through Go's module proxy only. The same traffic is made by another client.
+# The Go program needs go-redis, which only Go's module proxy has. Another client sends the same commands instead.
 GO = ["type Database struct", "go Producer(ctx, client, i)", "func Producer("]
 
 
@@ -80,7 +80,7 @@ class Tutorial(unittest.TestCase):
         return [self.redis.xadd(stream, {"task": f"number {number}"}) for number in range(count)]
 
     def old(self, stream, group, ids, consumer="crashed", deliveries=1, idle_ms=120_000):
-        """Makes `ids` pending for long."""
+        """Sets a long idle time for `ids`."""
         self.redis.xclaim(
             stream, group, consumer, 0, ids, idle=idle_ms, retrycount=deliveries, force=True, justid=True
         )
@@ -90,7 +90,7 @@ class Tutorial(unittest.TestCase):
 
 
 class Program:
-    """A tutorial's program, running."""
+    """A running program of a tutorial."""
 
     def __init__(self, folder, name, arguments):
         environment = dict(os.environ, PYTHONPATH=str(HERE / "redirect"), PYTHONUNBUFFERED="1", PYTHONIOENCODING="utf-8")
@@ -111,14 +111,14 @@ class Program:
             return file.read()
 
     def finished(self, seconds=60):
-        """Waits for the end the program comes to by itself, and hands back what it printed."""
+        """Waits until the program ends by itself, and returns its output."""
         code = self._process.wait(seconds)
         if code != 0:
             raise AssertionError(f"the program ended with {code}:\n{self.output()}")
         return self.output()
 
     def stopped(self):
-        """Ends the program as Ctrl-C does, and hands back what it printed."""
+        """Ends the program like Ctrl-C, and returns its output."""
         os.killpg(self._process.pid, signal.SIGINT)
         return self.finished()
 
@@ -132,7 +132,7 @@ class Program:
 
 
 class Coverage(Tutorial):
-    def test_every_block_is_run_or_accounted_for(self):
+    def test_every_block_is_run_or_listed_as_skipped(self):
         known = [*PROGRAMS, *STARTED, *GO]
         left = [
             str(block)
@@ -253,7 +253,7 @@ class FirstTutorial(Tutorial):
 
 
 class SecondTutorial(Tutorial):
-    """A Go producer, a Python consumer that begins with its backlog, and a claimer."""
+    """A Go producer, a Python consumer that begins with its pending entries, and a claimer."""
 
     NAMES = (
         "streamName, groupName, consumerName = 'messageStream', 'mygroup', 'consumer'\n"
@@ -265,7 +265,7 @@ class SecondTutorial(Tutorial):
         asyncio.run(self.produce(producers=1000, rounds=2))
         self.assertEqual(self.redis.xlen("messageStream"), 2000)
 
-        # What the consumer had read before it crashed is its backlog now.
+        # Entries that the consumer read before it crashed are still pending.
         self.redis.xreadgroup("mygroup", "consumer", {"messageStream": ">"}, count=5)
         connection = seeds.find(BACKLOG_CONNECTION).text
         consumer = self.start("consumer.py", self.NAMES + connection + seeds.find(BACKLOG_CONSUMER).text)
@@ -286,7 +286,7 @@ class SecondTutorial(Tutorial):
         target.eventually(lambda: self.pending("messageStream", "mygroup") == 0, "the message claimed and done", 60)
 
     async def produce(self, producers, rounds):
-        """What the Go program does: a thousand producers that share a pool of connections."""
+        """Does the same as the Go program: a thousand producers share a pool of connections."""
         pool = redis.asyncio.BlockingConnectionPool(host=target.HOST, port=target.port(), max_connections=20, timeout=30)
         client = redis.asyncio.Redis(connection_pool=pool)
 
@@ -418,7 +418,7 @@ class FifthTutorial(Tutorial):
         printed = []
         self.names["print"] = lambda *words: printed.append(" ".join(map(str, words)))
         self.run_block(MONITOR)
-        # Consumers that were told to stop may still print what they finish.
+        # Consumers that are stopping may still print the entries that they finish.
         text = "\n".join(line for line in printed if not line.startswith("Processed:"))
         self.assertRegex(text, r"(?m)^Pending: \d+, Lag: -?\d+$")
         self.assertIn(f'redis_stream_length{{stream="{self.STREAM}"}} 0', text)

@@ -1,4 +1,4 @@
-"""redis-py, synchronous, through the whole life of a group, in RESP2 and in RESP3."""
+"""Tests the whole life of a group with synchronous redis-py, in RESP2 and in RESP3."""
 
 import time
 import unittest
@@ -9,7 +9,7 @@ import target
 
 
 class Life:
-    """The tests; the two classes at the end run them in one protocol each."""
+    """The tests. The two classes at the end run them, each in one protocol."""
 
     @classmethod
     def setUpClass(cls):
@@ -26,7 +26,7 @@ class Life:
         return connection
 
     def filled(self, count, group="billing"):
-        """A stream with entries 1-0 … count-0 and a group at its beginning."""
+        """Creates a stream with the entries 1-0 … count-0, and a group at its beginning."""
         for number in range(1, count + 1):
             self.redis.xadd(self.stream, {"order": number, "item": "millstone"}, id=f"{number}-0")
         self.redis.xgroup_create(self.stream, group, id="0")
@@ -63,7 +63,7 @@ class Life:
 
     # Produce
 
-    def test_ids_are_given_in_order_and_never_reused(self):
+    def test_ids_are_generated_in_order_and_never_reused(self):
         first = self.redis.xadd(self.stream, {"order": 1})
         second = self.redis.xadd(self.stream, {"order": 2})
         as_numbers = [tuple(map(int, id.split("-"))) for id in (first, second)]
@@ -114,7 +114,7 @@ class Life:
         self.assertEqual(self.read("anna", noack=True), ["1-0", "2-0"])
         self.assertEqual(self.redis.xpending(self.stream, "billing")["pending"], 0)
 
-    def test_reading_several_streams_at_once(self):
+    def test_reading_several_streams_in_one_call(self):
         second = target.fresh("returns")
         self.filled(1)
         self.redis.xadd(second, {"order": 9}, id="9-0")
@@ -137,7 +137,7 @@ class Life:
         began = time.monotonic()
         reply = self.redis.xreadgroup("billing", "anna", {self.stream: ">"}, block=150)
         self.assertEqual(reply, {})
-        # Half of it: that it waited is the point, and a calendar that is set meanwhile may shorten it.
+        # Half of the timeout: the test checks that the read blocked, and a change of the clock can shorten it.
         self.assertGreaterEqual(time.monotonic() - began, 0.075)
 
     def test_a_blocked_read_wakes_with_the_new_entry(self):
@@ -171,7 +171,7 @@ class Life:
         self.assertEqual(served, ["1-0", "2-0", "3-0"])
 
     def wait_until_blocked(self, count):
-        """Until `count` connections wait in XREADGROUP: told from CLIENT LIST, where blocked is flag b."""
+        """Waits until CLIENT LIST shows `count` connections blocked in XREADGROUP (flag b)."""
         def waiting():
             rows = self.redis.client_list()
             return sum("b" in row["flags"] and row["cmd"] == "xreadgroup" for row in rows) >= count
@@ -204,7 +204,7 @@ class Life:
             else:
                 self.assertEqual(waiting.result(), {})
 
-    def test_plain_xread_waits_for_what_comes_next(self):
+    def test_xread_blocks_until_the_next_entry(self):
         self.redis.xadd(self.stream, {"order": 1}, id="1-0")
         waiting = target.Background(lambda: self.other().xread({self.stream: "$"}, block=10_000))
         target.eventually(lambda: target.blocked_clients(self.redis) > 0, "a blocked client in INFO")
@@ -213,7 +213,7 @@ class Life:
 
     # Acknowledge
 
-    def test_acknowledging_counts_what_was_pending(self):
+    def test_acknowledging_counts_pending_entries(self):
         self.filled(3)
         self.read("anna")
         self.assertEqual(self.redis.xack(self.stream, "billing", "1-0", "2-0", "9-9"), 2)
@@ -223,7 +223,7 @@ class Life:
 
     # Crash
 
-    def test_a_killed_connection_leaves_its_work_pending(self):
+    def test_entries_of_a_killed_connection_stay_pending(self):
         self.filled(3)
         worker = self.other(single_connection_client=True, retry=None)
         id = worker.client_id()
@@ -233,7 +233,7 @@ class Life:
         self.assertEqual(self.read("anna", id="0"), ["1-0", "2-0"])
         self.assertEqual(self.read("ben"), ["3-0"])
 
-    def test_a_reader_killed_while_blocked_takes_nothing(self):
+    def test_a_reader_killed_while_blocked_takes_no_entry(self):
         self.redis.xgroup_create(self.stream, "billing", mkstream=True)
         worker = self.other(single_connection_client=True, retry=None)
         id = worker.client_id()
@@ -252,7 +252,7 @@ class Life:
 
     # Pending
 
-    def test_pending_in_summary_and_in_rows(self):
+    def test_xpending_summary_and_extended_form(self):
         self.filled(4)
         self.assertEqual(
             self.redis.xpending(self.stream, "billing"), {"pending": 0, "min": None, "max": None, "consumers": []}
@@ -283,7 +283,7 @@ class Life:
 
     # Claim
 
-    def test_claiming_moves_and_counts(self):
+    def test_claiming_moves_entries_and_counts_deliveries(self):
         self.filled(2)
         self.read("anna")
         self.assertEqual(self.redis.xclaim(self.stream, "billing", "ben", 60_000, ["1-0"]), [])
@@ -296,14 +296,14 @@ class Life:
         self.redis.xclaim(self.stream, "billing", "anna", 0, ["2-0"], retrycount=7)
         self.assertEqual(self.rows("anna"), [("2-0", "anna", 7)])
 
-    def test_force_claims_what_was_never_delivered(self):
+    def test_force_claims_undelivered_entries(self):
         self.filled(1)
         self.assertEqual(self.redis.xclaim(self.stream, "billing", "ben", 0, ["1-0"]), [])
         claimed = self.redis.xclaim(self.stream, "billing", "ben", 0, ["1-0"], force=True, justid=True)
         self.assertEqual(claimed, ["1-0"])
         self.assertEqual(self.redis.xclaim(self.stream, "billing", "ben", 0, ["5-0"], force=True), [])
 
-    def test_autoclaim_walks_the_pending_entries(self):
+    def test_autoclaim_scans_the_pending_entries(self):
         self.filled(5)
         self.read("anna")
         self.redis.xdel(self.stream, "2-0")
@@ -385,7 +385,7 @@ class Life:
         self.redis.xadd(self.stream, {"order": 11}, id="11-0", maxlen=2, approximate=False)
         self.assertEqual(self.redis.xlen(self.stream), 2)
 
-    def test_approximate_trimming_leaves_less_than_a_node_too_many(self):
+    def test_approximate_trimming_keeps_less_than_one_extra_block(self):
         pipe = self.redis.pipeline(transaction=False)
         for number in range(1, 1001):
             pipe.xadd(self.stream, {"n": number}, id=f"{number}-0")
@@ -393,7 +393,7 @@ class Life:
         self.redis.xtrim(self.stream, maxlen=250)
         self.assertTrue(250 <= self.redis.xlen(self.stream) < 350, self.redis.xlen(self.stream))
 
-    def test_deleting_leaves_the_pending_row_but_no_fields(self):
+    def test_a_deleted_entry_stays_pending_without_fields(self):
         self.filled(2)
         self.read("anna")
         self.assertEqual(self.redis.xdel(self.stream, "1-0", "1-0", "9-9"), 1)
@@ -417,14 +417,14 @@ class Life:
         self.assertEqual(replies[500:502], [500, True])
         self.assertEqual(len(replies[502][self.stream]), 500)
 
-    def test_an_error_in_a_pipeline_stays_in_its_place(self):
+    def test_an_error_in_a_pipeline_keeps_its_position(self):
         pipe = self.redis.pipeline(transaction=False)
         pipe.xadd(self.stream, {"n": 1}, id="5-0").xadd(self.stream, {"n": 2}, id="4-0").xlen(self.stream)
         replies = pipe.execute(raise_on_error=False)
         self.assertEqual((replies[0], replies[2]), ("5-0", 1))
         self.assertIsInstance(replies[1], redis.ResponseError)
 
-    def test_a_transaction_moves_to_the_dead_letters_at_once(self):
+    def test_a_transaction_moves_an_entry_to_the_dead_letters(self):
         self.filled(1)
         self.read("anna")
         dead = target.fresh("dead")
@@ -454,7 +454,7 @@ class Life:
             with self.assertRaises(redis.WatchError):
                 transaction.execute()
 
-    def test_watch_lets_an_undisturbed_transaction_through(self):
+    def test_exec_succeeds_if_watched_keys_are_unchanged(self):
         def append(transaction):
             length = transaction.xlen(self.stream)
             transaction.multi()
@@ -473,7 +473,7 @@ class Life:
 
     # The end of a group
 
-    def test_positions_can_be_moved(self):
+    def test_setid_moves_a_group(self):
         self.filled(3)
         self.read("anna")
         self.assertTrue(self.redis.xgroup_setid(self.stream, "billing", "1-0"))
@@ -482,7 +482,7 @@ class Life:
         self.assertTrue(self.redis.xgroup_setid(self.stream, "billing", "$"))
         self.assertEqual(self.read("ben"), [])
 
-    def test_deleting_a_consumer_drops_its_pending_entries(self):
+    def test_deleting_a_consumer_removes_its_pending_entries(self):
         self.filled(3)
         self.read("anna", count=2)
         self.read("ben")

@@ -1,8 +1,8 @@
-"""redis-cli sessions, shown the same text by the server under test and by a real redis-server.
+"""Runs redis-cli sessions on the server under test and on a real redis-server. Both must print the same text.
 
-The reference listens on MILLSTREAM_REFERENCE_PORT. Our own sessions are in clients/transcripts: a command a line,
-every id explicit. Those of the tutorials come out of their code blocks. Either way both servers get the same lines,
-and every line of the two outputs must agree, in every format that redis-cli prints.
+The reference server listens on MILLSTREAM_REFERENCE_PORT. Our own sessions are in clients/transcripts, one command per
+line, with explicit ids. Other sessions come from the code blocks of the tutorials. The outputs are compared in several
+formats of redis-cli.
 """
 
 import os
@@ -23,7 +23,7 @@ TRANSCRIPTS = pathlib.Path(__file__).resolve().parents[1] / "transcripts"
 def reference_port():
     value = os.environ.get("MILLSTREAM_REFERENCE_PORT")
     if not value:
-        raise unittest.SkipTest("MILLSTREAM_REFERENCE_PORT is not set: there is nothing to compare with")
+        raise unittest.SkipTest("MILLSTREAM_REFERENCE_PORT is not set: no server to compare with")
     return int(value)
 
 
@@ -33,7 +33,7 @@ def lines_of(path):
 
 
 def units(lines):
-    """Single lines, except that a transaction is one unit: inside it everything is answered with QUEUED."""
+    """Yields single lines, and a transaction as one unit, because its commands only return QUEUED."""
     unit = []
     for line in lines:
         unit.append(line)
@@ -50,7 +50,7 @@ class Comparison(unittest.TestCase):
                 connection.flushall()
 
     def compare(self, lines, mode):
-        """Runs everything on both servers and fails at the first difference."""
+        """Runs the lines on both servers and fails at the first difference."""
         options = cli.MODES[mode]
         with cli.Session(self.reference, options) as expected, cli.Session(target.port(), options) as found:
             normal = cli.Normal(), cli.Normal()
@@ -76,10 +76,10 @@ class Ours(Comparison):
 
 
 class Tools(Comparison):
-    """The modes of redis-cli that are programs of their own."""
+    """The special modes of redis-cli: --pipe, --scan, --bigkeys, -r, -x."""
 
     def both(self, *arguments, typed=None):
-        """What redis-cli prints with `arguments`, on the reference and on the server under test."""
+        """Returns the output of redis-cli with `arguments` on the reference server and on the server under test."""
         return [
             subprocess.run(
                 ["redis-cli", "-h", target.HOST, "-p", str(port), *arguments],
@@ -117,7 +117,7 @@ class Tools(Comparison):
 
     def test_big_keys(self):
         self.fill()
-        # Which of several equals is the biggest depends on the order of SCAN; the totals do not.
+        # If several keys have the same size, the biggest depends on the order of SCAN. The totals do not.
         expected, found = (
             [line for line in text.splitlines() if re.match(r"\d+ \w+ with", line)] for text in self.both("--bigkeys")
         )

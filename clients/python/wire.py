@@ -1,6 +1,6 @@
-"""A RESP connection that adds nothing and hides nothing: what was sent, and what came back, by position.
+"""A plain RESP connection without the conversions of a client library.
 
-For probes that must see the order of fields, the kind of a null, or a reply that no client library would ask for.
+For tests that check the order of fields, the kind of a null, or commands that no client library sends.
 """
 
 import socket
@@ -9,11 +9,11 @@ import target
 
 
 class ErrorReply(Exception):
-    """An error the server answered with; its text is the whole line."""
+    """An error reply of the server; its text is the whole line."""
 
 
 class Pairs(list):
-    """A RESP3 map, in the order it came."""
+    """A RESP3 map, in the order of the reply."""
 
 
 class Wire:

@@ -1,10 +1,10 @@
-// One line for every group of every stream: how far behind, how much in hand, since when.
+// Prints one line per group of every stream: consumers, lag, pending entries, and the age of the oldest.
 
 import { connect } from './connection.mjs';
 
 const PREFIX = 'example:node-monitor:';
 
-/** Every stream whose key matches, found without blocking the server. */
+/** Returns every stream whose key matches. SCAN does not block the server. */
 async function streams(redis, pattern) {
   const found = [];
   for await (const keys of redis.scanIterator({ MATCH: pattern, TYPE: 'stream', COUNT: 1000 })) found.push(...keys);

@@ -1,4 +1,4 @@
-// A pool of consumers that grows with the lag of its group and shrinks without it.
+// A pool of consumers that is scaled by the lag of its group.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from './connection.mjs';
@@ -18,7 +18,7 @@ class Worker {
     this.#running = this.#run(handle);
   }
 
-  /** Lets the worker finish what it has read; resolves when it has left the group. */
+  /** Lets the worker finish the entries it has read. Resolves after its consumer is deleted. */
   stop() {
     this.#stopping = true;
     return this.#running;
@@ -59,7 +59,7 @@ class Pool {
   }
 }
 
-/** Up at once, down one at a time. */
+/** Scales up immediately, and down one worker at a time. */
 function wantedSize(lag, current) {
   const wanted = Math.min(LARGEST, Math.max(SMALLEST, Math.ceil(lag / LAG_PER_WORKER)));
   return wanted > current ? wanted : Math.max(wanted, current - 1);

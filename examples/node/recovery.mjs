@@ -1,7 +1,7 @@
 // Recovery and dead letters with ioredis.
 //
-// Entries left by a dead consumer are claimed; one that was delivered too often goes to the dead letters instead,
-// added there and acknowledged in one transaction.
+// Claims the entries of a dead consumer. One transaction moves an entry that was delivered too often to the dead letters:
+// it adds the entry there and acknowledges it.
 
 import { Redis } from 'ioredis';
 import { url } from './connection.mjs';
@@ -11,7 +11,7 @@ const DEAD = `${STREAM}:dead`;
 const GROUP = 'crew';
 const MAX_DELIVERIES = 3;
 
-/** Entries idle for long enough, all of them: the cursor is followed to its end. */
+/** Claims and yields all entries that have been idle for `idleMs`. Follows the cursor to its end. */
 async function* claimed(redis, consumer, idleMs) {
   let cursor = '0-0';
   do {
@@ -26,7 +26,7 @@ async function deliveries(redis, id) {
   return count;
 }
 
-async function bury(redis, id, fields, count) {
+async function deadLetter(redis, id, fields, count) {
   await redis
     .multi()
     .xadd(DEAD, '*', ...fields, 'dlq.id', id, 'dlq.deliveries', count, 'dlq.reason', 'max_deliveries')
@@ -41,7 +41,7 @@ async function main() {
   const ids = [];
   for (let job = 0; job < 25; job++) ids.push(await redis.xadd(STREAM, '*', 'job', job));
   await redis.xreadgroup('GROUP', GROUP, 'doomed', 'STREAMS', STREAM, '>');
-  // A minute passes, and job 7 has been tried three times already (so that you need not wait for it).
+  // Instead of waiting, set the idle time to a minute, and the delivery count of job 7 to three.
   await redis.xclaim(STREAM, GROUP, 'doomed', 0, ...ids, 'IDLE', 60_000, 'JUSTID');
   await redis.xclaim(STREAM, GROUP, 'doomed', 0, ids[7], 'IDLE', 60_000, 'RETRYCOUNT', MAX_DELIVERIES, 'JUSTID');
 
@@ -49,8 +49,8 @@ async function main() {
   for await (const [id, fields] of claimed(redis, 'rescuer', 30_000)) {
     const count = await deliveries(redis, id);
     if (count > MAX_DELIVERIES) {
-      await bury(redis, id, fields, count - 1);
-      console.log(`buried job ${fields[1]} after ${count - 1} deliveries`);
+      await deadLetter(redis, id, fields, count - 1);
+      console.log(`dead-lettered job ${fields[1]} after ${count - 1} deliveries`);
     } else {
       await redis.xack(STREAM, GROUP, id);
       finished += 1;

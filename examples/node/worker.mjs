@@ -1,7 +1,7 @@
 // A producer and a worker that stops cleanly.
 //
-// The worker begins with its own backlog, what it had read before it was last stopped, and then waits for new
-// entries. Told to stop, it finishes the entry in hand. What it did not get to stays pending under its name.
+// The worker begins with its own pending entries, which it read before its last stop, and then reads new ones. When it is
+// asked to stop, it finishes the current entry. Entries that it has not handled stay pending under its name.
 
 import { connect } from './connection.mjs';
 
@@ -9,7 +9,7 @@ const STREAM = 'example:worker';
 const GROUP = 'mailers';
 const NAME = 'mailer-1';
 
-/** Yields entries until `signal` is aborted: first those still pending from the last time, then new ones. */
+/** Yields entries until `signal` is aborted: first its pending entries, then new ones. */
 async function* entries(redis, signal) {
   let id = '0';
   while (!signal.aborted) {
@@ -21,7 +21,7 @@ async function* entries(redis, signal) {
 }
 
 async function work(handle, signal) {
-  // A blocking read occupies its connection: acknowledgements travel on another one.
+  // A blocking read occupies its connection, so acknowledgements need another one.
   const reader = await connect();
   const writer = await connect();
   for await (const { id, message } of entries(reader, signal)) {
@@ -37,13 +37,13 @@ async function main() {
   await redis.del(STREAM);
   await redis.xGroupCreate(STREAM, GROUP, '$', { MKSTREAM: true });
 
-  // Calls made in one tick travel together: this is a pipeline.
+  // node-redis sends calls of the same tick as one pipeline.
   const ids = await Promise.all(
     Array.from({ length: 30 }, (_, number) => redis.xAdd(STREAM, '*', { to: `user-${number}@example.org` })),
   );
   console.log(`produced ${ids.length} mails`);
 
-  // The last run had read three mails and was stopped before it sent them.
+  // An earlier run read three mails and stopped before it sent them.
   await redis.xReadGroup(GROUP, NAME, { key: STREAM, id: '>' }, { COUNT: 3 });
 
   const stop = new AbortController();
@@ -52,7 +52,7 @@ async function main() {
     sent.push(mail.to);
     if (sent.length === 20) stop.abort();
   }, stop.signal);
-  console.log(`sent ${sent.length}, the first to ${sent[0]}, then told to stop`);
+  console.log(`sent ${sent.length}, the first to ${sent[0]}, then stopped`);
 
   const left = await redis.xPending(STREAM, GROUP);
   console.log(`read but not sent: ${left.pending}`);

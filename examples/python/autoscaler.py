@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A pool that follows its lag: more workers while entries wait, fewer when none do.
+"""A pool that is scaled by lag: more workers while entries are waiting, fewer when there are none.
 
-Lag is what the group has not yet been given, told by XINFO GROUPS. Redis cannot always tell it (after deletions it
-may be null); Millstream always can.
+The lag is the number of entries that the group has still to deliver. XINFO GROUPS returns it. Redis may return null
+instead, for example after deletions; Millstream always returns a number.
 """
 
 import time
@@ -16,14 +16,14 @@ LAG_PER_WORKER = 25
 
 
 def wanted_size(lag, current):
-    """One worker for every `LAG_PER_WORKER` waiting entries. Up at once, down one at a time."""
+    """Returns one worker per `LAG_PER_WORKER` waiting entries. Scales up immediately, and down one worker at a time."""
     target = min(LARGEST, max(SMALLEST, -(-lag // LAG_PER_WORKER)))
     return target if target > current else max(target, current - 1)
 
 
 def backlog(redis):
     (group,) = redis.xinfo_groups(STREAM)
-    # An unknown lag is no reason to scale down: count what the stream holds instead.
+    # If the lag is unknown, use the length of the stream, so that the pool does not scale down.
     return redis.xlen(STREAM) if group["lag"] is None else group["lag"]
 
 

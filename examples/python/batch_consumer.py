@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Work that is cheaper in bulk: collect up to a number of entries or for a short time, then handle them at once.
+"""Processing in batches: collect entries up to a number or for a short time, then handle them together.
 
-One XACK acknowledges the whole batch. An entry that failed is left out of it, stays pending, and comes again with the
-next batch.
+One XACK acknowledges the whole batch. An entry that failed is not acknowledged. It stays pending and is read again
+with a later batch.
 """
 
 import time
@@ -14,7 +14,7 @@ BATCH_SIZE, BATCH_MS = 50, 100
 
 
 def collect(redis):
-    """At most `BATCH_SIZE` new entries; fewer when `BATCH_MS` is over first."""
+    """Returns up to `BATCH_SIZE` new entries; fewer if `BATCH_MS` passes first."""
     batch = []
     deadline = time.monotonic() + BATCH_MS / 1000
     while len(batch) < BATCH_SIZE:
@@ -28,12 +28,12 @@ def collect(redis):
 
 
 def retries(redis):
-    """What this consumer was given before and has not acknowledged."""
+    """Returns entries that this consumer has read before and not acknowledged."""
     return redis.xreadgroup(GROUP, CONSUMER, {STREAM: "0"}, count=BATCH_SIZE)[STREAM]
 
 
 def load(batch, database):
-    """Loads a batch and returns the ids that made it. Every row with a 7 in it fails the first time."""
+    """Loads a batch and returns the ids of the loaded entries. Every row with a 7 in it fails the first time."""
     loaded = []
     for id, fields in batch:
         if "7" in fields["row"] and fields["row"] not in database["refused"]:

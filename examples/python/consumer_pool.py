@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A pool of consumers in one group that grows and shrinks while it works.
 
-Shrinking loses nothing: a worker that is told to stop finishes what it has read, acknowledges it, and only then takes
-its name out of the group.
+Shrinking loses nothing: a worker that is asked to stop finishes the entries it has read, acknowledges them, and then
+deletes its consumer from the group.
 """
 
 import threading
@@ -12,7 +12,7 @@ from collections import Counter
 from connection import connect
 
 STREAM, GROUP = "example:pool", "workers"
-READ_MS = 200  # how long a read waits; also how long a worker may take to notice that it should stop
+READ_MS = 200  # timeout of a blocking read; a worker needs up to this long to notice that it should stop
 
 
 class Worker(threading.Thread):
@@ -25,7 +25,7 @@ class Worker(threading.Thread):
         self._stopping.set()
 
     def run(self):
-        # A blocking read occupies its connection, so every worker has one of its own.
+        # A blocking read occupies its connection, so every worker needs its own connection.
         redis = connect()
         while not self._stopping.is_set():
             reply = redis.xreadgroup(self.group, self.name, {self.stream: ">"}, count=5, block=READ_MS)
@@ -51,7 +51,7 @@ class ConsumerPool:
         for worker in leaving:
             worker.join()
         while len(self.workers) < size:
-            # A name is never used twice: what a worker left behind must not be mistaken for another's.
+            # Every worker gets a new name, so that it does not inherit pending entries of a former worker.
             self._started += 1
             worker = Worker(f"worker-{self._started}", self.stream, self.group, self.handle)
             worker.start()

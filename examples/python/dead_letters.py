@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Messages that always fail end in a stream of their own, with the reason, instead of going round for ever.
+"""Dead letters: a message that always fails is moved to another stream, with the reason, instead of being retried
+without limit.
 
-The server counts deliveries. The count is checked before the handler runs, so that even a message that kills its
-worker is caught. Moving is one transaction: added to the dead letters and acknowledged, or neither.
+The server counts deliveries. The worker checks the count before it runs the handler, so it also catches messages that
+crash the worker. One transaction adds the message to the dead letters and acknowledges it.
 """
 
 from connection import connect
 
-# The braces keep both keys in one slot, should this ever run on a cluster.
-STREAM, DEAD, GROUP = "{example:letters}", "{example:letters}:dead", "crew"
+# The braces put both keys into the same slot of a cluster.
+STREAM, DEAD, GROUP = "{example:parcels}", "{example:parcels}:dead", "crew"
 MAX_DELIVERIES = 3
 
 
-def bury(redis, id, fields, deliveries, reason):
+def dead_letter(redis, id, fields, deliveries, reason):
     with redis.pipeline(transaction=True) as transaction:
         about = {"dlq.id": id, "dlq.group": GROUP, "dlq.deliveries": deliveries, "dlq.reason": reason}
         transaction.xadd(DEAD, {**fields, **about})
@@ -26,20 +27,20 @@ def deliveries_of(redis, ids):
 
 
 def work_off(redis, entries, handle):
-    """Handles entries the worker owns. What fails stays pending and comes again."""
+    """Handles entries that the worker owns. An entry that fails stays pending and is claimed again."""
     counts = deliveries_of(redis, [id for id, _ in entries])
     for id, fields in entries:
         if counts[id] > MAX_DELIVERIES:
-            bury(redis, id, fields, counts[id] - 1, "max_deliveries")
-            print(f"buried {fields['letter']} after {counts[id] - 1} deliveries")
+            dead_letter(redis, id, fields, counts[id] - 1, "max_deliveries")
+            print(f"dead-lettered {fields['parcel']} after {counts[id] - 1} deliveries")
             continue
         try:
             handle(fields)
         except ValueError as error:
-            print(f"delivery {counts[id]} of {fields['letter']} failed: {error}")
+            print(f"delivery {counts[id]} of {fields['parcel']} failed: {error}")
         else:
             redis.xack(STREAM, GROUP, id)
-            print(f"delivered {fields['letter']}")
+            print(f"delivered {fields['parcel']}")
 
 
 def handle(fields):
@@ -51,18 +52,18 @@ def main():
     redis = connect()
     redis.delete(STREAM, DEAD)
     redis.xgroup_create(STREAM, GROUP, mkstream=True)
-    redis.xadd(STREAM, {"letter": "A", "address": "here"})
-    redis.xadd(STREAM, {"letter": "B", "address": "unknown"})
-    redis.xadd(STREAM, {"letter": "C", "address": "there"})
+    redis.xadd(STREAM, {"parcel": "A", "address": "here"})
+    redis.xadd(STREAM, {"parcel": "B", "address": "unknown"})
+    redis.xadd(STREAM, {"parcel": "C", "address": "there"})
 
     (entries,) = redis.xreadgroup(GROUP, "worker", {STREAM: ">"}).values()
     while entries:
         work_off(redis, entries, handle)
-        # A real worker would let some time pass: the second argument after the consumer is the least idle time.
+        # A real worker would pass a minimum idle time instead of 0, and wait before it tries again.
         _, entries, _ = redis.xautoclaim(STREAM, GROUP, "worker", 0)
 
-    ((_, letter),) = redis.xrange(DEAD)
-    print(f"in the dead letters: {letter}")
+    ((_, fields),) = redis.xrange(DEAD)
+    print(f"in the dead letters: {fields}")
     print(f"still pending: {redis.xpending(STREAM, GROUP)['pending']}")
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Looking after a consumer group: create it, describe it, move it, clean it up, remove it."""
+"""Manages a consumer group: create it, describe it, rewind it, remove idle consumers, destroy it."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class GroupManager:
         self.redis, self.stream, self.group = redis, stream, group
 
     def ensure(self, start="0"):
-        """Creates the group, and the stream with it. True if it was not there before."""
+        """Creates the group and, if necessary, the stream. Returns whether the group is new."""
         try:
             self.redis.xgroup_create(self.stream, self.group, id=start, mkstream=True)
         except redis_py.ResponseError as error:
@@ -39,11 +39,11 @@ class GroupManager:
         raise LookupError(f"{self.stream} has no group {self.group}")
 
     def rewind(self, to="0"):
-        """Delivers everything after `to` again. What is pending stays pending."""
+        """Makes the group deliver all entries after `to` again. Pending entries stay pending."""
         self.redis.xgroup_setid(self.stream, self.group, to)
 
     def remove_idle_consumers(self, idle_ms):
-        """Removes consumers that have not called for long, but never one with work: that work would be lost."""
+        """Removes consumers that have been idle for `idle_ms` and have no pending entries; those would be lost."""
         gone = []
         for row in self.redis.xinfo_consumers(self.stream, self.group):
             if row["idle"] >= idle_ms and row["pending"] == 0:
@@ -70,7 +70,7 @@ def main():
     redis.xreadgroup(GROUP, "ben", {STREAM: ">"}, count=2)
     print(f"after reading: {manager.describe()}")
 
-    # anna has finished her work, ben has not: only anna may go.
+    # anna has acknowledged her entry, ben has not acknowledged his: only anna is removed.
     print(f"removed: {manager.remove_idle_consumers(idle_ms=0)}")
 
     manager.rewind()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Delivered at least once, applied exactly once.
+"""At-least-once delivery, applied exactly once.
 
-A message can come twice: its producer was unsure and sent it again, or its consumer died before acknowledging. So the
-effect, the note that it was applied, and the acknowledgement are one transaction. WATCH makes it fail if another
-consumer applied the same payment in between.
+A message can arrive twice: its producer was not sure and sent it again, or its consumer died before it acknowledged.
+So one transaction applies the payment, stores a marker that it was applied, and acknowledges the message. WATCH makes
+the transaction fail if another consumer applied the same payment in between.
 """
 
 import redis as redis_py
@@ -14,13 +14,13 @@ STREAM, GROUP, BALANCES = "example:payments", "ledger", "example:balances"
 REMEMBER_SECONDS = 24 * 60 * 60
 
 
-def note(payment):
+def marker(payment):
     return f"example:payment-applied:{payment}"
 
 
 def apply_once(redis, id, fields):
-    """Books a payment unless it was booked before. True if it was booked now."""
-    applied = note(fields["payment"])
+    """Books a payment unless it was booked before. Returns whether it was booked now."""
+    applied = marker(fields["payment"])
     while True:
         try:
             with redis.pipeline(transaction=True) as transaction:
@@ -34,24 +34,24 @@ def apply_once(redis, id, fields):
                 transaction.execute()
                 return first_time
         except redis_py.WatchError:
-            continue  # someone else was faster: look again
+            continue  # another consumer was faster: check again
 
 
 def main():
     redis = connect()
-    redis.delete(STREAM, BALANCES, *(note(payment) for payment in ("p1", "p2", "p3")))
+    redis.delete(STREAM, BALANCES, *(marker(payment) for payment in ("p1", "p2", "p3")))
     redis.xgroup_create(STREAM, GROUP, mkstream=True)
     # The producer is not sure whether p2 arrived, and sends it again.
     for payment, amount in (("p1", 10), ("p2", 20), ("p2", 20), ("p3", 30)):
         redis.xadd(STREAM, {"payment": payment, "account": "anna", "amount": amount})
 
-    # The first consumer books p1 and dies before it could acknowledge anything else.
+    # The first consumer books p1 and dies before it handles the other entries.
     (entries,) = redis.xreadgroup(GROUP, "first", {STREAM: ">"}).values()
     apply_once(redis, *entries[0])
 
-    # The second takes over everything that is pending.
+    # The second consumer takes over all pending entries.
     _, entries, _ = redis.xautoclaim(STREAM, GROUP, "second", 0)
-    # As if the first had been only slow after all: it delivers the lot again.
+    # Every entry is handled twice, as if the first consumer had only been slow.
     for id, fields in entries + entries:
         happened = "booked" if apply_once(redis, id, fields) else "seen before, skipped"
         print(f"{fields['payment']}: {happened}")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What is stuck, where, and since when: a report on the pending entries of a group.
+"""Reports the stuck entries of a group: how many each consumer has, and for how long.
 
-XPENDING's summary costs the server little however long the list is. The rows are read a page at a time, from the
-oldest on, and only those idle for long enough.
+The summary of XPENDING is cheap, however many entries are pending. The entries themselves are read page by page,
+oldest first, and only those that have been idle for long enough.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ PAGE = 100
 
 
 def stuck(redis, stream, group, idle_ms):
-    """Every entry that has been pending for at least `idle_ms`, page by page."""
+    """Yields every entry that has been idle for at least `idle_ms`, page by page."""
     start = "-"
     while True:
         rows = redis.xpending_range(stream, group, min=start, max="+", count=PAGE, idle=idle_ms)
@@ -44,7 +44,7 @@ def main():
     for number in range(300):
         redis.xadd(STREAM, {"job": number})
 
-    # anna is at work; ben read 250 jobs and has not been heard of for ten minutes, three times in a row.
+    # anna is working. ben read 250 jobs ten minutes ago and has not acknowledged them; they were delivered three times.
     redis.xreadgroup(GROUP, "anna", {STREAM: ">"}, count=50)
     (jobs,) = redis.xreadgroup(GROUP, "ben", {STREAM: ">"}, count=250).values()
     ids = [id for id, _ in jobs]

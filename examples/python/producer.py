@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A producer that sends in batches and keeps its stream from growing for ever.
+"""A producer that sends in batches and limits the length of its stream.
 
-A pipeline carries a whole batch in one round trip. `MAXLEN ~` lets the server drop old entries in whole blocks, which
-costs next to nothing; the stream stays near the limit, never below it.
+A pipeline sends a whole batch in one round trip. `MAXLEN ~` lets the server remove old entries in whole blocks, which
+is cheap. The stream stays a little above the limit, never below it.
 """
 
 import json
@@ -35,9 +35,9 @@ def main():
     print(f"produced {BATCHES * BATCH_SIZE} orders in {seconds:.2f} s, {BATCHES} round trips")
     print(f"the newest is {newest}")
     ((_, fields),) = redis.xrevrange(STREAM, count=1)
-    print(f"it says {json.loads(fields['body'])}")
+    print(f"its body is {json.loads(fields['body'])}")
     kept = redis.xlen(STREAM)
-    print(f"kept {kept} entries: the limit of {KEEP} and less than a block more")
+    print(f"kept {kept} entries: the limit of {KEEP} and less than one block more")
 
 
 if __name__ == "__main__":

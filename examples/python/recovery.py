@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Taking over the work of a consumer that died.
+"""Takes over the entries of a consumer that died.
 
-XAUTOCLAIM walks the pending entries of the whole group and hands over those idle for long enough. Its cursor must be
-followed to the end, `0-0`: starting over at the beginning every time may never reach entries behind busy ones.
+XAUTOCLAIM scans the pending entries of the whole group and claims those that have been idle for long enough. Follow
+its cursor until it is `0-0`. If you start at the beginning every time, you may never reach entries behind busy ones.
 """
 
 from connection import connect
@@ -11,12 +11,12 @@ STREAM, GROUP = "example:recovery", "crew"
 
 
 def recover(redis, stream, group, consumer, idle_ms, page=10):
-    """Yields every entry that was idle for `idle_ms`, now owned by `consumer`."""
+    """Claims every entry that has been idle for `idle_ms` for `consumer`, and yields it."""
     cursor = "0-0"
     while True:
         cursor, entries, deleted = redis.xautoclaim(stream, group, consumer, idle_ms, cursor, count=page)
         if deleted:
-            # Trimmed or deleted meanwhile: the server has taken them off the list, there is nothing left to do.
+            # These entries were trimmed or deleted meanwhile. The server has removed them from the pending list.
             print(f"gone from the stream: {len(deleted)}")
         yield from entries
         if cursor == "0-0":
@@ -29,13 +29,13 @@ def main():
     redis.xgroup_create(STREAM, GROUP, mkstream=True)
     ids = [redis.xadd(STREAM, {"job": number}) for number in range(40)]
 
-    # One worker reads 25 jobs and dies: its connection closes, its work stays pending under its name.
+    # One worker reads 25 jobs and dies. Its connection closes, and its jobs stay pending under its name.
     worker = connect()
     worker.xreadgroup(GROUP, "doomed", {STREAM: ">"}, count=25)
     worker.close()
-    # Another one is alive and has read the rest a moment ago.
+    # Another worker is alive and has just read the rest.
     redis.xreadgroup(GROUP, "alive", {STREAM: ">"})
-    # Half a minute passes (so that you need not wait for it).
+    # Instead of waiting, set the idle time to half a minute.
     redis.xclaim(STREAM, GROUP, "doomed", 0, ids[:25], idle=30_000, justid=True)
     redis.xdel(STREAM, ids[3])
 

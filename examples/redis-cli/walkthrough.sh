@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The whole life of a consumer group at the prompt of redis-cli. Every command is shown before its reply.
+# Shows the whole life of a consumer group with redis-cli. Prints every command and its reply.
 #
-#   examples/redis-cli/walkthrough.sh                 on the usual port
+#   examples/redis-cli/walkthrough.sh                 on port 6379 of this machine
 #   REDIS_URL=redis://host:port examples/redis-cli/walkthrough.sh
 set -euo pipefail
 
@@ -10,46 +10,46 @@ stream=example:walkthrough
 
 say() { printf '\n# %s\n' "$*"; }
 
-# Shows a command and runs it; the reply is printed as at the prompt.
+# run COMMAND…: prints a command, runs it, and prints its reply as redis-cli does in a terminal
 run() {
     printf '> %s\n' "$*"
     redis-cli -u "$url" --no-raw "$@"
 }
 
-# Runs a command for its reply alone.
+# quiet COMMAND…: runs a command and prints only its reply
 quiet() { redis-cli -u "$url" "$@"; }
 
 quiet DEL "$stream" >/dev/null
 
-say "A group belongs to a stream; MKSTREAM creates both. \$ means: only what comes from now on."
+say "Create a group. MKSTREAM creates the stream too. \$ means: deliver only entries that are added from now on."
 run XGROUP CREATE "$stream" billing '$' MKSTREAM
 
-say "Producers append. * lets the server choose the id; here they are given, to be recognised below."
+say "Producers append entries. * lets the server generate the id; here we choose ids that are easy to recognise."
 run XADD "$stream" 1-0 item wheat amount 10
 run XADD "$stream" 2-0 item rye amount 20
 run XADD "$stream" 3-0 item oats amount 30
 
-say "Each entry goes to one consumer. > means: what nobody has been given yet."
+say "Each entry goes to one consumer. > means: entries that were not delivered to any consumer yet."
 run XREADGROUP GROUP billing anna COUNT 2 STREAMS "$stream" '>'
 run XREADGROUP GROUP billing ben COUNT 2 STREAMS "$stream" '>'
 
-say "Nothing new: wait for a tenth of a second, in vain."
+say "There is no new entry: the read is blocked for 100 ms and times out."
 run XREADGROUP GROUP billing ben BLOCK 100 STREAMS "$stream" '>'
 
-say "Wait again, and be woken by a producer."
+say "Block again. This time a producer adds an entry."
 (sleep 0.2; quiet XADD "$stream" 4-0 item spelt amount 40 >/dev/null) &
 run XREADGROUP GROUP billing ben BLOCK 5000 STREAMS "$stream" '>'
 wait
 
-say "Done: acknowledge. What is not acknowledged stays pending."
+say "Acknowledge finished entries. Other entries stay pending."
 run XACK "$stream" billing 1-0 3-0 4-0
 run XPENDING "$stream" billing
 
-say "anna has crashed. ben takes over what she has had for long (here: for any time at all)."
+say "anna has crashed. ben claims her pending entries. (Minimum idle time 0; use more in production.)"
 run XAUTOCLAIM "$stream" billing ben 0 0-0
 run XACK "$stream" billing 2-0
 
-say "How far is the group? lag is what it has not been given yet."
+say "Inspect the group. lag is the number of entries that it has still to deliver."
 run XADD "$stream" 5-0 item barley amount 50
 run XINFO GROUPS "$stream"
 
@@ -57,7 +57,7 @@ say "Keep the two newest entries."
 run XTRIM "$stream" MAXLEN = 2
 run XRANGE "$stream" - +
 
-say "The end."
+say "Clean up."
 run XGROUP DELCONSUMER "$stream" billing anna
 run XGROUP DESTROY "$stream" billing
 run DEL "$stream"

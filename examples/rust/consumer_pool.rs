@@ -1,4 +1,4 @@
-//! A pool of consumers on tokio, with redis-rs: grows, shrinks, and stops without losing or repeating a job.
+//! A pool of consumers with redis-rs and tokio. It grows, shrinks and stops without losing or repeating a job.
 //!
 //! ```text
 //! cargo run --example consumer_pool
@@ -49,7 +49,7 @@ async fn main() -> RedisResult<()> {
     Ok(())
 }
 
-/// The workers that run now, the last started at the end.
+/// The running workers, in the order of their start.
 struct Pool {
     client: Client,
     done: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ impl Pool {
         Pool { client, done, workers: Vec::new(), started: 0 }
     }
 
-    /// Starts or stops workers until there are `size`, and waits for those that stop.
+    /// Starts or stops workers until there are `size` of them. Waits for workers that stop.
     async fn scale(&mut self, size: usize) -> RedisResult<()> {
         let leaving = self.workers.split_off(size.min(self.workers.len()));
         for worker in &leaving {
@@ -77,11 +77,11 @@ impl Pool {
             worker.task.await.expect("a worker does not panic")?;
         }
         while self.workers.len() < size {
-            // A name is never used twice: what a worker left behind must not be mistaken for another's.
+            // Every worker gets a new name, so that it does not inherit pending entries of a former worker.
             self.started += 1;
             let name = format!("worker-{}", self.started);
             let (stop, stopped) = watch::channel(false);
-            // A blocking read holds up all that is sent behind it: every worker has a connection of its own.
+            // A blocking read delays all later commands on its connection, so every worker needs its own connection.
             let redis = connect(&self.client).await?;
             let task = tokio::spawn(work(redis, name, Arc::clone(&self.done), stopped));
             self.workers.push(Worker { stop, task });
@@ -90,7 +90,7 @@ impl Pool {
     }
 }
 
-/// Reads and handles until told to stop, then takes the name out of the group: nothing is pending under it.
+/// Reads and handles entries until `stopped` is set, then deletes the consumer, which has no pending entries then.
 async fn work(
     mut redis: MultiplexedConnection,
     name: String,
@@ -98,7 +98,7 @@ async fn work(
     stopped: watch::Receiver<bool>,
 ) -> RedisResult<()> {
     let options = StreamReadOptions::default().group(GROUP, &name).count(5).block(READ_MS);
-    // The flag is looked at between reads only. A read that is dropped half-way may already have been given entries.
+    // Check the flag only between reads: if a read were cancelled, entries could already be delivered to it.
     while !*stopped.borrow() {
         let Some(reply) = redis.xread_options(&[STREAM], &[">"], &options).await? else { continue };
         for entry in reply.keys.iter().flat_map(|key| &key.ids) {
@@ -111,7 +111,7 @@ async fn work(
     Ok(())
 }
 
-/// A connection that waits for a reply as long as it takes; by default redis-rs gives up after half a second.
+/// Opens a connection without a reply timeout. The default timeout of redis-rs is half a second.
 async fn connect(client: &Client) -> RedisResult<MultiplexedConnection> {
     let patient = AsyncConnectionConfig::new().set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&patient).await

@@ -1,4 +1,4 @@
-//! Taking over from a dead consumer, with dead letters for what fails too often. redis-rs, without async.
+//! Takes over the entries of a dead consumer, and dead-letters entries that fail too often. Uses redis-rs without async.
 //!
 //! ```text
 //! cargo run --example recovery
@@ -7,7 +7,7 @@
 use redis::streams::{StreamAutoClaimOptions, StreamClaimOptions, StreamId, StreamReadOptions};
 use redis::{Client, Connection, RedisResult, TypedCommands, Value};
 
-// The braces keep both keys in one slot, should this ever run on a cluster.
+// The braces put both keys into the same slot of a cluster.
 const STREAM: &str = "{example:rust-recovery}";
 const DEAD: &str = "{example:rust-recovery}:dead";
 const GROUP: &str = "crew";
@@ -22,8 +22,8 @@ fn main() -> RedisResult<()> {
     for entry in claim_all(&mut redis, "rescuer", 30_000)? {
         let deliveries = deliveries(&mut redis, &entry.id)?;
         if deliveries > MAX_DELIVERIES {
-            bury(&mut redis, &entry, deliveries - 1)?;
-            println!("buried {} after {} deliveries", job(&entry), deliveries - 1);
+            dead_letter(&mut redis, &entry, deliveries - 1)?;
+            println!("dead-lettered {} after {} deliveries", job(&entry), deliveries - 1);
         } else {
             redis.xack(STREAM, GROUP, &[&entry.id])?;
             finished += 1;
@@ -38,7 +38,7 @@ fn main() -> RedisResult<()> {
     Ok(())
 }
 
-/// A consumer reads 25 jobs and is never heard of again; job 7 was the reason, three times in a row.
+/// A consumer reads 25 jobs and dies. Job 7 was the reason, and was delivered three times.
 fn leave_work_behind(redis: &mut Connection) -> RedisResult<()> {
     redis.del(&[STREAM, DEAD])?;
     redis.xgroup_create_mkstream(STREAM, GROUP, "$")?;
@@ -48,7 +48,7 @@ fn leave_work_behind(redis: &mut Connection) -> RedisResult<()> {
     let doomed = StreamReadOptions::default().group(GROUP, "doomed");
     let reply = redis.xread_options(&[STREAM], &[">"], &doomed)?.expect("25 entries wait");
     let ids: Vec<&str> = reply.keys[0].ids.iter().map(|entry| entry.id.as_str()).collect();
-    // A minute passes (so that you need not wait for it).
+    // Instead of waiting, set the idle time to a minute.
     let old = || StreamClaimOptions::default().idle(60_000).with_justid();
     let _: Value = redis.xclaim_options(STREAM, GROUP, "doomed", 0, &ids, old())?;
     let _: Value =
@@ -56,8 +56,8 @@ fn leave_work_behind(redis: &mut Connection) -> RedisResult<()> {
     Ok(())
 }
 
-/// Everything idle for long enough. The cursor is followed to its end: starting over at the beginning every time may
-/// never reach entries behind busy ones.
+/// Claims all entries that have been idle for `idle_ms`. Follows the cursor to its end: if it started at the beginning
+/// every time, it might never reach entries behind busy ones.
 fn claim_all(redis: &mut Connection, consumer: &str, idle_ms: usize) -> RedisResult<Vec<StreamId>> {
     let mut claimed = Vec::new();
     let mut cursor = "0-0".to_owned();
@@ -77,8 +77,8 @@ fn deliveries(redis: &mut Connection, id: &str) -> RedisResult<usize> {
     Ok(rows[0].times_delivered)
 }
 
-/// Adds to the dead letters and acknowledges, or does neither.
-fn bury(redis: &mut Connection, entry: &StreamId, deliveries: usize) -> RedisResult<()> {
+/// Adds the entry to the dead letters and acknowledges it, in one transaction.
+fn dead_letter(redis: &mut Connection, entry: &StreamId, deliveries: usize) -> RedisResult<()> {
     let fields = [
         ("job", job(entry)),
         ("dlq.id", entry.id.clone()),

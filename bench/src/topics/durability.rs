@@ -1,4 +1,4 @@
-//! What keeping things costs: the log against none, and both servers under the same policy.
+//! The cost of durability: Millstream with and without its log, and all servers under the same sync policy.
 
 use crate::Failure;
 use crate::data::ADDED;
@@ -14,8 +14,9 @@ use crate::topics::{alternate, names_of, speed, start_all};
 pub(crate) static COST: Table = Table {
     topic: "durability",
     heading: "What the log costs",
-    intro: "Millstream with `appendfsync everysec` against itself without persistence, in turns; a difference of a few \
-            parts in a hundred asks for three times the repetitions. Less is better.",
+    intro: "Millstream with `appendfsync everysec` compared with Millstream without persistence. Both take \
+            turns. These rows have three times the usual repetitions, because a difference of a few percent \
+            needs them. Less is better.",
     columns: &[
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Cost },
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::No },
@@ -27,17 +28,19 @@ pub(crate) static COST: Table = Table {
 pub(crate) static EVERY_SEC: Table = Table {
     topic: "durability",
     heading: "Everysec",
-    intro: "Both servers with `appendonly yes` and `appendfsync everysec`. redis-server's log is not rewritten meanwhile.",
+    intro: "All servers run with `appendonly yes` and `appendfsync everysec`. Peers do not rewrite their \
+            logs meanwhile.",
     columns: speed::COLUMNS,
 };
 
 pub(crate) static ALWAYS: Table = Table {
     topic: "durability",
     heading: "Always",
-    intro: "Both servers with `appendonly yes` and `appendfsync always`: a reply means that it is on the disk. 50 clients add entries, \
-            unpipelined, first alone; then a client of its own sends PING every millisecond meanwhile. In the third row every \
-            `fdatasync` of either server begins 2 ms late (by `strace`), as on a disk that takes so long. In the last nothing is kept: \
-            what the load alone does to PING.",
+    intro: "All servers run with `appendonly yes` and `appendfsync always`: a write is on disk before its \
+            reply. 50 clients add entries without pipelining. In the first row they are the only clients. In \
+            the others one more client sends PING every millisecond. In the third row `strace` delays every \
+            `fdatasync` by 2 ms, like a slower disk. In the last row persistence is off: it shows the effect \
+            of the load alone on PING.",
     columns: &[
         Column { key: "ops_per_second", heading: "op/s", compare: Compare::More },
         Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less },
@@ -52,14 +55,14 @@ struct AlwaysRow {
     name: &'static str,
     title: &'static str,
     persistence: Persistence,
-    /// Whether a client sends PING meanwhile.
+    /// Whether another client sends PING during the load.
     probed: bool,
 }
 
 const ALWAYS_ROWS: [AlwaysRow; 4] = [
     AlwaysRow {
         name: "always-xadd-alone",
-        title: "XADD, 3 short fields, nobody else",
+        title: "XADD, 3 short fields, no other client",
         persistence: Persistence::Always,
         probed: false,
     },
@@ -71,22 +74,22 @@ const ALWAYS_ROWS: [AlwaysRow; 4] = [
     },
     AlwaysRow {
         name: "always-xadd-slowly",
-        title: "XADD, 3 short fields, syncs 2 ms late",
-        persistence: Persistence::AlwaysSlowly,
+        title: "XADD, 3 short fields, syncs delayed by 2 ms",
+        persistence: Persistence::AlwaysOnSlowDisk,
         probed: true,
     },
     AlwaysRow {
         name: "always-unkept",
-        title: "XADD, 3 short fields, nothing kept",
+        title: "XADD, 3 short fields, persistence off",
         persistence: Persistence::Off,
         probed: true,
     },
 ];
 
-/// How much more often the cost of the log is measured than other rows are.
+/// Factor for the repetitions of rows that measure the cost of the log.
 const COST_TIMES: usize = 3;
 
-/// Workloads of the speed table that run with a log as well.
+/// Workloads of the speed table that are also measured with a log.
 const LOGGED: &[&str] = &["xadd-short-p16", "xadd-short-p64", "xreadgroup-1-p16", "xreadgroup-10-p16"];
 
 pub(crate) fn cost_rows() -> Vec<(String, String)> {
@@ -168,13 +171,14 @@ fn always(options: &Options, report: &mut Report) -> Result<(), Failure> {
         if !options.wants(ALWAYS.topic, name) {
             continue;
         }
-        if persistence == Persistence::AlwaysSlowly && !server::can_slow_syncs() {
-            report.note("Syncs were not slowed down: there is no strace that may do it.");
+        if persistence == Persistence::AlwaysOnSlowDisk && !server::can_delay_syncs() {
+            report
+                .note(&format!("{name}: skipped, because strace is missing or not permitted to delay syncs"));
             continue;
         }
         let servers = start_all(&options.startable(), persistence, options)?;
         let ops = match persistence {
-            Persistence::AlwaysSlowly => options.sized(30_000, 1_000),
+            Persistence::AlwaysOnSlowDisk => options.sized(30_000, 1_000),
             _ => options.sized(150_000, 5_000),
         };
         let mut row = Row::new(&ALWAYS, name, title, names_of(&servers));
@@ -189,8 +193,8 @@ fn add_synced(server: &Server, ops: u64, probed: bool) -> Result<Sample, Failure
     command.extend(Payload::Short.fields(1));
     let load = Repeated { command: &command, ops, clients: CLIENTS, pipeline: 1, random_below: 1 };
     let (ping, speed) = if probed {
-        let (waits, speed) = Probe::ping().during(server, || load.run(server))?;
-        (waits.into_iter().next(), speed)
+        let (latencies, speed) = Probe::ping().during(server, || load.run(server))?;
+        (latencies.into_iter().next(), speed)
     } else {
         (None, load.run(server)?)
     };
@@ -199,8 +203,8 @@ fn add_synced(server: &Server, ops: u64, probed: bool) -> Result<Sample, Failure
         Some(speed.ops_per_second),
         Some(speed.cpu_us_per_op),
         Some(speed.p99_ms),
-        ping.as_ref().map(|waits| waits.p50),
-        ping.map(|waits| waits.p99),
+        ping.as_ref().map(|latencies| latencies.p50_us),
+        ping.map(|latencies| latencies.p99_us),
     ])
 }
 
@@ -209,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_logged_workload_exists_and_keeps_its_place() {
+    fn logged_workloads_exist_and_keep_their_order() {
         assert_eq!(speed::named(LOGGED).len(), LOGGED.len());
         let titles: Vec<_> = cost_rows().into_iter().map(|(_, title)| title).collect();
         assert_eq!(titles[0], "XADD, 3 short fields, pipeline 16, everysec against off");

@@ -1,4 +1,5 @@
-//! How the cost of an operation changes while one thing grows and everything else stays.
+//! The cost of an operation as one dimension grows and everything else stays: entries, groups, consumers, streams,
+//! connections.
 
 use std::time::Duration;
 
@@ -14,39 +15,43 @@ use crate::table::{self, Column, Compare, Row, Table};
 use crate::topics::{names_of, start_all, turns};
 use crate::wire::encode;
 
-/// What grows is in the row, what is measured is the cost of one operation.
+/// Each row is one operation at one size.
 pub(crate) static TABLE: Table = Table {
     topic: "growth",
     heading: "Growth",
-    intro: "Server CPU per operation while one thing grows by decades and everything else stays, persistence off: ten clients at pipeline 16 (fifty that acknowledge in order), or as \
-            many clients as there are connections, unpipelined. \"Smallest\" and \"largest\" are the costs at those sizes; \"grows by\" is the cost at the largest size divided by the cost at the \
-            smallest: 1 is constant. \"Last step\" is the same for the two largest sizes, tenfold in a full run: 10 would be in proportion to the size, and \
-            a logarithm adds as much with every step, so that the last one weighs least. On a single connection the server sleeps before every request, and being woken costs more than serving.",
+    intro: "Server CPU per operation while one dimension grows by powers of ten and everything else stays. \
+            Persistence is off. The load is ten clients at pipeline 16 (50 clients for XACK of growing \
+            streams); for connections, one client per connection without pipelining. \"Smallest\" and \
+            \"largest\" are the costs at the smallest and the largest size. \"Grows by\" is the largest \
+            divided by the smallest: 1 means constant cost. \"Last step\" is the same for the two largest \
+            sizes, which differ tenfold: 10 would mean cost in proportion to the size. A logarithmic cost \
+            grows by the same amount with every step, so its last step has the smallest factor. On a single \
+            connection the server sleeps before every request, and waking up costs more than serving.",
     columns: &[Column { key: "cpu_us_per_op", heading: "CPU, µs/op", compare: Compare::Less }],
 };
 
-/// Few, because accepting them is counted too.
+/// Number of clients. Small, because the cost of accepting connections is part of the measurement.
 const FEW_CLIENTS: u64 = 10;
-/// Entries to read and acknowledge of a stream that grows, the same number at every size, from a tenth of it on.
+/// Number of entries to read and acknowledge at every size of a growing stream; they begin at a tenth of the stream.
 const READS: u64 = 8_000;
-/// Keys of the sweep over streams; `redis-benchmark` draws them.
+/// Template of keys in the sweep over streams; `redis-benchmark` fills in a random number.
 const STREAM: &str = "bench:stream-__rand_int__";
 
-/// One thing that grows.
+/// One dimension that grows.
 struct Sweep {
     name: &'static str,
     full: &'static [u64],
     quick: &'static [u64],
-    /// Makes it so large, from nothing.
+    /// Prepares data of this size on an empty server.
     prepare: fn(&Server, u64) -> Result<(), Failure>,
-    /// In the order in which they run: a later one may need what an earlier one did.
+    /// The order matters: an operation can depend on the ones before it.
     operations: &'static [Operation],
 }
 
 struct Operation {
     name: &'static str,
     title: &'static str,
-    /// Processor time per operation at this size.
+    /// Measures the CPU time per operation at this size, in microseconds.
     cost: fn(&Server, u64) -> Result<f64, Failure>,
 }
 
@@ -110,7 +115,7 @@ const SWEEPS: &[Sweep] = &[
 ];
 
 const XADD: &[&str] = &["XADD", FILLED, "*", "user", "u100", "action", "click", "amount", "42"];
-/// Entries to read and acknowledge where something else grows.
+/// Number of entries in the stream when another dimension grows.
 const ENTRIES: u64 = 40_000;
 
 pub(crate) fn rows() -> Vec<(String, String)> {
@@ -149,11 +154,11 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             Row::new(&TABLE, row_name(s, op, *size), row_title(s, op, *size), names_of(&servers))
         })
         .collect();
-    let heights = SWEEPS.iter().flat_map(|sweep| sizes(sweep).iter().map(move |&size| (sweep, size)));
-    let heights: Vec<_> = heights
+    let all_sizes = SWEEPS.iter().flat_map(|sweep| sizes(sweep).iter().map(move |&size| (sweep, size)));
+    let wanted_sizes: Vec<_> = all_sizes
         .filter(|(sweep, size)| wanted.iter().any(|(s, _, n)| s.name == sweep.name && n == size))
         .collect();
-    for (sweep, size) in heights {
+    for (sweep, size) in wanted_sizes {
         for repetition in 0..options.heavy_repetitions() {
             for at in turns(repetition, servers.len()) {
                 let server = &servers[at];
@@ -205,7 +210,7 @@ fn read_from_a_tenth(server: &Server, entries: u64) -> Result<f64, Failure> {
     repeated(server, &command, READS, 1)
 }
 
-/// Of what was just delivered.
+/// Acknowledges the entries that `read_from_a_tenth` delivered.
 fn ack_from_a_tenth(server: &Server, entries: u64) -> Result<f64, Failure> {
     let first = entries / 10 + 1;
     let speed = load::in_order(server, READS, 16, |n, out| {
@@ -258,18 +263,18 @@ fn range_of_any_stream(server: &Server, streams: u64) -> Result<f64, Failure> {
     repeated(server, &["XRANGE", STREAM, "-", "+", "COUNT", "1"], 50_000, streams)
 }
 
-/// Connections are opened before it is measured, which `redis-benchmark` cannot do.
+/// Opens all connections before it measures, which `redis-benchmark` cannot do.
 fn over_connections(server: &Server, connections: u64, command: &[&str]) -> Result<f64, Failure> {
     let mut request = Vec::new();
     encode(&mut request, command);
     let rounds = (20_000 / connections).max(3);
     let speed = load::over_connections(server, connections as usize, rounds, &request)?;
-    // The server must have seen them go before anything else is measured.
+    // Give the server time to close these connections, so that the next measurement does not pay for it.
     std::thread::sleep(Duration::from_millis(1 + connections / 50));
     Ok(speed.cpu_us_per_op)
 }
 
-/// The panels of the plot: cost over size, one for each thing that grows.
+/// Returns the panels of the plot: cost over size, one panel per dimension.
 pub(crate) fn panels(rows: &[&Row]) -> Vec<Panel> {
     let panels = SWEEPS.iter().map(|sweep| Panel {
         title: sweep.name.to_owned(),
@@ -278,7 +283,7 @@ pub(crate) fn panels(rows: &[&Row]) -> Vec<Panel> {
     panels.filter(|panel| !panel.lines.is_empty()).collect()
 }
 
-/// One for each server.
+/// Returns one line per server.
 fn lines(rows: &[&Row], sweep: &Sweep, op: &Operation) -> Vec<Line> {
     let found = measured(rows, sweep, op);
     let servers = found.first().map_or(0, |(_, row)| row.servers.len());
@@ -300,7 +305,7 @@ fn measured<'a>(rows: &[&'a Row], sweep: &Sweep, op: &Operation) -> Vec<(u64, &'
     sweep.full.iter().filter_map(row).collect()
 }
 
-/// How much costs grow from the smallest size to the largest, as a table.
+/// Formats the table: how much costs grow from the smallest size to the largest.
 pub(crate) fn summary(rows: &[&Row]) -> String {
     let mut lines = Vec::new();
     for (sweep, op) in SWEEPS.iter().flat_map(|s| s.operations.iter().map(move |op| (s, op))) {
@@ -324,7 +329,7 @@ pub(crate) fn summary(rows: &[&Row]) -> String {
     table::markdown(&heading.map(str::to_owned), &lines)
 }
 
-/// The cost at the largest size divided by that at the size before.
+/// Returns the cost at the largest size divided by the cost at the second largest.
 fn last_step(found: &[(u64, &Row)], server: usize) -> Option<f64> {
     let [.., (_, before), (_, last)] = found else { return None };
     Some(last.median(server, 0)? / before.median(server, 0)?)
@@ -335,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_told_over_all_sizes_and_over_the_last_step() {
+    fn summary_shows_growth_over_all_sizes_and_over_the_last_step() {
         let row = |size: u64, cost: f64| {
             let mut row = Row::new(&TABLE, format!("groups-xadd-{size}"), "", vec!["ours".into()]);
             row.samples = vec![vec![vec![Some(cost)]]];

@@ -1,20 +1,20 @@
-//! How long a small request waits while another client does something big.
+//! Latency of small requests while another client runs something big.
 
 use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::data;
 use crate::options::Options;
-use crate::payload::Dice;
+use crate::payload::Rng;
 use crate::probe::Probe;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
-use crate::stats::Waits;
+use crate::stats::Latencies;
 use crate::table::{Column, Compare, Row, Sample, Table};
 use crate::topics::{expect_at_least, names_of, start_all, turns};
 use crate::wire::encode;
 
-/// Columns of every table of waits.
+/// Columns of every latency table.
 pub(crate) const COLUMNS: &[Column] = &[
     Column { key: "p50_us", heading: "p50, µs", compare: Compare::No },
     Column { key: "p99_us", heading: "p99, µs", compare: Compare::Less },
@@ -24,27 +24,30 @@ pub(crate) const COLUMNS: &[Column] = &[
 pub(crate) static TABLE: Table = Table {
     topic: "latency",
     heading: "Latency under mixed load",
-    intro: "One client sends PING and one XADD, unpipelined, every millisecond, while another does what the row says: reads 100,000 entries \
-            at a time, one after the other; trims a million entries at once, five times; deletes a stream of ten million (`--quick`: a fraction of that). \
-            Persistence is off. A stall also counts for the requests that would have been sent meanwhile, each with what was left of \
-            it, so that one long stall shows in p99. What a snapshot does is in a table of its own above.",
+    intro: "Every millisecond one client sends PING and another sends XADD, without pipelining, while a \
+            third client does what the row says. Long reads: XRANGE of 100,000 entries, one after the other. \
+            A long trim: XTRIM of a million entries, five times. A long stream deleted: DEL of a stream of \
+            ten million entries. (`--quick` uses a fraction of these sizes.) Persistence is off. A stall \
+            also counts for the requests that would have been sent meanwhile, each with the rest of the \
+            time, so one long stall shows in p99. The effect of a snapshot is in the table \"A snapshot \
+            under way\" above.",
     columns: COLUMNS,
 };
 
 const BIG: &str = "bench:big";
 const PROBED: [&str; 2] = ["PING", "XADD"];
 
-/// What the other client does.
+/// What the busy client does.
 struct Work {
     name: &'static str,
     title: &'static str,
-    /// Works on a stream of so many entries.
+    /// Gets the length of the stream.
     run: fn(&Server, u64, &Options) -> Result<(), Failure>,
 }
 
-/// In this order: the later ones leave less of the stream.
+/// The order matters: trimming and deleting shorten the stream.
 const WORKS: &[Work] = &[
-    Work { name: "idle", title: "nothing else going on", run: idle },
+    Work { name: "idle", title: "otherwise idle server", run: idle },
     Work { name: "read", title: "long reads", run: read },
     Work { name: "trim", title: "a long trim", run: trim },
     Work { name: "delete", title: "a long stream deleted", run: delete },
@@ -56,7 +59,7 @@ pub(crate) fn rows() -> Vec<(String, String)> {
     WORKS.iter().flat_map(probed).collect()
 }
 
-/// How a row of waits is named: `delete-ping`.
+/// Returns the name of a row, such as `delete-ping`.
 pub(crate) fn row_name(work: &str, command: &str) -> String {
     format!("{work}-{}", command.to_lowercase())
 }
@@ -83,10 +86,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
             let server = &servers[at];
             fill(server, options)?;
             for (work, rows) in works.iter().zip(&mut rows) {
-                let waits = probe(server, work, options)
+                let latencies = probe(server, work, options)
                     .map_err(|e| format!("latency/{} on {}: {e}", work.name, server.name))?;
-                for (row, waits) in rows.iter_mut().zip(waits) {
-                    row.samples[at].push(sample(&waits));
+                for (row, latencies) in rows.iter_mut().zip(latencies) {
+                    row.samples[at].push(sample(&latencies));
                 }
             }
             server.connect()?.call(&["DEL", BIG])?;
@@ -96,39 +99,40 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure>
     Ok(())
 }
 
-/// In the order of the columns of tables of waits.
-pub(crate) fn sample(waits: &Waits) -> Sample {
-    vec![Some(waits.p50), Some(waits.p99), Some(waits.worst / 1e3)]
+/// Returns the figures in the order of the columns of latency tables.
+pub(crate) fn sample(latencies: &Latencies) -> Sample {
+    vec![Some(latencies.p50_us), Some(latencies.p99_us), Some(latencies.worst_us / 1e3)]
 }
 
-/// How often entries are trimmed: one trim is over before a probe has asked often enough for a p99.
+/// Number of trims. A single trim ends before the probe has enough samples for a p99.
 const TRIMS: u64 = 5;
 
-/// So that each is seen to begin and to end.
+/// Pause between trims, so the probe sees each of them begin and end.
 const BETWEEN_TRIMS: Duration = Duration::from_millis(20);
 
-/// Entries that are trimmed at once.
+/// Number of entries that one XTRIM removes.
 fn trimmed(options: &Options) -> u64 {
     options.sized(1_000_000, 20_000)
 }
 
-/// Ten million are left to delete after all trims.
+/// Fills the stream so that ten million entries are left to delete after all trims.
 fn fill(server: &Server, options: &Options) -> Result<(), Failure> {
     server.connect()?.call(&["DEL", BIG])?;
     data::fill(server, BIG, 0, options.sized(10_000_000, 200_000) + TRIMS * trimmed(options))
 }
 
-fn probe(server: &Server, work: &Work, options: &Options) -> Result<Vec<Waits>, Failure> {
+fn probe(server: &Server, work: &Work, options: &Options) -> Result<Vec<Latencies>, Failure> {
     let len = server.connect()?.call_int(&["XLEN", BIG])?;
-    let settled = options.sized(Duration::from_millis(50), Duration::from_millis(20));
-    let (waits, ()) = Probe::ping_and_add().during(server, || {
-        // Some of the quiet around it, so that the probe is under way when the work begins; not so much that it is all that p99 sees.
-        std::thread::sleep(settled);
+    let quiet = options.sized(Duration::from_millis(50), Duration::from_millis(20));
+    let (latencies, ()) = Probe::ping_and_add().during(server, || {
+        // A short quiet time before and after the work, so the probe runs when the work begins. A long one would hide
+        // the work in p99.
+        std::thread::sleep(quiet);
         (work.run)(server, len, options)?;
-        std::thread::sleep(settled);
+        std::thread::sleep(quiet);
         Ok(())
     })?;
-    Ok(waits)
+    Ok(latencies)
 }
 
 fn idle(_: &Server, _: u64, options: &Options) -> Result<(), Failure> {
@@ -138,11 +142,11 @@ fn idle(_: &Server, _: u64, options: &Options) -> Result<(), Failure> {
 
 fn read(server: &Server, len: u64, options: &Options) -> Result<(), Failure> {
     let mut connection = server.connect()?;
-    let mut dice = Dice::seeded(3);
+    let mut rng = Rng::seeded(3);
     let count = 100_000.min(len);
     let begun = Instant::now();
     while begun.elapsed() < options.sized(Duration::from_secs(4), Duration::from_millis(300)) {
-        let first = data::id(dice.below(len - count + 1));
+        let first = data::id(rng.below(len - count + 1));
         let mut request = Vec::new();
         encode(&mut request, &["XRANGE", BIG, &first, "+", "COUNT", &count.to_string()]);
         connection.send(&request)?;

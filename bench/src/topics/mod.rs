@@ -1,4 +1,4 @@
-//! What is measured: one file for each topic, and the list of all.
+//! The topics of the benchmark: one file per topic, and the list of all topics.
 
 pub(crate) mod durability;
 pub(crate) mod growth;
@@ -19,14 +19,14 @@ use crate::table::{Row, Sample, Table};
 
 /// Measurements that share their preparation.
 pub(crate) struct Topic {
-    /// The first half of a row's name in `--only`.
+    /// The part before the slash of a row's name in `--only`.
     pub(crate) name: &'static str,
     pub(crate) parts: &'static [Part],
-    /// Measures what the options want of it.
+    /// Measures the selected rows of the topic.
     pub(crate) run: fn(&Options, &mut Report) -> Result<(), Failure>,
 }
 
-/// What a topic has of one table.
+/// The rows of a topic that belong to one table.
 pub(crate) struct Part {
     pub(crate) table: &'static Table,
     /// Name and title of every row.
@@ -34,13 +34,13 @@ pub(crate) struct Part {
 }
 
 impl Topic {
-    /// Name and title of every row.
+    /// Returns name and title of every row.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         self.parts.iter().flat_map(|part| (part.rows)()).collect()
     }
 }
 
-/// In the order of the report.
+/// All topics, in the order of the report.
 pub(crate) const TOPICS: &[Topic] = &[
     Topic { name: "speed", parts: &[part(&speed::TABLE, speed::rows)], run: speed::run },
     Topic { name: "scans", parts: &[part(&scans::TABLE, scans::rows)], run: scans::run },
@@ -59,7 +59,7 @@ pub(crate) const TOPICS: &[Topic] = &[
         name: "recovery",
         parts: &[
             part(&recovery::TABLE, recovery::recovery_rows),
-            part(&recovery::SNAPSHOT, recovery::wait_rows),
+            part(&recovery::SNAPSHOT, recovery::latency_rows),
         ],
         run: recovery::run,
     },
@@ -71,14 +71,14 @@ const fn part(table: &'static Table, rows: fn() -> Vec<(String, String)>) -> Par
     Part { table, rows }
 }
 
-/// Whether these are all rows that their table is to have.
+/// Whether these are all rows of their table.
 pub(crate) fn is_whole(rows: &[&Row]) -> bool {
     let Some(heading) = rows.first().map(|row| row.table.heading) else { return false };
     let part = TOPICS.iter().flat_map(|topic| topic.parts).find(|part| part.table.heading == heading);
     part.is_none_or(|part| (part.rows)().iter().all(|(name, _)| rows.iter().any(|row| row.name == *name)))
 }
 
-/// One of each, in this order, with the same policy.
+/// Starts one server of each program, all with the same persistence.
 fn start_all(
     programs: &[Program],
     persistence: Persistence,
@@ -91,8 +91,8 @@ fn names_of<S: Borrow<Server>>(servers: &[S]) -> Vec<String> {
     servers.iter().map(|server| server.borrow().name.clone()).collect()
 }
 
-/// Fills a row: each repetition on one server after the other, another one first each time, so that a
-/// machine which warms up or slows down does so for all.
+/// Fills a row. Each repetition runs on one server after the other, each time starting with another server, so a
+/// machine that warms up or slows down affects all servers alike.
 fn alternate<S: Borrow<Server>>(
     row: &mut Row,
     servers: &[S],
@@ -109,12 +109,12 @@ fn alternate<S: Borrow<Server>>(
     Ok(())
 }
 
-/// The places of so many servers in the order of this repetition: another one is first each time.
+/// Returns the order of the servers in this repetition; each repetition starts with another server.
 fn turns(repetition: usize, servers: usize) -> impl Iterator<Item = usize> {
     (0..servers).map(move |turn| (turn + repetition) % servers)
 }
 
-/// A load that did not do its work must not enter a table.
+/// Fails if a load did less work than expected: its figures must not enter a table.
 fn expect_at_least(what: &str, found: u64, wanted: u64) -> Result<(), Failure> {
     match found >= wanted {
         true => Ok(()),

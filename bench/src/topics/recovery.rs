@@ -1,4 +1,4 @@
-//! Coming back with ten million entries, a million of them pending; and what a snapshot of them does to others.
+//! Recovery with ten million entries, a million of them pending; and the latency of other clients during a snapshot.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,20 @@ use crate::options::Options;
 use crate::probe::Probe;
 use crate::report::Report;
 use crate::server::{Persistence, Server};
-use crate::stats::Waits;
+use crate::stats::Latencies;
 use crate::table::{Column, Compare, Row, Sample, Table};
 use crate::topics::{latency, turns};
 
 pub(crate) static TABLE: Table = Table {
     topic: "recovery",
     heading: "Recovery",
-    intro: "Ten million entries of three short fields, a million of them pending, written under `everysec`; then the process is killed \
-            and started again. Time from the start to the first answer, with the files still in the system's cache. \"As the load left it\": each \
-            folder holds what the server's own rules made of it, a snapshot and the log since (redis-server rewrites its file when it has doubled, its default). \
-            \"After a snapshot\": after BGREWRITEAOF, which is a snapshot here as well. The last row is how long BGSAVE takes while a client is served.",
+    intro: "Ten million entries of three short fields, a million of them pending, are written under \
+            `everysec`. Then the process is killed and started again. The time is from the start to the \
+            first reply; the files are still in the page cache. \"As the load left it\": the folder has a \
+            snapshot and the log since then, as the server's own rules produced them (redis-server rewrites \
+            its log when it has doubled, the default). \"After a snapshot\": after BGREWRITEAOF, which takes \
+            a snapshot in Millstream too. The last row is the time that BGSAVE takes while a client is \
+            served.",
     columns: &[
         Column { key: "seconds", heading: "time, s", compare: Compare::Less },
         Column { key: "disk_mib", heading: "on disk, MiB", compare: Compare::Less },
@@ -30,64 +33,65 @@ pub(crate) static TABLE: Table = Table {
 pub(crate) static SNAPSHOT: Table = Table {
     topic: "recovery",
     heading: "A snapshot under way",
-    intro: "The same data under `everysec`; one client sends PING and one XADD, unpipelined, every millisecond, while nothing else goes on and \
-            while BGSAVE runs, from its start to its end, five times in each repetition.",
+    intro: "The data of the table above, under `everysec`. Every millisecond one client sends PING and \
+            another sends XADD, without pipelining: first on an otherwise idle server, then during a BGSAVE \
+            from its start to its end, five times in each repetition.",
     columns: latency::COLUMNS,
 };
 
 const KEY: &str = "s";
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Name and title of each row, in the order in which `Samples` has them.
+/// Name and title of each row, in the order of the fields of `Samples`.
 const RECOVERIES: [(&str, &str); 3] =
     [("log", "as the load left it"), ("snapshot", "after a snapshot"), ("bgsave", "BGSAVE itself")];
-const WAITS: [(&str, &str); 4] = [
-    ("snapshot-idle-ping", "PING, nothing else going on"),
-    ("snapshot-idle-xadd", "XADD, nothing else going on"),
-    ("snapshot-running-ping", "PING, a snapshot runs"),
-    ("snapshot-running-xadd", "XADD, a snapshot runs"),
+const LATENCIES: [(&str, &str); 4] = [
+    ("snapshot-idle-ping", "PING, otherwise idle server"),
+    ("snapshot-idle-xadd", "XADD, otherwise idle server"),
+    ("snapshot-running-ping", "PING, during a snapshot"),
+    ("snapshot-running-xadd", "XADD, during a snapshot"),
 ];
 
-/// What one server did once.
+/// The figures of one repetition on one server.
 struct Samples {
     recoveries: [Sample; 3],
-    /// Of each snapshot one, for the rows in which one runs.
-    waits: [Vec<Sample>; 4],
+    /// Rows with a snapshot have one sample per snapshot.
+    latencies: [Vec<Sample>; 4],
 }
 
 pub(crate) fn recovery_rows() -> Vec<(String, String)> {
     RECOVERIES.map(|(name, title)| (name.into(), title.into())).to_vec()
 }
 
-pub(crate) fn wait_rows() -> Vec<(String, String)> {
-    WAITS.map(|(name, title)| (name.into(), title.into())).to_vec()
+pub(crate) fn latency_rows() -> Vec<(String, String)> {
+    LATENCIES.map(|(name, title)| (name.into(), title.into())).to_vec()
 }
 
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<(), Failure> {
-    let mut names = RECOVERIES.iter().chain(&WAITS).map(|(name, _)| name);
+    let mut names = RECOVERIES.iter().chain(&LATENCIES).map(|(name, _)| name);
     if !names.any(|name| options.wants(TABLE.topic, name)) {
         return Ok(());
     }
     let programs = options.startable();
     let names: Vec<_> = programs.iter().map(|program| program.name.clone()).collect();
     let mut recoveries = RECOVERIES.map(|(name, title)| Row::new(&TABLE, name, title, names.clone()));
-    let mut waits = WAITS.map(|(name, title)| Row::new(&SNAPSHOT, name, title, names.clone()));
+    let mut latencies = LATENCIES.map(|(name, title)| Row::new(&SNAPSHOT, name, title, names.clone()));
     for repetition in 0..options.heavy_repetitions() {
         for at in turns(repetition, programs.len()) {
             let program = &programs[at];
             let server = Server::start(program, Persistence::EverySec, options)?;
-            server.rewrite_by_its_own_rules()?;
+            server.enable_automatic_rewrite()?;
             let samples =
                 measure(server, options).map_err(|e| format!("recovery on {}: {e}", program.name))?;
             for (row, sample) in recoveries.iter_mut().zip(samples.recoveries) {
                 row.samples[at].push(sample);
             }
-            for (row, samples) in waits.iter_mut().zip(samples.waits) {
+            for (row, samples) in latencies.iter_mut().zip(samples.latencies) {
                 row.samples[at].extend(samples);
             }
         }
     }
-    recoveries.into_iter().chain(waits).for_each(|row| report.add(row));
+    recoveries.into_iter().chain(latencies).for_each(|row| report.add(row));
     Ok(())
 }
 
@@ -97,7 +101,7 @@ fn measure(mut server: Server, options: &Options) -> Result<Samples, Failure> {
     data::begin_group_and_deliver(&server, KEY, pending)?;
     let log = recover(&mut server, entries, pending)?;
     let quiet = options.sized(Duration::from_secs(2), Duration::from_millis(200));
-    // What it does on its own after a start, a snapshot perhaps, begins soon.
+    // A server may start a snapshot by itself soon after its start; let it begin, then wait for its end.
     std::thread::sleep(quiet / 4);
     server.wait_until_at_rest()?;
     let idle = probe(&server, || {
@@ -117,8 +121,8 @@ fn measure(mut server: Server, options: &Options) -> Result<Samples, Failure> {
     snapshot(&server, "BGREWRITEAOF")?;
     let after = recover(&mut server, entries, pending)?;
     let [idle_ping, idle_add] = idle;
-    let waits = [vec![idle_ping], vec![idle_add], pings, adds];
-    Ok(Samples { recoveries: [log, after, bgsave], waits })
+    let latencies = [vec![idle_ping], vec![idle_add], pings, adds];
+    Ok(Samples { recoveries: [log, after, bgsave], latencies })
 }
 
 fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Failure> {
@@ -128,23 +132,27 @@ fn recover(server: &mut Server, entries: u64, pending: u64) -> Result<Sample, Fa
     let mut connection = server.connect()?;
     let found = (connection.call_int(&["XLEN", KEY])?, connection.call_int(&["XPENDING", KEY, GROUP])?);
     if found != (entries, pending) {
-        return Err(format!("{found:?} entries and pending came back of {:?}", (entries, pending)).into());
+        let (found_entries, found_pending) = found;
+        return Err(format!(
+            "recovered {found_entries} entries and {found_pending} pending entries, expected {entries} and {pending}"
+        )
+        .into());
     }
     Ok(vec![Some(seconds), Some(disk), Some(disk / 1024.0 / seconds), Some(entries as f64 / seconds)])
 }
 
 fn probe(server: &Server, work: impl FnOnce() -> Result<(), Failure>) -> Result<[Sample; 2], Failure> {
-    let (waits, ()) = Probe::ping_and_add().during(server, work)?;
-    let samples: Vec<Sample> = waits.iter().map(|waits: &Waits| latency::sample(waits)).collect();
-    samples.try_into().map_err(|_| "the probe answered for more commands than it sends".into())
+    let (latencies, ()) = Probe::ping_and_add().during(server, work)?;
+    let samples: Vec<Sample> = latencies.iter().map(|l: &Latencies| latency::sample(l)).collect();
+    samples.try_into().map_err(|_| "the probe must return the latencies of two commands".into())
 }
 
-/// Asks for a snapshot and waits until it is done.
+/// Starts a snapshot and waits until it is complete.
 fn snapshot(server: &Server, command: &str) -> Result<(), Failure> {
     let mut connection = server.connect()?;
     server.wait_until_at_rest()?;
     connection.call(&[command])?;
-    // It may begin a moment after the reply.
+    // The snapshot may begin a moment after the reply.
     std::thread::sleep(Duration::from_millis(20));
     server.wait_until_at_rest()
 }

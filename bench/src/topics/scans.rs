@@ -1,4 +1,4 @@
-//! Looking for pending entries that were idle too long, among two million: what every group does all the time.
+//! Scans for idle entries among two million pending entries. Every group with recovery runs such scans all the time.
 
 use std::time::{Duration, Instant};
 
@@ -14,19 +14,19 @@ use crate::topics::{alternate, names_of, speed, start_all};
 pub(crate) static TABLE: Table = Table {
     topic: "scans",
     heading: "Scans of pending entries",
-    intro: "Two million entries of one group are pending, spread over ten consumers; one client, unpipelined, persistence off. \
-            \"None match\" asks for an hour of idleness, which nobody has. redis-server's XAUTOCLAIM stops after looking at ten \
-            times COUNT entries, so covering the list takes it two thousand such calls; ours looks at the whole list in one. Servers that do \
-            not know a command are left out of its row.",
+    intro: "One group has two million pending entries, spread over ten consumers. One client, no pipelining, \
+            persistence off. \"None match\" asks for entries that have been idle for an hour; there are \
+            none. redis-server's XAUTOCLAIM stops after 10 × COUNT entries, so it needs two thousand such \
+            calls to scan the list; Millstream scans the whole list in one call. A server that does not have \
+            a command is left out of its row.",
     columns: speed::COLUMNS,
 };
 
-/// A command, repeated; the group is as before after each.
+/// A command that leaves the group unchanged, so it can be repeated.
 struct Scan {
     name: &'static str,
     title: &'static str,
     command: &'static [&'static str],
-    is_headline: bool,
 }
 
 const HOUR: &str = "3600000";
@@ -36,31 +36,26 @@ const SCANS: &[Scan] = &[
         name: "xpending-idle",
         title: "XPENDING IDLE, none match",
         command: &["XPENDING", FILLED, GROUP, "IDLE", HOUR, "-", "+", "10"],
-        is_headline: true,
     },
     Scan {
         name: "xpending-idle-consumer",
         title: "XPENDING IDLE of one consumer, none match",
         command: &["XPENDING", FILLED, GROUP, "IDLE", HOUR, "-", "+", "10", "c3"],
-        is_headline: false,
     },
     Scan {
         name: "xautoclaim",
         title: "XAUTOCLAIM, none match",
         command: &["XAUTOCLAIM", FILLED, GROUP, "c1", HOUR, "0-0", "COUNT", "100", "JUSTID"],
-        is_headline: true,
     },
     Scan {
         name: "xautoclaim-100",
         title: "XAUTOCLAIM, 100 claimed",
         command: &["XAUTOCLAIM", FILLED, GROUP, "c1", "0", RANDOM_ID, "COUNT", "100", "JUSTID"],
-        is_headline: false,
     },
     Scan {
         name: "xreadgroup-claim",
         title: "XREADGROUP CLAIM, none match and none new",
         command: &["XREADGROUP", "GROUP", GROUP, "c1", "COUNT", "100", "CLAIM", HOUR, "STREAMS", FILLED, ">"],
-        is_headline: false,
     },
 ];
 
@@ -96,20 +91,19 @@ fn measure(
     options: &Options,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let mut able = Vec::new();
+    let mut supporting = Vec::new();
     for server in servers {
-        match server.connect()?.call(&without_chance(scan.command)) {
-            Ok(_) => able.push(server),
-            Err(refusal) => report.note(&format!("{}: left out on {}: {refusal}", scan.title, server.name)),
+        match server.connect()?.call(&with_first_id(scan.command)) {
+            Ok(_) => supporting.push(server),
+            Err(error) => report.note(&format!("{}: skipped on {}: {error}", scan.title, server.name)),
         }
     }
-    // A row without the subject tells nothing of it.
-    if able.first().is_none_or(|server| server.name != servers[0].name) {
+    // Without the subject there is nothing to compare.
+    if supporting.first().is_none_or(|server| server.name != servers[0].name) {
         return Ok(());
     }
-    let mut row = Row::new(&TABLE, scan.name, scan.title, names_of(&able));
-    row.is_headline = scan.is_headline;
-    alternate(&mut row, &able, options.repetitions, |server| {
+    let mut row = Row::new(&TABLE, scan.name, scan.title, names_of(&supporting));
+    alternate(&mut row, &supporting, options.repetitions, |server| {
         Ok(repeat(server, scan, pending, options)?.sample())
     })?;
     report.add(row);
@@ -121,10 +115,10 @@ fn repeat(server: &Server, scan: &Scan, pending: u64, options: &Options) -> Resu
     Repeated { command: scan.command, ops, clients: 1, pipeline: 1, random_below: pending }.run(server)
 }
 
-/// How many calls take about so long: servers differ by a factor of a thousand.
+/// Returns how many calls take about this many seconds; servers differ by a factor of a thousand.
 fn calls_within(server: &Server, scan: &Scan, seconds: f64) -> Result<u64, Failure> {
     let mut connection = server.connect()?;
-    let command = without_chance(scan.command);
+    let command = with_first_id(scan.command);
     let begun = Instant::now();
     let mut calls = 0.0;
     while begun.elapsed() < Duration::from_millis(20) {
@@ -135,8 +129,8 @@ fn calls_within(server: &Server, scan: &Scan, seconds: f64) -> Result<u64, Failu
     Ok(((seconds * 1e6 / each_us) as u64).clamp(5, 20_000))
 }
 
-/// The command with the first id where `redis-benchmark` would draw one.
-fn without_chance(command: &[&str]) -> Vec<String> {
+/// Returns the command with the first id of the stream in place of a random id.
+fn with_first_id(command: &[&str]) -> Vec<String> {
     command.iter().map(|argument| argument.replace("__rand_int__", "000000000000")).collect()
 }
 
@@ -145,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_call_names_an_id() {
-        assert_eq!(without_chance(&["XACK", RANDOM_ID]), ["XACK", "1000000000000-0"]);
+    fn with_first_id_replaces_the_random_id() {
+        assert_eq!(with_first_id(&["XACK", RANDOM_ID]), ["XACK", "1000000000000-0"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Starting with nothing: how long it takes, how much memory and disk the program needs.
+//! The start of an empty server: time, resident memory and size of the program file.
 
 use crate::Failure;
 use crate::options::Options;
@@ -10,9 +10,10 @@ use crate::topics::turns;
 pub(crate) static TABLE: Table = Table {
     topic: "start",
     heading: "Starting",
-    intro: "From starting the process on an empty folder to its answer to PING (looked for every two milliseconds), resident memory \
-            right then, and the size of the program file (shared libraries not counted). The memory of a peer whose build uses the malloc \
-            of the system is left out: its releases have another.",
+    intro: "Time from starting the process on an empty folder to its first reply to PING (tried every 2 ms), \
+            resident memory at that moment, and the size of the program file without shared libraries. The \
+            memory of a peer that was built with the system's malloc is left out, because its releases use \
+            another one.",
     columns: &[
         Column { key: "start_ms", heading: "start, ms", compare: Compare::Less },
         Column { key: "resident_mib", heading: "resident, MiB", compare: Compare::Less },

@@ -1,6 +1,6 @@
-"""Sends connections for port 6379 to the server under test, so that a program written for the usual port runs unchanged.
+"""Redirects connections from port 6379 to the server under test, so that programs with this fixed port run unchanged.
 
-Python imports this module by itself at start-up when its folder is on PYTHONPATH.
+Python imports this module automatically at start-up if its folder is on PYTHONPATH.
 """
 
 import os

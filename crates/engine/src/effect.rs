@@ -1,140 +1,150 @@
-//! What commands change, as values.
+//! Effects: the changes that commands make, as values.
 //!
-//! A request is decided once (`decide_*`, on `&self`) and becomes an effect, which `apply` makes. Whatever changes state has an effect (or a
-//! rearrangement) that says all of it, and replaying them in order rebuilds the state. So an effect holds
-//! outcomes, never intentions: "XADD * at noon" is `Append { id, .. }`, `MAXLEN ~ 1000` is the exact
-//! id up to which entries go. Effects borrow from the request; nothing is copied that is not kept.
+//! A request is decided once (`decide_*`, on `&self`) and becomes an effect, which `apply` applies. Every
+//! change of state is described completely by an effect or a rearrangement. Replaying all of them in order
+//! rebuilds the state.
+//!
+//! So an effect holds outcomes, never intentions: "XADD * at noon" becomes `Append { id, .. }`, and `MAXLEN ~
+//! 1000` becomes the exact id up to which entries are removed. Effects borrow from the request, so only data
+//! that is stored gets copied.
 
 use crate::StreamId;
 
-/// A change to what lives under one key.
-#[expect(missing_docs, reason = "a variant's sentence speaks of its fields")]
+/// A change to the value of one key.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect<'a> {
-    /// The key and everything under it goes.
+    /// Deletes the key and its value.
     Delete,
-    /// The key lives until this time (Unix milliseconds).
+    /// Makes the key expire at this time (Unix milliseconds).
     ExpireAt { at_ms: u64 },
-    /// The key no longer expires.
+    /// Removes the expiry of the key.
     Persist,
-    /// The key becomes this string, whatever it was before. Its expiry is `expires_at_ms`.
+    /// Sets the key to this string, whatever it held before, and its expiry to `expires_at_ms`.
     StringSet { value: &'a [u8], expires_at_ms: Option<u64> },
-    /// The string grows at its end (a missing key is an empty string).
+    /// Appends to the string. A missing key counts as an empty string.
     StringAppend { tail: &'a [u8] },
-    /// Fields of a hash get these values: field, value, field, value…
+    /// Sets fields of a hash. `pairs`: field, value, field, value…
     HashSet { pairs: &'a [&'a [u8]] },
-    /// Fields leave a hash; an empty hash is no key.
+    /// Removes fields of a hash. The key is deleted if no field is left.
     HashDelete { fields: &'a [&'a [u8]] },
-    /// Values join a list at one end, one after the other.
+    /// Pushes values at one end of a list, one after the other.
     ListPush { end: ListEnd, values: &'a [&'a [u8]] },
-    /// Values leave a list at one end; an empty list is no key.
+    /// Removes `count` values from one end of a list. The key is deleted if no value is left.
     ListPop { end: ListEnd, count: u64 },
-    /// Members join a set.
+    /// Adds members to a set.
     SetAdd { members: &'a [&'a [u8]] },
-    /// Members leave a set; an empty set is no key.
+    /// Removes members of a set. The key is deleted if no member is left.
     SetRemove { members: &'a [&'a [u8]] },
-    /// A change to a stream; a missing key becomes an empty stream first.
+    /// Changes a stream. A missing key becomes an empty stream first.
     Stream(StreamEffect<'a>),
 }
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListEnd {
-    /// Where LPUSH and LPOP work.
+    /// The end at which LPUSH and LPOP work.
     Head,
-    /// Where RPUSH and RPOP work.
+    /// The end at which RPUSH and RPOP work.
     Tail,
 }
 
-/// A change to one stream. Groups and consumers are named, so that a record of it stands alone.
-#[expect(missing_docs, reason = "a variant's sentence speaks of its fields")]
+/// A change to one stream. Groups and consumers are given by name, so the log record of a change needs no
+/// other context.
+#[expect(missing_docs, reason = "the comment on a variant describes its fields")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StreamEffect<'a> {
-    /// The stream exists, empty if it was not there.
+    /// Creates the stream, empty, if it does not exist.
     Create,
-    /// One entry joins the end. `id` is greater than the stream's last id. `fields`: name, value, name, value…
+    /// Appends one entry. `id` is greater than the stream's last id. `fields`: name, value, name, value…
     Append { id: StreamId, fields: &'a [&'a [u8]] },
-    /// Every entry up to and including `last` goes; deletion marks are not left for the lag rules.
+    /// Trims every entry up to and including `last`. Does not change `max_deleted_id`, which the lag estimate
+    /// uses.
     TrimThrough { last: StreamId },
-    /// These entries go by a trim, each of them present: a trim that passes over some. Deletion marks are not
-    /// left for the lag rules.
+    /// Trims these entries, all of which exist. Used by trims that keep some older entries. Does not change
+    /// `max_deleted_id`, which the lag estimate uses.
     TrimEntries { ids: &'a [StreamId] },
-    /// These entries go, each of them present.
+    /// Deletes these entries, all of which exist.
     DeleteEntries { ids: &'a [StreamId] },
-    /// The pending entries of these ids go from every group.
+    /// Removes the pending entries with these ids from every group.
     Forget { ids: &'a [StreamId] },
-    /// The stream's counters are set by hand.
+    /// Sets the counters of the stream (XSETID).
     SetId { last_id: StreamId, entries_added: Option<u64>, max_deleted_id: Option<StreamId> },
-    /// A group begins, positioned after `last_id`.
+    /// Creates a group, positioned after `last_id`.
     GroupCreate { group: &'a [u8], last_id: StreamId, entries_read: Option<u64> },
-    /// A group moves, forwards or back.
+    /// Moves the position of a group, forwards or backwards.
     GroupSetId { group: &'a [u8], last_id: StreamId, entries_read: Option<u64> },
-    /// A group goes with its consumers and pending entries.
+    /// Destroys a group with its consumers and pending entries.
     GroupDestroy { group: &'a [u8] },
-    /// A consumer joins its group.
+    /// Creates a consumer in a group.
     ConsumerCreate { group: &'a [u8], consumer: &'a [u8], at_ms: u64 },
-    /// A consumer leaves, and its pending entries with it.
+    /// Deletes a consumer and its pending entries.
     ConsumerDelete { group: &'a [u8], consumer: &'a [u8] },
-    /// A consumer asked, and got nothing.
+    /// Records that a consumer tried to read and got no entry.
     ConsumerSeen { group: &'a [u8], consumer: &'a [u8], at_ms: u64 },
-    /// The `count` live entries after the group's position, the last of them `last`, go to a consumer
-    /// and the group stands at `last`. With `pending` they await acknowledgement.
+    /// Delivers the next `count` live entries after the group's position to a consumer. The last of them is
+    /// `last`, which becomes the group's position. If `pending` is true, the entries become pending.
     Deliver { group: &'a [u8], consumer: &'a [u8], last: StreamId, count: u64, at_ms: u64, pending: bool },
-    /// Entries pending with this consumer were shown to it again.
+    /// Delivers entries again to the consumer with which they are pending.
     Redeliver { group: &'a [u8], consumer: &'a [u8], ids: &'a [StreamId], at_ms: u64 },
-    /// Those of these that are pending are done with, or their entry is gone.
+    /// Removes those of these ids that are pending from the group: acknowledged, or their entry no longer
+    /// exists.
     Ack { group: &'a [u8], ids: &'a [StreamId] },
-    /// Pending entries move to a consumer with these times and counts; rows that were not there begin.
+    /// Assigns pending entries to a consumer with these delivery times and counts. Creates rows that do not
+    /// exist.
     Claim { group: &'a [u8], consumer: &'a [u8], rows: &'a [ClaimedRow], at_ms: u64 },
-    /// Pending entries belong to nobody and wait to be claimed, one behind the other; rows that were not there begin.
+    /// Releases pending entries: they have no owner and queue up in this order to be claimed. Creates rows
+    /// that do not exist.
     Release { group: &'a [u8], rows: &'a [ReleasedRow] },
-    /// Everything pending with one consumer passes to another, which joins if it is new; the first one leaves.
+    /// Moves all pending entries of one consumer to another, which is created if needed, and deletes the
+    /// first consumer.
     Adopt { group: &'a [u8], from: &'a [u8], to: &'a [u8], at_ms: u64 },
-    /// How long and how much of each producer is remembered. If that differs from before, nothing is any more.
+    /// Sets how long and how many entries of each producer the producer history keeps. Clears the history if
+    /// the limits change.
     IdempotenceConfigure { duration_s: u64, max_size: u64 },
-    /// A producer's entry of this name is remembered as the entry `id`.
+    /// Records in the producer history that `iid` of this producer is the entry `id`.
     Remember { producer: &'a [u8], iid: &'a [u8], id: StreamId, at_ms: u64 },
-    /// A producer sent what is remembered, and no entry was added.
+    /// Counts a duplicate: a producer sent an `iid` again, and no entry was added.
     Repeat,
 }
 
-/// A pending entry as it stands after a claim.
+/// A pending entry after it was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimedRow {
     /// The entry.
     pub id: StreamId,
-    /// When it counts as delivered (Unix milliseconds).
+    /// The time from which the entry counts as delivered (Unix milliseconds).
     pub delivered_at_ms: u64,
-    /// How often it counts as delivered.
+    /// The number of deliveries the entry counts as having had.
     pub deliveries: u64,
 }
 
-/// A pending entry as it stands when its consumer has given it back.
+/// A pending entry after it was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleasedRow {
     /// The entry.
     pub id: StreamId,
-    /// How often it counts as delivered.
+    /// The number of deliveries the entry counts as having had.
     pub deliveries: u64,
 }
 
-/// A change to where values are: over two keys, or over whole databases.
+/// A change that moves whole values: between two keys, or between databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rearrangement<'a> {
-    /// What is at the first place goes to the second, over whatever is there.
+    /// Moves the value of the first key to the second key and replaces any value there.
     Move(KeyPlace<'a>, KeyPlace<'a>),
-    /// What is at the first place is put at the second too, over whatever is there.
+    /// Copies the value of the first key to the second key and replaces any value there.
     Copy(KeyPlace<'a>, KeyPlace<'a>),
-    /// Two databases exchange their content.
+    /// Swaps the content of two databases.
     Swap(u32, u32),
-    /// A database becomes empty.
+    /// Removes all keys of a database.
     Clear(u32),
 }
 
-/// A key of a numbered database.
+/// A key in a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyPlace<'a> {
-    /// The database.
+    /// The number of the database.
     pub db: u32,
     /// The key.
     pub key: &'a [u8],

@@ -1,11 +1,10 @@
 //! The id of a stream entry: a millisecond and a sequence number, ordered as a pair.
 //!
-//! How ids are spelled in a request is the protocol's business; here is only the value and its one
-//! text form, `ms-seq`.
+//! This file defines the value and its canonical text form, `ms-seq`. `protocol` parses the ids in requests.
 
 use std::fmt;
 
-/// The position of an entry in a stream. Ids only ever grow within a stream.
+/// The id of an entry, which is also its position in the stream. Within a stream ids only increase.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct StreamId {
     /// Milliseconds since the Unix epoch, by convention; any number is legal.
@@ -15,17 +14,17 @@ pub struct StreamId {
 }
 
 impl StreamId {
-    /// `0-0`: smaller than every entry, the id of none.
+    /// `0-0`, the smallest id. No entry has it.
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
-    /// The largest possible id. A stream that has reached it takes no more entries.
+    /// The greatest possible id. A stream whose last id it is accepts no more entries.
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
-    /// The id `ms-seq`.
+    /// Creates the id `ms-seq`.
     pub const fn new(ms: u64, seq: u64) -> StreamId {
         StreamId { ms, seq }
     }
 
-    /// The smallest id greater than this one.
+    /// Returns the smallest id greater than this one, or `None` if this is the greatest id.
     pub const fn next(self) -> Option<StreamId> {
         match (self.seq.checked_add(1), self.ms.checked_add(1)) {
             (Some(seq), _) => Some(StreamId { ms: self.ms, seq }),
@@ -34,7 +33,7 @@ impl StreamId {
         }
     }
 
-    /// The greatest id smaller than this one.
+    /// Returns the greatest id smaller than this one, or `None` if this is `0-0`.
     pub const fn prev(self) -> Option<StreamId> {
         match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(seq), _) => Some(StreamId { ms: self.ms, seq }),
@@ -61,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn next_and_prev_roll_over_the_sequence() {
+    fn next_and_prev_carry_into_the_millisecond() {
         assert_eq!(StreamId::new(1, u64::MAX).next(), Some(StreamId::new(2, 0)));
         assert_eq!(StreamId::new(2, 0).prev(), Some(StreamId::new(1, u64::MAX)));
         assert_eq!(StreamId::MAX.next(), None);

@@ -1,11 +1,14 @@
-//! What a stream is: entries, groups, pending entries, and the plain values that live beside them.
+//! What a stream is: entries, groups and pending entries. Also the plain values that keys can hold besides
+//! streams.
 //!
-//! Pure: nothing here reads a clock, a file, a socket or a random source, and nothing fails for a
-//! reason outside its input. Requests are decided on `&self` and become [`Effect`]s, which [`Keyspace::apply`] makes. The three most
-//! common changes are decided while they are made: [`Keyspace::append_at`], [`Keyspace::deliver_at`] and [`Keyspace::acknowledge`] do what
-//! `apply` does with their effects, and say which. A [`Rearrangement`] moves whole values. Nothing else changes what is under a key; reading
-//! notes when a key was last used.
-
+//! The engine is pure. It reads no clock, no file, no socket and no random source, and it fails only for
+//! reasons that are in its input.
+//!
+//! A request is decided on `&self` and becomes an [`Effect`], which [`Keyspace::apply`] applies. The three
+//! most common changes are decided and applied in one step: [`Keyspace::append_at`], [`Keyspace::deliver_at`]
+//! and [`Keyspace::acknowledge`]. Each makes the change that applying its effect would make, and returns what
+//! the effect needs. A [`Rearrangement`] moves whole values between keys or databases. Nothing else changes
+//! the content of a key. Reading a key only records when the key was last used.
 pub mod bytes;
 mod effect;
 mod id;

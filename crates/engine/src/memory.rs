@@ -1,15 +1,15 @@
-//! What an allocation really costs. One place, so that every figure we report is counted alike.
+//! Estimates the real size of an allocation. All memory figures use it, so they are comparable.
 
-/// Bytes the allocator takes for a request of `bytes`, by the common rule of 64-bit malloc: a header
-/// of eight, rounded up to sixteen, never less than thirty-two. Nothing is allocated for nothing.
+/// Returns the bytes that the allocator uses for a request of `bytes`, as 64-bit malloc usually does: plus a
+/// header of 8, rounded up to a multiple of 16, at least 32. A request of 0 bytes allocates nothing.
 pub(crate) const fn allocation_bytes(bytes: usize) -> usize {
     const HEADER: usize = 8;
-    const GRAIN: usize = 16;
+    const ALIGNMENT: usize = 16;
     const SMALLEST: usize = 32;
     if bytes == 0 {
         return 0;
     }
-    let rounded = (bytes + HEADER).next_multiple_of(GRAIN);
+    let rounded = (bytes + HEADER).next_multiple_of(ALIGNMENT);
     if rounded < SMALLEST { SMALLEST } else { rounded }
 }
 
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_and_rounding_are_counted() {
+    fn allocation_bytes_include_header_and_rounding() {
         assert_eq!(allocation_bytes(0), 0);
         assert_eq!(allocation_bytes(1), 32);
         assert_eq!(allocation_bytes(24), 32);

@@ -1,60 +1,60 @@
-//! Why a request is refused: one typed list. The words a client sees are the protocol's.
+//! The reasons why a request is refused, as one typed list. `protocol` has the texts that clients see.
 
 use std::fmt;
 
-/// A request that was understood and cannot be done. Nothing has changed.
+/// Why a valid request cannot be carried out. A refused request has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The key holds another type.
+    /// The key holds a value of another type.
     WrongType,
-    /// The key must exist and does not.
+    /// The key does not exist, but the command needs it.
     NoSuchKey,
-    /// The key or the group must exist and does not.
+    /// The key or the group does not exist, but the command needs both.
     NoGroup,
-    /// XGROUP on a key that does not exist.
+    /// XGROUP on a key that does not exist, without MKSTREAM.
     GroupNeedsKey,
     /// The group exists already.
     GroupExists,
-    /// `0-0` is the id of no entry.
+    /// The id is `0-0`, which no entry can have.
     IdIsZero,
-    /// The id is not greater than the stream's last.
+    /// The id is not greater than the stream's last id.
     IdNotGreater,
-    /// The stream has used the greatest id.
+    /// The stream's last id is the greatest possible id.
     IdsExhausted,
-    /// An entry may hold at most 1 GiB.
+    /// The entry is larger than 1 GiB.
     EntryTooLarge,
-    /// An entry has at least one field.
+    /// The entry has no field.
     NoFields,
-    /// XSETID below the greatest deleted id.
+    /// XSETID with an id smaller than the greatest deleted id.
     SetIdBelowMaxDeleted,
-    /// XSETID below the last entry.
+    /// XSETID with an id smaller than that of the last entry.
     SetIdBelowLastEntry,
-    /// XSETID with fewer entries added than there are.
+    /// XSETID with a number of added entries smaller than the stream's length.
     SetIdTooFewAdded,
-    /// The value is no 64-bit integer.
+    /// The value is not a 64-bit integer.
     NotAnInteger,
-    /// The value is no floating-point number.
+    /// The value is not a floating-point number.
     NotAFloat,
-    /// The hash field is no 64-bit integer.
+    /// The hash field is not a 64-bit integer.
     HashNotAnInteger,
-    /// The hash field is no floating-point number.
+    /// The hash field is not a floating-point number.
     HashNotAFloat,
-    /// The sum does not fit 64 bits.
+    /// The sum does not fit into 64 bits.
     IntegerOverflow,
-    /// The sum is no finite number.
+    /// The sum is not a finite number.
     FloatOverflow,
-    /// A string would exceed the greatest allowed size.
+    /// The string would be longer than the maximum.
     StringTooLong,
-    /// There is no such entry in the stream.
+    /// The stream has no entry with this id.
     NoSuchEntry,
-    /// The producer's entry of this name is remembered as another one.
-    RememberedOtherwise,
-    /// A consumer was to adopt its own pending entries.
+    /// The producer history has recorded another entry for this `iid`.
+    IidConflict,
+    /// XADOPT with the same consumer as source and destination.
     AdoptsItself,
-    /// Source and destination are one and the same.
+    /// Source and destination are the same key.
     SameObject,
-    /// There is no database of that number.
+    /// The database number is out of range.
     NoSuchDatabase,
 }
 
@@ -64,15 +64,19 @@ impl fmt::Display for Refusal {
             Refusal::WrongType => "the key holds another type of value",
             Refusal::NoSuchKey => "the key does not exist",
             Refusal::NoGroup => "the key or the group does not exist",
-            Refusal::GroupNeedsKey => "the stream does not exist; ask for it to be created with the group",
+            Refusal::GroupNeedsKey => {
+                "the stream does not exist; create it first, or create it with the group (MKSTREAM)"
+            }
             Refusal::GroupExists => "the group exists already",
-            Refusal::IdIsZero => "0-0 cannot be the id of an entry",
+            Refusal::IdIsZero => "an entry cannot have the id 0-0",
             Refusal::IdNotGreater => "the id must be greater than the stream's last id",
-            Refusal::IdsExhausted => "the stream has used the greatest possible id",
+            Refusal::IdsExhausted => {
+                "the stream's last id is the greatest possible id; it accepts no more entries"
+            }
             Refusal::EntryTooLarge => "the entry is larger than 1 GiB",
             Refusal::NoFields => "an entry needs at least one field",
             Refusal::SetIdBelowMaxDeleted => "the id is smaller than the greatest deleted id",
-            Refusal::SetIdBelowLastEntry => "the id is smaller than the last entry's",
+            Refusal::SetIdBelowLastEntry => "the id is smaller than that of the last entry",
             Refusal::SetIdTooFewAdded => "the number of entries added is smaller than the stream's length",
             Refusal::NotAnInteger => "the value is not a 64-bit integer",
             Refusal::NotAFloat => "the value is not a floating-point number",
@@ -80,14 +84,12 @@ impl fmt::Display for Refusal {
             Refusal::HashNotAFloat => "the hash field is not a floating-point number",
             Refusal::IntegerOverflow => "the result does not fit a 64-bit integer",
             Refusal::FloatOverflow => "the result is not a finite number",
-            Refusal::StringTooLong => "the string would exceed the greatest allowed size",
-            Refusal::NoSuchEntry => "there is no such entry in the stream",
-            Refusal::RememberedOtherwise => {
-                "the producer's entry of this name is remembered under another id"
-            }
-            Refusal::AdoptsItself => "a consumer cannot adopt its own entries",
+            Refusal::StringTooLong => "the string would be longer than the maximum",
+            Refusal::NoSuchEntry => "the stream has no entry with this id",
+            Refusal::IidConflict => "the producer already used this iid for another entry",
+            Refusal::AdoptsItself => "a consumer cannot adopt its own pending entries",
             Refusal::SameObject => "source and destination are the same",
-            Refusal::NoSuchDatabase => "there is no database of that number",
+            Refusal::NoSuchDatabase => "the database number is out of range",
         })
     }
 }

@@ -1,13 +1,14 @@
-//! What may be asked of a stream, in types that cannot be wrong. Spelling is the protocol's.
+//! The requests that a stream accepts, as types that can only hold valid values. `protocol` parses their text
+//! form.
 
 use crate::StreamId;
 
 /// How the id of a new entry is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdSpec {
-    /// `*`: from the clock, always greater than the last.
+    /// `*`: the current time, or the next id if that is not greater than the last id.
     Auto,
-    /// `ms-*`: this millisecond, the next sequence number.
+    /// `ms-*`: this millisecond and its next sequence number.
     AutoSeq(u64),
     /// Exactly this id.
     Explicit(StreamId),
@@ -16,22 +17,22 @@ pub enum IdSpec {
 /// An entry to be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addition<'a> {
-    /// How its id is chosen.
+    /// How the id is chosen.
     pub id: IdSpec,
     /// Name, value, name, value…
     pub fields: &'a [&'a [u8]],
-    /// Whether to make a stream if there is none.
+    /// Whether to create the stream if it does not exist.
     pub make_stream: bool,
-    /// How to shorten the stream when the entry has joined it.
+    /// How to trim the stream after the entry was added.
     pub trim: Option<Trim>,
-    /// What becomes of the pending entries of what trimming removes.
+    /// What happens to the pending entries of trimmed entries.
     pub references: References,
-    /// How to tell that the entry was sent before. Only with an id from the clock.
+    /// How to detect that the entry was sent before. Only with [`IdSpec::Auto`].
     pub idempotence: Option<Idempotence<'a>>,
 }
 
 impl<'a> Addition<'a> {
-    /// An entry with an id from the clock, to a new stream if there is none.
+    /// Creates a request with an automatic id that creates the stream if needed.
     pub fn new(fields: &'a [&'a [u8]]) -> Addition<'a> {
         Addition {
             id: IdSpec::Auto,
@@ -44,61 +45,61 @@ impl<'a> Addition<'a> {
     }
 }
 
-/// A request to shorten a stream from its old end.
+/// A request to remove the oldest entries of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// What to keep.
+    /// Which entries to keep.
     pub by: TrimBy,
-    /// Whether to stop at whole blocks.
+    /// Whether only whole blocks are removed.
     pub exactness: Exactness,
-    /// The most entries to remove. Only with [`Exactness::Approximate`].
+    /// The maximum number of entries to remove. Used only with [`Exactness::Approximate`].
     pub limit: TrimLimit,
 }
 
-/// What a trimmed stream keeps.
+/// Which entries a trim keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimBy {
-    /// At most this many entries, the newest.
+    /// At most this many entries: the newest.
     MaxLen(u64),
-    /// Entries from this id on.
+    /// The entries with this id or a greater one.
     MinId(StreamId),
 }
 
-/// Whether a trim may keep more than asked.
+/// Whether a trim can keep more entries than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exactness {
-    /// `=`: not one entry more.
+    /// `=`: keeps exactly the requested entries.
     Exact,
-    /// `~`: whole blocks only, so up to a block more stays.
+    /// `~`: removes only whole blocks, so up to a block of further entries stays.
     Approximate,
 }
 
-/// The most entries an approximate trim removes.
+/// The maximum number of entries that an approximate trim removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrimLimit {
-    /// A hundred blocks' worth.
+    /// As many as a hundred full blocks hold.
     Default,
-    /// No bound.
+    /// Without limit.
     Unlimited,
-    /// This many.
+    /// At most this many.
     AtMost(u64),
 }
 
-/// Where a new or moved group stands.
+/// The position of a new or moved group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupStart {
-    /// `$`: after the last entry ever added.
+    /// `$`: after the last id of the stream.
     Last,
     /// After this id.
     After(StreamId),
 }
 
-/// How large a block of entries may grow. Approximate trimming removes whole blocks, so users see these.
+/// The maximum size of a block of entries. Users see it, because approximate trimming removes whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLimits {
-    /// Most bytes, as Redis counts a node's bytes; 0 is no limit.
+    /// Maximum bytes, counted as Redis counts the bytes of a node; 0 means no limit.
     pub max_bytes: u64,
-    /// Most entries, deleted ones included; 0 is no limit.
+    /// Maximum number of entries, including deleted ones; 0 means no limit.
     pub max_entries: u64,
 }
 
@@ -108,53 +109,53 @@ impl Default for BlockLimits {
     }
 }
 
-/// What becomes of the pending rows of an entry that is deleted or trimmed, in every group.
+/// What happens to the pending entries, in all groups, of an entry that is deleted or trimmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum References {
-    /// They stay, and point to nothing.
+    /// They stay, although their entry no longer exists.
     #[default]
     Keep,
-    /// They go with it.
+    /// They are removed too.
     Delete,
-    /// The entry stays while any group has yet to read or acknowledge it.
+    /// The entry is removed only if every group has read and acknowledged it.
     Acked,
 }
 
-/// What a consumer says when it gives a pending entry back.
+/// Why a consumer releases a pending entry (XNACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NackMode {
-    /// It was not tried: this delivery does not count.
+    /// The consumer did not try it: this delivery does not count.
     Silent,
-    /// It failed: the delivery counts.
+    /// The attempt failed: this delivery counts.
     Fail,
-    /// It can never succeed: the count goes to the greatest there is.
+    /// The entry can never succeed: its delivery count is set to the maximum.
     Fatal,
 }
 
-/// How a producer says that an entry may have been sent before.
+/// How a duplicate of an entry is detected (XADD IDMP and IDMPAUTO).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idempotence<'a> {
-    /// An entry with the same fields, from this producer, is the same entry.
+    /// An entry of this producer with the same fields is a duplicate.
     Auto {
-        /// Who sends.
+        /// The name of the producer.
         producer: &'a [u8],
     },
-    /// An entry under the same name, from this producer, is the same entry.
+    /// An entry of this producer with the same `iid` is a duplicate.
     Given {
-        /// Who sends.
+        /// The name of the producer.
         producer: &'a [u8],
-        /// The producer's name for the entry.
+        /// The id that the producer gave the entry.
         iid: &'a [u8],
     },
 }
 
-/// Where reading begins.
+/// Where a read starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     /// After this id.
     After(StreamId),
-    /// After the last entry at the moment the verb first runs.
+    /// After the stream's last id at the moment the verb first runs.
     Last,
-    /// With the last entry, whatever it is.
+    /// With the last entry, whatever its id is.
     LastEntry,
 }

@@ -1,7 +1,7 @@
-//! The engine against a naive model: the same random requests to both, the same answers expected.
+//! The engine against a naive model: both get the same random requests, and their results must be equal.
 //!
-//! The model is written from what the commands mean, with ordered maps and no cleverness. A failure
-//! prints its seed; `MILLSTREAM_MODEL_SEEDS` sets how many are run.
+//! The model implements the documented meaning of the commands with ordered maps and no optimization. A failure
+//! prints its seed. `MILLSTREAM_MODEL_SEEDS` sets the number of seeds.
 
 mod naive;
 
@@ -9,16 +9,16 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use millstream_engine::stream::{
-    Before, ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, NackOptions,
-    Recipient, Taken,
+    ClaimOptions, Delivery, EntryRef, IdRange, IdempotenceInfo, IdempotenceLimits, IdleClaim, NackOptions,
+    PriorDelivery, Recipient,
 };
 use millstream_engine::{
     BlockLimits, ClaimedRow, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect,
     StreamId, Trim, TrimBy, TrimLimit,
 };
-use naive::{Naive, NaiveEntry};
+use naive::{NaiveEntry, NaiveStream};
 
-/// Xorshift: small, seeded, good enough to wander.
+/// A seeded xorshift generator.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
 struct Run {
     random: Random,
     stream: Stream,
-    naive: Naive,
+    naive: NaiveStream,
     limits: BlockLimits,
     now_ms: u64,
 }
@@ -62,7 +62,7 @@ impl Run {
             2 => BlockLimits { max_bytes: 0, max_entries: 10 },
             _ => BlockLimits::default(),
         };
-        Run { random, stream: Stream::new(), naive: Naive::default(), limits, now_ms: 1_000 }
+        Run { random, stream: Stream::new(), naive: NaiveStream::default(), limits, now_ms: 1_000 }
     }
 
     fn apply(&mut self, effect: StreamEffect<'_>) {
@@ -83,17 +83,17 @@ impl Run {
             58..62 => self.read_history(),
             62..70 => self.acknowledge(),
             70..74 => self.ack_delete(),
-            74..79 => self.give_back(),
+            74..79 => self.release(),
             79..84 => self.read_claiming(),
-            84..86 => self.keep_longer(),
+            84..86 => self.extend(),
             86..91 => self.claim(),
             91..94 => self.auto_claim(),
-            94..97 => self.send(),
+            94..97 => self.add_idempotent(),
             _ => self.read_range(),
         }
     }
 
-    /// Mostly ids that were used, or their neighbours; sometimes edges.
+    /// Returns mostly ids that are in use or next to one, and sometimes ids at the edges.
     fn id(&mut self) -> StreamId {
         let known: Vec<StreamId> = self.naive.entries.keys().copied().collect();
         match self.random.below(10) {
@@ -130,7 +130,7 @@ impl Run {
             _ => IdSpec::Auto,
         };
         let spec = match spec {
-            // One entry with the greatest id would end the run's additions for good.
+            // An entry with the greatest id would make every later add fail.
             IdSpec::Explicit(StreamId::MAX) => IdSpec::Auto,
             spec => spec,
         };
@@ -158,12 +158,15 @@ impl Run {
             false => (Exactness::Exact, TrimLimit::Default),
         };
         let decision = self.stream.decide_trim(&Trim { by, exactness, limit }, self.limits);
-        let asked = self.naive.trim_count(by);
+        let requested = self.naive.trim_count(by);
         match decision {
-            None if !approximate => assert_eq!(asked, 0),
+            None if !approximate => assert_eq!(requested, 0),
             None => {}
             Some(decision) => {
-                assert!(decision.count <= asked && (approximate || decision.count == asked), "{by:?}");
+                assert!(
+                    decision.count <= requested && (approximate || decision.count == requested),
+                    "{by:?}"
+                );
                 if let TrimLimit::AtMost(most @ 1..) = limit {
                     assert!(decision.count <= most);
                 }
@@ -185,7 +188,7 @@ impl Run {
         let entries_added = self.random.one_in(2).then(|| self.stream.len() + self.random.below(3));
         if last_id != StreamId::MAX && self.stream.decide_set_id(last_id, entries_added).is_ok() {
             assert!(last_id >= self.naive.last_entry() && last_id >= self.naive.max_deleted);
-            // A smaller one lets later requests go back behind entries that were deleted.
+            // A smaller value lets later requests move the last id back before deleted entries.
             let max_deleted_id = self.random.one_in(2).then(|| StreamId::new(0, 1));
             self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id });
             self.naive.max_deleted = max_deleted_id.unwrap_or(self.naive.max_deleted);
@@ -232,7 +235,7 @@ impl Run {
         }
     }
 
-    /// A group that exists, with a consumer that may be new.
+    /// Returns a group that exists and a consumer that may be new.
     fn reader(&mut self) -> Option<(&'static [u8], &'static [u8])> {
         let group = self.random.pick(&GROUPS);
         self.stream.group(group)?;
@@ -260,7 +263,7 @@ impl Run {
         let (after, count) = (self.id(), self.count());
         let found = self.stream.group(group).unwrap();
         let Some(handle) = found.consumer(consumer) else { return };
-        let ids = self.stream.query_history(found, handle, after, count);
+        let ids = self.stream.query_consumer_pending(found, handle, after, count);
         let (mut rows, mut shown) = (Vec::new(), Vec::new());
         self.stream.visit_ids(&ids, |id, entry| {
             shown.extend(entry.is_some().then_some(id));
@@ -293,7 +296,8 @@ impl Run {
         let references = if self.random.one_in(2) { References::Delete } else { References::Acked };
         let trim = Trim { by, exactness: Exactness::Exact, limit: TrimLimit::Default };
         let found = self.stream.decide_trim_referenced(&trim, references, self.limits).unwrap_or_default();
-        // With a limit, whole blocks count against it: what goes is where the other begins.
+        // A limited trim counts whole blocks against its limit, so it removes a prefix of what the unlimited trim
+        // removes.
         let limit = 1 + self.random.below(20);
         let limited = Trim { exactness: Exactness::Approximate, limit: TrimLimit::AtMost(limit), ..trim };
         let limited =
@@ -335,7 +339,7 @@ impl Run {
         self.apply(StreamEffect::Forget { ids: &decision.forgotten });
     }
 
-    fn give_back(&mut self) {
+    fn release(&mut self) {
         let Some((group, _)) = self.reader() else { return };
         let mut ids = self.ids();
         let found = self.stream.group(group).unwrap();
@@ -355,15 +359,15 @@ impl Run {
         let has_idle = stream.has_idle(found, min_idle_ms, self.now_ms);
         let idle_at = stream.query_idle_at(found, min_idle_ms, self.now_ms);
         let mut shown = Vec::new();
-        let mut sink = |entry: &EntryRef<'_>, before: Option<Before>| {
+        let mut sink = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
             shown.push((entry.id(), fields_of(entry), before));
         };
         let taken = stream.visit_idle(found, min_idle_ms, count, self.now_ms, &mut sink);
-        // Nothing shows before it was said to.
+        // No further entry becomes idle before the time that the engine predicted.
         let earlier = idle_at.saturating_sub(1).max(self.now_ms);
         let early = stream.visit_idle(found, min_idle_ms, None, earlier, &mut |_: &EntryRef<'_>, _| {});
         let now = stream.visit_idle(found, min_idle_ms, None, self.now_ms, &mut |_: &EntryRef<'_>, _| {});
-        let ids = |taken: &Taken| taken.rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let ids = |taken: &IdleClaim| taken.rows.iter().map(|row| row.id).collect::<Vec<_>>();
         assert!(idle_at > self.now_ms && ids(&early) == ids(&now) && (has_idle || now.rows.is_empty()));
         let left = count.map(|count| count - taken.rows.len() as u64);
         let mut new = Vec::new();
@@ -379,7 +383,7 @@ impl Run {
         }
     }
 
-    fn keep_longer(&mut self) {
+    fn extend(&mut self) {
         let Some((group, consumer)) = self.reader() else { return };
         let mut ids = self.ids();
         let found = self.stream.group(group).unwrap();
@@ -393,12 +397,12 @@ impl Run {
         }
     }
 
-    /// A producer sends, perhaps again; sometimes its limits change, sometimes the time.
-    fn send(&mut self) {
+    /// A producer adds an entry, possibly a duplicate. Sometimes its limits change first, sometimes time passes.
+    fn add_idempotent(&mut self) {
         if self.random.one_in(6) {
             self.now_ms += self.random.below(3) * 700;
         }
-        if self.naive.memory.is_none() || self.random.one_in(12) {
+        if self.naive.producer_history.is_none() || self.random.one_in(12) {
             let limits = IdempotenceLimits {
                 duration_s: 1 + self.random.below(2),
                 max_size: 1 + self.random.below(4),
@@ -412,7 +416,7 @@ impl Run {
         assert_eq!(known, self.naive.recall(producer, iid, self.now_ms));
         if known.is_some() {
             self.apply(StreamEffect::Repeat);
-            self.naive.memory.as_mut().unwrap().duplicates += 1;
+            self.naive.producer_history.as_mut().unwrap().duplicates += 1;
         } else if let Ok(id) = self.stream.decide_add(IdSpec::Auto, &[b"f", iid], self.now_ms) {
             self.apply(StreamEffect::Append { id, fields: &[b"f", iid] });
             self.naive.add(id, &[b"f", iid]);
@@ -476,7 +480,7 @@ impl Run {
         assert_eq!(self.stream.contains(id), self.naive.entries.contains_key(&id));
     }
 
-    /// Everything that can be asked, asked of both.
+    /// Compares every query of the engine with the model.
     fn compare(&self) {
         self.stream.check().unwrap();
         let (stream, naive) = (&self.stream, &self.naive);
@@ -505,26 +509,26 @@ impl Run {
             let released: Vec<_> = group.pending().released().map(|row| row.id).collect();
             assert_eq!(released, expected.released);
         }
-        self.compare_memory();
+        self.compare_producer_history();
     }
 
-    fn compare_memory(&self) {
-        let (stream, Some(memory)) = (&self.stream, &self.naive.memory) else {
+    fn compare_producer_history(&self) {
+        let (stream, Some(history)) = (&self.stream, &self.naive.producer_history) else {
             return assert!(self.stream.history_counters().is_none());
         };
         let kept = stream
-            .remembered()
+            .history_items()
             .map(|kept| (kept.producer.to_vec(), kept.iid.to_vec(), kept.id, kept.since_ms));
-        assert_eq!(kept.collect::<Vec<_>>(), memory.kept);
-        let duration_ms = memory.limits.duration_s * 1000;
-        let live = || memory.kept.iter().filter(|kept| kept.3 + duration_ms > self.now_ms);
+        assert_eq!(kept.collect::<Vec<_>>(), history.kept);
+        let duration_ms = history.limits.duration_s * 1000;
+        let live = || history.kept.iter().filter(|kept| kept.3 + duration_ms > self.now_ms);
         let producers: BTreeSet<_> = live().map(|kept| &kept.0).collect();
         let expected = IdempotenceInfo {
-            limits: memory.limits,
+            limits: history.limits,
             producers: producers.len() as u64,
             iids: live().count() as u64,
-            added: memory.added,
-            duplicates: memory.duplicates,
+            added: history.added,
+            duplicates: history.duplicates,
         };
         assert_eq!(stream.query_idempotence(IdempotenceLimits::default(), self.now_ms), expected);
     }
@@ -542,7 +546,7 @@ fn collect(into: &mut Vec<(StreamId, NaiveEntry)>) -> impl FnMut(&EntryRef<'_>) 
 }
 
 #[test]
-fn random_requests_answer_as_the_model_does() {
+fn engine_matches_the_naive_model_on_random_requests() {
     let seeds =
         std::env::var("MILLSTREAM_MODEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     for seed in 0..seeds {

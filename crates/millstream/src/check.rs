@@ -1,6 +1,6 @@
-//! `millstream check`: looks at a data folder that no server needs to have open, and saves what can be saved of a damaged one.
+//! `millstream check`: verifies a data folder, and salvages the intact records of a damaged one. It needs no server.
 //!
-//! Exit codes: 0 sound (or nothing lost), 5 damaged (or something lost), 4 there is no store, 1 it could not be done.
+//! Exit codes: 0 sound (or nothing lost), 5 damaged (or data lost), 4 no store in the folder, 1 the check failed.
 
 mod json;
 mod text;
@@ -13,35 +13,45 @@ use millstream_store::check::{CheckError, check_folder, salvage};
 use crate::ops::Failure;
 use crate::ops::output::print_raw;
 
-const EXIT_CODES: &str = "\
-Exit codes: 0 sound, or nothing lost; 5 damaged, or something lost; 4 there is no store; 1 it could not be done.
-A torn tail is sound: it is what a crash leaves of records nobody was told about.";
+const EXAMPLES: &str = "\
+Examples:
+  millstream check millstream-data
+  millstream check millstream-data --json
+  millstream check millstream-data --salvage salvaged-data
 
-/// Verify a data folder without changing it, or save what can be saved of a damaged one
+Exit codes:
+  0  the folder is sound; with --salvage, no data was lost
+  1  the check or the salvage failed
+  4  the folder contains no store
+  5  the folder is damaged; with --salvage, data was lost
+
+A folder with a torn tail is sound: a torn tail is an unfinished write that the server acknowledged to no client.";
+
+/// Verify a data folder, or salvage the intact records of a damaged one
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
-    /// The data folder
+    /// Data folder; it is only read
     dir: PathBuf,
-    /// Write what can be saved to this new folder
+    /// Copy the intact records to this new folder
     #[arg(long, value_name = "OUT")]
     salvage: Option<PathBuf>,
-    /// Tell it as JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Check {
-    /// Prints what was found; a failure if something is damaged or lost.
+    /// Prints the report. Returns [`Failure::Check`] if the folder is damaged or data was lost.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (report, is_well) = match &self.salvage {
+        let (report, is_sound) = match &self.salvage {
             None => {
-                let found = check_folder(&self.dir).map_err(failed)?;
+                let found = check_folder(&self.dir).map_err(failure)?;
                 let report = if self.json { line(json::of_report(&found)) } else { text::of_report(&found) };
                 (report, found.is_sound())
             }
             Some(out) => {
-                let saved = salvage(&self.dir, out).map_err(failed)?;
+                let saved = salvage(&self.dir, out).map_err(failure)?;
                 let report =
                     if self.json { line(json::of_salvage(&saved)) } else { text::of_salvage(&saved) };
                 (report, saved.lost_nothing())
@@ -49,8 +59,8 @@ impl Check {
         };
         match print_raw(&report) {
             Err(failure) if !failure.is_silent() => Err(failure),
-            // The exit code tells the verdict also where nobody has read the report to its end.
-            _ if is_well => Ok(()),
+            // The exit code is right even if the reader of the report closed the pipe early.
+            _ if is_sound => Ok(()),
             _ => Err(Failure::Check),
         }
     }
@@ -60,7 +70,7 @@ fn line(value: serde_json::Value) -> String {
     format!("{value}\n")
 }
 
-fn failed(error: CheckError) -> Failure {
+fn failure(error: CheckError) -> Failure {
     match error {
         CheckError::NoStore { .. } => Failure::NotFound(error.to_string()),
         _ => Failure::Other(error.to_string()),

@@ -1,71 +1,73 @@
-//! The command line, made from the table of settings: every setting is a flag of the same name.
+//! The command line. `serve` gets a flag for every row of the table of settings; the tools describe their own options.
 
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Arg, ArgMatches, Command, FromArgMatches, Subcommand, value_parser};
-use millstream_server::settings::{Change, Id, SETTINGS, Setting};
+use millstream_server::settings::{Changeable, Id, SETTINGS, Setting};
 
-use crate::commands::Ops;
+use crate::commands::Tool;
 
-/// What is to be done.
-pub(crate) enum Task {
+/// A parsed command line.
+pub(crate) enum Invocation {
     /// Run the server.
     Serve {
-        /// The configuration file.
+        /// Path of the configuration file.
         config_path: Option<PathBuf>,
         /// Settings given as flags.
         flags: Vec<(Id, String)>,
     },
-    /// Everything else.
-    Ops(Ops),
+    /// Run any other command.
+    Tool(Tool),
 }
 
 const ABOUT: &str =
-    "A durable server for streams and consumer groups that speaks Redis' protocol, and its tools";
+    "A durable, Redis-compatible server for streams and consumer groups, and tools to operate it";
 
 const OVERVIEW: &str = "\
 Examples:
-  millstream serve                                  a server on 127.0.0.1:6379
-  millstream add orders item=book                   a message
-  millstream group create orders billing            a group that will read it
-  millstream lag                                    how far behind the groups are
-  millstream top                                    the same and more, live
-  millstream doctor                                 what is wrong, and the way out
+  millstream serve                         Start a server on 127.0.0.1:6379
+  millstream add orders item=book          Add a message to the stream 'orders'
+  millstream group create orders billing   Create a group that reads the stream
+  millstream lag                           Show how far behind the groups are
+  millstream top                           Watch streams and groups live
+  millstream doctor                        Find problems and suggest fixes
 
-The tools work on any store that speaks Redis' protocol, and on embedded ones: --url, or MILLSTREAM_URL.
-Every command has examples: millstream group reset --help";
+The tools work with Millstream, Redis and Valkey servers and with embedded stores. Choose the store with --url or \
+MILLSTREAM_URL.
+Run 'millstream COMMAND --help' for the options and examples of a command.";
 
 const EXAMPLES: &str = "\
 Examples:
-  millstream serve                                  on 127.0.0.1:6379
-  millstream serve --port 7000 --exact-lag no       any setting is a flag
-  MILLSTREAM_PORT=7000 millstream serve             or an environment variable
-  millstream serve --config millstream.toml         or a key of a TOML file
+  millstream serve                              Listen on 127.0.0.1:6379
+  millstream serve --port 7000 --exact-lag no   Change settings with flags
+  MILLSTREAM_PORT=7000 millstream serve         Change settings with environment variables
+  millstream serve --config millstream.toml     Read settings from a TOML file
 
-A flag wins over the environment, the environment over the file.
-Then, from another terminal:
+A flag overrides its environment variable, and the variable overrides the file.
+
+To try it, run in another terminal:
   redis-cli XADD orders '*' item book
   redis-cli XGROUP CREATE orders billing 0
   redis-cli XREADGROUP GROUP billing me STREAMS orders '>'";
 
-/// Reads the command line. Ends the process with a message if it makes no sense, or asks for help.
-pub(crate) fn parse() -> Task {
+/// Parses the command line. Prints a message and exits if it is invalid or asks for help.
+pub(crate) fn parse() -> Invocation {
     let matches = command().get_matches();
     match matches.subcommand() {
-        Some(("serve", serve)) => Task::Serve {
+        Some(("serve", serve)) => Invocation::Serve {
             config_path: serve.get_one::<PathBuf>("config").cloned(),
-            flags: SETTINGS.iter().filter_map(|setting| flag_of(serve, setting)).collect(),
+            flags: SETTINGS.iter().filter_map(|setting| flag_value(serve, setting)).collect(),
         },
-        _ => Task::Ops(Ops::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
+        _ => Invocation::Tool(Tool::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())),
     }
 }
 
-fn flag_of(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
+fn flag_value(matches: &ArgMatches, setting: &Setting) -> Option<(Id, String)> {
     matches.get_one::<String>(setting.name).map(|text| (setting.id, text.clone()))
 }
 
-/// The whole command line.
+/// Returns the definition of the whole command line.
 pub(crate) fn command() -> Command {
     let server = Command::new("millstream")
         .version(env!("CARGO_PKG_VERSION"))
@@ -75,7 +77,7 @@ pub(crate) fn command() -> Command {
         .disable_help_subcommand(true)
         .after_help(OVERVIEW)
         .subcommand(serve_command());
-    Ops::augment_subcommands(server).about(ABOUT)
+    Tool::augment_subcommands(server).about(ABOUT)
 }
 
 fn serve_command() -> Command {
@@ -83,7 +85,7 @@ fn serve_command() -> Command {
         .long("config")
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
-        .help("TOML file of settings [env: MILLSTREAM_CONFIG]");
+        .help("Read settings from this TOML file [env: MILLSTREAM_CONFIG]");
     SETTINGS
         .iter()
         .map(setting_arg)
@@ -91,17 +93,17 @@ fn serve_command() -> Command {
 }
 
 fn setting_arg(setting: &'static Setting) -> Arg {
-    let fallback = match setting.fallback_text() {
+    let default = match setting.default_text() {
         text if text.is_empty() => "none".to_owned(),
         text => text,
     };
     Arg::new(setting.name)
         .long(setting.name)
-        .value_name(setting.kind.placeholder())
-        .help(format!("{} [default: {fallback}]", setting.doc))
+        .value_name(setting.value_type.placeholder())
+        .help(format!("{} [default: {default}]", setting.doc))
         .help_heading("Settings")
         .allow_hyphen_values(true)
-        .hide(setting.change == Change::Never)
+        .hide(setting.changeable == Changeable::Never)
 }
 
 fn styles() -> Styles {
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn clap_accepts_the_definition() {
         command().debug_assert();
     }
 
@@ -128,12 +130,12 @@ mod tests {
             let matches =
                 command().try_get_matches_from(["millstream", "serve", &long, "-1"]).expect(setting.name);
             let serve = matches.subcommand_matches("serve").unwrap();
-            assert_eq!(flag_of(serve, setting), Some((setting.id, "-1".to_owned())));
+            assert_eq!(flag_value(serve, setting), Some((setting.id, "-1".to_owned())));
         }
     }
 
     #[test]
-    fn a_misspelt_flag_is_refused_with_a_suggestion() {
+    fn a_misspelt_flag_gets_a_suggestion() {
         let error = command().try_get_matches_from(["millstream", "serve", "--prot", "1"]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("--port"), "{error}");

@@ -1,10 +1,10 @@
-//! The commands but `serve`: which there are, and how one is run.
+//! The list of all commands except `serve`, and how to run one.
 
 use clap::{Args, Command, Subcommand};
 
 use crate::check::Check;
 use crate::demo::Demo;
-use crate::ops::connection::Common;
+use crate::ops::connection::CommonOptions;
 use crate::ops::output::print_raw;
 use crate::ops::{
     Failure, add, completions, consumer, dlq, doctor, group, lag, metrics, pending, stream, tail,
@@ -13,27 +13,32 @@ use crate::ops::{
 use crate::top::Top;
 use crate::work::Work;
 
-/// What an operator asks for.
+const COMPAT_EXAMPLES: &str = "\
+Examples:
+  millstream compat > COMPAT.md";
+
+/// Any command except `serve`, with its options.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Ops {
+pub(crate) enum Tool {
     Check(Check),
-    /// Print which Redis commands are supported, as Markdown
+    /// Print the supported Redis commands as Markdown
+    #[command(after_help = COMPAT_EXAMPLES)]
     Compat,
     Add(add::Add),
     Tail(tail::Tail),
-    /// Look at streams
+    /// List and describe streams
     #[command(after_help = stream::EXAMPLES)]
     Stream(WithActions<stream::StreamAction>),
-    /// Look at consumer groups, make, move and remove them
+    /// List, create, describe, reset and remove consumer groups
     #[command(after_help = group::EXAMPLES)]
     Group(WithActions<group::GroupAction>),
-    /// Look at the consumers of a group, and remove one
+    /// List and remove the consumers of a group
     #[command(after_help = consumer::EXAMPLES)]
     Consumer(WithActions<consumer::ConsumerAction>),
-    /// Look at pending entries; claim, acknowledge, give back or extend them
+    /// List, claim, acknowledge, release and extend pending entries
     #[command(after_help = pending::EXAMPLES)]
     Pending(WithActions<pending::PendingAction>),
-    /// Look at dead letters, give them another chance, or delete them
+    /// List, show, redrive and delete dead letters
     #[command(after_help = dlq::EXAMPLES)]
     Dlq(WithActions<dlq::DlqAction>),
     Lag(lag::LagCommand),
@@ -45,59 +50,62 @@ pub(crate) enum Ops {
     Completions(completions::Completions),
 }
 
-/// A command of several actions, as `stream ls` and `stream info` are, and the options that all of them have.
+/// A command with several actions, such as `stream ls` and `stream info`, and the options common to all of them.
 #[derive(Args, Debug)]
 pub(crate) struct WithActions<A: Subcommand> {
     #[command(subcommand)]
     action: A,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
-/// Does what was asked for. `whole` is the whole command line, for shells to complete.
-pub(crate) fn run(ops: Ops, whole: Command) -> Result<(), Failure> {
+/// Runs a command. `command_line` is the definition of the whole command line, which `completions` prints.
+pub(crate) fn run(tool: Tool, command_line: Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Other(format!("cannot begin: {error}")))?;
-    let ended = runtime.block_on(async {
-        match ops.minds_ctrl_c() {
-            true => dispatch(ops, whole).await,
-            false => until_ctrl_c(dispatch(ops, whole)).await,
+    let runtime =
+        runtime.map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
+    let result = runtime.block_on(async {
+        match tool.handles_ctrl_c() {
+            true => dispatch(tool, command_line).await,
+            false => until_ctrl_c(dispatch(tool, command_line)).await,
         }
     });
-    // A question that nobody answers would hold us up for ever.
+    // A thread may still wait for an answer on standard input. An ordinary shutdown would wait for that thread.
     runtime.shutdown_background();
-    ended
+    result
 }
 
-impl Ops {
-    /// Whether it deals with Ctrl-C itself: a worker drains, others tell how far they came, and a check waits for
-    /// nothing, so that nobody but the system could stop it.
-    fn minds_ctrl_c(&self) -> bool {
+impl Tool {
+    /// Whether the command handles Ctrl-C itself.
+    ///
+    /// A worker drains. `add` and `dlq redrive` report their progress. `check` never yields to the runtime, so only the
+    /// default action of the signal can stop it.
+    fn handles_ctrl_c(&self) -> bool {
         match self {
-            Ops::Work(_) | Ops::Add(_) | Ops::Check(_) => true,
-            Ops::Dlq(dlq) => dlq.action.minds_ctrl_c(),
+            Tool::Work(_) | Tool::Add(_) | Tool::Check(_) => true,
+            Tool::Dlq(dlq) => dlq.action.handles_ctrl_c(),
             _ => false,
         }
     }
 }
 
-async fn dispatch(ops: Ops, whole: Command) -> Result<(), Failure> {
-    match ops {
-        Ops::Check(check) => check.run(),
-        Ops::Compat => print_raw(&millstream_server::compat_markdown()),
-        Ops::Add(add) => add.run().await,
-        Ops::Tail(tail) => tail.run().await,
-        Ops::Stream(stream) => stream.action.run(&stream.common).await,
-        Ops::Group(group) => group.action.run(&group.common).await,
-        Ops::Consumer(consumer) => consumer.action.run(&consumer.common).await,
-        Ops::Pending(pending) => pending.action.run(&pending.common).await,
-        Ops::Dlq(dlq) => dlq.action.run(&dlq.common).await,
-        Ops::Lag(lag) => lag.run().await,
-        Ops::Doctor(doctor) => doctor.run().await,
-        Ops::Top(top) => top.run().await,
-        Ops::Metrics(metrics) => metrics.run().await,
-        Ops::Work(work) => work.run().await,
-        Ops::Demo(demo) => demo.run().await,
-        Ops::Completions(completions) => completions.run(whole),
+async fn dispatch(tool: Tool, command_line: Command) -> Result<(), Failure> {
+    match tool {
+        Tool::Check(check) => check.run(),
+        Tool::Compat => print_raw(&millstream_server::compat_markdown()),
+        Tool::Add(add) => add.run().await,
+        Tool::Tail(tail) => tail.run().await,
+        Tool::Stream(stream) => stream.action.run(&stream.common).await,
+        Tool::Group(group) => group.action.run(&group.common).await,
+        Tool::Consumer(consumer) => consumer.action.run(&consumer.common).await,
+        Tool::Pending(pending) => pending.action.run(&pending.common).await,
+        Tool::Dlq(dlq) => dlq.action.run(&dlq.common).await,
+        Tool::Lag(lag) => lag.run().await,
+        Tool::Doctor(doctor) => doctor.run().await,
+        Tool::Top(top) => top.run().await,
+        Tool::Metrics(metrics) => metrics.run().await,
+        Tool::Work(work) => work.run().await,
+        Tool::Demo(demo) => demo.run().await,
+        Tool::Completions(completions) => completions.run(command_line),
     }
 }

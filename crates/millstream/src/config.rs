@@ -1,5 +1,5 @@
-//! Where settings come from: a flag wins over the environment, the environment over the file, the file over
-//! what the server does by itself.
+//! Loads the server's settings: flags override environment variables, variables override the file, and the file
+//! overrides the defaults.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use crate::ops::Failure;
 const CONFIG_ENV_NAME: &str = "MILLSTREAM_CONFIG";
 const ENV_PREFIX: &str = "MILLSTREAM_";
 
-/// Reads all layers, the weakest first, so that each overrides what came before.
+/// Loads the settings: applies the file, then the environment, then the flags.
 pub(crate) fn load(config_path: Option<PathBuf>, flags: &[(Id, String)]) -> Result<Settings, Failure> {
     let settings = Settings::new();
     if let Some(path) = config_path.or_else(|| std::env::var_os(CONFIG_ENV_NAME).map(PathBuf::from)) {
         let text = std::fs::read_to_string(&path).map_err(|error| {
-            Failure::Other(format!("cannot read the configuration file {}: {error}", path.display()))
+            Failure::Other(format!("cannot read configuration file {}: {error}", path.display()))
         })?;
         apply_toml(&settings, &path, &text)?;
     }
@@ -30,22 +30,22 @@ pub(crate) fn load(config_path: Option<PathBuf>, flags: &[(Id, String)]) -> Resu
 fn apply_toml(settings: &Settings, path: &Path, text: &str) -> Result<(), Failure> {
     let path = path.display();
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-        Failure::Usage(format!("the configuration file {path} is not valid TOML:\n{error}"))
+        Failure::Usage(format!("configuration file {path} is not valid TOML:\n{error}"))
     })?;
     for (name, value) in &table {
         let Some(setting) = Setting::find(name) else {
             return Err(unknown(&format!("{path}: {name}"), Setting::suggest(name)));
         };
         let text = toml_text(value).ok_or_else(|| {
-            let shapes = "a text, a number, true or false, or a list of texts";
-            Failure::Usage(format!("{path}: {name} must be {shapes}"))
+            let expected = "a string, an integer, true or false, or an array of strings";
+            Failure::Usage(format!("{path}: invalid value for {name}: expected {expected}"))
         })?;
         set(settings, setting.id, &format!("{path}: {} ", setting.name), &text)?;
     }
     Ok(())
 }
 
-/// A TOML value in the words that flags use.
+/// Converts a TOML value to the syntax of flags. `None` if no setting accepts a value of this type.
 fn toml_text(value: &toml::Value) -> Option<String> {
     match value {
         toml::Value::String(text) => Some(text.clone()),
@@ -59,9 +59,10 @@ fn toml_text(value: &toml::Value) -> Option<String> {
     }
 }
 
-/// Variables that begin like ours and are not may belong to somebody else: Kubernetes sets
-/// `MILLSTREAM_SERVICE_HOST` and `MILLSTREAM_PORT=tcp://…` for a service of our name. Only what looks
-/// like a misspelt setting is refused.
+/// Applies environment variables, and refuses misspelt names of settings.
+///
+/// Other variables with our prefix are ignored, because not all of them are ours. For a service called `millstream`,
+/// Kubernetes sets `MILLSTREAM_SERVICE_HOST` and `MILLSTREAM_PORT=tcp://…`.
 fn apply_environment(
     settings: &Settings,
     variables: impl Iterator<Item = (String, String)>,
@@ -74,23 +75,23 @@ fn apply_environment(
         let name = rest.replace('_', "-").to_ascii_lowercase();
         if let Some(setting) = SETTINGS.iter().find(|setting| setting.name == name) {
             set(settings, setting.id, &format!("{}=", setting.env_name()), &text)?;
-        } else if let Some(meant) = Setting::suggest(&name).and_then(Setting::find) {
-            return Err(unknown(&variable, Some(&meant.env_name())));
+        } else if let Some(suggested) = Setting::suggest(&name).and_then(Setting::find) {
+            return Err(unknown(&variable, Some(&suggested.env_name())));
         }
     }
     Ok(())
 }
 
-/// The failure of a name that no setting has. `place` says where it stands.
+/// Returns the error for an unknown setting. `place` is the file and the key, or the variable.
 fn unknown(place: &str, suggestion: Option<&str>) -> Failure {
-    let way_out = match suggestion {
+    let hint = match suggestion {
         Some(suggestion) => format!("Did you mean {suggestion}?"),
-        None => "`millstream serve --help` lists them all".to_owned(),
+        None => "`millstream serve --help` lists all settings.".to_owned(),
     };
-    Failure::Usage(format!("{place}: there is no such setting. {way_out}"))
+    Failure::Usage(format!("{place}: unknown setting. {hint}"))
 }
 
-/// Sets a setting. `place` is how the setting is written where the value comes from, up to the value.
+/// Sets a setting. `place` is the text in front of the value, such as `--port ` or `MILLSTREAM_PORT=`.
 fn set(settings: &Settings, id: Id, place: &str, text: &str) -> Result<(), Failure> {
     settings.set(id, text).map_err(|why| Failure::Usage(format!("{place}{text}: {why}")))
 }
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_use_toml_types_or_texts() {
+    fn a_file_accepts_toml_types_and_strings() {
         let settings = toml(
             "port = 7000\nexact-lag = false\nproto-max-bulk-len = '64mb'\nbind = ['127.0.0.1', '::1']\n",
         )
@@ -125,32 +126,32 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_a_file_name_the_file_the_key_and_the_way_out() {
-        let refusal = |text| toml(text).err().unwrap();
-        assert_eq!(refusal("prot = 1"), "m.toml: prot: there is no such setting. Did you mean port?");
+    fn file_errors_name_the_file_and_the_key_and_suggest_a_fix() {
+        let error = |text| toml(text).err().unwrap();
+        assert_eq!(error("prot = 1"), "m.toml: prot: unknown setting. Did you mean port?");
         assert_eq!(
-            refusal("port = 70000"),
+            error("port = 70000"),
             "m.toml: port 70000: argument must be between 0 and 65535 inclusive"
         );
         assert_eq!(
-            refusal("port = 1.5"),
-            "m.toml: port must be a text, a number, true or false, or a list of texts"
+            error("port = 1.5"),
+            "m.toml: invalid value for port: expected a string, an integer, true or false, or an array of strings"
         );
-        assert!(refusal("port =").starts_with("the configuration file m.toml is not valid TOML:\n"));
+        assert!(error("port =").starts_with("configuration file m.toml is not valid TOML:\n"));
     }
 
     #[test]
-    fn the_environment_spells_settings_in_capitals() {
+    fn environment_variables_use_upper_case_names() {
         let settings = environment(&[("MILLSTREAM_EXACT_LAG", "no"), ("MILLSTREAM_PORT", "7001")]).unwrap();
         assert!(!settings.is_on(Id::ExactLag));
         assert_eq!(settings.number(Id::Port), 7001);
     }
 
     #[test]
-    fn misspelt_variables_are_refused_and_those_of_kubernetes_are_not_ours() {
+    fn misspelt_variables_are_refused_and_kubernetes_variables_are_ignored() {
         assert_eq!(
             environment(&[("MILLSTREAM_MAX_CLIENTS", "5")]).err().unwrap(),
-            "MILLSTREAM_MAX_CLIENTS: there is no such setting. Did you mean MILLSTREAM_MAXCLIENTS?"
+            "MILLSTREAM_MAX_CLIENTS: unknown setting. Did you mean MILLSTREAM_MAXCLIENTS?"
         );
         let kubernetes = [
             ("MILLSTREAM_PORT", "tcp://10.0.0.1:6379"),
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_version_cannot_do_is_not_accepted() {
+    fn unsupported_values_are_refused() {
         let refused = toml("maxmemory = 1000").err().unwrap();
         assert!(refused.starts_with("m.toml: maxmemory 1000: "), "{refused}");
         assert!(toml("maxmemory = 0").is_ok());

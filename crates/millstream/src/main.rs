@@ -1,7 +1,7 @@
-//! The `millstream` binary: reads what it is asked to do, and does it.
+//! The `millstream` binary: parses the command line and runs the command.
 //!
-//! Exit codes: 0 done, 1 it could not be done, 2 it was asked for in the wrong way, 3 no connection, 4 what was named is
-//! not there, 5 a check found problems, 130 interrupted.
+//! Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connection, 4 the named store, stream, group, consumer or dead
+//! letter does not exist, 5 a check found problems, 130 interrupted.
 
 mod banner;
 mod check;
@@ -18,16 +18,16 @@ use std::process::ExitCode;
 
 use millstream_server::{Server, Settings};
 
-use crate::cli::Task;
+use crate::cli::Invocation;
 use crate::ops::Failure;
 use crate::ops::output::note;
 
 fn main() -> ExitCode {
-    let done = match cli::parse() {
-        Task::Serve { config_path, flags } => config::load(config_path, &flags).and_then(serve),
-        Task::Ops(ops) => commands::run(ops, cli::command()),
+    let result = match cli::parse() {
+        Invocation::Serve { config_path, flags } => config::load(config_path, &flags).and_then(serve),
+        Invocation::Tool(tool) => commands::run(tool, cli::command()),
     };
-    let Err(failure) = done else { return ExitCode::SUCCESS };
+    let Err(failure) = result else { return ExitCode::SUCCESS };
     if !failure.is_silent() {
         note(&format!("millstream: {failure}"));
     }
@@ -35,10 +35,10 @@ fn main() -> ExitCode {
 }
 
 fn serve(settings: Settings) -> Result<(), Failure> {
-    let failed = |error: &dyn Error| Failure::Other(error.to_string());
-    let running = Server::start(settings).map_err(|error| failed(&error))?;
+    let failure = |error: &dyn Error| Failure::Other(error.to_string());
+    let running = Server::start(settings).map_err(|error| failure(&error))?;
     banner::print(&running);
-    running.run().map_err(|error| failed(&error))?;
+    running.run().map_err(|error| failure(&error))?;
     note("millstream: stopped");
     Ok(())
 }

@@ -1,14 +1,13 @@
-//! Every error a client can be told, in Redis' words.
+//! Every error that a command can return, with Redis' texts.
 //!
-//! A text begins with its code (`ERR`, `WRONGTYPE`, `NOGROUP`…) and has neither the `-` before it nor the
-//! line end after it on the wire: those are the writer's. What the client sent and the error repeats is
-//! made harmless here: it ends at a NUL, and line ends become blanks.
+//! A text begins with its code (`ERR`, `WRONGTYPE`, `NOGROUP`…). The reply writer adds the `-` before it and the line
+//! end after it. Arguments that an error quotes are made safe here: they are cut at a NUL, and line ends become spaces.
 
 use std::fmt;
 
 use millstream_engine::Refusal;
 
-/// A command refused: the words the client sees.
+/// The error reply of a command.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CommandError(Text);
 
@@ -19,12 +18,12 @@ enum Text {
 }
 
 impl CommandError {
-    /// An error whose text is known beforehand, its code included.
+    /// Returns an error with a constant text, which includes its code.
     pub const fn fixed(text: &'static str) -> CommandError {
         CommandError(Text::Fixed(text))
     }
 
-    /// An error put together from parts, its code included. Line ends become blanks.
+    /// Returns an error whose text, code included, is the concatenation of `parts`. Line ends become spaces.
     pub fn composed(parts: &[&[u8]]) -> CommandError {
         let mut text = parts.concat();
         for byte in &mut text {
@@ -35,7 +34,7 @@ impl CommandError {
         CommandError(Text::Composed(text.into_boxed_slice()))
     }
 
-    /// The text, code first; one line.
+    /// Returns the text: one line that begins with the code.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Fixed(text) => text.as_bytes(),
@@ -43,7 +42,7 @@ impl CommandError {
         }
     }
 
-    /// The first word, by which errors are counted.
+    /// Returns the first word, such as `ERR`. INFO counts errors by it.
     pub fn code(&self) -> &[u8] {
         let text = self.as_bytes();
         text.iter().position(|&byte| byte == b' ').map_or(text, |end| &text[..end])
@@ -65,11 +64,11 @@ impl fmt::Debug for CommandError {
 impl std::error::Error for CommandError {}
 
 impl From<Refusal> for CommandError {
-    /// [`Refusal::NoGroup`] is better told with its names: see [`no_key_or_group`], [`no_group_in_xreadgroup`] and
-    /// [`no_group_for_key`].
+    /// For [`Refusal::NoGroup`], prefer the errors that name key and group: [`no_key_or_group`],
+    /// [`no_group_in_xreadgroup`] and [`no_group_for_key`].
     fn from(refusal: Refusal) -> CommandError {
         CommandError::fixed(match refusal {
-            // Parsers refuse these too, in the same words.
+            // Parsers return these errors too.
             Refusal::IdIsZero => return ID_IS_ZERO,
             Refusal::AdoptsItself => return ADOPTS_ITSELF,
             Refusal::NotAnInteger => return NOT_AN_INTEGER,
@@ -101,21 +100,19 @@ impl From<Refusal> for CommandError {
                 "ERR The entries_added specified in XSETID is smaller than the target stream length"
             }
             Refusal::NoSuchEntry => "ERR No such message in stream",
-            Refusal::RememberedOtherwise => {
-                "ERR IID already exists for this producer with a different stream ID"
-            }
+            Refusal::IidConflict => "ERR IID already exists for this producer with a different stream ID",
             Refusal::HashNotAnInteger => "ERR hash value is not an integer",
             Refusal::HashNotAFloat => "ERR hash value is not a float",
             Refusal::IntegerOverflow => "ERR increment or decrement would overflow",
             Refusal::FloatOverflow => "ERR increment would produce NaN or Infinity",
             Refusal::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Refusal::SameObject => "ERR source and destination objects are the same",
-            _ => "ERR the request was refused",
+            _ => "ERR the request was rejected",
         })
     }
 }
 
-/// Declares the fixed texts, and for the tests a list of them all.
+/// Declares the constant errors, and a list of all of them for the tests.
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
         $($(#[$doc])* pub const $name: CommandError = CommandError::fixed($text);)*
@@ -128,109 +125,109 @@ macro_rules! texts {
 texts! {
     // Any command.
 
-    /// Options or arguments that make no sense together.
+    /// Unknown, missing or incompatible options.
     SYNTAX = "ERR syntax error";
-    /// Not a 64-bit integer in its canonical spelling.
+    /// Not a canonically spelled 64-bit integer.
     NOT_AN_INTEGER = "ERR value is not an integer or out of range";
-    /// A count below zero, or no count at all.
+    /// A count that is negative or not a number.
     NOT_POSITIVE = "ERR value is out of range, must be positive";
-    /// An integer, but not one of 32 bits.
+    /// An integer that does not fit in 32 bits.
     NOT_A_SMALL_INTEGER = "ERR value is out of range, value must between -2147483648 and 2147483647";
     /// Not a floating-point number.
     NOT_A_FLOAT = "ERR value is not a valid float";
-    /// An increment that is no finite number.
+    /// An increment that is not a finite number.
     NOT_FINITE = "ERR value is NaN or Infinity";
-    /// DECRBY of the one number that has no opposite.
+    /// DECRBY with the smallest 64-bit integer, which cannot be negated.
     DECREMENT_OVERFLOW = "ERR decrement would overflow";
-    /// A time to wait, in milliseconds, that is no integer.
+    /// A timeout in milliseconds that is not an integer.
     TIMEOUT_NOT_AN_INTEGER = "ERR timeout is not an integer or out of range";
-    /// A time to wait, in seconds, that is no number.
+    /// A timeout in seconds that is not a number.
     TIMEOUT_NOT_A_FLOAT = "ERR timeout is not a float or out of range";
-    /// A time to wait below zero.
+    /// A negative timeout.
     TIMEOUT_NEGATIVE = "ERR timeout is negative";
-    /// A time to wait beyond the end of time.
+    /// A timeout whose end does not fit in 64 bits.
     TIMEOUT_OUT_OF_RANGE = "ERR timeout is out of range";
-    /// No database of that number.
+    /// A database number that does not exist.
     DB_OUT_OF_RANGE = "ERR DB index is out of range";
 
     // Streams.
 
-    /// No stream id where one must be.
+    /// An argument that should be a stream id and is not.
     INVALID_STREAM_ID = "ERR Invalid stream ID specified as stream command argument";
-    /// An interval that begins after the greatest id.
+    /// A range that begins after the greatest possible id.
     INVALID_INTERVAL_START = "ERR invalid start ID for the interval";
-    /// An interval that ends before the smallest id.
+    /// A range that ends before the smallest possible id.
     INVALID_INTERVAL_END = "ERR invalid end ID for the interval";
-    /// XADD with the id of no entry.
+    /// XADD with the id `0-0`.
     ID_IS_ZERO = "ERR The ID specified in XADD must be greater than 0-0";
-    /// A second trimming strategy, of either kind.
+    /// A second MAXLEN or MINID.
     TRIM_TWICE = "ERR syntax error, MAXLEN and MINID options at the same time are not compatible";
-    /// MAXLEN below zero.
+    /// A negative MAXLEN.
     MAXLEN_NEGATIVE = "ERR The MAXLEN argument must be >= 0.";
-    /// LIMIT below zero.
+    /// A negative LIMIT.
     LIMIT_NEGATIVE = "ERR The LIMIT argument must be >= 0.";
-    /// LIMIT with nothing to limit.
+    /// LIMIT without MAXLEN or MINID.
     LIMIT_WITHOUT_TRIM = "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy";
-    /// LIMIT of an exact trim.
+    /// LIMIT with an exact threshold.
     LIMIT_WITHOUT_TILDE = "ERR syntax error, LIMIT cannot be used without the special ~ option";
-    /// XTRIM that says nothing about what to keep.
+    /// XTRIM without MAXLEN and MINID.
     TRIM_MISSING = "ERR syntax error, XTRIM must be called with a trimming strategy";
-    /// XADD that names a producer twice.
+    /// XADD with a second IDMP or IDMPAUTO.
     IDMP_TWICE = "ERR syntax error, IDMP/IDMPAUTO specified multiple times";
-    /// XADD with IDMPAUTO of nobody.
+    /// XADD IDMPAUTO with an empty producer id.
     IDMPAUTO_PRODUCER_EMPTY = "ERR syntax error, IDMPAUTO requires a non-empty producer ID";
-    /// XADD with IDMP of nobody.
+    /// XADD IDMP with an empty producer id.
     IDMP_PRODUCER_EMPTY = "ERR syntax error, IDMP requires a non-empty producer ID";
-    /// XADD with IDMP of an entry without a name.
+    /// XADD IDMP with an empty idempotent id.
     IDMP_IID_EMPTY = "ERR syntax error, IDMP requires a non-empty idempotent ID";
-    /// XADD with a producer and an id of its own.
+    /// XADD IDMP or IDMPAUTO with an explicit entry id.
     IDMP_WITH_ID = "ERR syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs";
-    /// XDELEX, XACKDEL, XEXTEND: a count of ids that is none.
+    /// XDELEX, XACKDEL, XEXTEND: `numids` is not a positive integer.
     NUMIDS_NOT_POSITIVE = "ERR Number of IDs must be a positive integer";
-    /// XDELEX, XACKDEL, XEXTEND: fewer ids than counted.
+    /// XDELEX, XACKDEL, XEXTEND: fewer ids than `numids`.
     NUMIDS_TOO_MANY = "ERR The `numids` parameter must match the number of arguments";
-    /// XDELEX, XACKDEL, XEXTEND without ids.
+    /// XDELEX, XACKDEL, XEXTEND without IDS.
     IDS_MISSING = "ERR IDS option is required";
-    /// XNACK for no known reason.
+    /// XNACK with an unknown mode.
     XNACK_MODE = "ERR mode must be SILENT, FAIL, or FATAL";
-    /// XNACK: a count of ids that is none.
+    /// XNACK: `numids` is not a positive integer.
     XNACK_NUMIDS = "ERR numids must be a positive integer";
-    /// XNACK: fewer ids than counted.
+    /// XNACK: fewer ids than `numids`.
     XNACK_NUMIDS_TOO_MANY = "ERR number of IDs doesn't match numids";
-    /// XNACK of entries delivered fewer times than never.
+    /// XNACK with a negative RETRYCOUNT.
     XNACK_RETRYCOUNT = "ERR Invalid RETRYCOUNT value, must be >= 0";
-    /// XNACK without ids.
+    /// XNACK without IDS.
     XNACK_IDS_MISSING = "ERR syntax error, expected IDS keyword";
-    /// XCFGSET of nothing.
-    XCFGSET_NOTHING = "ERR At least one parameter must be specified";
-    /// XCFGSET with a second duration.
+    /// XCFGSET without a parameter.
+    XCFGSET_NO_PARAMETER = "ERR At least one parameter must be specified";
+    /// XCFGSET with a second IDMP-DURATION.
     IDMP_DURATION_TWICE = "ERR IDMP-DURATION specified multiple times";
-    /// XCFGSET of a time too short or too long.
+    /// XCFGSET with an IDMP-DURATION out of range.
     IDMP_DURATION_RANGE = "ERR IDMP-DURATION must be between 1 and 86400 seconds";
-    /// XCFGSET with a second size.
+    /// XCFGSET with a second IDMP-MAXSIZE.
     IDMP_MAXSIZE_TWICE = "ERR IDMP-MAXSIZE specified multiple times";
-    /// XCFGSET of too few or too many names.
+    /// XCFGSET with an IDMP-MAXSIZE out of range.
     IDMP_MAXSIZE_RANGE = "ERR IDMP-MAXSIZE must be between 1 and 10000 entries";
-    /// XIDMPRECORD of nobody.
+    /// XIDMPRECORD with an empty producer id.
     RECORD_PRODUCER_EMPTY = "ERR producer ID must be non-empty";
-    /// XIDMPRECORD without a name.
+    /// XIDMPRECORD with an empty idempotent id.
     RECORD_IID_EMPTY = "ERR idempotent ID must be non-empty";
-    /// XADOPT from itself.
+    /// XADOPT with the same consumer twice.
     ADOPTS_ITSELF = "ERR a consumer cannot adopt its own entries";
-    /// A bound on entries that is none.
+    /// XREAD, XREADGROUP: MAXCOUNT is not a positive integer.
     MAXCOUNT_NOT_POSITIVE = "ERR MAXCOUNT must be a positive integer";
-    /// A bound on bytes that is none.
+    /// XREAD, XREADGROUP: MAXSIZE is not a positive integer.
     MAXSIZE_NOT_POSITIVE = "ERR MAXSIZE must be a positive integer";
-    /// Fewer entries in all than of each stream.
+    /// XREAD, XREADGROUP: MAXCOUNT (all streams) is less than COUNT (each stream).
     MAXCOUNT_BELOW_COUNT = "ERR MAXCOUNT must be greater than or equal to COUNT";
-    /// CLAIM of rows idle for no number.
+    /// XREADGROUP: CLAIM is not an integer.
     CLAIM_NOT_AN_INTEGER = "ERR min-idle-time is not an integer or out of range";
-    /// CLAIM of rows idle for less than no time.
+    /// XREADGROUP: CLAIM is negative.
     CLAIM_NEGATIVE = "ERR min-idle-time must be a positive integer";
-    /// XREAD of keys and ids that do not pair.
+    /// XREAD with more keys than ids, or more ids than keys.
     XREAD_UNBALANCED =
         "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified.";
-    /// XREADGROUP of keys and ids that do not pair.
+    /// XREADGROUP with more keys than ids, or more ids than keys.
     XREADGROUP_UNBALANCED =
         "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified.";
     /// XREAD with GROUP.
@@ -241,247 +238,249 @@ texts! {
     CLAIM_IN_XREAD = "ERR The CLAIM option is only supported by XREADGROUP. You called XREAD instead.";
     /// XREADGROUP without GROUP.
     GROUP_MISSING = "ERR Missing GROUP option for XREADGROUP";
-    /// XREAD of `>`.
+    /// XREAD with the id `>`.
     NEW_IN_XREAD = "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
                     <consumer> option.";
-    /// XREADGROUP of `$`.
+    /// XREADGROUP with the id `$`.
     LAST_IN_XREADGROUP = "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the \
                           history of this consumer by specifying a proper ID, or use the > ID to get new \
                           messages. The $ ID would just return an empty result set.";
-    /// XREADGROUP of `+`.
+    /// XREADGROUP with the id `+`.
     LAST_ENTRY_IN_XREADGROUP = "ERR The + ID is meaningless in the context of XREADGROUP: you want to read \
                                 the history of this consumer by specifying a proper ID, or use the > ID to \
                                 get new messages. The + ID would just return an empty result set.";
-    /// XCLAIM of rows idle for no number.
+    /// XCLAIM: `min-idle-time` is not an integer.
     XCLAIM_MIN_IDLE = "ERR Invalid min-idle-time argument for XCLAIM";
-    /// XCLAIM with IDLE of no number.
+    /// XCLAIM: IDLE is not an integer.
     XCLAIM_IDLE = "ERR Invalid IDLE option argument for XCLAIM";
-    /// XCLAIM with TIME of no number.
+    /// XCLAIM: TIME is not an integer.
     XCLAIM_TIME = "ERR Invalid TIME option argument for XCLAIM";
-    /// XCLAIM with RETRYCOUNT of no number.
+    /// XCLAIM: RETRYCOUNT is not an integer.
     XCLAIM_RETRYCOUNT = "ERR Invalid RETRYCOUNT option argument for XCLAIM";
-    /// XAUTOCLAIM of rows idle for no number.
+    /// XAUTOCLAIM: `min-idle-time` is not an integer.
     XAUTOCLAIM_MIN_IDLE = "ERR Invalid min-idle-time argument for XAUTOCLAIM";
-    /// XAUTOCLAIM of no rows, or of more than there can be.
+    /// XAUTOCLAIM: COUNT is 0 or too large.
     XAUTOCLAIM_COUNT = "ERR COUNT must be > 0";
-    /// A group that has read fewer entries than none.
+    /// XGROUP: ENTRIESREAD is less than -1.
     ENTRIESREAD_NEGATIVE = "ERR value for ENTRIESREAD must be positive or -1";
-    /// A stream that was given fewer entries than none.
+    /// XSETID: ENTRIESADDED is negative.
     ENTRIESADDED_NEGATIVE = "ERR entries_added must be positive";
-    /// XSETID below the deleted id named beside it.
+    /// XSETID: the id is smaller than MAXDELETEDID of the same request.
     SETID_BELOW_GIVEN_MAX_DELETED =
         "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id";
 
     // Keys and values.
 
-    /// SCAN from no cursor.
+    /// SCAN with a cursor that is not a number.
     INVALID_CURSOR = "ERR invalid cursor";
-    /// EXPIRE that wants both ways.
+    /// EXPIRE with NX and another condition.
     EXPIRE_NX_AND_OTHERS = "ERR NX and XX, GT or LT options at the same time are not compatible";
-    /// EXPIRE that wants both ways.
+    /// EXPIRE with GT and LT.
     EXPIRE_GT_AND_LT = "ERR GT and LT options at the same time are not compatible";
-    /// SWAPDB whose first database is no number.
+    /// SWAPDB: the first database is not a number.
     INVALID_FIRST_DB = "ERR invalid first DB index";
-    /// SWAPDB whose second database is no number.
+    /// SWAPDB: the second database is not a number.
     INVALID_SECOND_DB = "ERR invalid second DB index";
-    /// OBJECT FREQ: nothing counts accesses.
+    /// OBJECT FREQ: the server does not count accesses.
     FREQ_NOT_TRACKED = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
                         that when switching between policies at runtime LRU and LFU data will take some time \
                         to adjust.";
 
     // Transactions.
 
-    /// MULTI within MULTI.
+    /// MULTI inside a transaction.
     NESTED_MULTI = "ERR MULTI calls can not be nested";
-    /// EXEC of nothing.
+    /// EXEC outside a transaction.
     EXEC_WITHOUT_MULTI = "ERR EXEC without MULTI";
-    /// DISCARD of nothing.
+    /// DISCARD outside a transaction.
     DISCARD_WITHOUT_MULTI = "ERR DISCARD without MULTI";
-    /// WATCH too late.
+    /// WATCH inside a transaction.
     WATCH_IN_MULTI = "ERR WATCH inside MULTI is not allowed";
     /// EXEC after a command that could not be queued.
     EXEC_ABORTED = "EXECABORT Transaction discarded because of previous errors.";
-    /// A command that has no place in a transaction.
+    /// A command that cannot be queued in a transaction.
     NOT_IN_TRANSACTION = "ERR Command not allowed inside a transaction";
 
     // Connections.
 
-    /// The client must say who it is first.
+    /// A command before the client has authenticated.
     NO_AUTH = "NOAUTH Authentication required.";
-    /// HELLO before the client said who it is.
+    /// HELLO without AUTH before the client has authenticated.
     NO_AUTH_HELLO = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
                      <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
                      RESP protocol version at the same time";
-    /// The wrong password, or no such user.
+    /// A wrong password or an unknown user.
     WRONG_PASS = "WRONGPASS invalid username-password pair or user is disabled.";
-    /// AUTH where no password is set.
+    /// AUTH on a server without a password.
     NO_PASSWORD_SET = "ERR AUTH <password> called without any password configured for the default user. Are \
                        you sure your configuration is correct?";
-    /// HELLO of a protocol that does not exist.
+    /// HELLO with a protocol version other than 2 and 3.
     NO_PROTO = "NOPROTO unsupported protocol version";
-    /// HELLO of no number.
+    /// HELLO with a protocol version that is not an integer.
     HELLO_NOT_AN_INTEGER = "ERR Protocol version is not an integer or out of range";
-    /// No room for another client.
+    /// A connection beyond `maxclients`.
     MAX_CLIENTS = "ERR max number of clients reached";
-    /// Without a password, only this machine is served.
-    PROTECTED_MODE = "DENIED This server runs in protected mode: no password is set, so it serves only clients \
-                      on its own machine. To serve others, set a password (--requirepass, or CONFIG SET \
-                      requirepass), or, where the network itself is trusted, turn the protection off with \
-                      --protected-mode no.";
+    /// A connection from another machine to a server in protected mode without a password.
+    PROTECTED_MODE = "DENIED This server runs in protected mode: no password is set, so it accepts only \
+                      connections from its own machine. To accept other clients, set a password (--requirepass, or \
+                      CONFIG SET requirepass). If the network is trusted, you can turn protected mode off instead \
+                      (--protected-mode no).";
 
     // CLIENT.
 
-    /// A name that could not stand in CLIENT LIST.
+    /// CLIENT SETNAME with a name that is not printable ASCII without spaces.
     INVALID_CLIENT_NAME = "ERR Client names cannot contain spaces, newlines or special characters.";
-    /// CLIENT LIST of an id that is no number.
+    /// CLIENT LIST ID with an id that is not an integer.
     INVALID_CLIENT_ID = "ERR Invalid client ID";
-    /// CLIENT KILL of an id that no client can have.
+    /// CLIENT KILL ID with an id that is not a positive integer.
     CLIENT_ID_NOT_POSITIVE = "ERR client-id should be greater than 0";
-    /// CLIENT KILL of an age that no client can have.
+    /// CLIENT KILL MAXAGE with an age that is not positive.
     MAXAGE_NOT_POSITIVE = "ERR maxage should be greater than 0";
-    /// CLIENT KILL with an age that is no number.
+    /// CLIENT KILL MAXAGE with an age that is not an integer.
     MAXAGE_NOT_AN_INTEGER = "ERR maxage is not an integer or out of range";
-    /// CLIENT KILL of an address nobody has.
+    /// CLIENT KILL with an address that no client has.
     NO_SUCH_CLIENT = "ERR No such client";
-    /// CLIENT UNBLOCK in an unknown way.
+    /// CLIENT UNBLOCK with an unknown reason.
     UNBLOCK_REASON = "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR";
-    /// CLIENT PAUSE in an unknown way.
+    /// CLIENT PAUSE with an unknown mode.
     PAUSE_MODE = "ERR CLIENT PAUSE mode must be WRITE or ALL";
-    /// What CLIENT UNBLOCK … ERROR makes the blocked client see.
+    /// The reply of a blocked command that CLIENT UNBLOCK … ERROR has ended.
     UNBLOCKED = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
     /// CLIENT TRACKING ON.
     NO_TRACKING = "ERR client-side caching is not supported: CLIENT TRACKING can only be OFF";
 
     // The server.
 
-    /// SLOWLOG GET of fewer entries than none.
+    /// SLOWLOG GET with a count below -1.
     SLOWLOG_COUNT = "ERR count should be greater than or equal to -1";
     /// CONFIG REWRITE.
-    NO_CONFIG_FILE = "ERR The configuration file is never written; change it by hand";
+    CONFIG_REWRITE = "ERR CONFIG REWRITE is not supported: this server never writes its configuration file. Edit \
+                      the file instead";
     /// COMMAND GETKEYS of an unknown command.
     GETKEYS_UNKNOWN = "ERR Invalid command specified";
     /// COMMAND GETKEYS of a command with too few or too many arguments.
     GETKEYS_ARITY = "ERR Invalid number of arguments specified for command";
-    /// COMMAND GETKEYS of a command that has none.
+    /// COMMAND GETKEYS of a command without keys.
     GETKEYS_NO_KEYS = "ERR The command has no key arguments";
-    /// COMMAND GETKEYS of a command whose keys cannot be found.
+    /// COMMAND GETKEYS of a request whose keys cannot be found.
     GETKEYS_INVALID = "ERR Invalid arguments specified for command";
-    /// SAVE and its kin where nothing is written down.
-    NOT_DURABLE = "ERR nothing can be saved: this server keeps its data in memory only (appendonly no)";
-    /// BGSAVE, or SAVE, while one is being taken.
-    SAVE_RUNS = "ERR Background save already in progress";
-    /// BGSAVE while the log is made shorter.
-    REWRITE_RUNS_INSTEAD = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \
+    /// SAVE, BGSAVE or BGREWRITEAOF on a server without a log.
+    NOT_DURABLE = "ERR cannot save: this server keeps its data in memory only (appendonly no)";
+    /// SAVE or BGSAVE while a snapshot is being taken.
+    SAVE_IN_PROGRESS = "ERR Background save already in progress";
+    /// BGSAVE while BGREWRITEAOF runs.
+    BGSAVE_DURING_REWRITE = "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \
         SCHEDULE in order to schedule a BGSAVE whenever possible.";
-    /// BGREWRITEAOF while one runs.
-    REWRITE_RUNS = "ERR Background append only file rewriting already in progress";
-    /// WAITAOF for a disk that is not written to.
+    /// BGREWRITEAOF while another one runs.
+    REWRITE_IN_PROGRESS = "ERR Background append only file rewriting already in progress";
+    /// WAITAOF with `numlocal` 1 on a server without a log.
     WAITAOF_NOT_DURABLE = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
-    /// WAITAOF for more disks than a server has.
+    /// WAITAOF with a `numlocal` other than 0 and 1.
     NOT_ZERO_OR_ONE = "ERR value is out of range, value must between 0 and 1";
-    /// SHUTDOWN ABORT of nothing.
+    /// SHUTDOWN ABORT while no shutdown is in progress.
     NO_SHUTDOWN = "ERR No shutdown in progress.";
-    /// CLUSTER on a server that stands alone.
+    /// CLUSTER: this server is never part of a cluster.
     NO_CLUSTER = "ERR This instance has cluster support disabled";
-    /// REPLICAOF.
+    /// REPLICAOF with an address.
     NO_REPLICATION = "ERR replication is not supported by this server";
     /// EVAL, EVAL_RO, SCRIPT LOAD.
-    NO_SCRIPTING = "ERR scripts are not supported by this server. To run several commands as one, send them \
-                    between MULTI and EXEC; to run them only if nothing changed meanwhile, WATCH the keys first";
-    /// EVALSHA of a script nobody loaded.
+    NO_SCRIPTING = "ERR scripts are not supported by this server. To run several commands atomically, send them \
+                    between MULTI and EXEC; to run them only if certain keys have not changed, WATCH these keys \
+                    first";
+    /// EVALSHA: no script can be loaded.
     NO_SCRIPT = "NOSCRIPT No matching script. Please use EVAL.";
     /// FCALL.
     NO_FUNCTION = "ERR Function not found";
     /// FUNCTION DELETE.
     NO_LIBRARY = "ERR Library not found";
     /// FUNCTION LOAD and RESTORE.
-    NO_FUNCTIONS = "ERR functions are not supported by this server. To run several commands as one, send them \
+    NO_FUNCTIONS = "ERR functions are not supported by this server. To run several commands atomically, send them \
                     between MULTI and EXEC";
     /// SCRIPT KILL and FUNCTION KILL.
     NOT_BUSY = "NOTBUSY No scripts in execution right now.";
-    /// SCRIPT FLUSH in an unknown way.
+    /// SCRIPT FLUSH with an unknown mode.
     SCRIPT_FLUSH_MODE = "ERR SCRIPT FLUSH only support SYNC|ASYNC option";
-    /// FUNCTION FLUSH in an unknown way.
+    /// FUNCTION FLUSH with an unknown mode.
     FUNCTION_FLUSH_MODE = "ERR FUNCTION FLUSH only supports SYNC|ASYNC option";
     /// FUNCTION LIST LIBRARYNAME without a name.
     LIBRARY_NAME_MISSING = "ERR library name argument was not given";
 }
 
-/// A command with too few or too many arguments. Subcommands are named `xgroup|create`.
+/// A command with too few or too many arguments. The name of a subcommand has the form `xgroup|create`.
 pub fn wrong_arity(name: &str) -> CommandError {
     CommandError::composed(&[b"ERR wrong number of arguments for '", name.as_bytes(), b"' command"])
 }
 
-/// A command nobody knows, and what came with it, cut short.
+/// An unknown command, with at most about 128 bytes of its arguments.
 pub fn unknown_command(argv: &[&[u8]]) -> CommandError {
-    const SHOWN: usize = 128;
+    const QUOTED_BYTES_MAX: usize = 128;
     let (name, args) = argv.split_first().map_or((&b""[..], argv), |(name, args)| (*name, args));
-    let name = at_most(name, SHOWN);
+    let name = quoted_prefix(name, QUOTED_BYTES_MAX);
     if args.is_empty() {
         return CommandError::composed(&[b"ERR unknown command '", name, b"'"]);
     }
     let mut preview = Vec::new();
     for arg in args {
-        if preview.len() >= SHOWN {
+        if preview.len() >= QUOTED_BYTES_MAX {
             break;
         }
-        let room = SHOWN - preview.len();
-        preview.extend_from_slice(&[b"'", at_most(arg, room), b"' "].concat());
+        let left = QUOTED_BYTES_MAX - preview.len();
+        preview.extend_from_slice(&[b"'", quoted_prefix(arg, left), b"' "].concat());
     }
     CommandError::composed(&[b"ERR unknown command '", name, b"', with args beginning with: ", &preview])
 }
 
-/// A subcommand nobody knows. `container` in capitals.
+/// An unknown subcommand. `container` is the container command's name in upper case.
 pub fn unknown_subcommand(subcommand: &[u8], container: &str) -> CommandError {
-    let subcommand = at_most(subcommand, 128);
+    let subcommand = quoted_prefix(subcommand, 128);
     let container = container.as_bytes();
     CommandError::composed(&[b"ERR unknown subcommand '", subcommand, b"'. Try ", container, b" HELP."])
 }
 
-/// A known subcommand whose arguments make no sense. `container` in capitals.
+/// A known subcommand with invalid arguments. `container` is the container command's name in upper case.
 pub fn subcommand_syntax(subcommand: &[u8], container: &str) -> CommandError {
     CommandError::composed(&[
         b"ERR unknown subcommand or wrong number of arguments for '",
-        at_most(subcommand, 128),
+        quoted_prefix(subcommand, 128),
         b"'. Try ",
         container.as_bytes(),
         b" HELP.",
     ])
 }
 
-/// XPENDING, XCLAIM, XAUTOCLAIM, XNACK, XEXTEND, XADOPT: no such key, or no such group in it.
+/// XPENDING, XCLAIM, XAUTOCLAIM, XNACK, XEXTEND, XADOPT: the key does not exist or has no such group.
 pub fn no_key_or_group(key: &[u8], group: &[u8]) -> CommandError {
-    let (key, group) = (shown(key), shown(group));
+    let (key, group) = (quoted(key), quoted(group));
     CommandError::composed(&[b"NOGROUP No such key '", key, b"' or consumer group '", group, b"'"])
 }
 
-/// XREADGROUP: no such key, or no such group in it.
+/// XREADGROUP: the key does not exist or has no such group.
 pub fn no_group_in_xreadgroup(key: &[u8], group: &[u8]) -> CommandError {
     CommandError::composed(&[
         b"NOGROUP No such key '",
-        shown(key),
+        quoted(key),
         b"' or consumer group '",
-        shown(group),
+        quoted(group),
         b"' in XREADGROUP with GROUP option",
     ])
 }
 
 /// XGROUP and XINFO: the key has no such group.
 pub fn no_group_for_key(group: &[u8], key: &[u8]) -> CommandError {
-    let (group, key) = (shown(group), shown(key));
+    let (group, key) = (quoted(group), quoted(key));
     CommandError::composed(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
 }
 
-/// Declares errors that repeat one argument: what comes before it, and what after.
-macro_rules! repeating {
+/// Declares errors that quote one argument: the text before the argument, and the text after it.
+macro_rules! quoting {
     ($($(#[$doc:meta])* $name:ident = $before:literal, $after:literal;)*) => {
         $($(#[$doc])* pub fn $name(argument: &[u8]) -> CommandError {
-            CommandError::composed(&[$before.as_bytes(), shown(argument), $after.as_bytes()])
+            CommandError::composed(&[$before.as_bytes(), quoted(argument), $after.as_bytes()])
         })*
     };
 }
 
-repeating! {
+quoting! {
     /// An option that XCLAIM does not have.
     unrecognized_xclaim_option = "ERR Unrecognized XCLAIM option '", "'";
     /// An option that XNACK does not have.
@@ -490,61 +489,62 @@ repeating! {
     unsupported_option = "ERR Unsupported option ", "";
     /// An option that HELLO does not have.
     hello_option = "ERR Syntax error in HELLO option '", "'";
-    /// A kind of client that does not exist.
+    /// A client type that does not exist.
     unknown_client_type = "ERR Unknown client type '", "'";
-    /// CLIENT KILL of a user who does not exist.
+    /// CLIENT KILL USER with a user that does not exist.
     no_such_user = "ERR No such user '", "'";
-    /// CLIENT SETINFO of an attribute that does not exist.
+    /// CLIENT SETINFO with an attribute that does not exist.
     unrecognized_client_attribute = "ERR Unrecognized option '", "'";
-    /// CLIENT SETINFO with a value that could not stand in CLIENT LIST. The attribute is named as typed.
+    /// CLIENT SETINFO with a value that is not printable ASCII without spaces. Quotes the attribute as sent.
     invalid_client_attribute = "ERR ", " cannot contain spaces, newlines or special characters.";
-    /// CONFIG SET of a setting that does not exist.
+    /// CONFIG SET with a setting that does not exist.
     unknown_setting = "ERR Unknown option or number of arguments for CONFIG SET - '", "'";
-    /// ACL CAT of a category that does not exist.
+    /// ACL CAT with a category that does not exist.
     unknown_category = "ERR Unknown category '", "'";
-    /// FUNCTION LIST with an option it does not have.
+    /// An option that FUNCTION LIST does not have.
     unknown_argument = "ERR Unknown argument ", "";
 }
 
-/// A time to live that is none.
+/// An expiry time that is out of range.
 pub fn invalid_expire_time(command: &str) -> CommandError {
     CommandError::composed(&[b"ERR invalid expire time in '", command.as_bytes(), b"' command"])
 }
 
-/// Nothing can be written: the disk is full, or has failed.
+/// A write that cannot be logged because the disk is full or has failed.
 pub fn not_writable(reason: &str) -> CommandError {
     CommandError::composed(&[b"MISCONF ", reason.as_bytes()])
 }
 
-/// A snapshot that could not be taken, or read back.
+/// A snapshot that could not be taken or loaded.
 pub fn not_saved(reason: &str) -> CommandError {
     CommandError::composed(&[b"ERR ", reason.as_bytes()])
 }
 
-/// EXEC that could not even be understood: the transaction is gone, for this reason.
+/// An EXEC that is itself invalid, for this reason. The transaction is discarded.
 pub fn exec_aborted_because(reason: &CommandError) -> CommandError {
     let text = reason.as_bytes();
     let text = text.strip_prefix(b"ERR ").unwrap_or(text);
     CommandError::composed(&[b"EXECABORT Transaction discarded because of: ", text])
 }
 
-/// CONFIG SET that a setting refuses.
-pub fn setting_refused(name: &[u8], reason: &str) -> CommandError {
+/// CONFIG SET with a value that the setting does not accept.
+pub fn invalid_setting(name: &[u8], reason: &str) -> CommandError {
     CommandError::composed(&[
         b"ERR CONFIG SET failed (possibly related to argument '",
-        shown(name),
+        quoted(name),
         b"') - ",
         reason.as_bytes(),
     ])
 }
 
-/// What the client sent, as far as an error repeats it.
-fn shown(arg: &[u8]) -> &[u8] {
+/// Returns an argument as errors quote it: up to its first NUL.
+fn quoted(arg: &[u8]) -> &[u8] {
     arg.iter().position(|&byte| byte == 0).map_or(arg, |end| &arg[..end])
 }
 
-fn at_most(arg: &[u8], len: usize) -> &[u8] {
-    let arg = shown(arg);
+/// Returns at most `len` bytes of an argument as errors quote it.
+fn quoted_prefix(arg: &[u8], len: usize) -> &[u8] {
+    let arg = quoted(arg);
     &arg[..arg.len().min(len)]
 }
 
@@ -553,18 +553,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fixed_texts_are_one_line_and_begin_with_their_code() {
+    fn constant_errors_are_one_line_and_begin_with_their_code() {
         for (name, error) in ALL {
             let text = error.as_bytes();
             assert!(text.iter().all(|byte| (b' '..=b'~').contains(byte)), "{name}");
-            assert!(!text.windows(2).any(|pair| pair == b"  "), "{name}: two blanks");
+            assert!(!text.windows(2).any(|pair| pair == b"  "), "{name}: two spaces in a row");
             assert!(error.code().iter().all(u8::is_ascii_uppercase), "{name}");
             assert!(error.code().len() < text.len(), "{name}");
         }
     }
 
     #[test]
-    fn what_a_client_sent_cannot_break_the_line() {
+    fn quoted_arguments_cannot_break_the_line() {
         let error = no_group_in_xreadgroup(b"k\0k", b"a\r\nb\0c");
         assert_eq!(
             error.as_bytes(),
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_commands_show_their_first_arguments() {
+    fn unknown_command_error_quotes_the_first_arguments() {
         let argv: [&[u8]; 4] = [b"FOO", b"bar", b"baz qux", b"a\r\nb"];
         assert_eq!(
             unknown_command(&argv).as_bytes(),
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aborted_transaction_names_its_reason_without_the_code() {
+    fn aborted_transaction_error_contains_the_reason_without_its_code() {
         assert_eq!(
             exec_aborted_because(&wrong_arity("exec")).as_bytes(),
             b"EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"

@@ -1,31 +1,31 @@
-//! Patterns of KEYS, SCAN, CONFIG GET and COMMAND LIST.
+//! Glob patterns, as KEYS, SCAN, CONFIG GET and COMMAND LIST use them.
 //!
 //! ```text
-//! *      any bytes, or none            [abc]   one of these
-//! ?      any one byte                  [a-z]   one between these, either way round
-//! \x     x itself                      [^a]    one that is none of these
+//! *      any number of bytes           [abc]   one of these bytes
+//! ?      any one byte                  [a-z]   one byte of this range; [z-a] is the same range
+//! \x     x itself                      [^a]    any byte but these
 //! ```
 //!
-//! A set that is not closed runs to the end of the pattern. The matcher goes back to the last `*` only, so
-//! its time is bounded by the product of the two lengths, whatever the pattern.
+//! A set without its closing bracket extends to the end of the pattern. The matcher backtracks to the last `*` only,
+//! so its time is at most proportional to the pattern's length times the text's length.
 
-/// Whether the whole text matches the pattern.
+/// Returns whether the pattern matches the whole text.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte)
 }
 
-/// Whether the whole text matches the pattern when capitals and small letters are the same.
+/// Returns whether the pattern matches the whole text, ignoring case.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
-    // Redis never begins to match an empty text; only a single star is not matched at all but means all.
+    // In Redis an empty text matches only an empty pattern, or a single star, which means "all".
     if text.is_empty() {
         return pattern.is_empty() || pattern == b"*";
     }
     let (mut pattern_at, mut text_at) = (0, 0);
-    // After the last star: where the pattern goes on, and up to where the star took the text.
+    // Of the last star: the position after it in the pattern, and the end of the text that it matches so far.
     let mut star: Option<(usize, usize)> = None;
     while text_at < text.len() {
         if pattern.get(pattern_at) == Some(&b'*') {
@@ -47,7 +47,7 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8) -> bool {
     pattern[pattern_at..].iter().all(|&byte| byte == b'*')
 }
 
-/// Matches one byte of the text; where the pattern goes on.
+/// Matches one byte of the text. Returns the position of the next pattern element, or `None` without a match.
 fn match_one(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     match *pattern.get(at)? {
         b'?' => Some(at + 1),
@@ -57,7 +57,9 @@ fn match_one(pattern: &[u8], at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Op
     }
 }
 
-/// Matches a folded byte against the set that begins at `at`, after its bracket; where the pattern goes on.
+/// Matches a folded byte against the set whose first element is at `at`, after its bracket.
+///
+/// Returns the position after the set, or `None` without a match.
 fn match_set(pattern: &[u8], mut at: usize, byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     let negated = pattern.get(at) == Some(&b'^');
     at += usize::from(negated);
@@ -99,7 +101,7 @@ mod tests {
         matched.join(" ")
     }
 
-    /// The answers of `KEYS pattern` in Redis 7.0.15.
+    /// The expected matches are the replies of `KEYS pattern` in Redis 7.0.15.
     #[test]
     fn patterns_match_as_in_redis() {
         assert_eq!(matching("a*"), "a ab abc a-c a]");
@@ -132,9 +134,9 @@ mod tests {
         assert!(!matches(b"X*", b"xyz"));
     }
 
-    /// A matcher that tries every way to share the text among the stars would not come back.
+    /// A matcher that backtracks to every star would take exponential time here.
     #[test]
-    fn many_stars_take_bounded_time() {
+    fn pattern_with_many_stars_takes_bounded_time() {
         let (pattern, text) = (b"*a".repeat(500), b"a".repeat(20_000));
         assert!(matches(&pattern, &text));
         assert!(!matches(&[&pattern[..], b"b"].concat(), &text));

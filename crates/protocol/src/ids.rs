@@ -1,37 +1,37 @@
-//! How stream ids are spelled in a request.
+//! Parsing of stream ids.
 //!
-//! An id is `ms-seq`, or `ms` alone where the position gives the missing sequence. Numbers are read as
-//! C's `strtoull` reads them, because Redis does: `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL ends the
-//! text. A complete id always has one canonical spelling, `StreamId`'s own.
+//! An id is `ms-seq`, or `ms` alone; then the command defines the missing sequence number. Redis reads the numbers
+//! with C's `strtoull`, so `01-05`, `+2-1` and ` 1- 2` are ids, and a NUL byte ends the text. In replies an id has one
+//! canonical spelling, that of `StreamId`.
 
 use millstream_engine::{IdSpec, StreamId};
 use smallvec::SmallVec;
 
 use crate::errors::{self, CommandError};
 
-/// Longer texts are no ids.
-const LONGEST_ID: usize = 127;
+/// Maximum length of an id; Redis rejects longer texts.
+const ID_BYTES_MAX: usize = 127;
 
-/// Ids that a command names one after the other.
+/// A list of ids from one command.
 pub type Ids = SmallVec<[StreamId; 8]>;
 
-/// An id where `-` and `+` mean nothing. A missing sequence is 0.
+/// Parses an id. `-` and `+` are errors. A missing sequence number is 0.
 pub fn parse_id(text: &[u8]) -> Result<StreamId, CommandError> {
-    strict(text, 0)
+    parse_with_seq(text, 0)
 }
 
-/// An id where `-` is the smallest and `+` the greatest. A missing sequence is 0.
+/// Parses an id, `-` (the smallest id) or `+` (the greatest id). A missing sequence number is 0.
 pub fn parse_id_or_extreme(text: &[u8]) -> Result<StreamId, CommandError> {
     id_or_extreme(text, 0)
 }
 
-/// The id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`.
+/// Parses the id of a new entry: `*`, `ms-*`, `ms-seq` or `ms`.
 pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
     if text == b"*" {
         return Ok(IdSpec::Auto);
     }
-    match readable(text).and_then(|text| text.strip_suffix(b"-*")) {
-        // `1-2-*` has its dash elsewhere, and is an id of no form.
+    match id_text(text).and_then(|text| text.strip_suffix(b"-*")) {
+        // `1-2-*` has a second dash: `parse_id` below rejects it.
         Some(ms) if !ms.contains(&b'-') => {
             lenient_u64(ms).map(IdSpec::AutoSeq).ok_or(errors::INVALID_STREAM_ID)
         }
@@ -39,7 +39,7 @@ pub fn parse_id_spec(text: &[u8]) -> Result<IdSpec, CommandError> {
     }
 }
 
-/// The first id of an interval: `-`, `+`, an id (a missing sequence is 0), or `(` and an id to begin after.
+/// Parses the first id of a range: `-`, `+`, an id, or `(` and an id to exclude. A missing sequence number is 0.
 pub fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
     match text {
         [b'(', excluded @ ..] if !excluded.is_empty() => {
@@ -49,24 +49,24 @@ pub fn parse_start(text: &[u8]) -> Result<StreamId, CommandError> {
     }
 }
 
-/// The last id of an interval: as its first, but a missing sequence is the greatest.
+/// Parses the last id of a range. As for the first, but a missing sequence number is the greatest one.
 pub fn parse_end(text: &[u8]) -> Result<StreamId, CommandError> {
     match text {
         [b'(', excluded @ ..] if !excluded.is_empty() => {
-            strict(excluded, u64::MAX)?.prev().ok_or(errors::INVALID_INTERVAL_END)
+            parse_with_seq(excluded, u64::MAX)?.prev().ok_or(errors::INVALID_INTERVAL_END)
         }
         _ => id_or_extreme(text, u64::MAX),
     }
 }
 
-/// Reads every id or refuses them all.
+/// Parses a list of ids. Fails if one of them is invalid.
 pub fn parse_ids(texts: &[&[u8]]) -> Result<Ids, CommandError> {
     let mut ids = Ids::new();
     read_ids(texts, &mut ids)?;
     Ok(ids)
 }
 
-/// The same, into a list that is where it will be used. After a refusal what is in it means nothing.
+/// Like [`parse_ids`], but appends to an existing list. After an error the content of the list is unspecified.
 #[inline]
 pub(crate) fn read_ids(texts: &[&[u8]], ids: &mut Ids) -> Result<(), CommandError> {
     ids.reserve(texts.len());
@@ -77,16 +77,16 @@ pub(crate) fn read_ids(texts: &[&[u8]], ids: &mut Ids) -> Result<(), CommandErro
 }
 
 #[inline]
-fn strict(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
-    match plain(text, missing_seq) {
+fn parse_with_seq(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    match parse_digits(text, missing_seq) {
         Some(id) => Ok(id),
-        None => unusual(text, missing_seq),
+        None => parse_lenient(text, missing_seq),
     }
 }
 
-/// An id in its canonical spelling or nearly so: digits, and perhaps a dash between them. `None` leaves it to others.
+/// Parses an id of digits with at most one dash between them. Returns `None` for any other spelling, valid or not.
 #[inline]
-fn plain(text: &[u8], missing_seq: u64) -> Option<StreamId> {
+fn parse_digits(text: &[u8], missing_seq: u64) -> Option<StreamId> {
     let (ms, rest) = leading_digits(text)?;
     match rest {
         [] => Some(StreamId::new(ms, missing_seq)),
@@ -99,32 +99,32 @@ fn plain(text: &[u8], missing_seq: u64) -> Option<StreamId> {
 }
 
 #[cold]
-fn unusual(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
-    if text.len() > LONGEST_ID {
+fn parse_lenient(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
+    if text.len() > ID_BYTES_MAX {
         return Err(errors::INVALID_STREAM_ID);
     }
-    // Hardly any text has a NUL, and one that has is no number before it is cut.
-    complete(text, missing_seq)
-        .or_else(|| complete(until_nul(text), missing_seq))
+    // Few texts contain a NUL, so the text is first parsed without looking for one. A text with a NUL fails there.
+    parse_numbers(text, missing_seq)
+        .or_else(|| parse_numbers(until_nul(text), missing_seq))
         .ok_or(errors::INVALID_STREAM_ID)
 }
 
 fn id_or_extreme(text: &[u8], missing_seq: u64) -> Result<StreamId, CommandError> {
-    if let Some(id) = plain(text, missing_seq) {
+    if let Some(id) = parse_digits(text, missing_seq) {
         return Ok(id);
     }
-    readable(text)
+    id_text(text)
         .and_then(|text| match text {
             b"-" => Some(StreamId::MIN),
             b"+" => Some(StreamId::MAX),
-            _ => complete(text, missing_seq),
+            _ => parse_numbers(text, missing_seq),
         })
         .ok_or(errors::INVALID_STREAM_ID)
 }
 
-/// The text up to its NUL, if it is not too long to be an id.
-fn readable(text: &[u8]) -> Option<&[u8]> {
-    if text.len() > LONGEST_ID {
+/// Returns the text up to its first NUL, or `None` if it is too long to be an id.
+fn id_text(text: &[u8]) -> Option<&[u8]> {
+    if text.len() > ID_BYTES_MAX {
         return None;
     }
     Some(until_nul(text))
@@ -134,14 +134,15 @@ fn until_nul(text: &[u8]) -> &[u8] {
     text.iter().position(|&byte| byte == 0).map_or(text, |end| &text[..end])
 }
 
-fn complete(text: &[u8], missing_seq: u64) -> Option<StreamId> {
+/// Parses `ms-seq` or `ms` in any spelling that `strtoull` accepts.
+fn parse_numbers(text: &[u8], missing_seq: u64) -> Option<StreamId> {
     match text.iter().position(|&byte| byte == b'-') {
         Some(dash) => Some(StreamId::new(lenient_u64(&text[..dash])?, lenient_u64(&text[dash + 1..])?)),
         None => Some(StreamId::new(lenient_u64(text)?, missing_seq)),
     }
 }
 
-/// A number as Redis reads one half of an id.
+/// Parses one half of an id as Redis does.
 fn lenient_u64(text: &[u8]) -> Option<u64> {
     match digits(text) {
         Some(number) => Some(number),
@@ -149,11 +150,13 @@ fn lenient_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// The number that a text begins with, if it has so few digits that it is surely less than 2^64, and the rest of the text.
+/// Parses the digits at the start of a text. Returns the number and the rest of the text.
+///
+/// Returns `None` without digits, and for more than 19 digits, because such a number can exceed 64 bits.
 #[inline]
 fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     const SAFE_DIGITS: usize = 19;
-    // A time of this age has thirteen.
+    // Current Unix times in milliseconds have 13 digits: eight, then four, then one.
     let (mut number, mut at) = match text.first_chunk().and_then(eight_digits) {
         Some(number) => match text[8..].first_chunk().and_then(four_digits) {
             Some(four) => (number * 10_000 + four, 12),
@@ -168,31 +171,32 @@ fn leading_digits(text: &[u8]) -> Option<(u64, &[u8])> {
     (1..=SAFE_DIGITS).contains(&at).then(|| (number, &text[at..]))
 }
 
-/// Eight digits at once.
+/// Parses eight digits in a few integer operations. Returns `None` if a byte is not a digit.
 #[inline]
 fn eight_digits(text: &[u8; 8]) -> Option<u64> {
-    const EVERY: u64 = u64::from_le_bytes([1; 8]);
+    const EVERY_BYTE: u64 = u64::from_le_bytes([1; 8]);
     let word = u64::from_le_bytes(*text);
-    // The upper half of every byte is 3, and stays so when 6 is added: these are the digits.
-    let upper = 0xf0 * EVERY;
-    if (word & upper) | ((word.wrapping_add(6 * EVERY) & upper) >> 4) != 0x33 * EVERY {
+    // A byte is a digit if its upper half is 3 and is still 3 after 6 is added.
+    let upper = 0xf0 * EVERY_BYTE;
+    if (word & upper) | ((word.wrapping_add(6 * EVERY_BYTE) & upper) >> 4) != 0x33 * EVERY_BYTE {
         return None;
     }
-    // Neighbours become pairs, pairs fours, fours the number. The first digit is the lowest byte.
-    let ones = word & (0x0f * EVERY);
+    // Combine neighbouring digits to pairs, pairs to groups of four, and those to the number. The first digit is the
+    // lowest byte.
+    let ones = word & (0x0f * EVERY_BYTE);
     let pairs = (ones * 10 + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs * 100 + (pairs >> 16)) & 0x0000_ffff_0000_ffff;
     Some((fours * 10_000 + (fours >> 32)) & 0xffff_ffff)
 }
 
-/// Four digits at once.
+/// Parses four digits. Returns `None` if a byte is not a digit.
 #[inline]
 fn four_digits(text: &[u8; 4]) -> Option<u64> {
     let [a, b, c, d] = *text;
     eight_digits(&[b'0', b'0', b'0', b'0', a, b, c, d])
 }
 
-/// A number that is nothing but digits.
+/// Parses a number that consists of digits only. Returns `None` if it exceeds 64 bits.
 fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
@@ -204,8 +208,9 @@ fn digits(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// `strtoull`'s other spellings: blanks before the number, then a sign. A minus wraps around, except that
-/// Redis refuses what is a negative 64-bit integer in its canonical spelling.
+/// Parses the other spellings of `strtoull`: leading white space, then an optional sign.
+///
+/// A negative number wraps around, as in C. But Redis rejects a canonically spelled negative 64-bit integer.
 fn signed_or_padded(text: &[u8]) -> Option<u64> {
     let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     match &text[blanks..] {
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_read_as_leniently_as_redis_reads_them() {
+    fn ids_are_parsed_as_leniently_as_in_redis() {
         let read = [
             ("1-1", 1, 1),
             ("7", 7, 0),
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_are_read_alike_in_whatever_number() {
+    fn leading_digits_parses_any_number_of_digits() {
         for length in 0..30 {
             let text: String = "907856341290785634129078563412".chars().take(length).collect();
             let safe = (1..20).contains(&length);
@@ -271,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_refuses_is_refused() {
-        let refused = [
+    fn ids_that_redis_rejects_are_rejected() {
+        let rejected = [
             "",
             " ",
             "-",
@@ -298,13 +303,13 @@ mod tests {
             "(1",
             "0x1",
         ];
-        for text in refused {
+        for text in rejected {
             assert_eq!(parse_id(text.as_bytes()), INVALID, "{text:?}");
         }
     }
 
     #[test]
-    fn an_id_has_at_most_127_bytes() {
+    fn id_has_at_most_127_bytes() {
         let zeros = |len: usize| vec![b'0'; len];
         assert_eq!(parse_id(&zeros(127)), id(0, 0));
         assert_eq!(parse_id(&zeros(128)), INVALID);
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn new_entries_may_leave_their_id_open() {
+    fn new_entry_id_can_be_generated_in_part_or_whole() {
         assert_eq!(parse_id_spec(b"*"), Ok(IdSpec::Auto));
         assert_eq!(parse_id_spec(b"5-*"), Ok(IdSpec::AutoSeq(5)));
         assert_eq!(parse_id_spec(b"05-*\0x"), Ok(IdSpec::AutoSeq(5)));
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_an_interval_complete_their_ids_outwards() {
+    fn range_bounds_include_all_sequence_numbers_of_an_incomplete_id() {
         assert_eq!(parse_start(b"-"), id(0, 0));
         assert_eq!(parse_start(b"+"), id(u64::MAX, u64::MAX));
         assert_eq!(parse_start(b"5"), id(5, 0));
@@ -336,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_cannot_begin_after_the_last_id_or_end_before_the_first() {
+    fn range_cannot_begin_after_the_greatest_id_or_end_before_the_smallest() {
         let last = StreamId::MAX.to_string();
         assert_eq!(parse_start(format!("({last}").as_bytes()), Err(errors::INVALID_INTERVAL_START));
         assert_eq!(parse_end(b"(0-0"), Err(errors::INVALID_INTERVAL_END));
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_ids_is_read_whole_or_not_at_all() {
+    fn list_with_one_invalid_id_is_rejected() {
         let good: [&[u8]; 2] = [b"1", b"2-3"];
         assert_eq!(parse_ids(&good).unwrap().as_slice(), [StreamId::new(1, 0), StreamId::new(2, 3)]);
         let bad: [&[u8]; 2] = [b"1", b"-"];

@@ -1,8 +1,12 @@
-//! Redis' wire protocol: the bytes, the commands, the words.
+//! Redis' wire protocol: encoding and decoding, command arguments, error texts.
 //!
-//! How the server learns Redis' spelling: RESP2 and RESP3 ([`resp`]), the arguments of commands, one by one
-//! ([`args`]) and as typed values ([`commands`]), stream ids as text ([`ids`]) and every error a client can see
-//! ([`errors`]). It knows neither sockets nor which commands there are, nor what they do.
+//! - [`resp`]: RESP2 and RESP3 on the wire.
+//! - [`args`]: a cursor over the arguments of a request.
+//! - [`commands`]: the arguments of each command as a typed value.
+//! - [`ids`]: stream ids as text.
+//! - [`errors`]: every error text that a client can receive.
+//!
+//! This crate knows no sockets, has no list of commands, and runs none.
 
 pub mod args;
 pub mod commands;

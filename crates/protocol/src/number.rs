@@ -1,8 +1,8 @@
-//! Numbers as Redis reads and writes them.
+//! Integers in the spelling that Redis accepts.
 
 pub use millstream_engine::bytes::number::parse_integer as parse_i64;
 
-/// Reads an unsigned 64-bit integer in its one canonical spelling.
+/// Parses an unsigned 64-bit integer. Only the canonical spelling is accepted: no sign, no leading zeros.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     match text {
         [b'0'] => Some(0),
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_have_one_spelling() {
+    fn only_canonical_integers_are_accepted() {
         for text in ["0", "7", "-7", "9223372036854775807", "-9223372036854775808"] {
             assert_eq!(parse_i64(text.as_bytes()).map(|number| number.to_string()).as_deref(), Some(text));
         }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_integers_reach_further() {
+    fn unsigned_integers_go_up_to_u64_max() {
         assert_eq!(parse_u64(b"18446744073709551615"), Some(u64::MAX));
         for text in ["18446744073709551616", "-1", "-0", "00", ""] {
             assert_eq!(parse_u64(text.as_bytes()), None, "{text}");

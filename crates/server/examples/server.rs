@@ -1,10 +1,10 @@
-//! The stream server inside a program of your own, with settings from its command line.
+//! Runs the server inside another program, with settings from the command line.
 //!
 //! ```text
 //! cargo run --release -p millstream-server --example server -- serve --port 6400 --dir ./data
 //! ```
 //!
-//! It builds in a fraction of the time of the whole binary, which makes it the one whose instructions are counted.
+//! It builds much faster than the `millstream` binary, so `scripts/bench --instructions` uses it.
 
 use std::error::Error;
 
@@ -18,10 +18,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let settings = Settings::new();
     for pair in flags.chunks(2) {
-        let [name, value] = pair else { return Err(format!("{} has no value", pair[0]).into()) };
+        let [name, value] = pair else { return Err(format!("missing value for {}", pair[0]).into()) };
         let setting = name.strip_prefix("--").and_then(Setting::find);
-        let setting = setting.ok_or_else(|| format!("there is no setting {name}"))?;
-        settings.set(setting.id, value).map_err(|why| format!("{name} {value}: {why}"))?;
+        let setting = setting.ok_or_else(|| format!("unknown setting {name}: expected --SETTING VALUE"))?;
+        settings.set(setting.id, value).map_err(|error| format!("{name} {value}: {error}"))?;
     }
     let running = Server::start(settings)?;
     println!("listening on {:?}", running.addresses());

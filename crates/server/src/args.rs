@@ -1,11 +1,11 @@
-//! The arguments of a command, kept beyond the batch they came in: queued by MULTI, or waiting for entries.
+//! Arguments of a command that outlive the read buffer: of a command queued by MULTI, or of a blocked command.
 
 use smallvec::SmallVec;
 
-/// Owned arguments, in one piece of memory.
+/// Owned arguments, in one allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnedArgs {
-    /// Where each argument ends, then the arguments.
+    /// The end offset of each argument, then the bytes of all arguments.
     packed: Box<[u8]>,
     count: usize,
 }
@@ -29,7 +29,7 @@ impl OwnedArgs {
         OwnedArgs { packed: packed.into(), count }
     }
 
-    /// The arguments, to be parsed like any others.
+    /// Returns the arguments as slices, in the form that command parsers take.
     pub(crate) fn argv(&self) -> SmallVec<[&[u8]; 16]> {
         let (ends, bytes) = self.packed.split_at(self.count * END_BYTES);
         let mut start = 0;
@@ -45,7 +45,7 @@ impl OwnedArgs {
             .collect()
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.packed.len()
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_come_back_as_they_were() {
+    fn owned_args_return_the_same_arguments() {
         for argv in [&[][..], &[&b"GET"[..]], &[&b"SET"[..], b"", b"a\r\nb", b""]] {
             assert_eq!(OwnedArgs::new(argv.iter().copied()).argv()[..], *argv);
         }

@@ -1,203 +1,219 @@
-//! From arguments to a reply: what every command passes through, whatever it does.
+//! The steps that every request passes, from its arguments to its reply.
 //!
 //! ```text
-//! find in the table -> arity -> password -> pause -> queue, if in MULTI
-//!    -> room on the disk, if it writes -> lock its keys, unless the command before has
-//!    -> parse and run -> serve waiting readers -> count
+//! find in the table -> check arity -> check password -> check CLIENT PAUSE -> queue, if in MULTI
+//!    -> check free disk space, if it writes -> lock its keys, unless the command before has locked them
+//!    -> parse and run -> serve blocked readers -> count
 //! ```
 //!
-//! The order is Redis', and so is what a client sees of it.
+//! The order is the same as in Redis, because clients can see it: it decides which error a request gets.
 
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
+use crate::blocked::BlockedClient;
 use crate::command::{
-    self, CommandContext, CommandSpec, Flags, LongReply, Outcome, Reach, bytes_of, only_stream,
+    self, CommandContext, CommandSpec, Flags, LockScope, LongReply, Outcome, bytes_of, only_stream,
 };
 use crate::exec::transactions;
 use crate::settings::Id;
 use crate::state::Server;
 use crate::table;
-use crate::waiting::Waiting;
 
-/// Nanoseconds for which a lock is kept from one command to the next: other threads may wait for it.
-const LOCK_KEPT_NS: u64 = 100_000;
-/// Larger replies always read the clock.
-const BRIEF_REPLY_BYTES: usize = 4 << 10;
+/// Maximum time that consecutive commands keep a lock, in nanoseconds: other threads may wait for it.
+const LOCK_KEPT_NS_MAX: u64 = 100_000;
+/// A command with a larger reply is always timed.
+const BRIEF_REPLY_BYTES_MAX: usize = 4 << 10;
 
-/// The dispatcher's decision after a request: what the connection does before it looks at the next.
-pub(crate) enum Step {
-    /// Nothing: it goes on with the next.
-    Done,
-    /// It waits for the reply.
-    Wait(Box<Waiting>),
-    /// It writes the rest of the reply in slices.
-    Long(Box<LongReply>),
-    /// The request was not run: the connection holds it until this uptime, in nanoseconds.
-    Hold { until_ns: u64 },
+/// What the connection does after a request, before it looks at the next one.
+pub(crate) enum AfterRequest {
+    /// It continues with the next request.
+    Continue,
+    /// It waits for the result of a blocking command.
+    Block(Box<BlockedClient>),
+    /// It sends the rest of the reply in slices.
+    SendLongReply(Box<LongReply>),
+    /// It keeps the request, which has not run, until this uptime, because of CLIENT PAUSE.
+    Pause { until_ns: u64 },
 }
 
-/// The decision about a request before anything is locked.
-enum Admitted {
-    /// The dispatcher runs it now.
+/// What happens to a request, decided before any key is locked.
+enum Admission {
+    /// It runs now.
     Run(&'static CommandSpec),
-    /// MULTI has begun: the session queues it for EXEC.
+    /// The session queues it for EXEC, because MULTI has begun.
     Queue(&'static CommandSpec),
-    /// CLIENT PAUSE holds it back until this uptime, in nanoseconds.
-    Hold { until_ns: u64 },
+    /// It waits until this uptime, because of CLIENT PAUSE.
+    Pause { until_ns: u64 },
 }
 
-/// Why a request is neither run, queued nor held back.
-struct Refused {
+/// A request that is answered with an error before it runs.
+struct Rejection {
+    /// The command, or `None` if the table does not contain it.
     spec: Option<&'static CommandSpec>,
-    why: CommandError,
+    error: CommandError,
 }
 
 impl<'d> CommandContext<'d> {
-    /// Runs one request of a client and writes the reply. What it had locked stays locked for the next, in `open`.
-    pub(crate) fn run(&mut self, argv: &[&[u8]], out: &mut Writer, open: &mut Option<Txn<'d>>) -> Step {
+    /// Runs one request of a client and writes the reply. The transaction stays open in `open`, with its locks, for
+    /// the next request.
+    pub(crate) fn run(
+        &mut self,
+        argv: &[&[u8]],
+        out: &mut Writer,
+        open: &mut Option<Txn<'d>>,
+    ) -> AfterRequest {
         let mark = out.len();
-        let step = match self.admit(argv) {
-            Err(refused) => {
+        let after = match self.admit(argv) {
+            Err(rejection) => {
                 *open = None;
-                self.refuse(refused, argv, out);
-                Step::Done
+                self.reject(rejection, argv, out);
+                AfterRequest::Continue
             }
-            Ok(Admitted::Hold { until_ns }) => return Step::Hold { until_ns },
-            Ok(Admitted::Queue(spec)) => {
+            Ok(Admission::Pause { until_ns }) => return AfterRequest::Pause { until_ns },
+            Ok(Admission::Queue(spec)) => {
                 self.session.queue(spec.index(), argv, spec.flags.contains(Flags::WRITE));
                 out.simple("QUEUED");
-                Step::Done
+                AfterRequest::Continue
             }
-            Ok(Admitted::Run(spec)) => self.run_now(spec, argv, out, open),
+            Ok(Admission::Run(spec)) => self.run_now(spec, argv, out, open),
         };
-        if matches!(step, Step::Done | Step::Long(_)) && !self.session.take_reply() {
+        if matches!(after, AfterRequest::Continue | AfterRequest::SendLongReply(_))
+            && !self.session.take_reply()
+        {
             out.truncate(mark);
-            return Step::Done;
+            return AfterRequest::Continue;
         }
-        step
+        after
     }
 
-    /// Decides what happens with a request before anything does.
-    fn admit(&self, argv: &[&[u8]]) -> Result<Admitted, Refused> {
-        let spec = table::find(argv).map_err(|why| Refused { spec: None, why })?;
-        let refuse = |why| Refused { spec: Some(spec), why };
+    /// Decides whether a request runs now, is queued, waits or is rejected.
+    fn admit(&self, argv: &[&[u8]]) -> Result<Admission, Rejection> {
+        let spec = table::find(argv).map_err(|error| Rejection { spec: None, error })?;
+        let reject = |error| Rejection { spec: Some(spec), error };
         if !spec.arity_ok(argv.len()) {
-            return Err(refuse(errors::wrong_arity(spec.name)));
+            return Err(reject(errors::wrong_arity(spec.name)));
         }
         if !self.session.authenticated && !spec.flags.contains(Flags::NO_AUTH) && self.needs_password() {
-            return Err(refuse(errors::NO_AUTH));
+            return Err(reject(errors::NO_AUTH));
         }
-        if self.server.pause.may_hold()
-            && let Some(until_ns) = self.held_until_ns(spec)
+        if self.server.pause.may_be_active()
+            && let Some(until_ns) = self.paused_until_ns(spec)
         {
-            return Ok(Admitted::Hold { until_ns });
+            return Ok(Admission::Pause { until_ns });
         }
         if self.session.transaction.is_none() || transactions::runs_inside_multi(spec) {
-            return Ok(Admitted::Run(spec));
+            return Ok(Admission::Run(spec));
         }
         if spec.flags.contains(Flags::NO_MULTI) {
-            return Err(refuse(errors::NOT_IN_TRANSACTION));
+            return Err(reject(errors::NOT_IN_TRANSACTION));
         }
-        Ok(Admitted::Queue(spec))
+        Ok(Admission::Queue(spec))
     }
 
     fn needs_password(&self) -> bool {
         !self.server.settings.is_empty(Id::RequirePass)
     }
 
-    /// CLIENT UNPAUSE is never held: somebody must be able to end what nobody meant.
-    fn held_until_ns(&self, spec: &CommandSpec) -> Option<u64> {
+    /// Returns until when CLIENT PAUSE delays a command, if it does. CLIENT UNPAUSE is never delayed, so that an
+    /// operator can end a pause.
+    fn paused_until_ns(&self, spec: &CommandSpec) -> Option<u64> {
         if spec.name == "client|unpause" {
             return None;
         }
         let queued_writes = self.session.transaction.as_ref().is_some_and(|queued| queued.writes);
         let writes = spec.flags.contains(Flags::WRITE) || (spec.name == "exec" && queued_writes);
-        self.server.pause.held_until_ns(writes, self.server.uptime_ns())
+        self.server.pause.paused_until_ns(writes, self.server.uptime_ns())
     }
 
-    /// A refused command spoils the transaction it was meant for; a refused EXEC ends it.
+    /// Replies with an error. In a transaction, EXEC then fails; if EXEC itself is rejected, the transaction ends.
     #[cold]
-    fn refuse(&mut self, refused: Refused, argv: &[&[u8]], out: &mut Writer) {
-        let Refused { spec, why } = refused;
+    fn reject(&mut self, rejection: Rejection, argv: &[&[u8]], out: &mut Writer) {
+        let Rejection { spec, error } = rejection;
         if let Some(spec) = spec {
             self.stats.commands[spec.index()].rejected.add(1);
         } else if is_http(argv) {
-            // A browser was tricked into talking to us: nothing after its first line is to be run.
+            // A web page can make a browser send such a request. Lines after the first could be commands and must
+            // not run.
             self.session.close = true;
             return;
         }
-        self.session.refuse_transaction();
-        let why = if spec.is_some_and(|spec| spec.name == "exec") {
+        self.session.abort_transaction();
+        let error = if spec.is_some_and(|spec| spec.name == "exec") {
             transactions::discard(self.session, self.server);
-            errors::exec_aborted_because(&why)
+            errors::exec_aborted_because(&error)
         } else {
-            why
+            error
         };
-        self.write_error(&why, out);
+        self.write_error(&error, out);
     }
 
-    /// Locks what the command needs, runs it and counts it.
+    /// Locks the keys that the command needs, runs it and counts it.
     fn run_now(
         &mut self,
         spec: &'static CommandSpec,
         argv: &[&[u8]],
         out: &mut Writer,
         open: &mut Option<Txn<'d>>,
-    ) -> Step {
+    ) -> AfterRequest {
         let mark = out.len();
         self.session.client.set_last_command(spec.index());
-        self.end_lap_of_others(spec);
-        let mut locked_before = false;
-        let result = self.check_room(spec, argv).and_then(|()| {
-            locked_before = self.lock(spec, argv, open);
-            let Some(txn) = open else { unreachable!("something is locked, be it nothing") };
+        self.account_untimed_others(spec);
+        let mut was_locked = false;
+        let result = self.check_writable(spec, argv).and_then(|()| {
+            was_locked = self.lock(spec, argv, open);
+            let Some(txn) = open else {
+                unreachable!("`lock` opens a transaction, even for a command without keys")
+            };
             self.call(spec, argv, txn, out)
         });
         let failed = result.is_err();
-        let was_brief = matches!(result, Ok(Outcome::Brief)) && locked_before;
-        let step = match result {
+        let can_be_untimed = was_locked && matches!(result, Ok(Outcome::Brief));
+        let after = match result {
             Ok(Outcome::Done | Outcome::Brief) => {
                 let keeps_lock = open.as_mut().is_some_and(Txn::end);
-                let is_brief =
-                    was_brief && keeps_lock && self.is_short && out.len() - mark <= BRIEF_REPLY_BYTES;
-                if is_brief && self.leave_untimed(spec) {
-                    return Step::Done;
+                let is_brief = can_be_untimed
+                    && keeps_lock
+                    && self.is_short
+                    && out.len() - mark <= BRIEF_REPLY_BYTES_MAX;
+                if is_brief && self.count_untimed(spec) {
+                    return AfterRequest::Continue;
                 }
                 if !keeps_lock {
                     *open = None;
                 }
-                Step::Done
+                AfterRequest::Continue
             }
-            Ok(Outcome::Long(missing)) => {
+            Ok(Outcome::Long(unwritten)) => {
                 *open = None;
-                Step::Long(Box::new(LongReply::new(out, missing)))
+                AfterRequest::SendLongReply(Box::new(LongReply::new(out, unwritten)))
             }
-            Ok(Outcome::Block(blocked)) => {
-                let txn = open.take().expect("a command that waits has locked its keys");
-                Step::Wait(Box::new(Waiting::begin(self.server, self.session, txn, (spec, argv), blocked)))
+            Ok(Outcome::Block(on)) => {
+                let txn = open.take().expect("a command that blocks has locked its keys");
+                let blocked = BlockedClient::begin(self.server, self.session, txn, (spec, argv), on);
+                AfterRequest::Block(Box::new(blocked))
             }
-            Ok(Outcome::Later(later)) => {
+            Ok(Outcome::SlowWork(work)) => {
                 *open = None;
-                Step::Wait(Box::new(Waiting::begin_work(self.server, self.session, later)))
+                AfterRequest::Block(Box::new(BlockedClient::begin_work(self.server, self.session, work)))
             }
             Err(error) => {
                 out.truncate(mark);
                 self.write_error(&error, out);
-                Step::Done
+                AfterRequest::Continue
             }
         };
         self.count(spec, argv, failed);
-        if failed || self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS {
+        if failed || self.batch.last_ns.saturating_sub(self.batch.locked_ns) > LOCK_KEPT_NS_MAX {
             *open = None;
         }
-        step
+        after
     }
 
-    /// Refuses a command that writes if there is no room for it.
+    /// Returns an error if the command writes and the disk has no space for it.
     #[inline(always)]
-    fn check_room(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
+    fn check_writable(&self, spec: &CommandSpec, argv: &[&[u8]]) -> Result<(), CommandError> {
         if !spec.flags.contains(Flags::WRITE) {
             return Ok(());
         }
@@ -205,34 +221,34 @@ impl<'d> CommandContext<'d> {
         self.server.check_writable(bytes)
     }
 
-    /// Makes `open` what the command needs. True: it was so already.
+    /// Makes `open` a transaction with the locks that the command needs. Returns true if it already was.
     fn lock(&mut self, spec: &CommandSpec, argv: &[&[u8]], open: &mut Option<Txn<'d>>) -> bool {
         let server: &'d Server = self.server;
         let (store, db, now_ms) = (&server.store, self.session.db, self.batch.now_ms);
-        let reach = match spec.reach {
-            Reach::EverythingIf(needed) if needed(argv) => Reach::Everything,
-            Reach::EverythingIf(_) => Reach::Nothing,
-            reach => reach,
+        let scope = match spec.lock_scope {
+            LockScope::EverythingIf(needed) if needed(argv) => LockScope::Everything,
+            LockScope::EverythingIf(_) => LockScope::Nothing,
+            scope => scope,
         };
-        // Most commands name one key: no list is made for it.
-        let only_key = match reach {
-            Reach::Nothing => return self.lock_nothing(open),
-            Reach::Key(at) => argv.get(at).copied(),
-            Reach::Streams => only_stream(argv),
+        // Most commands have one key: they need no list of keys.
+        let only_key = match scope {
+            LockScope::Nothing => return self.lock_nothing(open),
+            LockScope::Key(at) => argv.get(at).copied(),
+            LockScope::Streams => only_stream(argv),
             _ => None,
         };
         self.batch.saw_data = true;
-        if only_key.is_some_and(|key| open.as_mut().is_some_and(|txn| txn.go_on(db, key))) {
+        if only_key.is_some_and(|key| open.as_mut().is_some_and(|txn| txn.begin_next(db, key))) {
             return true;
         }
-        // Whoever locks while something is locked may wait for ever.
+        // Unlock first: a thread that locks shards while it holds others can cause a deadlock.
         *open = None;
         self.batch.locked_ns = self.batch.last_ns;
-        *open = Some(match (reach, only_key) {
+        *open = Some(match (scope, only_key) {
             (_, Some(key)) => store.lock_key(db, key, now_ms),
-            (Reach::Everything, _) => store.lock_all(db, now_ms),
+            (LockScope::Everything, _) => store.lock_all(db, now_ms),
             _ => {
-                // A request whose keys cannot be told apart does not parse, or names none.
+                // If the keys cannot be found, the request has no keys or its parser will reject it.
                 let keys = command::keys(spec, argv).unwrap_or_default();
                 store.lock(db, keys.iter().map(|(key, _)| *key), now_ms)
             }
@@ -242,7 +258,7 @@ impl<'d> CommandContext<'d> {
 
     fn lock_nothing(&mut self, open: &mut Option<Txn<'d>>) -> bool {
         let server: &'d Server = self.server;
-        if open.as_mut().is_some_and(|txn| txn.go_on_without_keys(self.session.db)) {
+        if open.as_mut().is_some_and(|txn| txn.begin_next_without_keys(self.session.db)) {
             return true;
         }
         *open = None;
@@ -252,7 +268,7 @@ impl<'d> CommandContext<'d> {
     }
 }
 
-/// The first words of a request of HTTP that could carry commands.
+/// Whether a request is the beginning of an HTTP request, whose body could contain commands.
 fn is_http(argv: &[&[u8]]) -> bool {
     let first = argv.first().copied().unwrap_or_default();
     first.eq_ignore_ascii_case(b"POST") || first.eq_ignore_ascii_case(b"Host:")

@@ -1,46 +1,51 @@
-//! Tells when the server's clock and the wall clock are far apart, once.
+//! Reports when the server's clock and the wall clock differ by seconds.
 //!
-//! The clock follows a wall clock that was set slowly, on purpose. Nobody would guess that from ids that lag for hours.
+//! If the wall clock is set, the server's clock follows slowly, on purpose. Without a log line an operator could
+//! not explain why ids lag for hours.
 
 use millstream_store::SLEW_MS_PER_SECOND;
 
-/// A gap that is worth a line. Corrections of a clock that is kept are far smaller.
-const FAR_MS: u64 = 5_000;
-/// A gap that is none any more.
-const NEAR_MS: u64 = 1_000;
+/// A difference above this is logged. Corrections of a synchronized clock are far smaller.
+const REPORT_ABOVE_MS: u64 = 5_000;
+/// A reported difference counts as gone at or below this.
+const GONE_AT_MS: u64 = 1_000;
 
-/// Remembers whether the gap was told.
+/// Decides when a difference is logged: once when it begins and once when it ends.
 #[derive(Default)]
-pub(crate) struct Drift {
-    is_told: bool,
+pub(crate) struct DriftMonitor {
+    is_reported: bool,
 }
 
-impl Drift {
-    /// What is to be said of this gap, if anything is. It is negative when the wall clock is behind.
-    pub(crate) fn look(&mut self, behind_wall_ms: i64) -> Option<String> {
+impl DriftMonitor {
+    /// Returns the line to log for this difference, if any. It is negative if the wall clock is behind the server's
+    /// clock.
+    pub(crate) fn check(&mut self, behind_wall_ms: i64) -> Option<String> {
         let gap_ms = behind_wall_ms.unsigned_abs();
-        if self.is_told && gap_ms <= NEAR_MS {
-            self.is_told = false;
+        if self.is_reported && gap_ms <= GONE_AT_MS {
+            self.is_reported = false;
             return Some("the server's clock and the wall clock agree again".to_owned());
         }
-        if self.is_told || gap_ms <= FAR_MS {
+        if self.is_reported || gap_ms <= REPORT_ABOVE_MS {
             return None;
         }
-        self.is_told = true;
+        self.is_reported = true;
         let (gap_s, hours) = (gap_ms / 1_000, gap_ms as f64 / SLEW_MS_PER_SECOND as f64 / 3_600.0);
-        let so_long =
-            format!("It follows by {SLEW_MS_PER_SECOND} ms a second, so for about {hours:.1} hours");
+        let duration = format!(
+            "The server's clock follows by {SLEW_MS_PER_SECOND} ms per second, which takes about {hours:.1} hours"
+        );
         Some(if behind_wall_ms > 0 {
             format!(
-                "the wall clock was set, and the server's clock is {gap_s} s behind it. {so_long} the ids of new entries and \
-                 expiries at a given time lag, while idle times stay right. Restart the server to follow at once; \
-                 everything pending is then idle for {gap_s} s more"
+                "the wall clock was set forward, and the server's clock is {gap_s} s behind it. {duration}. \
+                 Until then, ids of new entries contain a time that is too early, and keys with an absolute \
+                 expiry time expire late; idle times are right. Restart the server to follow immediately; all \
+                 pending entries are then idle for {gap_s} s more"
             )
         } else {
             format!(
-                "the wall clock was set back, or is wrong, and the server's clock is {gap_s} s ahead of it. {so_long} the ids \
-                 of new entries lie in the future and expiries at a given time come early, while idle times stay right. A \
-                 restart does not change that where the data tells of later times: time never goes back"
+                "the wall clock was set back or is wrong, and the server's clock is {gap_s} s ahead of it. \
+                 {duration}. Until then, ids of new entries contain a time in the future, and keys with an \
+                 absolute expiry time expire early; idle times are right. A restart does not help if the data \
+                 contains later times: the server's clock never goes back"
             )
         })
     }
@@ -51,16 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_told_when_it_begins_and_when_it_ends() {
-        let mut drift = Drift::default();
-        assert_eq!(drift.look(4_900), None);
-        let told = drift.look(3_600_000).expect("a line");
-        assert!(told.contains("3600 s behind") && told.contains("20.0 hours"), "{told}");
-        assert!(told.contains("Restart the server"), "{told}");
-        assert_eq!([3_599_950, 4_000, 1_001].map(|gap_ms| drift.look(gap_ms)), [None, None, None]);
-        assert!(drift.look(1_000).is_some_and(|told| told.contains("agree again")));
-        assert_eq!(drift.look(0), None);
-        let told = drift.look(-60_000).expect("a line");
-        assert!(told.contains("60 s ahead") && !told.contains("Restart the server"), "{told}");
+    fn difference_is_logged_when_it_begins_and_when_it_ends() {
+        let mut drift = DriftMonitor::default();
+        assert_eq!(drift.check(4_900), None);
+        let message = drift.check(3_600_000).expect("a message");
+        assert!(message.contains("3600 s behind") && message.contains("20.0 hours"), "{message}");
+        assert!(message.contains("Restart the server"), "{message}");
+        assert_eq!([3_599_950, 4_000, 1_001].map(|gap_ms| drift.check(gap_ms)), [None, None, None]);
+        assert!(drift.check(1_000).is_some_and(|message| message.contains("agree again")));
+        assert_eq!(drift.check(0), None);
+        let message = drift.check(-60_000).expect("a message");
+        assert!(message.contains("60 s ahead") && !message.contains("Restart the server"), "{message}");
     }
 }

@@ -1,5 +1,5 @@
-//! What the server does by the clock rather than for a client: idle clients, samples for rates, a look at the log and at the
-//! clock itself. The store's timekeeper calls it, and sees to expiry.
+//! Periodic work of the server: closes idle clients, samples counters for rates, checks the log and the clock. The
+//! store's timekeeper thread calls it. The timekeeper itself removes expired keys.
 
 use std::io;
 use std::sync::Arc;
@@ -9,58 +9,62 @@ use std::time::Instant;
 
 use millstream_store::log::LogError;
 
-use crate::drift::Drift;
-use crate::persistence::Purpose;
+use crate::drift::DriftMonitor;
+use crate::persistence::SnapshotPurpose;
 use crate::registry::flags;
 use crate::settings::Id;
 use crate::state::Server;
 
-/// Makes the server's duties those of the store's timekeeper, whose thread this gives.
+/// Starts the store's timekeeper with the server's periodic work. Returns the timekeeper's thread.
 pub(crate) fn start(server: &Arc<Server>) -> io::Result<Option<JoinHandle<()>>> {
-    // The store belongs to the server: its thread must not keep the server alive.
+    // A weak reference: the server owns the store, so the store's thread must not keep the server alive.
     let weak = Arc::downgrade(server);
-    let (mut drift, mut is_refusing) = (Drift::default(), false);
-    server.store.keep_time_with(move |_, is_second| {
+    let (mut drift, mut is_refusing) = (DriftMonitor::default(), false);
+    server.store.start_timekeeper_with(move |_, is_second| {
         let Some(server) = weak.upgrade().filter(|server| !server.shutdown.has_begun()) else { return };
         server.stats.sample(Instant::now());
         if is_second {
             close_idle(&server);
-            look_after_log(&server, &mut is_refusing);
-            if let Some(told) = drift.look(server.store.clock_behind_wall_ms()) {
-                eprintln!("millstream: {told}");
+            check_log(&server, &mut is_refusing);
+            if let Some(message) = drift.check(server.store.clock_behind_wall_ms()) {
+                eprintln!("millstream: {message}");
             }
         }
     })
 }
 
-/// Takes a snapshot when it is due, and tells once that writes are refused, and once that they no longer are. A log that has failed
-/// ends the server: nothing more can be promised.
-fn look_after_log(server: &Arc<Server>, is_refusing: &mut bool) {
+/// Takes a snapshot when one is due. Logs when the server starts to refuse writes, and when it accepts them again.
+///
+/// If the log has failed, stops the server, because it cannot acknowledge any more changes.
+fn check_log(server: &Arc<Server>, is_refusing: &mut bool) {
     let refused = server.store.check_writable(0).err();
     if let Some(error @ (LogError::Failed(_) | LogError::TooLarge(_))) = refused {
-        eprintln!("millstream: {error}");
+        eprintln!("millstream: the log has failed, and the server stops: {error}");
         server.shutdown.begin();
         return;
     }
     match &refused {
         Some(error @ LogError::Full(_)) if !*is_refusing => {
             *is_refusing = true;
-            eprintln!("millstream: writes to {} are refused, {error}", server.settings.show(Id::Dir));
+            eprintln!("millstream: the server refuses writes to {}: {error}", server.settings.show(Id::Dir));
         }
         None if *is_refusing => {
             *is_refusing = false;
-            eprintln!("millstream: there is room again, and writes go on");
+            eprintln!("millstream: the disk has free space again, and the server accepts writes");
         }
         _ => {}
     }
     if server.store.snapshot_is_due()
-        && let Err(error) = server.save_in_background(Purpose::Rewrite, false)
+        && let Err(error) = server.save_in_background(SnapshotPurpose::Rewrite, false)
     {
-        eprintln!("millstream: cannot start a thread for the snapshot: {error}");
+        eprintln!(
+            "millstream: cannot start the snapshot thread, the server tries again in a second: {error}"
+        );
     }
 }
 
-/// Closes clients silent for longer than `timeout`. A client that waits for entries is not idle, nor one that is about to get them.
+/// Closes clients that have sent nothing for longer than `timeout`, except blocked clients and those about to get
+/// the reply of a blocked command.
 fn close_idle(server: &Server) {
     let timeout_ms = server.settings.number(Id::Timeout).unsigned_abs() * 1000;
     if timeout_ms == 0 {
@@ -69,7 +73,7 @@ fn close_idle(server: &Server) {
     let now_ms = server.uptime_ms();
     for client in server.clients.all() {
         let idle_ms = now_ms.saturating_sub(client.active_at_ms.load(Ordering::Relaxed));
-        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_answer() {
+        if idle_ms > timeout_ms && !client.has(flags::BLOCKED) && !client.has_result() {
             client.kill();
         }
     }

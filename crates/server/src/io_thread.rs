@@ -1,7 +1,7 @@
-//! A thread that serves clients: one runtime, and buffers that all its connections share.
+//! I/O threads. Each serves its connections with one tokio runtime and one pair of buffers.
 //!
-//! A connection is polled on its own thread only and uses the buffers between two awaits, so one pair per
-//! thread is enough and an idle connection owns none.
+//! A connection is polled only on its own thread, and uses the buffers only between two awaits. So one pair per
+//! thread is enough, and an idle connection owns no buffers.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -13,16 +13,17 @@ use std::thread;
 use millstream_protocol::resp::Writer;
 use tokio::runtime::Handle;
 
-use crate::held;
+use crate::deferred_replies;
 use crate::state::Server;
 use crate::stats::ThreadStats;
 
-/// Bytes read from a client at a time.
+/// Maximum bytes per read from a socket.
 const INPUT_BYTES: usize = 64 * 1024;
-/// An output buffer that grew beyond this is given back after the batch.
+/// An output buffer larger than this is freed after the batch.
 const OUTPUT_BYTES_KEPT: usize = 2 * 1024 * 1024;
-/// Buffers of replies that were held and have gone: so many are kept for the next, if they are no larger than this.
+/// Maximum number of buffers a thread keeps for reuse, once the deferred replies in them were sent.
 const SPARES_MAX: usize = 64;
+/// Buffers larger than this are freed, not kept.
 const SPARE_BYTES_MAX: usize = 32 * 1024;
 
 thread_local! {
@@ -33,13 +34,13 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the connections of a thread share.
+/// The buffers that the connections of a thread share.
 pub(crate) struct Buffers {
     pub(crate) input: Box<[u8]>,
     pub(crate) output: Writer,
 }
 
-/// Lends this thread's buffers to a stretch of code that does not wait. The output starts empty.
+/// Lends this thread's buffers to `work`, which must not await. The output buffer starts empty.
 pub(crate) fn with_buffers<T>(resp3: bool, work: impl FnOnce(&mut Buffers) -> T) -> T {
     BUFFERS.with_borrow_mut(|buffers| {
         buffers.output.truncate(0);
@@ -52,13 +53,13 @@ pub(crate) fn with_buffers<T>(resp3: bool, work: impl FnOnce(&mut Buffers) -> T)
     })
 }
 
-/// An empty buffer, if possible one that was used before.
+/// Returns an empty buffer, a used one if the thread has one.
 pub(crate) fn spare_buffer() -> Vec<u8> {
     SPARES.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// Takes a buffer that is not needed any more.
-pub(crate) fn give_back(mut buffer: Vec<u8>) {
+/// Keeps a buffer for reuse, or frees it if it is too large or enough are kept.
+pub(crate) fn recycle(mut buffer: Vec<u8>) {
     SPARES.with_borrow_mut(|spares| {
         if spares.len() < SPARES_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
             buffer.clear();
@@ -70,17 +71,17 @@ pub(crate) fn give_back(mut buffer: Vec<u8>) {
 /// A thread that serves clients.
 pub(crate) struct IoThread {
     thread: thread::JoinHandle<()>,
-    entrance: Entrance,
+    handle: IoThreadHandle,
 }
 
-/// Where new connections go in.
+/// Starts connections on an I/O thread.
 #[derive(Clone)]
-pub(crate) struct Entrance {
+pub(crate) struct IoThreadHandle {
     runtime: Handle,
     pub(crate) stats: Arc<ThreadStats>,
 }
 
-impl Entrance {
+impl IoThreadHandle {
     /// Runs a connection on the thread.
     pub(crate) fn spawn(&self, connection: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(connection);
@@ -88,7 +89,7 @@ impl Entrance {
 }
 
 impl IoThread {
-    /// Starts thread `number`; it ends when the server is asked to stop.
+    /// Starts the I/O thread `number`. It ends when the server is asked to stop.
     pub(crate) fn start(number: usize, server: &Arc<Server>) -> io::Result<IoThread> {
         let (sender, receiver) = mpsc::channel();
         let for_thread = Arc::clone(server);
@@ -98,24 +99,26 @@ impl IoThread {
                 Err(error) => drop(sender.send(Err(error))),
                 Ok(runtime) => {
                     drop(sender.send(Ok(runtime.handle().clone())));
-                    runtime.spawn(held::settle_for_all(Arc::clone(&for_thread)));
+                    runtime.spawn(deferred_replies::run_flush_task(Arc::clone(&for_thread)));
                     runtime.block_on(for_thread.shutdown.begun());
                 }
             }
         })?;
-        let runtime = receiver.recv().map_err(|_| io::Error::other("the thread ended at once"))??;
+        let runtime = receiver
+            .recv()
+            .map_err(|_| io::Error::other("the I/O thread ended before it served clients"))??;
         let stats = Arc::clone(server.stats.of_thread(number));
-        Ok(IoThread { thread, entrance: Entrance { runtime, stats } })
+        Ok(IoThread { thread, handle: IoThreadHandle { runtime, stats } })
     }
 
-    pub(crate) fn entrance(&self) -> Entrance {
-        self.entrance.clone()
+    pub(crate) fn handle(&self) -> IoThreadHandle {
+        self.handle.clone()
     }
 
     /// Waits until the thread has ended.
     pub(crate) fn join(self) {
         if self.thread.join().is_err() {
-            eprintln!("millstream: a thread that served clients had failed");
+            eprintln!("millstream: an I/O thread panicked; its clients were disconnected");
         }
     }
 }
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_leaves_the_buffers_usable_and_empty() {
+    fn panic_leaves_buffers_usable_and_empty() {
         let panicked = std::panic::catch_unwind(|| {
             with_buffers(true, |buffers| {
                 buffers.output.ok();
@@ -137,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_if_it_is_small_and_few_are_kept() {
-        give_back(b"told".to_vec());
+    fn small_buffers_are_reused_up_to_a_limit() {
+        recycle(b"text".to_vec());
         let again = spare_buffer();
         assert!(again.is_empty() && again.capacity() >= 4);
-        give_back(vec![0; SPARE_BYTES_MAX + 1]);
+        recycle(vec![0; SPARE_BYTES_MAX + 1]);
         assert_eq!(spare_buffer().capacity(), 0);
-        (0..2 * SPARES_MAX).for_each(|_| give_back(vec![0]));
+        (0..2 * SPARES_MAX).for_each(|_| recycle(vec![0]));
         let kept = (0..2 * SPARES_MAX).filter(|_| spare_buffer().capacity() > 0).count();
         assert_eq!(kept, SPARES_MAX);
     }
 
     #[test]
-    fn a_large_output_buffer_is_given_back() {
+    fn large_output_buffer_is_freed() {
         with_buffers(false, |buffers| buffers.output.bulk(vec![0; 2 * OUTPUT_BYTES_KEPT]));
         with_buffers(false, |buffers| assert!(buffers.output.buf.capacity() <= OUTPUT_BYTES_KEPT));
     }

@@ -1,23 +1,24 @@
-//! Sockets to commands to replies.
+//! The server: it accepts connections, runs their commands and sends the replies.
 //!
-//! A [`Server`] is what all threads share. [`Server::start`] opens sockets and threads, [`Running::run`]
-//! serves until it is asked to stop. Each connection is owned by one thread, which decodes, executes and
-//! answers inline. No rule about streams is written here: executors call the store and say what came of it
-//! in RESP.
+//! A [`Server`] is the state that all threads share. [`Server::start`] opens the sockets and starts the threads.
+//! [`Running::run`] serves clients until the server is asked to stop. Each connection belongs to one thread, which
+//! decodes requests, runs commands and sends replies itself. This crate contains no rules about streams: a command
+//! calls the store and writes the result as RESP.
 //!
-//! Modules use only those below them:
+//! A module imports only modules below it:
 //!
 //! ```text
 //! server                            starts and stops everything
-//! accept                            new connections, each handed to a thread
-//! connection    housekeeping        bytes in, requests, bytes out    what is done by the clock
-//! dispatch                          what every request passes through
-//! table                             the rows: what is known of a command and which function runs it
-//! exec   admin   waiting            what commands do                 a connection in a blocking command
-//! command   io_thread               CommandSpec, Call, Outcome       threads and their buffers
-//! session   held   snapshots        what a connection remembers      replies held until they are safe
+//! accept                            new connections; assigns each to a thread
+//! connection                        bytes in, requests, bytes out
+//! dispatch                          the steps every request passes
+//! table                             one row per command: its properties and the function that runs it
+//! exec   admin   blocked            what commands do; a client in a blocking command
+//! command   io_thread               CommandSpec, Call, Outcome; threads and their buffers
+//! session   deferred_replies        state of a connection; replies kept back until the log is durable
+//! snapshots   housekeeping          taking snapshots; periodic work
 //! state                             Server: what all threads share
-//! settings stats registry slowlog pause persistence shutdown …      its parts, which know nothing of each other
+//! settings stats registry slowlog pause persistence shutdown …   parts of Server, independent of each other
 //! ```
 //!
 //! ```no_run
@@ -32,13 +33,14 @@
 mod accept;
 mod admin;
 mod args;
+mod blocked;
 mod command;
 mod connection;
+mod deferred_replies;
 mod descriptors;
 mod dispatch;
 mod drift;
 mod exec;
-mod held;
 mod housekeeping;
 mod io_thread;
 mod listen;
@@ -55,7 +57,6 @@ mod state;
 mod stats;
 mod table;
 mod version;
-mod waiting;
 
 pub use listen::ListenError;
 pub use server::{Running, StartError};

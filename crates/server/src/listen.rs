@@ -1,4 +1,5 @@
-//! Sockets to listen on, made before anything else so that a wrong address ends the start with a clear word.
+//! Opens the sockets to listen on. This is the first step of a start, so that a wrong address fails before data is
+//! loaded.
 
 use std::fmt;
 use std::io;
@@ -10,13 +11,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::settings::{Id, Settings};
 
-/// The sockets of a server.
+/// The sockets a server listens on.
 pub(crate) struct Listeners {
     pub(crate) tcp: Vec<TcpListener>,
     pub(crate) unix: Option<UnixSocket>,
 }
 
-/// A Unix socket; its file goes when the server does.
+/// A Unix socket. Dropping it removes its file.
 pub(crate) struct UnixSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
@@ -30,50 +31,53 @@ impl UnixSocket {
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // Whoever finds the file gone already has nothing to complain about.
+        // It does not matter if the file is already gone.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Why there is nothing to listen on.
+/// Why the server cannot listen.
 #[derive(Debug)]
 pub enum ListenError {
-    /// Not an address.
+    /// The setting `bind` contains a word that is not an IP address.
     NotAnAddress {
-        /// As it was given.
+        /// The word.
         text: String,
     },
-    /// Something else listens there.
+    /// Another process listens on the address or socket file.
     InUse {
         /// The address or path.
         at: String,
     },
-    /// The system refused.
-    Refused {
+    /// The operating system refused to listen.
+    System {
         /// The address or path.
         at: String,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No address given, or none of the optional ones exists.
-    Nowhere,
+    /// No address is set, or none of the optional addresses exists on this machine.
+    NoAddress,
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenError::NotAnAddress { text } => {
-                write!(f, "bind: '{text}' is not an IP address. Give addresses such as 127.0.0.1, ::1 or *")
+                write!(
+                    f,
+                    "invalid bind address '{text}': expected an IP address such as 127.0.0.1 or ::1, or *"
+                )
             }
             ListenError::InUse { at } => write!(
                 f,
-                "cannot listen on {at}: something else does already.\n\
-                 Stop it, or choose another port with --port (0 lets the system choose)"
+                "cannot listen on {at}: another process already does.\n\
+                 Stop that process, or choose another port with --port (0 lets the system choose)"
             ),
-            ListenError::Refused { at, source } => write!(f, "cannot listen on {at}: {source}"),
-            ListenError::Nowhere => {
-                f.write_str("there is nothing to listen on. Give --bind an address of this machine")
-            }
+            ListenError::System { at, source } => write!(f, "cannot listen on {at}: {source}"),
+            ListenError::NoAddress => f.write_str(
+                "the server has no address to listen on. Set --bind to an address of this machine",
+            ),
         }
     }
 }
@@ -81,14 +85,14 @@ impl fmt::Display for ListenError {
 impl std::error::Error for ListenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ListenError::Refused { source, .. } => Some(source),
+            ListenError::System { source, .. } => Some(source),
             _ => None,
         }
     }
 }
 
 impl Listeners {
-    /// Opens what the settings name.
+    /// Opens the sockets that the settings `bind`, `port` and `unixsocket` name.
     pub(crate) fn open(settings: &Settings) -> Result<Listeners, ListenError> {
         let backlog = i32::try_from(settings.number(Id::TcpBacklog)).unwrap_or(i32::MAX);
         let mut port = u16::try_from(settings.number(Id::Port)).unwrap_or(0);
@@ -97,44 +101,47 @@ impl Listeners {
             let address = SocketAddr::new(bind.ip, port);
             match listen_tcp(address, backlog) {
                 Ok(listener) => {
-                    // Further addresses share the port that the system chose for the first.
+                    // For port 0, all addresses share the port that the system chose for the first.
                     port = listener.local_addr().map_or(port, |chosen| chosen.port());
                     tcp.push(listener);
                 }
                 Err(_) if bind.optional => {}
-                Err(source) => return Err(explain(address.to_string(), source)),
+                Err(source) => return Err(listen_error(address.to_string(), source)),
             }
         }
         let unix = match settings.text(Id::UnixSocket) {
             path if path.is_empty() => None,
-            path => Some(listen_unix(Path::new(&path)).map_err(|source| explain(path, source))?),
+            path => Some(listen_unix(Path::new(&path)).map_err(|source| listen_error(path, source))?),
         };
         if tcp.is_empty() && unix.is_none() {
-            return Err(ListenError::Nowhere);
+            return Err(ListenError::NoAddress);
         }
         Ok(Listeners { tcp, unix })
     }
 
-    /// The addresses, as the system gave them.
+    /// Returns the TCP addresses in use, with the ports that the system chose.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 }
 
-fn explain(at: String, source: io::Error) -> ListenError {
+fn listen_error(at: String, source: io::Error) -> ListenError {
     match source.kind() {
         io::ErrorKind::AddrInUse => ListenError::InUse { at },
-        _ => ListenError::Refused { at, source },
+        _ => ListenError::System { at, source },
     }
 }
 
+/// One address of the setting `bind`.
 #[derive(Debug, PartialEq, Eq)]
 struct Bind {
     ip: IpAddr,
+    /// Whether the server starts even if this address does not exist.
     optional: bool,
 }
 
-/// Reads `127.0.0.1 -::1`; `*` stands for every IPv4 and, if there is any, every IPv6 address.
+/// Parses the setting `bind`, for example `127.0.0.1 -::1`. A minus sign marks an optional address. `*` means all IPv4
+/// addresses and, if the machine has IPv6, all IPv6 addresses.
 fn parse_bind(text: &str) -> Result<Vec<Bind>, ListenError> {
     let mut binds = Vec::new();
     for word in text.split_ascii_whitespace() {
@@ -159,10 +166,10 @@ fn parse_bind(text: &str) -> Result<Vec<Bind>, ListenError> {
 fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
-        // Each family has its own socket.
+        // IPv4 and IPv6 have separate sockets.
         socket.set_only_v6(true)?;
     }
-    // A restart need not wait for the last run's connections to be forgotten.
+    // After a restart the port is free even while old connections are in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
@@ -170,7 +177,7 @@ fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// A file that a dead server left behind is replaced; one that somebody answers on is not.
+/// Listens on a Unix socket. A socket file without a listening process is replaced; any other file is an error.
 fn listen_unix(path: &Path) -> io::Result<UnixSocket> {
     if path.exists() && std::os::unix::net::UnixStream::connect(path).is_ok() {
         return Err(io::ErrorKind::AddrInUse.into());
@@ -201,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_may_be_optional_and_a_star_is_everything() {
+    fn bind_accepts_optional_addresses_and_a_star() {
         let binds = parse_bind("10.0.0.1 -::1 *").unwrap();
         let shown: Vec<_> = binds.iter().map(|bind| (bind.ip.to_string(), bind.optional)).collect();
         let expected = [("10.0.0.1", false), ("::1", true), ("0.0.0.0", false), ("::", true)];
@@ -210,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn port_zero_is_chosen_once_and_shared() {
+    fn all_addresses_share_the_port_chosen_for_port_zero() {
         let listeners = Listeners::open(&settings("127.0.0.1 127.0.0.2", 0)).unwrap();
         let ports: Vec<_> = listeners.addresses().iter().map(SocketAddr::port).collect();
         assert_eq!(ports.len(), 2);
@@ -218,10 +225,10 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_and_no_address_at_all_are_told_apart() {
+    fn port_in_use_and_missing_address_are_different_errors() {
         let taken = Listeners::open(&settings("127.0.0.1", 0)).unwrap();
         let port = taken.addresses()[0].port();
         assert!(matches!(Listeners::open(&settings("127.0.0.1", port)), Err(ListenError::InUse { .. })));
-        assert!(matches!(Listeners::open(&settings("-127.0.0.1", port)), Err(ListenError::Nowhere)));
+        assert!(matches!(Listeners::open(&settings("-127.0.0.1", port)), Err(ListenError::NoAddress)));
     }
 }

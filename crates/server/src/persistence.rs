@@ -1,59 +1,59 @@
-//! How it stands with snapshots: what runs, what is wanted, what became of the last.
+//! The state of snapshots: the running one, the scheduled one, and the results of the last ones.
 
 use std::time::{Duration, Instant};
 
 use millstream_store::SnapshotFailed;
 use parking_lot::Mutex;
 
-/// What a snapshot in the background is for. It is the same snapshot; Redis has two commands and tells them apart.
+/// Why a snapshot is taken. The snapshot is the same, but Redis has two commands and reports them separately in INFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// BGSAVE.
+pub(crate) enum SnapshotPurpose {
+    /// For SAVE or BGSAVE.
     Save,
-    /// BGREWRITEAOF, and the log having grown enough.
+    /// For BGREWRITEAOF, or because the log has grown enough.
     Rewrite,
 }
 
-/// What came of asking for a snapshot in the background.
+/// The answer to a request for a snapshot in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Background {
-    /// It is being taken.
-    Begun,
-    /// It is taken after the one that is being taken.
+pub(crate) enum BackgroundSave {
+    /// The snapshot has started.
+    Started,
+    /// The snapshot will start after the running one.
     Scheduled,
-    /// Nothing: one is being taken for this purpose.
-    Refused(Purpose),
+    /// The request is refused, because a snapshot for this purpose is running.
+    Refused(SnapshotPurpose),
 }
 
-/// What became of the last snapshot for one purpose.
+/// The result of the last snapshot for one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LastRun {
-    /// How long it took, if there was one.
+pub(crate) struct LastSnapshot {
+    /// How long it took; `None` if there was none since the start.
     pub(crate) took: Option<Duration>,
     /// Whether it failed.
     pub(crate) failed: bool,
 }
 
-/// How it stands with snapshots.
+/// The state of snapshots, as INFO shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotState {
-    /// What one is being taken for in the background, and since when.
-    pub(crate) running: Option<(Purpose, Instant)>,
-    /// What the next one is for, if one is wanted.
-    pub(crate) scheduled: Option<Purpose>,
-    /// The last one for BGSAVE, or for SAVE.
-    pub(crate) last_save: LastRun,
-    /// The last one that made the log shorter.
-    pub(crate) last_rewrite: LastRun,
-    /// How many were taken.
+    /// The purpose of the snapshot running in the background, and when it started.
+    pub(crate) running: Option<(SnapshotPurpose, Instant)>,
+    /// The purpose of the scheduled snapshot.
+    pub(crate) scheduled: Option<SnapshotPurpose>,
+    /// The last snapshot for SAVE or BGSAVE.
+    pub(crate) last_save: LastSnapshot,
+    /// The last snapshot for [`SnapshotPurpose::Rewrite`].
+    pub(crate) last_rewrite: LastSnapshot,
+    /// The number of successful snapshots since the start.
     pub(crate) taken: u64,
-    /// When the data was last known to be in a snapshot, or the server began, in Unix seconds.
+    /// When the last successful snapshot was taken, or when the server started, in Unix seconds.
     pub(crate) last_save_s: u64,
-    /// Why the last one failed, if it did.
+    /// Why the last snapshot failed, if it did.
     pub(crate) error: Option<String>,
 }
 
-/// Snapshots: what runs, what is wanted, what became of the last.
+/// The state of snapshots, shared by all threads.
 pub(crate) struct Persistence {
     state: Mutex<SnapshotState>,
 }
@@ -64,8 +64,8 @@ impl Persistence {
             state: Mutex::new(SnapshotState {
                 running: None,
                 scheduled: None,
-                last_save: LastRun::default(),
-                last_rewrite: LastRun::default(),
+                last_save: LastSnapshot::default(),
+                last_rewrite: LastSnapshot::default(),
                 taken: 0,
                 last_save_s: now_s,
                 error: None,
@@ -73,43 +73,49 @@ impl Persistence {
         }
     }
 
-    /// How it stands.
+    /// Returns a copy of the state.
     pub(crate) fn state(&self) -> SnapshotState {
         self.state.lock().clone()
     }
 
-    /// What a snapshot is being taken for in the background.
-    pub(crate) fn running(&self) -> Option<Purpose> {
+    /// Returns the purpose of the snapshot running in the background.
+    pub(crate) fn running(&self) -> Option<SnapshotPurpose> {
         self.state.lock().running.map(|(purpose, _)| purpose)
     }
 
-    /// When the last one was taken, in Unix seconds.
+    /// Returns when the last successful snapshot was taken, or when the server started, in Unix seconds.
     pub(crate) fn last_save_s(&self) -> u64 {
         self.state.lock().last_save_s
     }
 
-    /// Decides whether one may begin, and if so notes that it has.
-    pub(crate) fn begin(&self, purpose: Purpose, schedule: bool) -> Background {
+    /// Decides whether a snapshot can start. If so, marks it as running.
+    pub(crate) fn begin(&self, purpose: SnapshotPurpose, schedule: bool) -> BackgroundSave {
         let mut state = self.state.lock();
         match state.running {
             None => {
                 state.running = Some((purpose, Instant::now()));
-                Background::Begun
+                BackgroundSave::Started
             }
             Some((running, _)) if running != purpose && schedule => {
                 state.scheduled = Some(purpose);
-                Background::Scheduled
+                BackgroundSave::Scheduled
             }
-            Some((running, _)) => Background::Refused(running),
+            Some((running, _)) => BackgroundSave::Refused(running),
         }
     }
 
-    pub(crate) fn note(&self, purpose: Purpose, took: Duration, result: &Result<u64, SnapshotFailed>) {
+    /// Records the result of a snapshot: on success, the time in Unix seconds.
+    pub(crate) fn note(
+        &self,
+        purpose: SnapshotPurpose,
+        took: Duration,
+        result: &Result<u64, SnapshotFailed>,
+    ) {
         let mut state = self.state.lock();
-        let last = LastRun { took: Some(took), failed: result.is_err() };
+        let last = LastSnapshot { took: Some(took), failed: result.is_err() };
         match purpose {
-            Purpose::Save => state.last_save = last,
-            Purpose::Rewrite => state.last_rewrite = last,
+            SnapshotPurpose::Save => state.last_save = last,
+            SnapshotPurpose::Rewrite => state.last_rewrite = last,
         }
         state.error = result.as_ref().err().map(ToString::to_string);
         if let Ok(now_s) = result {
@@ -118,13 +124,14 @@ impl Persistence {
         }
     }
 
-    /// The thread that was to take one could not be started.
-    pub(crate) fn not_begun(&self) {
+    /// Marks the running snapshot as not running: its thread could not be started.
+    pub(crate) fn cancel(&self) {
         self.state.lock().running = None;
     }
 
-    /// One has ended. The purpose of the next, if one is wanted; it counts as running.
-    pub(crate) fn next(&self) -> Option<Purpose> {
+    /// Marks the running snapshot as finished. If another is scheduled, marks that one as running and returns its
+    /// purpose.
+    pub(crate) fn finish(&self) -> Option<SnapshotPurpose> {
         let mut state = self.state.lock();
         let next = state.scheduled.take();
         state.running = next.map(|purpose| (purpose, Instant::now()));
@@ -139,29 +146,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_and_the_other_purpose_may_be_next() {
+    fn one_snapshot_runs_and_one_for_the_other_purpose_can_be_scheduled() {
         let persistence = Persistence::new(5);
-        assert_eq!(persistence.begin(Purpose::Rewrite, false), Background::Begun);
-        assert_eq!(persistence.begin(Purpose::Rewrite, true), Background::Refused(Purpose::Rewrite));
-        assert_eq!(persistence.begin(Purpose::Save, false), Background::Refused(Purpose::Rewrite));
-        assert_eq!(persistence.begin(Purpose::Save, true), Background::Scheduled);
-        assert_eq!(persistence.next(), Some(Purpose::Save));
-        assert_eq!(persistence.running(), Some(Purpose::Save));
-        assert_eq!(persistence.begin(Purpose::Save, true), Background::Refused(Purpose::Save));
-        assert_eq!(persistence.next(), None);
+        assert_eq!(persistence.begin(SnapshotPurpose::Rewrite, false), BackgroundSave::Started);
+        assert_eq!(
+            persistence.begin(SnapshotPurpose::Rewrite, true),
+            BackgroundSave::Refused(SnapshotPurpose::Rewrite)
+        );
+        assert_eq!(
+            persistence.begin(SnapshotPurpose::Save, false),
+            BackgroundSave::Refused(SnapshotPurpose::Rewrite)
+        );
+        assert_eq!(persistence.begin(SnapshotPurpose::Save, true), BackgroundSave::Scheduled);
+        assert_eq!(persistence.finish(), Some(SnapshotPurpose::Save));
+        assert_eq!(persistence.running(), Some(SnapshotPurpose::Save));
+        assert_eq!(
+            persistence.begin(SnapshotPurpose::Save, true),
+            BackgroundSave::Refused(SnapshotPurpose::Save)
+        );
+        assert_eq!(persistence.finish(), None);
         assert_eq!(persistence.running(), None);
     }
 
     #[test]
-    fn a_failure_is_remembered_until_the_next_success() {
+    fn failure_is_reported_until_the_next_success() {
         let persistence = Persistence::new(5);
         let failed = Err(SnapshotFailed::File(io::Error::other("broken")));
-        persistence.note(Purpose::Save, Duration::from_secs(2), &failed);
+        persistence.note(SnapshotPurpose::Save, Duration::from_secs(2), &failed);
         let state = persistence.state();
         assert!(state.last_save.failed && !state.last_rewrite.failed);
         assert_eq!((state.taken, state.last_save_s), (0, 5));
         assert!(state.error.unwrap().contains("broken"));
-        persistence.note(Purpose::Save, Duration::from_secs(2), &Ok(9));
+        persistence.note(SnapshotPurpose::Save, Duration::from_secs(2), &Ok(9));
         let state = persistence.state();
         assert_eq!(
             (state.last_save.failed, state.taken, state.last_save_s, state.error),

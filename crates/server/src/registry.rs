@@ -1,15 +1,15 @@
-//! Who is connected: what one client may know about another, and how it reaches it.
+//! The connected clients, as other threads see them.
 //!
-//! A connection belongs to one thread and nobody else touches it. What others may see of it (CLIENT LIST) it
-//! publishes here, after each batch; what others want of it (CLIENT KILL, CLIENT UNBLOCK) or made for it (the
-//! answer to a command that waits) they leave here and wake it.
+//! A connection belongs to one thread, and no other thread uses it. After each batch it publishes here what CLIENT LIST
+//! shows. Other threads store their requests to it here (CLIENT KILL, CLIENT UNBLOCK), and the result of its blocked
+//! command; then they wake it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use millstream_protocol::commands::Unblock;
+use millstream_protocol::commands::UnblockReason;
 use millstream_protocol::errors::CommandError;
 use parking_lot::{Mutex, RwLock};
 
@@ -18,79 +18,80 @@ use parking_lot::{Mutex, RwLock};
 pub(crate) struct Registry {
     clients: RwLock<BTreeMap<u64, Arc<Client>>>,
     last_id: AtomicU64,
-    /// How many clients wait in a blocking command; each of them counts itself.
+    /// The number of blocked clients. Shared with the clients, which update it.
     blocked: Arc<AtomicUsize>,
 }
 
-/// A connected client, as others see it.
+/// A connected client, as other threads see it.
 pub(crate) struct Client {
-    /// Its number, never used twice.
+    /// Its id, never used twice.
     pub(crate) id: u64,
-    /// Where it calls from, `host:port`.
+    /// The client's address, `host:port`.
     pub(crate) addr: String,
-    /// Where it reached us.
+    /// The server's address that it connected to.
     pub(crate) laddr: String,
-    /// The file descriptor, which tools show.
+    /// The file descriptor of its socket, for CLIENT LIST.
     pub(crate) fd: i32,
-    /// Whether it came by the Unix socket.
+    /// Whether it connected to the Unix socket.
     pub(crate) by_unix_socket: bool,
-    /// When it came, in milliseconds of the server's uptime.
+    /// When it connected, in milliseconds of the server's uptime.
     pub(crate) connected_at_ms: u64,
     /// When it last sent something, in milliseconds of the server's uptime.
     pub(crate) active_at_ms: AtomicU64,
-    /// What it calls itself.
+    /// The names it has given itself.
     pub(crate) labels: Mutex<Labels>,
     /// The selected database.
     pub(crate) db: AtomicU32,
-    /// 2 or 3.
+    /// Its RESP version: 2 or 3.
     pub(crate) resp: AtomicU8,
-    /// See [`flags`].
+    /// Bits of [`flags`].
     pub(crate) flags: AtomicU32,
-    /// Commands queued since MULTI; -1 outside a transaction.
+    /// Number of commands queued since MULTI; -1 outside a transaction.
     pub(crate) queued: AtomicI64,
-    /// Keys it watches.
+    /// Number of keys it watches.
     pub(crate) watched: AtomicUsize,
-    /// Bytes of requests that wait to be completed or run.
+    /// Bytes received and not run yet.
     pub(crate) input_bytes: AtomicUsize,
-    /// Bytes of replies that it has not taken yet.
+    /// Bytes of replies not sent yet.
     pub(crate) output_bytes: AtomicUsize,
     /// Bytes of commands queued since MULTI.
     pub(crate) queued_bytes: AtomicUsize,
     last_command: AtomicUsize,
     is_killed: AtomicBool,
-    wait: Mutex<Wait>,
+    blocked_call: Mutex<BlockedCall>,
+    /// The number of blocked clients of the whole server.
     blocked: Arc<AtomicUsize>,
     waker: OnceLock<Waker>,
 }
 
-/// A command that waits, and what was made of it.
+/// The client's last blocking command and its result.
 #[derive(Default)]
-struct Wait {
-    /// Waits are numbered: an answer may come when nobody waits for it any more.
+struct BlockedCall {
+    /// The number of the call. A result carries it, because it may arrive after the call has ended.
     number: u64,
-    /// Whether the client still counts as blocked. It does until it has an answer, whenever its own thread comes to it.
-    is_open: bool,
-    answer: Option<Answer>,
+    /// Whether the client counts as blocked: from the start of the call until it has a result or ends.
+    is_blocked: bool,
+    result: Option<BlockedResult>,
 }
 
-/// What became of a command that waited.
+/// How a blocked command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// This is its reply.
+pub(crate) enum BlockedResult {
+    /// With a reply, in RESP.
     Reply(Vec<u8>),
-    /// It was refused.
-    Refused(CommandError),
-    /// The thread that ran it has panicked: there is no reply.
+    /// With an error.
+    Error(CommandError),
+    /// The thread that ran it panicked: there is no reply.
     Panicked,
-    /// CLIENT UNBLOCK ended it.
-    Unblocked(Unblock),
+    /// By CLIENT UNBLOCK.
+    Unblocked(UnblockReason),
 }
 
 /// Bits of [`Client::flags`].
 pub(crate) mod flags {
-    /// Waits in a blocking command.
+    /// It is in a blocking command.
     pub(crate) const BLOCKED: u32 = 1;
-    /// A key it watches was touched: EXEC will run nothing.
+    /// A key it watches was changed: EXEC will run no commands.
     pub(crate) const DIRTY_WATCH: u32 = 2;
     /// CLIENT NO-EVICT ON.
     pub(crate) const NO_EVICT: u32 = 4;
@@ -98,7 +99,7 @@ pub(crate) mod flags {
     pub(crate) const NO_TOUCH: u32 = 8;
 }
 
-/// What a client calls itself.
+/// The names a client has given itself.
 #[derive(Clone, Default)]
 pub(crate) struct Labels {
     /// CLIENT SETNAME.
@@ -109,8 +110,8 @@ pub(crate) struct Labels {
     pub(crate) lib_ver: String,
 }
 
-/// Where a connection comes from.
-pub(crate) struct Peer {
+/// What is known of a connection when it is accepted. The fields are those of [`Client`].
+pub(crate) struct ConnectionInfo {
     pub(crate) addr: String,
     pub(crate) laddr: String,
     pub(crate) fd: i32,
@@ -118,14 +119,14 @@ pub(crate) struct Peer {
 }
 
 impl Registry {
-    /// Registers a connection, unless there are `max` already.
-    pub(crate) fn add(&self, peer: Peer, uptime_ms: u64, max: usize) -> Option<Arc<Client>> {
+    /// Registers a client. Returns `None` if `max` clients are connected already.
+    pub(crate) fn add(&self, info: ConnectionInfo, uptime_ms: u64, max: usize) -> Option<Arc<Client>> {
         let mut clients = self.clients.write();
         if clients.len() >= max {
             return None;
         }
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let client = Arc::new(Client::new(id, peer, uptime_ms, Arc::clone(&self.blocked)));
+        let client = Arc::new(Client::new(id, info, uptime_ms, Arc::clone(&self.blocked)));
         clients.insert(id, Arc::clone(&client));
         Some(client)
     }
@@ -134,35 +135,35 @@ impl Registry {
         self.clients.write().remove(&id);
     }
 
-    /// The client of this number.
+    /// Returns the client with this id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.clients.read().get(&id).cloned()
     }
 
-    /// All clients, oldest first.
+    /// Returns all clients, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
         self.clients.read().values().cloned().collect()
     }
 
-    /// How many are connected.
+    /// Returns the number of connected clients.
     pub(crate) fn count(&self) -> usize {
         self.clients.read().len()
     }
 
-    /// How many wait in a blocking command.
+    /// Returns the number of blocked clients.
     pub(crate) fn blocked_count(&self) -> usize {
         self.blocked.load(Ordering::Relaxed)
     }
 }
 
 impl Client {
-    fn new(id: u64, peer: Peer, uptime_ms: u64, blocked: Arc<AtomicUsize>) -> Client {
+    fn new(id: u64, info: ConnectionInfo, uptime_ms: u64, blocked: Arc<AtomicUsize>) -> Client {
         Client {
             id,
-            addr: peer.addr,
-            laddr: peer.laddr,
-            fd: peer.fd,
-            by_unix_socket: peer.by_unix_socket,
+            addr: info.addr,
+            laddr: info.laddr,
+            fd: info.fd,
+            by_unix_socket: info.by_unix_socket,
             connected_at_ms: uptime_ms,
             active_at_ms: AtomicU64::new(uptime_ms),
             labels: Mutex::default(),
@@ -176,7 +177,7 @@ impl Client {
             queued_bytes: AtomicUsize::new(0),
             last_command: AtomicUsize::new(usize::MAX),
             is_killed: AtomicBool::new(false),
-            wait: Mutex::default(),
+            blocked_call: Mutex::default(),
             blocked,
             waker: OnceLock::new(),
         }
@@ -195,7 +196,7 @@ impl Client {
         }
     }
 
-    /// The index in the table of the command it ran last; beyond the end: none.
+    /// Returns the table index of the command it ran last, or `usize::MAX` if it has run none.
     pub(crate) fn last_command(&self) -> usize {
         self.last_command.load(Ordering::Relaxed)
     }
@@ -204,19 +205,19 @@ impl Client {
         self.last_command.store(index, Ordering::Relaxed);
     }
 
-    /// Closes its connection, as soon as its thread comes to it.
+    /// Asks the connection's thread to close the connection.
     pub(crate) fn kill(&self) {
         self.is_killed.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Ends its wait in a blocking command. False if it does not wait, or has its answer.
-    pub(crate) fn unblock(&self, how: Unblock) -> bool {
-        let mut wait = self.wait.lock();
-        if !wait.is_open {
+    /// Ends its blocked command. Returns false if the client is not blocked, or its command has a result already.
+    pub(crate) fn unblock(&self, how: UnblockReason) -> bool {
+        let mut call = self.blocked_call.lock();
+        if !call.is_blocked {
             return false;
         }
-        self.answer(&mut wait, Answer::Unblocked(how));
+        self.finish(&mut call, BlockedResult::Unblocked(how));
         true
     }
 
@@ -226,62 +227,64 @@ impl Client {
         }
     }
 
-    /// A command begins to wait: the client counts as blocked. The number is for whoever makes the answer.
-    pub(crate) fn begin_wait(&self) -> u64 {
-        let mut wait = self.wait.lock();
-        *wait = Wait { number: wait.number + 1, is_open: true, answer: None };
+    /// Marks the client as blocked. Returns the number of the call, which its result must carry.
+    pub(crate) fn begin_blocking(&self) -> u64 {
+        let mut call = self.blocked_call.lock();
+        *call = BlockedCall { number: call.number + 1, is_blocked: true, result: None };
         self.set(flags::BLOCKED, true);
         self.blocked.fetch_add(1, Ordering::Relaxed);
-        wait.number
+        call.number
     }
 
-    /// Whether the command still waits for an answer.
-    pub(crate) fn is_waiting(&self, number: u64) -> bool {
-        let wait = self.wait.lock();
-        wait.number == number && wait.is_open
+    /// Whether the client is still blocked in the call of this number.
+    pub(crate) fn is_blocked_in(&self, number: u64) -> bool {
+        let call = self.blocked_call.lock();
+        call.number == number && call.is_blocked
     }
 
-    /// Leaves the answer to a command that waits. One that comes too late is nobody's. If CLIENT UNBLOCK came while it was
-    /// made, it takes precedence: what was delivered must be told.
-    pub(crate) fn leave_answer(&self, number: u64, answer: Answer) {
-        let mut wait = self.wait.lock();
-        if wait.number == number {
-            self.answer(&mut wait, answer);
+    /// Stores the result of a blocked command and wakes its connection. Ignored if the call has ended.
+    ///
+    /// It replaces an earlier CLIENT UNBLOCK: the command has run by now, and the client must receive the entries
+    /// that were delivered to it.
+    pub(crate) fn set_result(&self, number: u64, result: BlockedResult) {
+        let mut call = self.blocked_call.lock();
+        if call.number == number {
+            self.finish(&mut call, result);
         }
     }
 
-    /// The client waits no more, with or without an answer.
-    pub(crate) fn close_wait(&self) {
-        self.close(&mut self.wait.lock());
+    /// Marks the client as not blocked. A result that was stored stays.
+    pub(crate) fn end_blocking(&self) {
+        self.mark_unblocked(&mut self.blocked_call.lock());
     }
 
-    fn answer(&self, wait: &mut Wait, answer: Answer) {
-        wait.answer = Some(answer);
-        self.close(wait);
+    fn finish(&self, call: &mut BlockedCall, result: BlockedResult) {
+        call.result = Some(result);
+        self.mark_unblocked(call);
         self.wake();
     }
 
-    fn close(&self, wait: &mut Wait) {
-        if std::mem::take(&mut wait.is_open) {
+    fn mark_unblocked(&self, call: &mut BlockedCall) {
+        if std::mem::take(&mut call.is_blocked) {
             self.set(flags::BLOCKED, false);
             self.blocked.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn has_answer(&self) -> bool {
-        self.wait.lock().answer.is_some()
+    pub(crate) fn has_result(&self) -> bool {
+        self.blocked_call.lock().result.is_some()
     }
 
-    /// The wait is over: takes the answer, if there is one, and no other is left from now on.
-    pub(crate) fn end_wait(&self) -> Option<Answer> {
-        let mut wait = self.wait.lock();
-        self.close(&mut wait);
-        wait.number += 1;
-        wait.answer.take()
+    /// Ends the call and takes its result, if it has one. A later result is ignored.
+    pub(crate) fn take_result(&self) -> Option<BlockedResult> {
+        let mut call = self.blocked_call.lock();
+        self.mark_unblocked(&mut call);
+        call.number += 1;
+        call.result.take()
     }
 
-    /// The connection's task says how it is woken: once, before it first looks for signals.
-    pub(crate) fn wake_with(&self, waker: &Waker) {
+    /// Sets the waker of the connection's task. Called once, before the task first checks for signals.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }
 
@@ -294,54 +297,59 @@ impl Client {
 mod tests {
     use super::*;
 
-    fn peer() -> Peer {
-        Peer { addr: "1.2.3.4:5".into(), laddr: "127.0.0.1:6379".into(), fd: 9, by_unix_socket: false }
+    fn info() -> ConnectionInfo {
+        ConnectionInfo {
+            addr: "1.2.3.4:5".into(),
+            laddr: "127.0.0.1:6379".into(),
+            fd: 9,
+            by_unix_socket: false,
+        }
     }
 
     #[test]
-    fn numbers_rise_and_the_limit_holds() {
+    fn client_ids_rise_and_the_limit_holds() {
         let registry = Registry::default();
-        let first = registry.add(peer(), 0, 2).unwrap();
-        let second = registry.add(peer(), 0, 2).unwrap();
+        let first = registry.add(info(), 0, 2).unwrap();
+        let second = registry.add(info(), 0, 2).unwrap();
         assert_eq!((first.id, second.id), (1, 2));
-        assert!(registry.add(peer(), 0, 2).is_none());
+        assert!(registry.add(info(), 0, 2).is_none());
         registry.remove(1);
-        assert_eq!(registry.add(peer(), 0, 2).unwrap().id, 3);
+        assert_eq!(registry.add(info(), 0, 2).unwrap().id, 3);
         assert_eq!(registry.all().iter().map(|client| client.id).collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]
-    fn an_answer_is_for_the_wait_it_was_made_for() {
+    fn result_of_an_ended_call_is_ignored() {
         let registry = Registry::default();
-        let client = registry.add(peer(), 0, 1).unwrap();
-        let first = client.begin_wait();
-        assert!(!client.has_answer());
-        assert_eq!(client.end_wait(), None);
-        client.leave_answer(first, Answer::Reply(b"late".to_vec()));
-        assert!(!client.has_answer());
-        let second = client.begin_wait();
-        client.leave_answer(first, Answer::Panicked);
-        assert!(!client.has_answer());
-        client.leave_answer(second, Answer::Reply(b"in time".to_vec()));
-        assert!(client.has_answer());
-        assert_eq!(client.end_wait(), Some(Answer::Reply(b"in time".to_vec())));
-        assert_eq!(client.end_wait(), None);
+        let client = registry.add(info(), 0, 1).unwrap();
+        let first = client.begin_blocking();
+        assert!(!client.has_result());
+        assert_eq!(client.take_result(), None);
+        client.set_result(first, BlockedResult::Reply(b"late".to_vec()));
+        assert!(!client.has_result());
+        let second = client.begin_blocking();
+        client.set_result(first, BlockedResult::Panicked);
+        assert!(!client.has_result());
+        client.set_result(second, BlockedResult::Reply(b"in time".to_vec()));
+        assert!(client.has_result());
+        assert_eq!(client.take_result(), Some(BlockedResult::Reply(b"in time".to_vec())));
+        assert_eq!(client.take_result(), None);
     }
 
     #[test]
-    fn only_a_client_without_an_answer_is_unblocked_and_a_reply_wins() {
+    fn unblock_needs_a_call_without_result_and_a_reply_replaces_it() {
         let registry = Registry::default();
-        let client = registry.add(peer(), 0, 1).unwrap();
-        assert!(!client.unblock(Unblock::Error));
-        let wait = client.begin_wait();
-        assert!(client.is_waiting(wait) && client.has(flags::BLOCKED));
+        let client = registry.add(info(), 0, 1).unwrap();
+        assert!(!client.unblock(UnblockReason::Error));
+        let call = client.begin_blocking();
+        assert!(client.is_blocked_in(call) && client.has(flags::BLOCKED));
         assert_eq!(registry.blocked_count(), 1);
-        assert!(client.unblock(Unblock::Timeout) && !client.unblock(Unblock::Error));
-        assert!(!client.is_waiting(wait) && !client.has(flags::BLOCKED));
+        assert!(client.unblock(UnblockReason::Timeout) && !client.unblock(UnblockReason::Error));
+        assert!(!client.is_blocked_in(call) && !client.has(flags::BLOCKED));
         assert_eq!(registry.blocked_count(), 0);
-        client.leave_answer(wait, Answer::Reply(b"made meanwhile".to_vec()));
-        assert!(!client.unblock(Unblock::Timeout));
-        assert_eq!(client.end_wait(), Some(Answer::Reply(b"made meanwhile".to_vec())));
+        client.set_result(call, BlockedResult::Reply(b"made meanwhile".to_vec()));
+        assert!(!client.unblock(UnblockReason::Timeout));
+        assert_eq!(client.take_result(), Some(BlockedResult::Reply(b"made meanwhile".to_vec())));
         assert_eq!(registry.blocked_count(), 0);
         client.kill();
         assert!(client.is_killed());

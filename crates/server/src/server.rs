@@ -1,4 +1,4 @@
-//! The life of a server: start, run, stop.
+//! Starts, runs and stops a server.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use crate::shutdown::listen_for_signals;
 use crate::state::{Server, policy};
 use crate::table::COMMANDS;
 
-/// A server that listens, and serves once [`run`](Running::run) is called.
+/// A server that listens on its sockets. It serves clients once [`run`](Running::run) is called.
 pub struct Running {
     server: Arc<Server>,
     listeners: Listeners,
@@ -32,16 +32,16 @@ pub struct Running {
 /// Why a server did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// Nothing to listen on.
+    /// The server cannot listen on an address or a socket file.
     Listen(ListenError),
-    /// The folder of the data cannot be opened.
+    /// The data folder cannot be opened.
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it cannot be opened.
         source: FolderError,
     },
-    /// A thread or a runtime could not be made.
+    /// The operating system refused to start a thread or a tokio runtime.
     Threads(io::Error),
 }
 
@@ -52,20 +52,20 @@ impl fmt::Display for StartError {
             StartError::Folder { path, source } => {
                 let dir = path.display();
                 writeln!(f, "cannot open the data folder {dir}: {source}.")?;
-                // Where there is no folder there is nothing to look into, nor is there where the folder is sound.
+                // Suggests `millstream check` only if the folder exists and can be damaged.
                 match path.is_dir() {
                     true if matches!(source, FolderError::TooFewDatabases { .. }) => {
-                        f.write_str("Nothing in it was changed, and nothing is damaged")
+                        f.write_str("The folder is not damaged and was not changed")
                     }
                     true => write!(
                         f,
-                        "Nothing in it was changed. Choose another with --dir, \
-                         or look into it with: millstream check {dir}"
+                        "The folder was not changed. Choose another folder with --dir, \
+                         or examine this one with: millstream check {dir}"
                     ),
-                    false => f.write_str("Choose another with --dir"),
+                    false => f.write_str("Choose another folder with --dir"),
                 }
             }
-            StartError::Threads(source) => write!(f, "cannot start a thread: {source}"),
+            StartError::Threads(source) => write!(f, "cannot start a thread of the server: {source}"),
         }
     }
 }
@@ -73,10 +73,10 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl Server {
-    /// Opens sockets and starts threads. Clients are served once [`Running::run`] is called.
+    /// Opens the sockets, recovers the data and starts the threads. Clients are served once [`Running::run`] is called.
     pub fn start(settings: Settings) -> Result<Running, StartError> {
         let listeners = Listeners::open(&settings).map_err(StartError::Listen)?;
-        allow_clients(&settings);
+        limit_clients(&settings);
         let (store, recovered) = open_store(&settings)?;
         let server = Arc::new(Server::new(settings, listeners.addresses(), Arc::new(store), COMMANDS.len()));
         server.apply_store_settings();
@@ -90,64 +90,68 @@ impl Server {
 }
 
 impl Running {
-    /// The addresses it listens on.
+    /// Returns the TCP addresses the server listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.server.addresses
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &Settings {
         &self.server.settings
     }
 
-    /// What was found in the data folder; `None` if everything is in memory.
+    /// Returns a summary of recovery, or `None` if the server keeps no data on disk.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.recovered.as_ref()
     }
 
-    /// What all threads share; to stop the server from elsewhere, keep it and use [`Server::shutdown`].
+    /// Returns the state that all threads share. To stop the server from another thread, keep this and call
+    /// [`Shutdown::begin`](crate::Shutdown::begin) on [`Server::shutdown`].
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
 
-    /// Serves until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin). What runs is finished: a batch that has
-    /// begun is answered. A second signal ends the process at once.
+    /// Serves clients until SIGTERM, SIGINT, SHUTDOWN or [`Shutdown::begin`](crate::Shutdown::begin).
+    ///
+    /// A batch of requests that is running is finished and answered first. A second signal ends the process
+    /// immediately.
     pub fn run(self) -> io::Result<()> {
         let Running { server, listeners, threads, timekeeper, .. } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let _signals = listen_for_signals(server.shutdown.clone())?;
-            let entrances: Vec<_> = threads.iter().map(IoThread::entrance).collect();
-            let accepted = accept::run(&server, listeners, &entrances).await;
+            let handles: Vec<_> = threads.iter().map(IoThread::handle).collect();
+            let accepted = accept::run(&server, listeners, &handles).await;
             server.shutdown.begin();
-            // Waited for elsewhere, so that a second signal is heard meanwhile.
+            // Joined on another thread, so that this one can handle a second signal.
             let store = Arc::clone(&server.store);
             let joined = tokio::task::spawn_blocking(move || {
                 threads.into_iter().for_each(IoThread::join);
-                store.stop_time();
+                store.stop_timekeeper();
                 timekeeper.map_or(Ok(()), JoinHandle::join)
             });
             let ended = joined.await.is_ok_and(|ended| ended.is_ok());
             let closed = server.store.close().map_err(io::Error::other);
-            accepted.and(if ended { closed } else { Err(io::Error::other("a thread had failed")) })
+            accepted.and(if ended { closed } else { Err(io::Error::other("the timekeeper thread panicked")) })
         })
     }
 }
 
-/// Asks the system for as many descriptors as there may be clients, and if it gives fewer, accepts fewer.
-fn allow_clients(settings: &Settings) {
+/// Makes sure that there are descriptors for `maxclients` clients. If the system allows fewer, lowers the setting.
+fn limit_clients(settings: &Settings) {
     let wanted = settings.number(Id::MaxClients).unsigned_abs();
-    let clients = descriptors::clients_possible(wanted, settings.size(Id::IoThreads));
+    let clients = descriptors::allow_clients(wanted, settings.size(Id::IoThreads));
     if clients < wanted {
         let allowed = descriptors::open_files_max();
         eprintln!(
-            "millstream: the system allows {allowed} open files, so at most {clients} clients; ulimit -n raises it"
+            "millstream: the system allows {allowed} open files, so maxclients is lowered to {clients}; \
+             to allow more, raise the limit with ulimit -n and restart the server"
         );
-        settings.set(Id::MaxClients, &clients.to_string()).expect("fewer clients than were asked for");
+        settings.set(Id::MaxClients, &clients.to_string()).expect("a lower maxclients is valid");
     }
 }
 
-/// The data: from its folder, or empty and in memory.
+/// Opens the store: recovered from the data folder, or empty and only in memory if `appendonly` is off.
 fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartError> {
     let options = StoreOptions {
         databases: u32::try_from(settings.number(Id::Databases)).unwrap_or(1),
@@ -174,10 +178,14 @@ fn open_store(settings: &Settings) -> Result<(Store, Option<Recovered>), StartEr
     }
 }
 
-/// Long recoveries say how far they are.
+/// Logs how far a long recovery is.
 fn show_progress(progress: RecoveryProgress) {
     match progress {
-        RecoveryProgress::Snapshot { keys } => eprintln!("millstream: read {keys} keys of the snapshot"),
-        RecoveryProgress::Log { records } => eprintln!("millstream: replayed {records} records of the log"),
+        RecoveryProgress::Snapshot { keys } => {
+            eprintln!("millstream: recovery has loaded {keys} keys from the snapshot")
+        }
+        RecoveryProgress::Log { records } => {
+            eprintln!("millstream: recovery has replayed {records} records of the log")
+        }
     }
 }

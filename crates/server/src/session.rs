@@ -1,4 +1,4 @@
-//! What a connection remembers from one command to the next.
+//! The state of a connection that lasts from one command to the next.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,34 +12,34 @@ use crate::state::Server;
 
 /// A connection's state between commands.
 pub(crate) struct Session {
-    /// What others see of it.
+    /// The part that other threads see.
     pub(crate) client: Arc<Client>,
     /// The selected database.
     pub(crate) db: u32,
-    /// Whether it speaks RESP3.
+    /// Whether the client has switched to RESP3.
     pub(crate) resp3: bool,
-    /// Whether it gave the password, or none was asked for when it came.
+    /// Whether the client has sent the password, or no password was set when it connected.
     pub(crate) authenticated: bool,
-    /// CLIENT REPLY.
+    /// Which commands get a reply, as set by CLIENT REPLY.
     pub(crate) reply: ReplyMode,
-    /// Since MULTI.
+    /// The transaction that MULTI has begun.
     pub(crate) transaction: Option<Transaction>,
-    /// Since WATCH.
+    /// The keys that WATCH has named.
     pub(crate) watch: Option<Watch>,
-    /// Close the connection when what is written is sent.
+    /// Whether to close the connection after the replies are sent.
     pub(crate) close: bool,
 }
 
-/// Whether a client wants replies.
+/// Which commands get a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyMode {
-    /// Yes.
+    /// All.
     On,
-    /// No, until further notice.
+    /// None, until CLIENT REPLY ON.
     Off,
-    /// Not to the command that says so.
+    /// Not this command, which is CLIENT REPLY SKIP, and not the next one.
     SkipThis,
-    /// Not to the next one.
+    /// Not the next command.
     SkipNext,
 }
 
@@ -47,25 +47,26 @@ pub(crate) enum ReplyMode {
 #[derive(Default)]
 pub(crate) struct Transaction {
     pub(crate) commands: Vec<Queued>,
-    /// A command was refused while queueing: EXEC will run nothing.
-    pub(crate) refused: bool,
-    /// Whether any of them may write.
+    /// Whether a command was rejected instead of queued. Then EXEC runs none of them.
+    pub(crate) is_aborted: bool,
+    /// Whether any of them can change data.
     pub(crate) writes: bool,
     pub(crate) memory_bytes: usize,
 }
 
-/// A command that waits for EXEC.
+/// A command that is queued for EXEC.
 pub(crate) struct Queued {
     /// Its index in the table.
     pub(crate) command: usize,
     pub(crate) args: OwnedArgs,
 }
 
-/// Keys watched since WATCH.
+/// The watched keys.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// Raised when one of them is touched.
+    /// Set by the store when one of the keys is changed.
     pub(crate) flag: WatchFlag,
+    /// The keys, each with its database.
     pub(crate) keys: Vec<(u32, Box<[u8]>)>,
 }
 
@@ -92,7 +93,7 @@ impl Session {
         transaction.commands.push(Queued { command, args });
     }
 
-    /// Whether the command that has just run is to be answered.
+    /// Whether the command that has just run gets a reply. Called once per command.
     pub(crate) fn take_reply(&mut self) -> bool {
         match self.reply {
             ReplyMode::On => true,
@@ -108,21 +109,21 @@ impl Session {
         }
     }
 
-    /// A command was refused: a transaction that is being queued will not run.
-    pub(crate) fn refuse_transaction(&mut self) {
+    /// Makes EXEC of the current transaction fail, if there is one.
+    pub(crate) fn abort_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
-            transaction.refused = true;
+            transaction.is_aborted = true;
         }
     }
 
-    /// Forgets all watched keys. Must not be called while any key is locked.
+    /// Stops watching all keys. Must not be called while any key is locked.
     pub(crate) fn unwatch(&mut self, server: &Server) {
         if let Some(watch) = self.watch.take() {
             watch.end(server);
         }
     }
 
-    /// Shows others how things stand.
+    /// Publishes the state that other clients can see, for example with CLIENT LIST.
     pub(crate) fn publish(&self) {
         let client = &*self.client;
         let queued = self.transaction.as_ref();
@@ -131,7 +132,7 @@ impl Session {
         client.queued.store(queued.map_or(-1, |queued| queued.commands.len() as i64), Ordering::Relaxed);
         client.queued_bytes.store(queued.map_or(0, |queued| queued.memory_bytes), Ordering::Relaxed);
         client.watched.store(self.watch.as_ref().map_or(0, |watch| watch.keys.len()), Ordering::Relaxed);
-        let dirty = self.watch.as_ref().is_some_and(Watch::is_broken);
+        let dirty = self.watch.as_ref().is_some_and(Watch::is_dirty);
         if dirty != client.has(flags::DIRTY_WATCH) {
             client.set(flags::DIRTY_WATCH, dirty);
         }
@@ -139,12 +140,12 @@ impl Session {
 }
 
 impl Watch {
-    /// Whether a watched key was touched.
-    pub(crate) fn is_broken(&self) -> bool {
+    /// Whether a watched key was changed: then EXEC runs no commands.
+    pub(crate) fn is_dirty(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// Tells the store. Must not be called while any key is locked.
+    /// Removes the watch from the store. Must not be called while any key is locked.
     pub(crate) fn end(self, server: &Server) {
         server.store.unwatch(self.keys.iter().map(|(db, key)| (*db, &key[..])), &self.flag);
     }

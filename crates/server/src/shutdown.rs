@@ -1,4 +1,4 @@
-//! Stopping: asked for by a signal, by SHUTDOWN, or by the program that embeds the server.
+//! Stops the server: on a signal, on SHUTDOWN, or when the program that embeds the server asks for it.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Whether the server is to stop.
+/// A request to stop the server. Clones share it.
 #[derive(Clone)]
 pub struct Shutdown {
     asked: watch::Sender<bool>,
@@ -19,25 +19,25 @@ impl Default for Shutdown {
 }
 
 impl Shutdown {
-    /// Asks the server to stop. Asking again changes nothing.
+    /// Asks the server to stop. Further calls have no effect.
     pub fn begin(&self) {
         self.asked.send_replace(true);
     }
 
-    /// Whether it was asked.
+    /// Whether the server was asked to stop.
     pub fn has_begun(&self) -> bool {
         *self.asked.borrow()
     }
 
-    /// Resolves when it is asked.
+    /// Resolves when the server is asked to stop.
     pub(crate) async fn begun(&self) {
         let mut asked = self.asked.subscribe();
-        // The sender lives as long as `self`, so waiting cannot fail.
+        // The wait cannot fail, because `self` keeps the sender.
         let _ = asked.wait_for(|asked| *asked).await;
     }
 }
 
-/// Stops at the first SIGTERM or SIGINT; ends the process at the second.
+/// Stops the server on the first SIGTERM or SIGINT. The second one ends the process.
 pub(crate) fn listen_for_signals(shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

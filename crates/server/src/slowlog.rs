@@ -1,28 +1,28 @@
-//! The commands that took longest to run lately, for SLOWLOG.
+//! The slow log: recent commands that took longer than `slowlog-log-slower-than`.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-/// Arguments kept of a command, the last place telling how many more there were.
+/// Maximum number of arguments kept per command. If there are more, the last one kept states how many were left out.
 const ARGUMENTS_MAX: usize = 32;
-/// Bytes kept of an argument.
+/// Maximum bytes kept per argument.
 const ARGUMENT_BYTES_MAX: usize = 128;
 
-/// A command that was slow.
+/// A slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlowEntry {
-    /// Its number, rising.
+    /// Its id. Ids rise.
     pub(crate) id: u64,
     /// When it ran, in Unix seconds.
     pub(crate) at_s: u64,
-    /// How long it ran.
+    /// How long it ran, in microseconds.
     pub(crate) micros: u64,
-    /// The command, shortened.
+    /// Its arguments, shortened by [`shorten`].
     pub(crate) args: Vec<Vec<u8>>,
-    /// Who sent it, `host:port`.
+    /// The client's address, `host:port`.
     pub(crate) addr: String,
-    /// What the sender calls itself.
+    /// The client's name.
     pub(crate) name: String,
 }
 
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl Slowlog {
-    /// Notes a command and gives it a number; the oldest goes when there are more than `max`.
+    /// Adds a command and sets its id. Removes the oldest ones if there are more than `max`.
     pub(crate) fn note(&self, entry: SlowEntry, max: usize) {
         let mut inner = self.inner.lock();
         let id = inner.next_id;
@@ -48,23 +48,24 @@ impl Slowlog {
         inner.entries.truncate(max);
     }
 
-    /// The newest `count` entries.
+    /// Returns the newest `count` commands.
     pub(crate) fn newest(&self, count: usize) -> Vec<SlowEntry> {
         self.inner.lock().entries.iter().take(count).cloned().collect()
     }
 
-    /// How many there are.
+    /// Returns the number of commands kept.
     pub(crate) fn len(&self) -> usize {
         self.inner.lock().entries.len()
     }
 
-    /// Forgets all.
+    /// Removes all commands.
     pub(crate) fn clear(&self) {
         self.inner.lock().entries.clear();
     }
 }
 
-/// A command as it is kept: long arguments cut, many left out, secrets hidden.
+/// Returns the arguments as the slow log keeps them: long ones cut, surplus ones left out. If `secret`, all but the
+/// command's name are hidden.
 pub(crate) fn shorten(argv: &[&[u8]], secret: bool) -> Vec<Vec<u8>> {
     let shown = if argv.len() > ARGUMENTS_MAX { ARGUMENTS_MAX - 1 } else { argv.len() };
     let mut args: Vec<Vec<u8>> = argv[..shown]
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_stay_and_numbers_go_on() {
+    fn newest_commands_are_kept_and_ids_continue_after_clear() {
         let log = Slowlog::default();
         for micros in 10..15 {
             log.note(entry(micros), 2);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn long_commands_are_shortened_and_secrets_hidden() {
+    fn shorten_cuts_long_commands_and_hides_secrets() {
         let many = vec![&b"x"[..]; 40];
         let args = shorten(&many, false);
         assert_eq!(args.len(), 32);

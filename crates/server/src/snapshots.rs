@@ -1,4 +1,4 @@
-//! Takes snapshots: when the log has grown enough, and when somebody asks.
+//! Takes snapshots: when the log has grown enough, and when a client asks for one.
 
 use std::io;
 use std::sync::Arc;
@@ -7,48 +7,49 @@ use std::time::Instant;
 
 use millstream_store::{SnapshotFailed, priority};
 
-use crate::persistence::{Background, Purpose};
+use crate::persistence::{BackgroundSave, SnapshotPurpose};
 use crate::state::Server;
 
 impl Server {
-    /// Takes a snapshot now, on this thread.
+    /// Takes a snapshot on the calling thread.
     pub(crate) fn save(&self) -> Result<(), SnapshotFailed> {
-        self.save_for(Purpose::Save)
+        self.save_for(SnapshotPurpose::Save)
     }
 
-    fn save_for(&self, purpose: Purpose) -> Result<(), SnapshotFailed> {
+    fn save_for(&self, purpose: SnapshotPurpose) -> Result<(), SnapshotFailed> {
         let begun = Instant::now();
         let taken = self.store.take_snapshot().map(|_| self.store.now_ms() / 1000);
         self.persistence.note(purpose, begun.elapsed(), &taken);
         taken.map(|_| ())
     }
 
-    /// Takes a snapshot on a thread of its own, if none is being taken, or after that one if `schedule` is set.
+    /// Takes a snapshot on a separate thread. If another one is being taken, takes it after that one if `schedule`
+    /// is set, and refuses otherwise.
     pub(crate) fn save_in_background(
         self: &Arc<Self>,
-        purpose: Purpose,
+        purpose: SnapshotPurpose,
         schedule: bool,
-    ) -> io::Result<Background> {
-        let answer = self.persistence.begin(purpose, schedule);
-        if answer != Background::Begun {
-            return Ok(answer);
+    ) -> io::Result<BackgroundSave> {
+        let decision = self.persistence.begin(purpose, schedule);
+        if decision != BackgroundSave::Started {
+            return Ok(decision);
         }
         let server = Arc::clone(self);
         let spawned = thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
             priority::lower();
-            let mut wanted = Some(purpose);
-            while let Some(purpose) = wanted {
+            let mut next = Some(purpose);
+            while let Some(purpose) = next {
                 if let Err(error) = server.save_for(purpose)
                     && !server.shutdown.has_begun()
                 {
-                    eprintln!("millstream: {error}");
+                    eprintln!("millstream: a snapshot failed, but the log still contains all data: {error}");
                 }
-                wanted = server.persistence.next();
+                next = server.persistence.finish();
             }
         });
         if spawned.is_err() {
-            self.persistence.not_begun();
+            self.persistence.cancel();
         }
-        spawned.map(|_| answer)
+        spawned.map(|_| decision)
     }
 }

@@ -1,4 +1,4 @@
-//! What all threads share: the data, the settings, the clients, what was counted.
+//! The state that all threads share: data, settings, clients, statistics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::stats::Stats;
 
 pub(crate) const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// What all threads share.
+/// The state that all threads of a server share.
 pub struct Server {
-    /// The data. Programs that run the server in their own process share it.
+    /// The data. A program that runs the server in its own process can use it too.
     pub store: Arc<Store>,
     /// The settings in force.
     pub settings: Settings,
-    /// Who is connected.
+    /// The connected clients.
     pub(crate) clients: Registry,
-    /// What was counted.
+    /// Counters for INFO.
     pub(crate) stats: Stats,
-    /// Commands that took long.
+    /// The slow commands.
     pub(crate) slowlog: Slowlog,
-    /// CLIENT PAUSE.
+    /// The state of CLIENT PAUSE.
     pub(crate) pause: Pause,
-    /// Snapshots.
+    /// The state of snapshots.
     pub(crate) persistence: Persistence,
     /// Asks the server to stop.
     pub shutdown: Shutdown,
-    /// The addresses it listens on.
+    /// The TCP addresses it listens on.
     pub addresses: Vec<SocketAddr>,
     /// Forty hexadecimal digits, new at each start.
     pub(crate) run_id: String,
-    /// Held by whoever changes settings.
-    changing: Mutex<()>,
+    /// Locked while settings are changed.
+    settings_change: Mutex<()>,
     started_ns: u64,
 }
 
@@ -65,51 +65,52 @@ impl Server {
             shutdown: Shutdown::default(),
             addresses,
             run_id: random_hex(40),
-            changing: Mutex::new(()),
+            settings_change: Mutex::new(()),
             started_ns: monotonic_ns(),
             settings,
         }
     }
 
-    /// Milliseconds since the start.
+    /// Returns the milliseconds since the start.
     pub fn uptime_ms(&self) -> u64 {
         self.uptime_ns() / NANOS_PER_MILLI
     }
 
-    /// Nanoseconds since the start, read for every command.
+    /// Returns the nanoseconds since the start. Called for almost every command.
     #[inline]
     pub(crate) fn uptime_ns(&self) -> u64 {
         self.uptime_at(monotonic_ns())
     }
 
-    /// The same for whoever has just read the monotonic clock.
+    /// Returns the nanoseconds since the start at a time of the monotonic clock.
     #[inline]
     pub(crate) fn uptime_at(&self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_sub(self.started_ns)
     }
 
-    /// The moment when the uptime will be this. Counted from now: an [`Instant`] stands still while the machine sleeps, and the
-    /// uptime does not.
+    /// Returns the moment at which the uptime will be `uptime_ns`.
+    ///
+    /// It is computed from now, because an [`Instant`] stops while the machine sleeps, and the uptime does not.
     pub(crate) fn instant_at(&self, uptime_ns: u64) -> Instant {
         let left_ns = uptime_ns.saturating_sub(self.uptime_ns());
         Instant::now() + Duration::from_nanos(left_ns)
     }
 
-    /// Refuses a command that would change something and takes about so many bytes in the log, if that cannot be kept.
+    /// Returns an error if the log cannot take a change of about `bytes` bytes.
     pub(crate) fn check_writable(&self, bytes: u64) -> Result<(), CommandError> {
         self.store.check_writable(bytes).map_err(|error| errors::not_writable(&error.to_string()))
     }
 
-    /// Changes all of these settings or none, and says which.
+    /// Changes all of these settings, or none of them if one is invalid. Returns those that changed.
     pub(crate) fn change_settings(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
-        // One at a time: of two changes, the later one is what the store must get last.
-        let _turn = self.changing.lock();
+        // One change at a time, so that the store gets the values of the latest change last.
+        let _turn = self.settings_change.lock();
         let changed = self.settings.change(pairs)?;
         self.apply_store_settings();
         Ok(changed)
     }
 
-    /// Hands the store what it reads by itself.
+    /// Copies the settings that the store reads to the store.
     pub(crate) fn apply_store_settings(&self) {
         use std::sync::atomic::Ordering::Relaxed;
         let number = |id| u64::try_from(self.settings.number(id)).unwrap_or(0);
@@ -124,6 +125,7 @@ impl Server {
     }
 }
 
+/// Returns when the log is synced, as `appendfsync` sets it.
 pub(crate) fn policy(settings: &Settings) -> Policy {
     match &*settings.text(Id::AppendFsync) {
         "everysec" => Policy::EverySecond,
@@ -132,7 +134,7 @@ pub(crate) fn policy(settings: &Settings) -> Policy {
     }
 }
 
-/// Digits that nobody can guess or repeat, from the randomness that seeds hash tables.
+/// Returns random hexadecimal digits, from the random source that seeds hash tables.
 fn random_hex(digits: usize) -> String {
     use std::hash::{BuildHasher, RandomState};
     let mut text = String::with_capacity(digits + 16);
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_ids_are_forty_digits_and_differ() {
+    fn random_hex_has_the_given_length_and_differs() {
         let (one, two) = (random_hex(40), random_hex(40));
         assert_eq!(one.len(), 40);
         assert!(one.bytes().all(|digit| digit.is_ascii_hexdigit()));

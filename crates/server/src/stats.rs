@@ -1,7 +1,8 @@
-//! What the server has counted: commands, bytes, errors, for INFO.
+//! Counters for INFO: commands, bytes, errors.
 //!
-//! Each thread counts for itself, so counting costs a load and a store; whoever asks adds the threads up.
-//! CONFIG RESETSTAT remembers what stood there, and later sums are taken from that.
+//! Each thread has its own counters, so counting costs a load and a store. INFO adds up all threads. CONFIG
+//! RESETSTAT does not clear counters: it stores the current sums as a baseline, which is subtracted from later
+//! sums.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,30 +11,30 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How many kinds of errors are told apart; the rest only count in the total.
+/// Maximum number of error kinds with a count of their own. Further kinds are counted only in the total.
 const ERROR_KINDS_MAX: usize = 128;
-/// Rates are averages over this many samples.
+/// Rates are averages over this many sampling intervals.
 const RATE_SAMPLES: usize = 16;
 
-/// A number that one thread raises and any thread reads.
+/// A counter that one thread increases and all threads can read.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, on the one thread that may. Not a locked instruction: nobody else writes.
+    /// Adds `n`. Only the owning thread may call this, so no atomic read-modify-write is needed.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// Where it stands.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What one thread has counted.
+/// The counters of one thread.
 pub(crate) struct ThreadStats {
-    /// By number of the command in the table.
+    /// By index of the command in the table.
     pub(crate) commands: Box<[CommandCounters]>,
     pub(crate) input_bytes: Counter,
     pub(crate) output_bytes: Counter,
@@ -41,6 +42,7 @@ pub(crate) struct ThreadStats {
     pub(crate) writes: Counter,
 }
 
+/// The counters of one command on one thread. For the fields see [`CommandTotals`].
 #[derive(Default)]
 pub(crate) struct CommandCounters {
     pub(crate) calls: Counter,
@@ -61,54 +63,54 @@ impl ThreadStats {
     }
 }
 
-/// What one command has cost.
+/// The counters of one command, of all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandTotals {
-    /// How often it ran.
+    /// Number of calls.
     pub(crate) calls: u64,
-    /// How long it ran, all calls together.
+    /// Nanoseconds of all calls together.
     pub(crate) nanos: u64,
-    /// How often it was refused before it ran: arguments, permissions.
+    /// Number of calls rejected before the command ran, for example for a wrong number of arguments.
     pub(crate) rejected: u64,
-    /// How often it ran and answered with an error.
+    /// Number of calls that ran and replied with an error.
     pub(crate) failed: u64,
 }
 
-/// What all threads have counted.
+/// The sums of the counters of all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// By number of the command in the table.
+    /// By index of the command in the table.
     pub(crate) commands: Vec<CommandTotals>,
-    /// Commands run.
+    /// Number of commands run.
     pub(crate) processed: u64,
     /// Bytes received.
     pub(crate) input_bytes: u64,
     /// Bytes sent.
     pub(crate) output_bytes: u64,
-    /// Times something was read from a client.
+    /// Number of reads from sockets.
     pub(crate) reads: u64,
-    /// Times something was written to a client.
+    /// Number of writes to sockets.
     pub(crate) writes: u64,
-    /// By [`Event`].
+    /// Number of events, indexed by [`Event`].
     events: [u64; Event::COUNT],
-    /// Keys removed because their time had come.
+    /// Number of expired keys that were removed.
     pub(crate) expired_keys: u64,
 }
 
-/// What is rare enough that all threads count it together.
+/// Rare events, for which all threads share a counter.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// A connection was accepted.
     Connection,
-    /// A connection was turned away because there were too many.
+    /// A connection was rejected because `maxclients` were connected.
     RejectedConnection,
-    /// An error was replied.
+    /// A command was answered with an error.
     Error,
-    /// A client was closed because it sent too much without completing it.
+    /// A connection was closed because its unfinished request and the commands it has queued exceeded a limit.
     QueryLimitClose,
-    /// A client was closed because a reply was too large.
+    /// A connection was closed because a reply exceeded `client-output-buffer-limit`.
     OutputLimitClose,
-    /// A password was wrong.
+    /// A client sent a wrong password.
     AuthFailure,
 }
 
@@ -116,13 +118,15 @@ impl Event {
     const COUNT: usize = Event::AuthFailure as usize + 1;
 }
 
-/// Everything counted.
+/// All counters of the server.
 pub(crate) struct Stats {
     threads: Box<[Arc<ThreadStats>]>,
     events: [AtomicU64; Event::COUNT],
-    /// The store's.
+    /// The store's counter.
     expired_keys: Arc<AtomicU64>,
+    /// The number of error replies by the first word of the error.
     error_kinds: Mutex<BTreeMap<String, u64>>,
+    /// The sums at the last [`Stats::reset`].
     baseline: Mutex<Totals>,
     rates: Mutex<Rates>,
 }
@@ -143,11 +147,12 @@ impl Stats {
         &self.threads[number]
     }
 
+    /// Counts an event.
     pub(crate) fn note(&self, event: Event) {
         self.events[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An error reply was sent whose first word is `code`.
+    /// Counts an error reply whose first word is `code`.
     pub(crate) fn note_error(&self, code: &[u8]) {
         self.note(Event::Error);
         let kind = String::from_utf8_lossy(code);
@@ -159,17 +164,17 @@ impl Stats {
         }
     }
 
-    /// Error replies by their first word.
+    /// Returns the number of error replies by the first word of the error.
     pub(crate) fn error_kinds(&self) -> Vec<(String, u64)> {
         self.error_kinds.lock().iter().map(|(kind, count)| (kind.clone(), *count)).collect()
     }
 
-    /// The sums since the start or the last [`Stats::reset`].
+    /// Returns the sums since the start or the last [`Stats::reset`].
     pub(crate) fn totals(&self) -> Totals {
         self.sum().since(&self.baseline.lock())
     }
 
-    /// Begins all sums anew.
+    /// Resets all sums to 0.
     pub(crate) fn reset(&self) {
         *self.baseline.lock() = self.sum();
         self.error_kinds.lock().clear();
@@ -187,20 +192,20 @@ impl Stats {
         totals
     }
 
-    /// Takes a sample for the rates: called by a timer.
+    /// Takes a sample for the rates. The timekeeper calls this.
     pub(crate) fn sample(&self, now: Instant) {
         let sum = self.sum();
         self.rates.lock().sample(now, [sum.processed, sum.input_bytes, sum.output_bytes]);
     }
 
-    /// Commands, bytes received and bytes sent per second, over the last moments.
+    /// Returns commands, bytes received and bytes sent per second, averaged over the last samples.
     pub(crate) fn rates_per_second(&self) -> [u64; 3] {
         self.rates.lock().per_second()
     }
 }
 
 impl Totals {
-    /// How often this happened.
+    /// Returns the number of these events.
     pub(crate) fn of(&self, event: Event) -> u64 {
         self.events[event as usize]
     }
@@ -240,7 +245,7 @@ impl Totals {
     }
 }
 
-/// Recent samples of rising numbers, oldest first.
+/// Recent samples of three counters, oldest first.
 #[derive(Default)]
 struct Rates {
     samples: VecDeque<(Instant, [u64; 3])>,
@@ -268,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_added_up_and_reset_begins_anew() {
+    fn totals_add_up_threads_and_reset_sets_them_to_zero() {
         let stats = Stats::new(2, 3, Arc::default());
         stats.of_thread(0).commands[1].calls.add(5);
         stats.of_thread(1).commands[1].calls.add(2);
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_count_by_their_first_word_and_kinds_are_bounded() {
+    fn errors_are_counted_by_first_word_up_to_a_number_of_kinds() {
         let stats = Stats::new(1, 0, Arc::default());
         stats.note_error(b"ERR");
         stats.note_error(b"ERR");

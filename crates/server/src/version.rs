@@ -1,4 +1,4 @@
-//! What the server says about itself to clients that ask which Redis it is.
+//! The Redis version that the server reports to clients.
 
-/// The version of Redis whose streams family is complete here.
+/// The Redis version whose stream commands are all implemented.
 pub(crate) const REDIS_VERSION: &str = "8.10.0";

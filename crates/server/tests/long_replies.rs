@@ -1,5 +1,5 @@
-//! Replies with many entries are sent in slices, and nobody can tell: not from their bytes, and not when the stream or the
-//! client goes meanwhile.
+//! The server sends a reply with many entries in slices. The bytes must be those of a reply in one piece, even if the
+//! stream is changed or removed meanwhile, and a client can be disconnected in the middle.
 
 mod support;
 
@@ -7,7 +7,7 @@ use support::Client;
 
 const ENTRIES: usize = 9000;
 
-/// Starts a server with a stream `s` of many entries and a small one `t`.
+/// Starts a server with a long stream `s`, which has the groups `g1` and `g2`, and a short stream `t`.
 fn start() -> std::net::SocketAddr {
     let address = support::start();
     let mut client = Client::connect(address);
@@ -18,7 +18,7 @@ fn start() -> std::net::SocketAddr {
 }
 
 #[test]
-fn slices_are_the_bytes_of_a_reply_in_one_go() {
+fn sliced_reply_has_the_bytes_of_a_reply_in_one_piece() {
     let address = start();
     for hello in ["HELLO 2\r\n", "HELLO 3\r\n"] {
         for request in [
@@ -36,7 +36,7 @@ fn slices_are_the_bytes_of_a_reply_in_one_go() {
             client.until_pong();
             client.send(&format!("{request}\r\nPING\r\n"));
             let sliced = client.until_pong();
-            // The other group's turn: in a transaction a reply is written in one go.
+            // In a transaction the reply is written in one piece. XREADGROUP uses the second group here.
             let queued = request.replace("g1", "g2");
             client.send(&format!("MULTI\r\n{queued}\r\nEXEC\r\nPING\r\n"));
             let whole = client.until_pong();
@@ -53,19 +53,19 @@ fn slices_are_the_bytes_of_a_reply_in_one_go() {
     let pending = String::from_utf8_lossy(&pending);
     assert!(
         pending.starts_with(&format!("*4\r\n:{}\r\n", ENTRIES - 1)),
-        "everything was delivered: {pending}"
+        "not all entries are pending: {pending}"
     );
 }
 
 #[test]
-fn a_reply_is_as_the_stream_was_and_others_are_served_meanwhile() {
+fn sliced_reply_is_not_affected_by_changes_of_other_clients() {
     let address = start();
     let mut undisturbed = Client::connect(address);
     undisturbed.send("XRANGE s - +\r\nPING\r\n");
     let expected = undisturbed.until_pong();
     for change in ["DEL s", "XTRIM s MAXLEN 3", "FLUSHALL", "SET s x"] {
         let mut slow = Client::connect(address);
-        // More than fits the sockets' buffers: it is not all written before the change.
+        // The replies are larger than the socket buffers, so the server has not written all of them before the change.
         slow.send(&"XRANGE s - +\r\n".repeat(8));
         let mut bytes = Vec::new();
         slow.read_more(&mut bytes);
@@ -82,7 +82,7 @@ fn a_reply_is_as_the_stream_was_and_others_are_served_meanwhile() {
     }
 }
 
-/// Many entries, one of them deleted.
+/// Adds the entries of `s` and deletes one of them.
 fn fill(client: &mut Client) {
     let add = |n: usize| format!("XADD s {}-{n} user {n} text {}\r\n", n / 7, "x".repeat(1 + n % 300));
     client.send(&(1..=ENTRIES).map(add).collect::<String>());
@@ -91,7 +91,7 @@ fn fill(client: &mut Client) {
 }
 
 #[test]
-fn a_client_that_is_killed_or_asks_for_too_much_is_closed_in_the_middle() {
+fn killed_client_and_oversized_reply_are_closed_in_the_middle() {
     let address = start();
     let mut other = Client::connect(address);
     let mut slow = Client::connect(address);

@@ -1,7 +1,7 @@
-//! A shop in one process: orders are added, two workers bill them, one of them dies, and nothing is lost.
+//! A shop in one process. Two workers bill orders; one of them dies, and no order is lost.
 //!
-//! `cargo run -p millstream-store --example embedded [FOLDER]`: with a folder, run it twice and it goes on where it was;
-//! without one, a temporary folder is used.
+//! Run it with `cargo run -p millstream-store --example embedded [FOLDER]`. If you give a folder, a second run
+//! continues with its data. Otherwise the example uses a temporary folder.
 
 use std::path::PathBuf;
 use std::thread;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
     let given = std::env::args_os().nth(1).map(PathBuf::from);
     let temporary = std::env::temp_dir().join(format!("millstream-example-{}", std::process::id()));
     let db = Millstream::open(given.as_ref().unwrap_or(&temporary))?;
-    begin_group(&db)?;
+    create_group(&db)?;
 
     let worker = {
         let db = db.clone();
@@ -23,18 +23,18 @@ fn main() -> Result<(), Error> {
     };
     for (item, amount) in [("book", "2"), ("pen", "10"), ("lamp", "1")] {
         let id = db.add("orders", [("item", item), ("amount", amount)]).wait()?;
-        println!("ordered {item}: {id} is on the disk");
+        println!("ordered {item}: {id} is on disk");
     }
-    worker.join().expect("the worker does not panic")?;
+    worker.join().expect("the worker panicked")?;
 
-    // A worker that takes an order and is never heard of again.
+    // A second worker reads an order and dies before it acknowledges the order.
     db.add("orders", [("item", "desk"), ("amount", "1")]).wait()?;
     let taken = db.read_group("orders", "billing", "worker-2").wait()?;
-    println!("worker-2 took {} order(s) and died", taken.len());
+    println!("worker-2 read {} order(s) and died", taken.len());
 
     let rescued = db.auto_claim("orders", "billing", "worker-1", Duration::ZERO).wait()?;
     for entry in &rescued.claimed {
-        println!("worker-1 took over {} ({})", entry.id, text(entry.get("item")));
+        println!("worker-1 claimed {} ({})", entry.id, text(entry.get("item")));
     }
     db.ack("orders", "billing", rescued.claimed.iter().map(|entry| entry.id)).wait()?;
 
@@ -42,14 +42,14 @@ fn main() -> Result<(), Error> {
     println!("{} orders, {} of them pending", info.length, info.groups[0].pending);
     db.close()?;
     if given.is_none() {
-        // Left behind, it would only take room.
+        // An error only leaves the temporary folder behind.
         let _ = std::fs::remove_dir_all(&temporary);
     }
     Ok(())
 }
 
-/// Begins the group, unless an earlier run has.
-fn begin_group(db: &Millstream) -> Result<(), Error> {
+/// Creates the group, unless an earlier run has created it.
+fn create_group(db: &Millstream) -> Result<(), Error> {
     let created = db.group_create("orders", "billing", GroupStart::After(StreamId::MIN)).make_stream().wait();
     match created {
         Err(error) if error.refusal() == Some(Refusal::GroupExists) => Ok(()),
@@ -57,7 +57,7 @@ fn begin_group(db: &Millstream) -> Result<(), Error> {
     }
 }
 
-/// Bills orders until none has come for a second.
+/// Bills orders until no new order has arrived for a second.
 fn bill(db: &Millstream, worker: &str) -> Result<(), Error> {
     loop {
         let batch = db.read_group("orders", "billing", worker).count(10).block(SECOND).wait()?;

@@ -1,9 +1,10 @@
-//! Looking at a folder without opening it: is everything in it what was once written, and what can be saved if not.
+//! Examines a data folder without opening it: reports damage, and salvages what is intact.
 //!
-//! [`check_folder`] reads everything, applies it in memory and verifies every invariant; it writes nothing and does not
-//! keep a server out: the lock is touched for a moment, to see who has it. [`salvage`] reads the same way and writes what it could read to a new folder.
+//! [`check_folder`] reads everything, applies it in memory and verifies every invariant. It writes nothing and does not
+//! block a server, although it takes the lock for a moment to see which process holds it. [`salvage`] reads in the same
+//! way and writes everything that it could read to a new folder.
 //!
-//! Both hold the whole data set in memory, as a server would. Neither prints: they return what they found.
+//! Both keep the whole data set in memory, like a server. Neither prints: they return their findings.
 
 mod salvage;
 mod survey;
@@ -17,40 +18,40 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, DiskError, Listed, RealDisk};
-use crate::log::{Manifest, Torn};
+use crate::log::{Manifest, TornTail};
 
 pub use salvage::{DamagedKey, LostPositions, SalvageReport, salvage};
 
 use survey::{Candidates, Survey};
 
-/// A folder that its owner changes while it is read may look damaged; it is looked at again this often.
-const TRIES: usize = 3;
+/// Number of attempts. A folder that a server changes while it is read can look damaged.
+const ATTEMPTS: usize = 3;
 
-/// What a folder turned out to hold.
+/// Result of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The folder.
+    /// Path of the folder.
     pub folder: String,
-    /// The process that has it open, if one has.
+    /// The process that has the folder open, if there is one.
     pub in_use: Option<String>,
-    /// Every file.
+    /// Every file of the folder.
     pub files: Vec<Listed>,
-    /// The manifest, if it is sound.
+    /// The manifest, if it is intact.
     pub manifest: Option<Manifest>,
     /// The snapshot that was read.
     pub snapshot: Option<FoundSnapshot>,
-    /// The log.
+    /// The log as it was found.
     pub log: FoundLog,
-    /// What all of it amounts to.
+    /// Number of keys, streams, entries and so on.
     pub contents: Contents,
-    /// What a crash left behind and opening the folder will clear away: no damage.
+    /// Files that a crash left behind. They are no damage; the next opening removes them.
     pub leftovers: Vec<String>,
-    /// What is not as it was written, in the order of reading.
+    /// All damage, in the order of reading.
     pub damage: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether the folder can be opened and nothing that was durable is missing.
+    /// Returns true if the folder can be opened and nothing that was durable is missing.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()
     }
@@ -59,39 +60,39 @@ impl Report {
 /// A snapshot that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundSnapshot {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// The log position it was begun at.
+    /// Log position at which the snapshot began.
     pub position: u64,
-    /// How many keys of it are intact.
+    /// Number of intact keys.
     pub keys: u64,
-    /// How many it was written with, where that is still known.
+    /// Number of keys written to it, if the footer is intact.
     pub keys_written: Option<u64>,
 }
 
 /// The log as it was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundLog {
-    /// How many segments were read.
+    /// Number of segments read.
     pub segments: usize,
-    /// How many bytes they have.
+    /// Number of bytes in these segments.
     pub bytes: u64,
-    /// How many records are intact.
+    /// Number of intact records.
     pub records: u64,
-    /// The first position that is needed.
+    /// First position that is needed.
     pub first: u64,
-    /// The last position that was found.
+    /// Last position that was found.
     pub last: u64,
-    /// What a crash left of records that nobody was told about.
-    pub torn: Option<Torn>,
+    /// Unfinished write that a crash left at the end. The server never acknowledged these records.
+    pub torn: Option<TornTail>,
 }
 
-/// How much there is of everything.
+/// Number of keys, streams and so on in a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Keys of all databases, expired ones that were not yet removed included.
+    /// Keys of all databases, including expired keys that were not removed yet.
     pub keys: u64,
-    /// Of which are streams.
+    /// Keys that are streams.
     pub streams: u64,
     /// Entries of all streams.
     pub entries: u64,
@@ -101,45 +102,45 @@ pub struct Contents {
     pub pending: u64,
 }
 
-/// Something that is not as it was written.
+/// One place of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The path of the file, or of the folder when it shows only in the whole.
+    /// Path of the file, or of the folder if no single file is damaged.
     pub file: String,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: Option<u64>,
-    /// The log position concerned.
+    /// Log position concerned.
     pub position: Option<u64>,
-    /// The database and key concerned.
+    /// Database and key concerned.
     pub key: Option<(u32, Box<[u8]>)>,
     /// What is wrong.
     pub what: String,
-    /// What to do about it.
+    /// What the operator can do about it.
     pub way_out: &'static str,
 }
 
-/// Why a folder could not be looked at, or nothing could be saved.
+/// Why a folder could not be checked or salvaged.
 #[derive(Debug)]
 pub enum CheckError {
-    /// The disk would not.
+    /// An operation of the disk failed.
     Disk(DiskError),
-    /// There is no store.
+    /// The folder contains no store.
     NoStore {
-        /// The path of the folder.
+        /// Path of the folder.
         path: String,
-        /// What there is instead.
+        /// What is there instead.
         what: &'static str,
     },
-    /// The folder to be written to is not one that may be.
+    /// Salvage cannot write to the given output folder.
     Out {
-        /// Its path.
+        /// Path of the output folder.
         path: String,
-        /// What speaks against it.
+        /// Why not.
         what: &'static str,
     },
-    /// What was saved could not be written, or not be read again.
+    /// The salvaged data could not be written, or not be read back.
     Write {
-        /// The path of the folder.
+        /// Path of the output folder.
         path: String,
         /// What went wrong.
         what: String,
@@ -165,19 +166,19 @@ impl From<DiskError> for CheckError {
     }
 }
 
-/// Verifies a folder: files, checksums, chain, positions, contents, invariants. Changes nothing.
+/// Verifies a folder: files, checksums, the chain of records, positions, contents, invariants. Changes nothing.
 pub fn check_folder(dir: &Path) -> Result<Report, CheckError> {
     check_is_folder(dir)?;
     let folder = Arc::new(RealDisk::existing(dir));
     let disk: Arc<dyn Disk> = folder.clone();
-    let mut tries = TRIES;
+    let mut attempts = ATTEMPTS;
     loop {
-        tries -= 1;
+        attempts -= 1;
         let before = folder.holder();
         let report = check_once(&disk, dir);
         let in_use = folder.holder().or(before);
         let is_disturbed = in_use.is_some() && !report.as_ref().is_ok_and(Report::is_sound);
-        if tries == 0 || !is_disturbed {
+        if attempts == 0 || !is_disturbed {
             return report.map(|report| Report { in_use, ..report });
         }
     }
@@ -190,7 +191,7 @@ fn check_once(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Report, CheckError> {
     Ok(report(disk, dir, &survey)?)
 }
 
-/// Whether there is a folder at all. What else speaks against reading it shows when it is read.
+/// Checks that the path is a folder. Other problems appear when it is read.
 fn check_is_folder(dir: &Path) -> Result<(), CheckError> {
     match fs::metadata(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => no_store(dir, "there is no such folder"),
@@ -199,7 +200,7 @@ fn check_is_folder(dir: &Path) -> Result<(), CheckError> {
     }
 }
 
-/// Whether anything was ever written. A wrong path must not pass for a sound store.
+/// Checks that a store was written to the folder. A wrong path must not pass as a sound store.
 fn check_is_store(dir: &Path, candidates: &Candidates) -> Result<(), CheckError> {
     match candidates.manifest {
         Ok(None) => no_store(dir, "nothing was ever written to it; is it the right folder?"),
@@ -211,7 +212,7 @@ fn no_store(dir: &Path, what: &'static str) -> Result<(), CheckError> {
     Err(CheckError::NoStore { path: dir.display().to_string(), what })
 }
 
-/// What a survey says, for people.
+/// Converts a survey into a report.
 fn report(disk: &Arc<dyn Disk>, dir: &Path, survey: &Survey) -> Result<Report, DiskError> {
     Ok(Report {
         folder: dir.display().to_string(),

@@ -1,38 +1,39 @@
-//! The one source of time. It never goes back, and it never jumps.
+//! The store's source of time, which never goes back and never jumps.
 //!
-//! Ids, idle times and expiries are all stamped from here. A wall clock that is set back an hour would
-//! stop every claim for an hour, one set forward would release every pending entry at once; so the
-//! time of day is read when the clock is made, carried on by the monotonic clock, and drawn towards
-//! the wall clock at no more than 50 ms a second. How far apart the two are can be asked for: after a large
-//! correction that lasts, and ids and expiries show it.
+//! Ids, idle times and expiries use this clock. If it followed the wall clock, setting that back by an hour would stop
+//! all claims for an hour, and setting it forward would make every pending entry claimable. So the time of day is read
+//! once, when the clock is created. The monotonic clock advances it from then on, and it is slewed towards the wall
+//! clock by at most 50 ms per second. Callers can query the difference, which stays large for a while after a large
+//! correction and is visible in ids and expiries.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Tells the time in Unix milliseconds. Successive calls never return less.
+/// A clock in Unix milliseconds. Later calls never return less than earlier ones.
 pub trait Clock: Send + Sync {
-    /// Now, in Unix milliseconds.
+    /// Returns the current time in Unix milliseconds.
     fn now_ms(&self) -> u64 {
         self.at_ms(monotonic_ns())
     }
 
-    /// The same for whoever has just read the monotonic clock.
+    /// Returns the Unix time in milliseconds for a reading of [`monotonic_ns`] that the caller has just made.
     fn at_ms(&self, monotonic_ns: u64) -> u64;
 
-    /// It is at least this time: what was stamped before a restart must not lie in the future after it.
-    fn not_before(&self, at_ms: u64);
+    /// Moves the clock forward to at least `at_ms`, so that times stored before a restart are not in the future.
+    fn advance_to(&self, at_ms: u64);
 
-    /// How far the wall clock is ahead of this one; negative if it is behind. Always 0 where there is no wall clock.
+    /// Returns how far the wall clock is ahead of this one; negative if it is behind. 0 if there is no wall clock.
     fn behind_wall_ms(&self) -> i64 {
         0
     }
 }
 
-/// Nanoseconds of the machine's monotonic clock; on Linux of the one that goes on while the machine sleeps, as leases and
-/// expiries should. Not an [`Instant`](std::time::Instant): that one stands still then, and its every difference is checked, which
-/// costs more than the reading.
+/// Returns the nanoseconds of the machine's monotonic clock.
+///
+/// On Linux this clock also advances while the machine is suspended, as leases and expiries require. An
+/// [`Instant`](std::time::Instant) does not, and its checked subtraction costs more than reading the clock.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(MONOTONIC);
@@ -44,24 +45,24 @@ const MONOTONIC: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const MONOTONIC: ClockId = ClockId::Monotonic;
 
-/// How far the clock is drawn towards the wall clock in each second, at most.
+/// Maximum number of milliseconds per second by which the clock is slewed towards the wall clock.
 pub const SLEW_MS_PER_SECOND: i64 = 50;
 const MILLIS_PER_SECOND: u64 = 1_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// The machine's clock, made safe against jumps.
+/// The machine's clock, protected against jumps.
 pub struct SystemClock {
     started_ns: u64,
     started_ms: u64,
-    /// What slewing has added so far.
+    /// Milliseconds that slewing has added so far.
     slewed_ms: AtomicI64,
-    /// The next monotonic second at which the wall clock is looked at.
+    /// Number of seconds since the start after which the wall clock is read next.
     next_look_s: AtomicU64,
     last_ms: AtomicU64,
 }
 
 impl SystemClock {
-    /// A clock that starts at the machine's time of day.
+    /// Creates a clock that starts at the machine's time of day.
     pub fn new() -> SystemClock {
         SystemClock {
             started_ns: monotonic_ns(),
@@ -72,7 +73,7 @@ impl SystemClock {
         }
     }
 
-    /// Once a second, one caller compares with the wall clock and takes a bounded step towards it.
+    /// Once a second, one caller compares this clock with the wall clock and slews it by a bounded step.
     fn slew(&self, elapsed_s: u64, now_ms: u64) {
         let due = self.next_look_s.load(Ordering::Relaxed);
         if elapsed_s < due {
@@ -86,7 +87,7 @@ impl SystemClock {
     }
 }
 
-/// The step towards `wall_ms`, bounded both ways.
+/// Returns the step towards `wall_ms`, bounded in both directions.
 fn slew_step(now_ms: u64, wall_ms: u64) -> i64 {
     let behind = i128::from(wall_ms) - i128::from(now_ms);
     behind.clamp(-i128::from(SLEW_MS_PER_SECOND), i128::from(SLEW_MS_PER_SECOND)) as i64
@@ -108,7 +109,7 @@ impl Clock for SystemClock {
         if now > last { self.last_ms.fetch_max(now, Ordering::Relaxed).max(now) } else { last }
     }
 
-    fn not_before(&self, at_ms: u64) {
+    fn advance_to(&self, at_ms: u64) {
         let behind_ms = at_ms.saturating_sub(self.now_ms());
         self.slewed_ms.fetch_add(i64::try_from(behind_ms).unwrap_or(0), Ordering::Relaxed);
     }
@@ -122,14 +123,14 @@ fn wall_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A clock moved by hand, for tests and simulations.
+/// A clock that tests and simulations advance by hand.
 #[derive(Default)]
 pub struct ManualClock {
     now_ms: AtomicU64,
 }
 
 impl ManualClock {
-    /// A clock that stands at `now_ms`.
+    /// Creates a clock that shows `now_ms`.
     pub fn new(now_ms: u64) -> ManualClock {
         ManualClock { now_ms: AtomicU64::new(now_ms) }
     }
@@ -145,7 +146,7 @@ impl Clock for ManualClock {
         self.now_ms.load(Ordering::Relaxed)
     }
 
-    fn not_before(&self, at_ms: u64) {
+    fn advance_to(&self, at_ms: u64) {
         self.now_ms.fetch_max(at_ms, Ordering::Relaxed);
     }
 }
@@ -155,24 +156,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jumps_of_the_wall_clock_are_slewed_not_followed() {
+    fn jumps_of_the_wall_clock_are_slewed() {
         assert_eq!(slew_step(1_000_000, 1_000_000 + 3_600_000), SLEW_MS_PER_SECOND);
         assert_eq!(slew_step(10_000_000, 10_000_000 - 3_600_000), -SLEW_MS_PER_SECOND);
         assert_eq!(slew_step(1_000, 1_007), 7);
     }
 
     #[test]
-    fn the_gap_to_the_wall_clock_is_told_both_ways() {
+    fn difference_to_the_wall_clock_is_reported_in_both_directions() {
         for gap_ms in [-3_600_000, 0, 3_600_000] {
             let clock = SystemClock::new();
             clock.slewed_ms.store(-gap_ms, Ordering::Relaxed);
-            let told_ms = clock.behind_wall_ms();
-            assert!(told_ms.abs_diff(gap_ms) < 1_000, "{told_ms} for {gap_ms}");
+            let behind_ms = clock.behind_wall_ms();
+            assert!(behind_ms.abs_diff(gap_ms) < 1_000, "{behind_ms} for {gap_ms}");
         }
     }
 
     #[test]
-    fn the_system_clock_starts_at_the_wall_and_never_goes_back() {
+    fn system_clock_starts_at_the_wall_clock_and_never_goes_back() {
         let clock = SystemClock::new();
         let first = clock.now_ms();
         assert!(first.abs_diff(wall_ms()) < 1_000, "{first} against {}", wall_ms());

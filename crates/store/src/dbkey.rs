@@ -1,15 +1,15 @@
-//! A key of a numbered database, and how to look one up without copying it.
+//! A key together with its database number, as the key of hash maps. Lookups do not copy the key.
 
 use hashbrown::{Equivalent, HashMap};
 
-/// Owns its key.
+/// A key of a numbered database, owned.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DbKey {
     pub(crate) db: u32,
     pub(crate) key: Box<[u8]>,
 }
 
-/// Borrows its key; hashes as the owning one does.
+/// A borrowed [`DbKey`]. It has the same hash.
 #[derive(Clone, Copy, Hash)]
 pub(crate) struct DbKeyRef<'a> {
     pub(crate) db: u32,
@@ -28,5 +28,5 @@ impl From<DbKeyRef<'_>> for DbKey {
     }
 }
 
-/// Something for each of some keys.
+/// A hash map by database and key.
 pub(crate) type DbKeyMap<V> = HashMap<DbKey, V, foldhash::fast::RandomState>;

@@ -1,4 +1,7 @@
-//! What a store says of its journal: whether something may be told, waiting until it may, and how durability stands.
+//! The durability of a store, for its users: which log positions are durable, waiting for them, and statistics.
+//!
+//! "Durable enough" means as safe as the sync policy requires: synced under `always`, written under `everysec` and
+//! `no`. Replies may be sent as soon as everything they depend on is durable enough.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,69 +13,77 @@ use crate::journal::{Journal, Snapshot};
 use crate::log::{LogError, LogStats, Policy};
 use crate::store::Store;
 
-/// A log smaller than this, or than the last snapshot, is not worth one,
+/// No snapshot is due while the log is smaller than this, or smaller than the last snapshot.
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
-/// unless there is little room on the disk: what it releases may be the way out.
-const SNAPSHOT_LOG_BYTES_MIN_SCARCE: u64 = 1 << 20;
+/// The same limit while disk space is low. A snapshot lets the store remove old log segments, which frees space.
+const SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE: u64 = 1 << 20;
 
 impl Store {
-    /// The position of everything seen so far. What was seen may be told once this is settled.
-    pub fn seen(&self) -> u64 {
+    /// Returns the position of the last record in the log.
+    ///
+    /// It covers all data that the caller has seen. The caller may reply once this position is durable enough.
+    pub fn appended_position(&self) -> u64 {
         self.journal().map_or(0, |journal| journal.log.appended())
     }
 
-    /// Whether everything up to `position` may be told.
-    pub fn is_settled(&self, position: u64) -> bool {
-        self.journal().is_none_or(|journal| journal.settled() >= position && journal.log.error().is_none())
+    /// Returns whether everything up to `position` is as durable as the sync policy requires.
+    pub fn is_durable_enough(&self, position: u64) -> bool {
+        self.journal()
+            .is_none_or(|journal| journal.reply_limit() >= position && journal.log.error().is_none())
     }
 
-    /// Whether everything up to `position` may be told, or never will be. `None`: that is not known yet.
-    pub fn outcome(&self, position: u64) -> Option<bool> {
+    /// Returns `Some(true)` if everything up to `position` is durable enough, `Some(false)` if the log has failed and
+    /// it never will be, and `None` if it is not durable enough yet.
+    pub fn durability_outcome(&self, position: u64) -> Option<bool> {
         let Some(journal) = self.journal() else { return Some(true) };
         if journal.log.error().is_some() {
             return Some(false);
         }
-        (journal.settled() >= position).then_some(true)
+        (journal.reply_limit() >= position).then_some(true)
     }
 
-    /// How long it pays to wait for others before a sync, so that it serves them too.
-    pub fn gathering_time(&self) -> Duration {
+    /// Returns how long to delay a sync so that it covers the next requests of other clients too (group commit).
+    pub fn commit_delay(&self) -> Duration {
         let always = self.journal().filter(|journal| journal.log.policy() == Policy::Always);
-        always.map_or(Duration::ZERO, Journal::gathering_time)
+        always.map_or(Duration::ZERO, Journal::commit_delay)
     }
 
-    /// Settles everything up to `position` if that takes no sync and nobody else is writing. False: [`Store::settle`] must see to it.
-    pub fn settle_now(&self, position: u64) -> bool {
+    /// Writes buffered records, if the policy requires no sync and no other thread is writing. Returns whether everything
+    /// up to `position` is durable enough now. If not, the caller must use [`Store::wait_durable`].
+    pub fn try_write_through(&self, position: u64) -> bool {
         let Some(journal) = self.journal() else { return true };
-        if journal.settled() < position && journal.log.policy() != Policy::Always {
-            // A failure is kept by the log: this position never settles.
+        if journal.reply_limit() < position && journal.log.policy() != Policy::Always {
+            // The log keeps an error, and `is_durable_enough` then returns false.
             let _ = journal.log.try_write();
         }
-        self.is_settled(position)
+        self.is_durable_enough(position)
     }
 
-    /// Resolves when everything up to `position` may be told, or never will be.
-    pub fn settle(&self, position: u64) -> Settle<'_> {
-        Settle { store: self, position, alone: false }
+    /// Waits until everything up to `position` is durable enough, or until the log fails.
+    pub fn wait_durable(&self, position: u64) -> WaitDurable<'_> {
+        WaitDurable { store: self, position, slow_sync_allowed: false }
     }
 
-    /// The same for a thread that serves nobody who waits for nothing: unless syncs are very slow, it does them itself.
-    pub fn settle_here(&self, position: u64) -> Settle<'_> {
-        Settle { store: self, position, alone: true }
+    /// Like [`Store::wait_durable`], for a thread whose clients all wait for a sync: it does the sync itself unless
+    /// syncs are very slow.
+    pub fn wait_durable_syncing_here(&self, position: u64) -> WaitDurable<'_> {
+        WaitDurable { store: self, position, slow_sync_allowed: true }
     }
 
-    /// Whether everything up to `position` survives a power cut. Never in a store in memory.
+    /// Returns whether everything up to `position` is synced and survives a power cut. Always false for a store in
+    /// memory.
     pub fn is_durable(&self, position: u64) -> bool {
         self.journal().is_some_and(|journal| journal.log.durable() >= position)
     }
 
-    /// Makes everything seen so far durable, whatever the policy, on this thread. Nothing to do in a store in memory.
+    /// Syncs all records on this thread, whatever the policy. Does nothing for a store in memory.
     pub fn make_durable(&self) -> Result<(), LogError> {
         self.journal().map_or(Ok(()), Journal::commit)
     }
 
-    /// Refuses what would change something when the disk is nearly full, or has failed. `bytes`: what it takes in the log, where that
-    /// may be more than the reserve that is kept free.
+    /// Returns an error if the disk is nearly full or has failed, so that the caller can refuse a change.
+    ///
+    /// `bytes` is the size of the change in the log, or 0 if the reserve of free space is certainly enough for it.
     pub fn check_writable(&self, bytes: u64) -> Result<(), LogError> {
         let Some(journal) = self.journal() else { return Ok(()) };
         journal.log.check_alive()?;
@@ -80,31 +91,31 @@ impl Store {
     }
 }
 
-/// How durability stands, for people.
+/// The state of a store's log and snapshots.
 #[derive(Clone, Debug)]
 pub struct DurabilityStats {
     /// When records are synced.
     pub policy: Policy,
-    /// The log.
+    /// Statistics of the log.
     pub log: LogStats,
-    /// When something last became durable, in Unix milliseconds; `None` if nothing did since the start.
+    /// Time of the last sync, in Unix milliseconds; `None` before the first sync.
     pub synced_at_ms: Option<u64>,
-    /// The snapshot in force.
+    /// The current snapshot.
     pub snapshot: Option<Snapshot>,
-    /// Records since the snapshot in force that change more than when and how often pending entries were read again.
+    /// Number of records since the current snapshot, without those that only count repeated reads of pending entries.
     pub changes_since_snapshot: u64,
     /// Whether a snapshot is being taken.
     pub snapshotting: bool,
-    /// Syncs that took longer than two seconds: under `everysec` replies then waited for them.
-    pub delays: u64,
-    /// Whether writes are refused for lack of space.
+    /// Number of syncs that took longer than two seconds. Under `everysec`, replies waited for them.
+    pub slow_syncs: u64,
+    /// Whether changes are refused because the disk is nearly full.
     pub is_full: bool,
-    /// Why nothing is acknowledged any more.
+    /// The error that ended the log; `None` while the log works.
     pub error: Option<String>,
 }
 
 impl Store {
-    /// How durability stands; `None` for a store in memory.
+    /// Returns the state of the log and the snapshots; `None` for a store in memory.
     pub fn durability(&self) -> Option<DurabilityStats> {
         let journal = self.journal()?;
         let (log, snapshot) = (journal.log.stats(), *journal.last_snapshot.lock());
@@ -113,76 +124,78 @@ impl Store {
         Some(DurabilityStats {
             policy: journal.log.policy(),
             log,
-            changes_since_snapshot: records.saturating_sub(journal.reading_records.load(Ordering::Relaxed)),
+            changes_since_snapshot: records
+                .saturating_sub(journal.redelivery_records.load(Ordering::Relaxed)),
             synced_at_ms: Some(journal.synced_at_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0),
             snapshot,
             snapshotting: journal.snapshotting.is_locked(),
-            delays: journal.window.delays(),
+            slow_syncs: journal.window.slow_syncs(),
             is_full: journal.log.check_space(0).is_err(),
             error: journal.log.error().map(ToString::to_string),
         })
     }
 
-    /// Whether the log has grown so much that a snapshot would pay, or takes the room that writes need, none is being taken, and
-    /// none has failed just now.
+    /// Returns whether it is time for a snapshot: the log has outgrown the last snapshot, or it takes disk space that
+    /// writes need. Returns false while a snapshot is being taken, and for a minute after a failed one.
     pub fn snapshot_is_due(&self) -> bool {
-        if self.journal().is_some_and(Journal::snapshot_is_put_off) {
+        if self.journal().is_some_and(Journal::is_snapshot_delayed) {
             return false;
         }
         self.durability().is_some_and(|now| {
             let last_bytes = now.snapshot.map_or(0, |snapshot| snapshot.taken.bytes);
-            let is_scarce = self.journal().is_some_and(Journal::is_scarce);
-            let worth_it = match is_scarce {
-                _ if now.is_full => SNAPSHOT_LOG_BYTES_MIN_SCARCE,
-                true => (last_bytes / 4).max(SNAPSHOT_LOG_BYTES_MIN_SCARCE),
+            let is_space_low = self.journal().is_some_and(Journal::is_disk_space_low);
+            let log_bytes_min = match is_space_low {
+                _ if now.is_full => SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE,
+                true => (last_bytes / 4).max(SNAPSHOT_LOG_BYTES_MIN_LOW_SPACE),
                 false => last_bytes.max(SNAPSHOT_LOG_BYTES_MIN),
             };
-            now.log.bytes > worth_it && !now.snapshotting && now.error.is_none()
+            now.log.bytes > log_bytes_min && !now.snapshotting && now.error.is_none()
         })
     }
 
-    /// Changes when records are synced. Nothing to change for a store in memory.
+    /// Changes when records are synced. Does nothing for a store in memory.
     pub fn set_policy(&self, policy: Policy) {
         if let Some(journal) = self.journal() {
             journal.log.set_policy(policy);
-            journal.wake_settled();
+            journal.wake_waiters();
         }
     }
 
-    /// Makes everything durable and gives the folder back. Nothing is taken afterwards.
+    /// Syncs all records and unlocks the folder. Later changes are refused.
     pub fn close(&self) -> Result<(), LogError> {
-        self.stop_time();
+        self.stop_timekeeper();
         self.journal().map_or(Ok(()), |journal| journal.close())
     }
 }
 
-/// Waits until what was seen may be told.
+/// The future of [`Store::wait_durable`].
 #[must_use = "a future does nothing until it is awaited"]
-pub struct Settle<'s> {
+pub struct WaitDurable<'s> {
     store: &'s Store,
     position: u64,
-    alone: bool,
+    /// Whether this thread may do a slow sync itself.
+    slow_sync_allowed: bool,
 }
 
-impl Future for Settle<'_> {
+impl Future for WaitDurable<'_> {
     type Output = Result<(), LogError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(journal) = self.store.journal() else { return Poll::Ready(Ok(())) };
-        let told = || match journal.log.error() {
+        let outcome = || match journal.log.error() {
             Some(error) => Some(Err(error.clone())),
-            None => (journal.settled() >= self.position).then_some(Ok(())),
+            None => (journal.reply_limit() >= self.position).then_some(Ok(())),
         };
-        if let Some(told) = told() {
-            return Poll::Ready(told);
+        if let Some(outcome) = outcome() {
+            return Poll::Ready(outcome);
         }
-        if journal.flush_here(self.alone)
-            && let Some(told) = told()
+        if journal.try_flush_here(self.slow_sync_allowed)
+            && let Some(outcome) = outcome()
         {
-            return Poll::Ready(told);
+            return Poll::Ready(outcome);
         }
-        // Also when it was flushed: the policy may have become stricter meanwhile.
-        journal.wait_for(self.position, cx.waker());
-        told().map_or(Poll::Pending, Poll::Ready)
+        // A flush on this thread is not always enough: another thread may have made the policy stricter meanwhile.
+        journal.add_waiter(self.position, cx.waker());
+        outcome().map_or(Poll::Pending, Poll::Ready)
     }
 }

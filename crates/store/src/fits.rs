@@ -1,6 +1,6 @@
-//! Whether a change can have been made to what is there: decided before anything is applied that was read from a folder.
+//! Checks whether a change that was read from a folder fits the data, before it is applied.
 //!
-//! A log that is whole holds only changes that fit. Behind a gap, some do not: they belong to something that is lost.
+//! All changes of an undamaged log fit. After a gap some do not, because they refer to lost data.
 
 use millstream_engine::value::Kind;
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, Value};
@@ -8,7 +8,7 @@ use millstream_engine::{Effect, KeyPlace, Rearrangement, Stream, StreamEffect, V
 use crate::codec::RecordedChange;
 use crate::txn::Txn;
 
-/// Why a change cannot be applied to what `txn` holds, if it cannot. Turns to the change's database.
+/// Returns why a change cannot be applied to the data of `txn`. Selects the database of the change.
 pub(crate) fn check_fits(txn: &mut Txn<'_>, change: &RecordedChange<'_>) -> Result<(), String> {
     match change {
         RecordedChange::Key { db, key, effect } => {
@@ -28,7 +28,7 @@ fn rearrangement_fits(txn: &mut Txn<'_>, change: &Rearrangement<'_>) -> Result<(
             txn.select(from.db);
             match txn.get(from.key) {
                 Some(_) => Ok(()),
-                None => Err(format!("the key it comes from, {}, is not there", name_of(from))),
+                None => Err(format!("its source key {} does not exist", name_of(from))),
             }
         }
         Rearrangement::Swap(a, b) => check_database(txn, a).and(check_database(txn, b)),
@@ -42,7 +42,7 @@ fn name_of(place: KeyPlace<'_>) -> String {
 
 pub(super) fn check_database(txn: &Txn<'_>, db: u32) -> Result<(), String> {
     let databases = txn.store().databases();
-    if db < databases { Ok(()) } else { Err(format!("there is no database {db}; {databases} are the most")) }
+    if db < databases { Ok(()) } else { Err(format!("database {db} does not exist; there are {databases}")) }
 }
 
 fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String> {
@@ -63,9 +63,9 @@ fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String>
     };
     match (value, effect) {
         (None, _) if may_begin => Ok(()),
-        (None, _) => Err(format!("it changes a {wanted:?} that is not there")),
+        (None, _) => Err(format!("it changes a {wanted:?}, but the key does not exist")),
         (Some(value), _) if value.kind() != wanted => {
-            Err(format!("it changes a {wanted:?}, and there is a {:?}", value.kind()))
+            Err(format!("it changes a {wanted:?}, but the key has a {:?}", value.kind()))
         }
         (Some(Value::Stream(stream)), Effect::Stream(effect)) => stream_effect_fits(stream, effect),
         _ => Ok(()),
@@ -75,10 +75,10 @@ fn effect_fits(value: Option<&Value>, effect: &Effect<'_>) -> Result<(), String>
 fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), String> {
     match *effect {
         StreamEffect::Append { id, .. } if id <= stream.last_id() => {
-            Err(format!("it adds entry {id} behind {}", stream.last_id()))
+            Err(format!("it adds entry {id}, but the last id is {}", stream.last_id()))
         }
         StreamEffect::SetId { last_id, .. } if last_id < stream.last_entry_id() => {
-            Err(format!("it sets the last id to {last_id}, which is before an entry"))
+            Err(format!("it sets the last id to {last_id}, which is less than the id of an entry"))
         }
         StreamEffect::GroupSetId { group, .. }
         | StreamEffect::ConsumerCreate { group, .. }
@@ -91,11 +91,11 @@ fn stream_effect_fits(stream: &Stream, effect: &StreamEffect<'_>) -> Result<(), 
         | StreamEffect::Release { group, .. }
         | StreamEffect::Adopt { group, .. } => match stream.group(group) {
             Some(_) => Ok(()),
-            None => Err(format!("it changes group \"{}\", which is not there", group.escape_ascii())),
+            None => Err(format!("it changes group \"{}\", which does not exist", group.escape_ascii())),
         },
         StreamEffect::Remember { .. } | StreamEffect::Repeat => match stream.history_counters() {
             Some(_) => Ok(()),
-            None => Err("it is about a memory of producers, which is not there".to_owned()),
+            None => Err("it changes the producer history, which does not exist".to_owned()),
         },
         StreamEffect::Append { .. }
         | StreamEffect::SetId { .. }

@@ -1,8 +1,8 @@
-//! Data folders of every released format open for ever, and hold what they held.
+//! Data folders of every released format can still be opened and have their original contents.
 //!
-//! They are in `tests/formats`, a folder for each format: what a store of that version wrote, and `expected.txt`, its content as text.
-//! `MILLSTREAM_MAKE_FORMAT=name cargo test -p millstream-store --lib format_tests` makes one of what the code writes now; see
-//! `docs/format.md` for when that is needed. One that is there is never made again.
+//! `tests/formats` has a folder for each format: the files that this version wrote, and `expected.txt`, its contents as
+//! text. `MILLSTREAM_MAKE_FORMAT=name cargo test -p millstream-store --lib format_tests` creates a folder in the
+//! current format; `docs/format.md` describes when that is needed. Existing folders are never overwritten.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,11 @@ fn open(folder: &Path) -> Store {
             salt
         })
     };
-    let opened = Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended);
+    let opened = Store::open_with(disk, options, log_options, &mut |_| {}, Journal::without_syncing_thread);
     opened.unwrap_or_else(|error| panic!("{}: {error}", folder.display())).0
 }
 
-/// An empty folder for a test.
+/// Creates an empty folder for a test.
 fn empty_folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("millstream-format-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -41,7 +41,7 @@ fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Copies the files of a folder, without those that are not a store's.
+/// Copies the files of a store.
 fn copy(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
         if !["LOCK", EXPECTED].map(Into::into).contains(&file.file_name()) {
@@ -51,7 +51,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn every_released_format_opens_with_what_it_holds() {
+fn every_released_format_opens_with_its_contents() {
     if let Some(name) = std::env::var_os("MILLSTREAM_MAKE_FORMAT") {
         make(&Path::new(FORMATS).join(name));
     }
@@ -65,7 +65,7 @@ fn every_released_format_opens_with_what_it_holds() {
         let expected = fs::read_to_string(kept.join(EXPECTED)).unwrap();
         let store = open(&folder);
         assert_eq!(dump(&store), expected, "{name:?}");
-        // Written again, in the newest format.
+        // Writes the data again, in the newest format.
         store.take_snapshot().unwrap();
         drop(store);
         assert_eq!(dump(&open(&folder)), expected, "{name:?}, written again");
@@ -73,16 +73,16 @@ fn every_released_format_opens_with_what_it_holds() {
     }
 }
 
-/// Makes a folder of what the code writes now: a snapshot in the middle of random transactions over all types, and the log behind it.
+/// Creates a folder in the current format: random transactions on all types, with a snapshot in the middle.
 fn make(into: &Path) {
     fs::create_dir(into).unwrap_or_else(|error| panic!("{}: {error}", into.display()));
-    let folder = (1..).find_map(made_with).expect("some seed leaves everything");
+    let folder = (1..).find_map(made_with).expect("some seed produces everything");
     fs::write(into.join(EXPECTED), dump(&open(&folder))).unwrap();
     copy(&folder, into);
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The folder of random transactions with this seed. `None`: something is missing in it, or in its snapshot.
+/// Creates the folder for this seed. Returns `None` if the store or its snapshot lacks one of the parts.
 fn made_with(seed: u64) -> Option<PathBuf> {
     let has_everything = |store: &Store| {
         let parts = ["until", "group", "consumer", "pending", "released", "memory"];

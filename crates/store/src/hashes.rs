@@ -9,7 +9,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// The hash under `key`, if there is one.
+    /// Returns the hash under `key`; `None` if the key does not exist.
     pub fn hash(&self, key: &[u8]) -> Result<Option<&Hash>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::Hash(hash) => Some(&**hash),
@@ -17,24 +17,24 @@ impl Txn<'_> {
         })
     }
 
-    /// The value of a field, if there is such a key and field.
+    /// Returns the value of a field; `None` if the key or the field does not exist.
     pub fn hash_get(&self, key: &[u8], field: &[u8]) -> Result<Option<&[u8]>, Refusal> {
         Ok(self.hash(key)?.and_then(|hash| hash.get(field)))
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields; 0 if the key does not exist.
     pub fn hash_len(&self, key: &[u8]) -> Result<u64, Refusal> {
         Ok(self.hash(key)?.map_or(0, Hash::len) as u64)
     }
 
-    /// Gives fields their values: field, value, field, value… Gives back how many fields are new.
+    /// Sets fields, given as field, value, field, value… Returns the number of new fields.
     pub fn hash_set(&mut self, key: &[u8], pairs: &[&[u8]]) -> Result<u64, Refusal> {
         let before = self.hash_len(key)?;
         self.apply(key, &Effect::HashSet { pairs });
         Ok(self.hash_len(key)? - before)
     }
 
-    /// Gives a field its value if it has none. Says whether it did.
+    /// Sets a field if it does not exist. Returns whether it was set.
     pub fn hash_set_if_absent(&mut self, key: &[u8], field: &[u8], value: &[u8]) -> Result<bool, Refusal> {
         let absent = self.hash_get(key, field)?.is_none();
         if absent {
@@ -43,19 +43,19 @@ impl Txn<'_> {
         Ok(absent)
     }
 
-    /// Removes fields. Gives back how many there were.
+    /// Removes fields. Returns the number of removed fields.
     pub fn hash_delete(&mut self, key: &[u8], fields: &[&[u8]]) -> Result<u64, Refusal> {
         let Some(hash) = self.hash(key)? else { return Ok(0) };
         let before = hash.len() as u64;
-        let there: SmallVec<[&[u8]; 8]> =
+        let existing: SmallVec<[&[u8]; 8]> =
             fields.iter().copied().filter(|field| hash.get(field).is_some()).collect();
-        if !there.is_empty() {
-            self.apply(key, &Effect::HashDelete { fields: &there });
+        if !existing.is_empty() {
+            self.apply(key, &Effect::HashDelete { fields: &existing });
         }
         Ok(before - self.hash_len(key)?)
     }
 
-    /// Adds to the integer in a field; a missing field is zero. Gives back the sum.
+    /// Adds to the integer in a field, or to 0 if the field does not exist. Returns the sum.
     pub fn hash_increment(&mut self, key: &[u8], field: &[u8], by: i64) -> Result<i64, Refusal> {
         let current = match self.hash_get(key, field)? {
             Some(text) => parse_integer(text).ok_or(Refusal::HashNotAnInteger)?,
@@ -66,7 +66,7 @@ impl Txn<'_> {
         Ok(sum)
     }
 
-    /// Adds to the number in a field; a missing field is zero. Gives back the text of the sum.
+    /// Adds to the number in a field, or to 0 if the field does not exist. Returns the sum as text.
     pub fn hash_increment_float(&mut self, key: &[u8], field: &[u8], by: Float80) -> Result<String, Refusal> {
         let current = match self.hash_get(key, field)? {
             Some(text) => Float80::parse(text).ok_or(Refusal::HashNotAFloat)?,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn new_and_removed_fields_are_counted_once() {
+    fn repeated_fields_count_once() {
         with_txn(|txn| {
             assert_eq!(txn.hash_set(b"h", &[b"a", b"1", b"b", b"2", b"a", b"3"]), Ok(2));
             assert_eq!(txn.hash_set(b"h", &[b"a", b"4", b"c", b"5"]), Ok(1));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_in_fields() {
+    fn hash_increment_adds_integers_and_floats() {
         with_txn(|txn| {
             assert_eq!(txn.hash_increment(b"h", b"n", 5), Ok(5));
             assert_eq!(txn.hash_increment(b"h", b"n", i64::MAX), Err(Refusal::IntegerOverflow));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_removes_nothing_touches_nobody() {
+    fn hash_delete_of_missing_fields_touches_no_watcher() {
         with_txn(|txn| {
             txn.hash_set(b"h", &[b"a", b"1"]).unwrap();
             let touched = Arc::new(AtomicBool::new(false));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_refused() {
+    fn hash_commands_refuse_other_types() {
         with_txn(|txn| {
             txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
             assert_eq!(txn.hash_set(b"s", &[b"a", b"1"]), Err(Refusal::WrongType));

@@ -1,12 +1,19 @@
-//! The store and its log: transactions append what they change, replies wait until that is safe.
+//! The journal: the log as the store uses it. It decides which thread syncs and when, and wakes the waiters.
 //!
-//! Nobody is told anything, by acknowledgement or by observation, that the policy does not cover yet: whoever has run
-//! commands asks for the position everything seen so far has ([`Store::seen`]) and waits until it is settled.
+//! No reply, to a read or to a write, may depend on data that the sync policy does not cover yet. So a thread that has
+//! run commands asks for the last position in the log ([`Store::appended_position`](crate::Store::appended_position))
+//! and waits until that position is durable enough.
 //!
-//! Who syncs? Where a sync is fast, the thread that first needs one: it has run what was ready, and those behind it
-//! share the sync. Where it is slower, the same if that thread serves nobody who waits for nothing; otherwise, and where
-//! it is slow, a thread of its own. After each sync it gives those it released a moment to come back, or they would take
-//! turns in two halves.
+//! Which thread syncs depends on how long a sync takes:
+//!
+//! ```text
+//! fast (up to 50 µs)   the thread that first needs it; other threads that need a sync share it
+//! up to 1 ms           the same, but only if none of that thread's clients can be served without a sync
+//! otherwise            the syncing thread
+//! ```
+//!
+//! After each sync, the syncing thread waits a moment for the clients it released to send their next requests.
+//! Otherwise the clients would split into two halves that wait for each other's syncs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,93 +26,99 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::log::{Log, LogError, Policy};
+use crate::loss_window::LossWindow;
 use crate::snapshot::SnapshotTaken;
-use crate::window::LossWindow;
 
-/// A sync that takes longer is left to the thread made for it,
+/// If a sync takes longer than this, the syncing thread does it.
 const SLOW_SYNC: Duration = Duration::from_micros(50);
-/// or, where nobody would be held up who waits for nothing, one that takes longer than this.
-const SLOW_SYNC_ALONE: Duration = Duration::from_millis(1);
-/// Those who were released are waited for no longer than this.
-const GATHERING_MAX: Duration = Duration::from_micros(500);
-/// After a snapshot that failed, how long until the next is due: each writes everything.
+/// The same limit for a thread that has no clients that can be served without a sync.
+const SLOW_SYNC_IF_ALLOWED: Duration = Duration::from_millis(1);
+/// Maximum delay of a sync, while the released clients send their next requests.
+const COMMIT_DELAY_MAX: Duration = Duration::from_micros(500);
+/// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
-/// How often the syncing thread looks at the time: for `everysec`, and to try again when the disk was full.
+/// How often the syncing thread wakes up by itself: for `everysec`, and to try again after the disk was full.
 const TICK: Duration = Duration::from_millis(100);
+/// How often the syncing thread checks that the data folder has not been moved or replaced.
+const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it looks whether the folder is still where it was.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The snapshot in force.
+/// The current snapshot: the one that recovery would load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What it holds.
+    /// Its log position and size.
     pub taken: SnapshotTaken,
-    /// When this process took it, in Unix milliseconds; `None` for one it found.
+    /// When this process took it, in Unix milliseconds; `None` if it existed when the store was opened.
     pub at_ms: Option<u64>,
 }
 
-/// The log as the store uses it.
+/// The log, and the threads that wait for it.
 pub(crate) struct Journal {
     pub(crate) log: Log,
     pub(crate) disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
-    waiting: Mutex<Waiting>,
-    wanted: Condvar,
-    /// How long syncs take, a moving average in nanoseconds.
+    waiters: Mutex<DurabilityWaiters>,
+    sync_requested: Condvar,
+    /// Duration of a sync in nanoseconds, as a moving average.
     sync_ns: AtomicU64,
-    /// Counts what no snapshot under way can follow: values that moved, databases that were swapped or emptied.
-    pub(crate) rearranged: AtomicU64,
-    /// Records since the last snapshot that only say that consumers read their own pending entries again.
-    pub(crate) reading_records: AtomicU64,
-    /// Held by whoever takes a snapshot.
+    /// Number of changes that a running snapshot cannot follow: moved or copied values, swapped or cleared databases.
+    pub(crate) rearrangements: AtomicU64,
+    /// Number of records since the last snapshot that only count repeated reads of pending entries.
+    pub(crate) redelivery_records: AtomicU64,
+    /// Locked by the thread that takes a snapshot.
     pub(crate) snapshotting: Mutex<()>,
     pub(crate) last_snapshot: Mutex<Option<Snapshot>>,
-    /// When a snapshot failed, if none was taken since.
+    /// When a snapshot last failed, in Unix milliseconds; `None` if one was taken since then.
     snapshot_failed_at_ms: Mutex<Option<u64>>,
-    /// How long `everysec` may go on telling what is not durable.
+    /// Whether `everysec` may still acknowledge data that is written but not durable.
     pub(crate) window: LossWindow,
-    /// When something last became durable, in Unix milliseconds; 0 before the first time.
+    /// Time of the last sync, in Unix milliseconds; 0 before the first sync.
     pub(crate) synced_at_ms: AtomicU64,
+    /// Whether there is no syncing thread: the journal is closed, or the thread could not be started.
     closed: AtomicBool,
-    /// Whether a snapshot under way is to give up.
+    /// Whether a running snapshot must stop.
     closing: AtomicBool,
 }
 
+/// The tasks that wait until a log position is durable enough.
 #[derive(Default)]
-struct Waiting {
-    /// Who waits for which position.
-    readers: Vec<(u64, Waker)>,
-    /// How many the last sync released.
+struct DurabilityWaiters {
+    /// The position each task waits for, and its waker.
+    wakers: Vec<(u64, Waker)>,
+    /// Number of tasks that the last sync released.
     released: usize,
-    sync_wanted: bool,
+    /// Whether a task started to wait since the syncing thread last began a round.
+    is_sync_requested: bool,
 }
 
 impl Journal {
-    /// Starts the syncing thread too; it ends when the journal is closed or gone.
+    /// Creates a journal and starts its syncing thread, which ends when the journal is closed or dropped.
     pub(crate) fn start(log: Log, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Arc<Journal> {
-        let journal = Journal::unattended(log, disk, clock);
+        let journal = Journal::without_syncing_thread(log, disk, clock);
         journal.closed.store(false, Ordering::Relaxed);
         let weak = Arc::downgrade(&journal);
-        let spawned = thread::Builder::new().name("sync".into()).spawn(move || sync_for_others(&weak));
+        let spawned = thread::Builder::new().name("sync".into()).spawn(move || run_syncing_thread(&weak));
         if spawned.is_err() {
             journal.closed.store(true, Ordering::Relaxed);
         }
         journal
     }
 
-    /// Without the syncing thread, as if closed: every waiter syncs for itself.
-    pub(crate) fn unattended(log: Log, disk: Arc<dyn Disk>, clock: Arc<dyn Clock>) -> Arc<Journal> {
+    /// Creates a journal without a syncing thread, as if it were closed: every waiter syncs by itself.
+    pub(crate) fn without_syncing_thread(
+        log: Log,
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Journal> {
         Arc::new(Journal {
             log,
             disk,
             window: LossWindow::new(clock.now_ms()),
             clock,
-            waiting: Mutex::default(),
-            wanted: Condvar::new(),
+            waiters: Mutex::default(),
+            sync_requested: Condvar::new(),
             sync_ns: AtomicU64::new(0),
-            rearranged: AtomicU64::new(0),
-            reading_records: AtomicU64::new(0),
+            rearrangements: AtomicU64::new(0),
+            redelivery_records: AtomicU64::new(0),
             snapshotting: Mutex::new(()),
             last_snapshot: Mutex::new(None),
             snapshot_failed_at_ms: Mutex::new(None),
@@ -115,42 +128,43 @@ impl Journal {
         })
     }
 
-    /// The position up to which what was appended may be told.
-    pub(crate) fn settled(&self) -> u64 {
+    /// Returns the position up to which records are durable enough, so that replies may depend on them.
+    pub(crate) fn reply_limit(&self) -> u64 {
         match self.log.policy() {
             Policy::Always => self.log.durable(),
-            Policy::EverySecond if self.window.is_closed(|| self.clock.now_ms()) => self.log.durable(),
+            Policy::EverySecond if self.window.is_exceeded(|| self.clock.now_ms()) => self.log.durable(),
             Policy::EverySecond | Policy::Never => self.log.written(),
         }
     }
 
-    /// Does what the policy asks for, and wakes who waited for it.
+    /// Writes or syncs all records, as the policy requires, and wakes the waiters.
     fn flush(&self) -> Result<(), LogError> {
         let now_ms = self.clock.now_ms();
         self.timed(now_ms, |log| log.flush(now_ms))
     }
 
-    /// Makes everything appended so far durable, whatever the policy, and wakes who waited for it.
+    /// Syncs all records, whatever the policy, and wakes the waiters.
     pub(crate) fn commit(&self) -> Result<(), LogError> {
         self.timed(self.clock.now_ms(), |log| log.commit().map(|_| ()))
     }
 
+    /// Runs `work`, records how long its sync took, and wakes the waiters.
     fn timed(&self, now_ms: u64, work: impl FnOnce(&Log) -> Result<(), LogError>) -> Result<(), LogError> {
         let (before, started) = (self.log.durable(), Instant::now());
         self.window.begin();
         let done = work(&self.log);
         let has_synced = self.log.durable() > before;
         if has_synced {
-            self.note_sync(started.elapsed());
+            self.record_sync_time(started.elapsed());
             self.synced_at_ms.store(now_ms, Ordering::Relaxed);
         }
         let is_behind = self.log.durable() < self.log.written();
         self.window.end(has_synced.then_some(now_ms), is_behind, || self.clock.now_ms());
-        self.wake_settled();
+        self.wake_waiters();
         done
     }
 
-    fn note_sync(&self, took: Duration) {
+    fn record_sync_time(&self, took: Duration) {
         let average = self.sync_ns.load(Ordering::Relaxed);
         let took = took.as_nanos() as u64;
         self.sync_ns.store(if average == 0 { took } else { (average * 7 + took) / 8 }, Ordering::Relaxed);
@@ -160,18 +174,20 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
-    /// How long those who were released are waited for before the next sync: no longer than one takes, which is what whoever comes
-    /// later would wait instead.
-    pub(crate) fn gathering_time(&self) -> Duration {
-        self.sync_time().min(GATHERING_MAX)
+    /// Returns how long to wait for the released clients before the next sync.
+    ///
+    /// That is at most the duration of a sync: a client that arrives too late waits about as long for the sync after
+    /// it.
+    pub(crate) fn commit_delay(&self) -> Duration {
+        self.sync_time().min(COMMIT_DELAY_MAX)
     }
 
-    /// Does what a reply waits for on this thread, if that holds nobody up who waits for nothing, and says whether it did.
-    pub(crate) fn flush_here(&self, alone: bool) -> bool {
+    /// Writes or syncs on this thread, if that is fast enough not to delay other clients. Returns whether it did.
+    pub(crate) fn try_flush_here(&self, slow_sync_allowed: bool) -> bool {
         if self.closed.load(Ordering::Relaxed) {
             return self.flush().is_ok();
         }
-        let slow = if alone { SLOW_SYNC_ALONE } else { SLOW_SYNC };
+        let slow = if slow_sync_allowed { SLOW_SYNC_IF_ALLOWED } else { SLOW_SYNC };
         match self.log.policy() {
             Policy::Always => self.sync_time() < slow && self.flush().is_ok(),
             Policy::EverySecond | Policy::Never => {
@@ -180,114 +196,117 @@ impl Journal {
         }
     }
 
-    /// Wakes those whose position is settled, or everybody if nothing ever will be.
-    pub(crate) fn wake_settled(&self) {
-        let (settled, failed) = (self.settled(), self.log.error().is_some());
-        let mut waiting = self.waiting.lock();
-        let woken: Vec<Waker> = waiting
-            .readers
-            .extract_if(.., |(position, _)| failed || *position <= settled)
+    /// Wakes the waiters whose position is durable enough, or all of them if the log has failed.
+    pub(crate) fn wake_waiters(&self) {
+        let (limit, failed) = (self.reply_limit(), self.log.error().is_some());
+        let mut waiters = self.waiters.lock();
+        let woken: Vec<Waker> = waiters
+            .wakers
+            .extract_if(.., |(position, _)| failed || *position <= limit)
             .map(|(_, waker)| waker)
             .collect();
-        waiting.released = woken.len();
-        drop(waiting);
+        waiters.released = woken.len();
+        drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    pub(crate) fn wait_for(&self, position: u64, waker: &Waker) {
-        let mut waiting = self.waiting.lock();
-        waiting.readers.push((position, waker.clone()));
-        waiting.sync_wanted = true;
-        self.wanted.notify_one();
+    /// Asks the syncing thread for a sync. It wakes `waker` when `position` is durable enough or the log has failed.
+    pub(crate) fn add_waiter(&self, position: u64, waker: &Waker) {
+        let mut waiters = self.waiters.lock();
+        waiters.wakers.push((position, waker.clone()));
+        waiters.is_sync_requested = true;
+        self.sync_requested.notify_one();
     }
 
-    /// One round of the syncing thread.
+    /// Runs one round of the syncing thread.
     fn sync_round(&self) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.sync_wanted {
-            self.wanted.wait_for(&mut waiting, TICK);
+        let mut waiters = self.waiters.lock();
+        if !waiters.is_sync_requested {
+            self.sync_requested.wait_for(&mut waiters, TICK);
         }
-        let until = Instant::now() + self.gathering_time();
-        while waiting.sync_wanted && waiting.readers.len() < waiting.released {
-            if self.wanted.wait_until(&mut waiting, until).timed_out() {
+        let until = Instant::now() + self.commit_delay();
+        while waiters.is_sync_requested && waiters.wakers.len() < waiters.released {
+            if self.sync_requested.wait_until(&mut waiters, until).timed_out() {
                 break;
             }
         }
-        waiting.sync_wanted = false;
-        drop(waiting);
+        waiters.is_sync_requested = false;
+        drop(waiters);
         let now_ms = self.clock.now_ms();
         if self.log.durable() == self.log.appended() {
             self.window.all_is_durable(now_ms);
         }
         if self.log.written() < self.log.appended()
-            || self.settled() < self.log.appended()
+            || self.reply_limit() < self.log.appended()
             || self.is_behind()
         {
-            // Kept by the log: whoever waits is told.
+            // The log keeps an error, and every waiter gets it.
             let _ = self.flush();
         } else {
-            // Somebody else made it durable, as a snapshot does, after these had looked.
-            self.wake_settled();
+            // Another thread, for example a snapshot, has synced after these waiters had checked their position.
+            self.wake_waiters();
         }
     }
 
-    /// Whether something was written that is not durable yet, which `everysec` must see to.
+    /// Returns whether `everysec` has written data that is not durable yet.
     fn is_behind(&self) -> bool {
         self.log.policy() == Policy::EverySecond && self.log.durable() < self.log.written()
     }
 
+    /// Makes `taken` the current snapshot.
     pub(crate) fn snapshot_taken(&self, taken: SnapshotTaken) {
         *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: Some(self.clock.now_ms()) });
         *self.snapshot_failed_at_ms.lock() = None;
     }
 
+    /// Records that a snapshot failed, which delays the next one.
     pub(crate) fn snapshot_failed(&self) {
         *self.snapshot_failed_at_ms.lock() = Some(self.clock.now_ms());
     }
 
-    /// Whether a snapshot has failed just now.
-    pub(crate) fn snapshot_is_put_off(&self) -> bool {
+    /// Returns whether a snapshot has failed in the last minute.
+    pub(crate) fn is_snapshot_delayed(&self) -> bool {
         let failed_at_ms = *self.snapshot_failed_at_ms.lock();
         failed_at_ms.is_some_and(|at_ms| self.clock.now_ms().saturating_sub(at_ms) < SNAPSHOT_RETRY_AFTER_MS)
     }
 
-    /// The snapshot that was in force when the folder was opened.
+    /// Makes `taken`, which recovery has loaded, the current snapshot.
     pub(crate) fn snapshot_found(&self, taken: SnapshotTaken) {
         *self.last_snapshot.lock() = Some(Snapshot { taken, at_ms: None });
     }
 
-    /// Whether not much more is free than is kept in reserve.
-    pub(crate) fn is_scarce(&self) -> bool {
+    /// Returns whether less than twice the reserve is free on the disk.
+    pub(crate) fn is_disk_space_low(&self) -> bool {
         self.disk.free_bytes().is_ok_and(|free_bytes| free_bytes < 2 * self.log.reserve_bytes)
     }
 
-    /// Whether a snapshot under way is to give up.
+    /// Returns whether a running snapshot must stop because the journal is being closed.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Makes everything durable and gives the folder back.
+    /// Syncs all records and unlocks the folder.
     pub(crate) fn close(&self) -> Result<(), LogError> {
         self.closing.store(true, Ordering::Relaxed);
         let _no_snapshot = self.snapshotting.lock();
         self.closed.store(true, Ordering::Relaxed);
         let closed = self.log.close();
-        self.wake_settled();
+        self.wake_waiters();
         closed
     }
 }
 
-fn sync_for_others(journal: &Weak<Journal>) {
-    let mut looked_at = Instant::now();
+fn run_syncing_thread(journal: &Weak<Journal>) {
+    let mut checked_at = Instant::now();
     while let Some(journal) = journal.upgrade() {
         if journal.closed.load(Ordering::Relaxed) {
             return;
         }
         journal.sync_round();
-        if looked_at.elapsed() >= LOOK_EVERY {
-            looked_at = Instant::now();
-            journal.log.check_place();
-            journal.wake_settled();
+        if checked_at.elapsed() >= FOLDER_CHECK_INTERVAL {
+            checked_at = Instant::now();
+            journal.log.check_not_moved();
+            journal.wake_waiters();
         }
     }
 }

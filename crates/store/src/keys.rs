@@ -1,6 +1,6 @@
-//! Commands on keys of any type: existence, expiry, names, databases, overviews.
+//! Commands on keys of any type: existence, expiry, names, databases, scans and counts.
 //!
-//! Commands over a whole database need a transaction over everything ([`Store::lock_all`](crate::Store::lock_all)).
+//! Commands over a whole database need all shards locked ([`Store::lock_all`](crate::Store::lock_all)).
 
 use millstream_engine::keyspace::SlotRef;
 use millstream_engine::value::{Kind, Layout};
@@ -9,21 +9,21 @@ use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, Value};
 use crate::shard::Shard;
 use crate::txn::Txn;
 
-/// When a new expiry takes effect. A key that does not expire counts as living forever.
+/// The condition under which a new expiry time is set. A key without expiry counts as expiring infinitely late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpireIf {
     /// Always.
     #[default]
     Always,
-    /// Only if the key does not expire yet.
+    /// Only if the key has no expiry.
     Persistent,
-    /// Only if the key expires already.
+    /// Only if the key has an expiry.
     Expiring,
-    /// Only if the new time is later.
+    /// Only if the new time is later than the current one.
     Later,
-    /// Only if the new time is earlier.
+    /// Only if the new time is earlier than the current one.
     Earlier,
-    /// Only if the key expires already, and the new time is earlier.
+    /// Only if the key has an expiry and the new time is earlier.
     ExpiringAndEarlier,
 }
 
@@ -43,7 +43,7 @@ impl ExpireIf {
     }
 }
 
-/// Where a scan goes on: a shard, and a slot in it. Zero is both the start and the end.
+/// The position of a scan: a shard and a slot in it. 0 means both the start and the end of a scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Cursor {
     shard: usize,
@@ -65,52 +65,52 @@ impl Cursor {
 impl Txn<'_> {
     // ---- One key ----------------------------------------------------------------------------
 
-    /// Whether there is such a key.
+    /// Returns whether a key exists.
     pub fn exists(&self, key: &[u8]) -> bool {
         self.find(key).is_some()
     }
 
-    /// The type of a key.
+    /// Returns the type of a key's value.
     pub fn kind(&self, key: &[u8]) -> Option<Kind> {
         self.find(key).map(|(shard, at)| shard.keys.value_at(at).kind())
     }
 
-    /// The layout of a key's value.
+    /// Returns the memory layout of a key's value, as OBJECT ENCODING reports it.
     pub fn layout(&self, key: &[u8]) -> Option<Layout> {
         self.find(key).map(|(shard, at)| shard.keys.value_at(at).layout())
     }
 
-    /// Seconds since a key was last used.
+    /// Returns the seconds since a key was last used.
     pub fn idle_s(&self, key: &[u8]) -> Option<u64> {
         self.find(key).map(|(shard, at)| shard.keys.idle_s_at(at).into())
     }
 
-    /// Bytes that a key takes, name and indexes included.
+    /// Returns the bytes of memory that a key takes, including its name and its part of the indexes.
     pub fn memory_bytes(&self, key: &[u8]) -> Option<usize> {
         self.find(key).map(|(shard, at)| shard.keys.memory_bytes_at(at))
     }
 
-    /// Counts as a use of the key. Says whether it is there.
+    /// Marks a key as used now. Returns whether it exists.
     pub fn touch(&self, key: &[u8]) -> bool {
         self.get(key).is_some()
     }
 
-    /// Removes a key. Says whether it was there.
+    /// Removes a key. Returns whether it existed.
     pub fn delete(&mut self, key: &[u8]) -> bool {
-        let there = self.exists(key);
-        if there {
+        let exists = self.exists(key);
+        if exists {
             self.apply(key, &Effect::Delete);
         }
-        there
+        exists
     }
 
-    /// When a key expires (Unix milliseconds), if it is there (outer) and expires at all (inner).
+    /// Returns when a key expires, in Unix milliseconds. `None` if it does not exist; `Some(None)` if it has no expiry.
     pub fn expires_at_ms(&self, key: &[u8]) -> Option<Option<u64>> {
         self.find(key).map(|(shard, at)| shard.keys.expires_at_ms_at(at))
     }
 
-    /// Lets a key expire at `at_ms` (Unix milliseconds); a time that has passed removes it at once. Says
-    /// whether anything was done.
+    /// Sets the expiry of a key, in Unix milliseconds. A time in the past removes the key immediately. Returns
+    /// whether the key was changed.
     pub fn expire_at(&mut self, key: &[u8], at_ms: i64, only_if: ExpireIf) -> bool {
         let Some(current_ms) = self.expires_at_ms(key) else { return false };
         if !only_if.holds(current_ms, at_ms) {
@@ -124,7 +124,7 @@ impl Txn<'_> {
         true
     }
 
-    /// Lets a key live forever. Says whether it would have expired.
+    /// Removes the expiry of a key. Returns whether it had one.
     pub fn persist(&mut self, key: &[u8]) -> bool {
         let expires = matches!(self.expires_at_ms(key), Some(Some(_)));
         if expires {
@@ -135,8 +135,8 @@ impl Txn<'_> {
 
     // ---- Names and databases ----------------------------------------------------------------
 
-    /// Gives what is under `from` the name `to`, whatever was there. With `only_if_free`, nothing is done if
-    /// `to` is taken. Says whether the key has its new name.
+    /// Renames the key `from` to `to` and replaces a value under `to`. If `only_if_free` is set and `to` exists, does
+    /// nothing. Returns whether the key was renamed.
     pub fn rename(&mut self, from: &[u8], to: &[u8], only_if_free: bool) -> Result<bool, Refusal> {
         if !self.exists(from) {
             return Err(Refusal::NoSuchKey);
@@ -151,8 +151,8 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Copies `from` to `to` in database `to_db`. Without `replace`, nothing is done if that is taken. Says
-    /// whether there is a copy.
+    /// Copies `from` to `to` in database `to_db`. If `to` exists and `replace` is not set, does nothing. Returns
+    /// whether the key was copied.
     pub fn copy(&mut self, from: &[u8], to: &[u8], to_db: u32, replace: bool) -> Result<bool, Refusal> {
         self.check_database(to_db)?;
         if from == to && to_db == self.db() {
@@ -166,7 +166,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Moves a key to another database, unless it is taken there. Says whether it went.
+    /// Moves a key to another database, unless a key of that name exists there. Returns whether the key was moved.
     pub fn move_to(&mut self, key: &[u8], to_db: u32) -> Result<bool, Refusal> {
         self.check_database(to_db)?;
         if to_db == self.db() {
@@ -180,7 +180,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Two databases exchange their content.
+    /// Swaps the contents of two databases.
     pub fn swap_databases(&mut self, a: u32, b: u32) -> Result<(), Refusal> {
         self.check_database(a)?;
         self.check_database(b)?;
@@ -190,31 +190,31 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Empties the selected database.
+    /// Removes all keys of the selected database.
     pub fn flush_database(&mut self) {
         self.rearrange(&Rearrangement::Clear(self.db()));
     }
 
-    /// Empties every database.
+    /// Removes all keys of all databases.
     pub fn flush_all(&mut self) {
         for db in 0..self.store().databases() {
             self.rearrange(&Rearrangement::Clear(db));
         }
     }
 
-    // ---- Overviews --------------------------------------------------------------------------
+    // ---- Scans and counts -------------------------------------------------------------------
 
-    /// How many keys the selected database has.
+    /// Returns the number of keys in the selected database.
     pub fn key_count(&self) -> u64 {
         self.shards().map(|shard| shard.keys.len(self.db()) as u64).sum()
     }
 
-    /// How many keys of the selected database expire.
+    /// Returns the number of keys with an expiry in the selected database.
     pub fn expiring_count(&self) -> u64 {
         self.shards().map(|shard| shard.keys.expiring_len(self.db()) as u64).sum()
     }
 
-    /// How many keys all databases have, and how many bytes they take. Walks over every key.
+    /// Returns the number of keys in all databases, and the bytes of memory they take. Visits every key.
     pub fn totals(&self) -> (u64, u64) {
         let databases = 0..self.store().databases();
         let keys = |shard: &Shard| databases.clone().map(|db| shard.keys.len(db) as u64).sum::<u64>();
@@ -223,13 +223,14 @@ impl Txn<'_> {
         })
     }
 
-    /// Hands every key of the selected database to `visit`.
+    /// Calls `visit` with every key of the selected database.
     pub fn visit_keys(&self, mut visit: impl FnMut(&[u8])) {
         self.shards().for_each(|shard| shard.keys.visit_keys(self.db(), self.now_ms(), |key, _| visit(key)));
     }
 
-    /// Walks over the selected database, about `budget` keys at a time: from cursor 0, then from the cursor
-    /// that each call gives back, until that is 0 again. A key that is there all the while is met exactly once.
+    /// Visits about `budget` keys of the selected database from a cursor on, and returns the next cursor.
+    ///
+    /// A scan starts with cursor 0 and ends when this returns 0. It visits a key that exists throughout exactly once.
     pub fn scan(&self, cursor: u64, budget: usize, mut visit: impl FnMut(&[u8], Kind)) -> u64 {
         let Cursor { shard: first, slot } = Cursor::decode(cursor);
         let mut left = budget.max(1);
@@ -249,7 +250,7 @@ impl Txn<'_> {
         0
     }
 
-    /// Some key of the selected database; which one, `random` decides.
+    /// Returns a key of the selected database, chosen by the random number `random`.
     pub fn random_key(&self, random: u64) -> Option<&[u8]> {
         let mut at = random.checked_rem(self.key_count())?;
         for shard in self.shards() {
@@ -262,9 +263,9 @@ impl Txn<'_> {
         None
     }
 
-    // ---- Parts ------------------------------------------------------------------------------
+    // ---- Helpers ----------------------------------------------------------------------------
 
-    /// Where a key of the selected database is. Looking there is no use of the key.
+    /// Returns the shard and slot of a key of the selected database. This does not mark the key as used.
     fn find(&self, key: &[u8]) -> Option<(&Shard, SlotRef)> {
         let shard = self.shard(key);
         let at = shard.keys.find(self.db(), key, self.now_ms())?;
@@ -281,7 +282,7 @@ impl Txn<'_> {
     }
 }
 
-/// The value as what a command expects, or the refusal that it is something else.
+/// Converts a value to the type that a command expects, or returns [`Refusal::WrongType`].
 pub(crate) fn expect<'v, T>(
     value: Option<&'v Value>,
     expected: impl FnOnce(&'v Value) -> Option<T>,
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_compare_with_the_current_expiry() {
+    fn expire_conditions_compare_with_the_current_expiry() {
         let cases = [
             (ExpireIf::Always, None, 5, true),
             (ExpireIf::Persistent, None, 5, true),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_has_passed_removes_the_key() {
+    fn an_expiry_in_the_past_removes_the_key() {
         let store = store();
         let mut txn = store.lock(0, [&b"k"[..]], NOW_MS);
         assert!(!txn.expire_at(b"k", 1, ExpireIf::Always));
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn renaming_takes_the_expiry_along_and_touches_both_names() {
+    fn rename_keeps_the_expiry_and_touches_watchers_of_both_names() {
         let store = store();
         let mut txn = store.lock_all(0, NOW_MS);
         assert_eq!(txn.rename(b"a", b"b", false), Err(Refusal::NoSuchKey));
@@ -373,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_independent_and_replace_only_when_told() {
+    fn copy_is_independent_and_replaces_only_on_request() {
         let store = store();
         let mut txn = store.lock_all(0, NOW_MS);
         assert_eq!(txn.copy(b"a", b"b", 0, false), Ok(false));
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_and_swapping_change_databases() {
+    fn move_and_swap_work_across_databases() {
         let store = store();
         let mut txn = store.lock_all(0, NOW_MS);
         set(&mut txn, b"a", None);
@@ -415,25 +416,25 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_over_all_shards_meets_every_key_once() {
+    fn scan_over_all_shards_visits_every_key_once() {
         let store = store();
         let mut txn = store.lock_all(0, NOW_MS);
         let names: Vec<Vec<u8>> = (0..500).map(|n| format!("key:{n}").into_bytes()).collect();
         names.iter().for_each(|name| set(&mut txn, name, None));
         for budget in [1, 7, 100, 10_000] {
-            let mut met: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+            let mut visited: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
             let mut cursor = 0;
             loop {
-                let before = met.len();
-                cursor = txn.scan(cursor, budget, |key, _| *met.entry(key.to_vec()).or_default() += 1);
-                assert!(met.len() - before <= budget);
+                let before = visited.len();
+                cursor = txn.scan(cursor, budget, |key, _| *visited.entry(key.to_vec()).or_default() += 1);
+                assert!(visited.len() - before <= budget);
                 if cursor == 0 {
                     break;
                 }
             }
-            assert_eq!((met.len(), met.values().max()), (500, Some(&1)), "budget {budget}");
+            assert_eq!((visited.len(), visited.values().max()), (500, Some(&1)), "budget {budget}");
         }
-        assert_eq!(txn.scan(u64::MAX, 10, |_, _| panic!("nothing is there")), 0);
+        assert_eq!(txn.scan(u64::MAX, 10, |_, _| panic!("a cursor past the end visited a key")), 0);
         assert!((0..100).all(|n| names.contains(&txn.random_key(n * 7919).unwrap().to_vec())));
     }
 }

@@ -1,16 +1,26 @@
-//! The embeddable database: shards of keys behind locks, transactions over them, readers that wait.
+//! The embeddable database: shards of keys behind locks, transactions over them, and blocked readers.
 //!
-//! A [`Store`] is shared by every thread. To do anything, lock the keys you need ([`Store::lock`], or
-//! [`Store::lock_all`] for commands over everything) and run [verbs] on the [`Txn`] you get; plain values have typed methods there.
-//! Whatever they change goes through one function of the transaction, which adds it to the record for the log, tells watchers and
-//! waiting readers, and hands what takes long to free to another thread. When the transaction is dropped, its record is appended to the log as a
-//! whole, and the readers waiting for what it made ready are served, in the order they began to wait.
+//! All threads share one [`Store`]. To read or change data, lock the keys ([`Store::lock`], or [`Store::lock_all`] for
+//! commands over all keys) and run [verbs] on the returned [`Txn`]. The methods of `Txn` operate on strings, hashes,
+//! lists and sets.
 //!
-//! Programs that want a database rather than its parts open a [`Millstream`]: see [`embedded`].
+//! Every change passes through one function of the transaction. This function adds the change to the log record,
+//! notifies watchers, notes which blocked readers can be served, and hands large removed values to another thread to be
+//! freed. When the transaction is dropped, it appends its record to the log and serves the blocked readers, first come,
+//! first served.
 //!
-//! What this crate does not know: sockets, RESP, argument order, what a server tells its clients.
+//! Programs that want a database and not its parts open a [`Millstream`]: see [`embedded`].
+//!
+//! This crate knows no sockets, no RESP, no argument order and no replies to clients.
 
-mod alarms;
+/// Compiles the Rust code of the documentation page as a test.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/embedded.md")]
+    struct Embedded;
+}
+
+mod blocking;
 pub mod check;
 mod clock;
 mod codec;
@@ -27,6 +37,7 @@ mod keys;
 mod lists;
 mod lock;
 pub mod log;
+mod loss_window;
 pub mod priority;
 mod progress;
 mod queues;
@@ -43,19 +54,19 @@ mod snapshots;
 mod store;
 mod strings;
 mod timekeeper;
+mod timers;
 mod txn;
 pub mod verbs;
-mod wait;
 mod watch;
-mod window;
 
+pub use blocking::{BlockedToken, ServeResult};
 pub use clock::{Clock, ManualClock, SLEW_MS_PER_SECOND, SystemClock, monotonic_ns};
-pub use durability::{DurabilityStats, Settle};
+pub use durability::{DurabilityStats, WaitDurable};
 pub use embedded::Millstream;
 pub use journal::Snapshot;
 pub use keys::ExpireIf;
 pub use millstream_engine::Addition;
-pub use progress::{Reached, RecoveryProgress};
+pub use progress::{ProgressCounts, RecoveryProgress};
 pub use queues::{Interest, Interests};
 pub use recovery::{FolderContents, FolderError, FolderOptions, Recovered};
 pub use reload::ReloadFailed;
@@ -64,6 +75,5 @@ pub use snapshots::SnapshotFailed;
 pub use store::{Settings, Store, StoreOptions};
 pub use strings::{SetExpiry, SetIf};
 pub use txn::Txn;
-pub use verbs::{IdempotenceChange, Reader, StreamCounters};
-pub use wait::{Retry, WaitToken};
+pub use verbs::{ConsumerPath, IdempotenceChange, StreamCounters};
 pub use watch::WatchFlag;

@@ -1,4 +1,4 @@
-//! Commands on lists: push, pop, look.
+//! Commands on lists: push, pop, range.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// The list under `key`, if there is one.
+    /// Returns the list under `key`; `None` if the key does not exist.
     pub fn list(&self, key: &[u8]) -> Result<Option<&List>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::List(list) => Some(&**list),
@@ -17,12 +17,12 @@ impl Txn<'_> {
         })
     }
 
-    /// How many values there are.
+    /// Returns the number of values; 0 if the key does not exist.
     pub fn list_len(&self, key: &[u8]) -> Result<u64, Refusal> {
         Ok(self.list(key)?.map_or(0, List::len) as u64)
     }
 
-    /// The values from position `first` to `last`, both included; negative positions count from the tail.
+    /// Returns a list with the range from index `first` to `last`, both included. Negative indexes count from the tail.
     pub fn list_range(
         &self,
         key: &[u8],
@@ -30,28 +30,28 @@ impl Txn<'_> {
         last: i64,
     ) -> Result<Option<(&List, Range<usize>)>, Refusal> {
         let list = self.list(key)?;
-        Ok(list.map(|list| (list, positions(list.len(), first, last))))
+        Ok(list.map(|list| (list, index_range(list.len(), first, last))))
     }
 
-    /// Values join at one end, one after the other. Gives back the length.
+    /// Pushes values at one end, one after the other. Returns the new length.
     pub fn list_push(&mut self, key: &[u8], end: ListEnd, values: &[&[u8]]) -> Result<u64, Refusal> {
         let length = self.list_len(key)? + values.len() as u64;
         self.apply(key, &Effect::ListPush { end, values });
         Ok(length)
     }
 
-    /// Up to `count` values leave at one end. `show` gets how many before they go and can hand on what it saw
-    /// of the list; `None` if there is no list.
+    /// Pops up to `count` values from one end. Before it removes them, it calls `visit` with the list and the number
+    /// of values to pop. Returns `None` if the key does not exist.
     pub fn list_pop(
         &mut self,
         key: &[u8],
         end: ListEnd,
         count: u64,
-        show: impl FnOnce(&List, usize),
+        visit: impl FnOnce(&List, usize),
     ) -> Result<Option<()>, Refusal> {
         let Some(list) = self.list(key)? else { return Ok(None) };
         let count = count.min(list.len() as u64);
-        show(list, count as usize);
+        visit(list, count as usize);
         if count > 0 {
             self.apply(key, &Effect::ListPop { end, count });
         }
@@ -59,11 +59,10 @@ impl Txn<'_> {
     }
 }
 
-/// The range of positions that two inclusive, possibly negative ones mean in a list of this length.
-fn positions(length: usize, first: i64, last: i64) -> Range<usize> {
+/// Converts two inclusive indexes, which may be negative, to a range in a list of this length.
+fn index_range(length: usize, first: i64, last: i64) -> Range<usize> {
     let length = length as i64;
-    let from_head =
-        |position: i64| if position < 0 { (length.saturating_add(position)).max(-1) } else { position };
+    let from_head = |index: i64| if index < 0 { (length.saturating_add(index)).max(-1) } else { index };
     let start = from_head(first).clamp(0, length);
     let end = from_head(last).saturating_add(1).clamp(start, length);
     start as usize..end as usize
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_inclusive_and_may_be_negative() {
+    fn index_range_is_inclusive_and_accepts_negative_indexes() {
         let cases = [
             (0, -1, 0..5),
             (1, 2, 1..3),
@@ -103,13 +102,13 @@ mod tests {
             (-100, -5, 0..1),
         ];
         for (first, last, expected) in cases {
-            assert_eq!(positions(5, first, last), expected, "{first} {last}");
+            assert_eq!(index_range(5, first, last), expected, "{first} {last}");
         }
-        assert!(positions(0, 0, -1).is_empty());
+        assert!(index_range(0, 0, -1).is_empty());
     }
 
     #[test]
-    fn what_is_pushed_is_popped_and_the_empty_list_goes() {
+    fn pop_returns_pushed_values_and_removes_the_empty_list() {
         with_txn(|txn| {
             assert_eq!(popped(txn, ListEnd::Head, 1), None);
             assert_eq!(txn.list_push(b"l", ListEnd::Tail, &[b"b", b"c"]), Ok(2));
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_refused() {
+    fn list_commands_refuse_other_types() {
         with_txn(|txn| {
             txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
             assert_eq!(txn.list_push(b"s", ListEnd::Head, &[b"v"]), Err(Refusal::WrongType));

@@ -1,4 +1,4 @@
-//! How a transaction begins: which shards are locked, and what has expired under them is removed.
+//! How a transaction begins: lock the shards of its keys, then remove those of the keys that have expired.
 
 use smallvec::SmallVec;
 
@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::txn::Txn;
 
 impl Store {
-    /// Locks the shards of `keys` and nothing else.
+    /// Locks the shards of `keys`.
     pub fn lock<'k>(&self, db: u32, keys: impl IntoIterator<Item = &'k [u8]>, now_ms: u64) -> Txn<'_> {
         let keys: SmallVec<[&[u8]; 8]> = keys.into_iter().collect();
         let mut shards: SmallVec<[usize; 4]> = keys.iter().map(|key| self.shard_of(key)).collect();
@@ -27,25 +27,25 @@ impl Store {
         txn
     }
 
-    /// Locks nothing.
+    /// Begins a transaction without locks, for commands that use no keys.
     #[inline]
     pub fn lock_nothing(&self, db: u32, now_ms: u64) -> Txn<'_> {
         Txn::new(self, db, now_ms, &[])
     }
 
-    /// Locks everything, for transactions and for commands over all keys.
+    /// Locks all shards, for EXEC and for commands over all keys.
     pub fn lock_all(&self, db: u32, now_ms: u64) -> Txn<'_> {
         let mut txn = Txn::of_everything(self, db, now_ms);
         while txn.expire_due(usize::MAX) > 0 {}
         txn
     }
 
-    /// Removes keys whose time has come, at most `budget` of them. Returns how many went.
+    /// Removes up to `budget` expired keys. Returns the number of removed keys.
     pub fn expire_due(&self, now_ms: u64, budget: usize) -> usize {
-        let mut gone = 0;
+        let mut removed = 0;
         for shard in 0..self.shard_count() {
-            gone += Txn::of_shard(self, 0, now_ms, shard).expire_due(budget - gone);
+            removed += Txn::of_shard(self, 0, now_ms, shard).expire_due(budget - removed);
         }
-        gone
+        removed
     }
 }

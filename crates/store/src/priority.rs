@@ -1,50 +1,51 @@
-//! Work that nobody waits for steps back from the processor.
+//! Lets background threads give way to the threads that serve clients.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How far. A thread that serves clients then gets the processor first, and this one still gets along.
+/// How much the niceness is raised. Threads that serve clients run first, and this thread still makes progress.
 const NICE_STEPS: i32 = 10;
-/// After so much work others are let in.
-const TURN: Duration = Duration::from_micros(100);
-/// As short as the system makes it, some 50 µs.
+/// Length of a time slice, after which the thread pauses.
+const SLICE: Duration = Duration::from_micros(100);
+/// Length of a pause. The system makes it longer, to about 50 µs.
 const PAUSE: Duration = Duration::from_micros(1);
-/// On a busy machine a pause is longer. So that the work ends all the same, a turn then takes one in so many parts of it,
+/// On a busy machine pauses take longer. A time slice then takes 1/16 of the last pause, up to [`LONG_SLICE`], so that
+/// the work still ends.
 const SHARE: u32 = 16;
-/// up to this.
-const LONG_TURN: Duration = Duration::from_micros(500);
+/// Maximum length of a time slice.
+const LONG_SLICE: Duration = Duration::from_micros(500);
 
-/// Lowers the priority of this thread, for as long as it lives. Where the system does not let it, it stays as it is.
+/// Lowers the priority of the current thread until it ends. If the system refuses, the priority stays as it is.
 pub fn lower() {
-    // On Linux each thread has a priority of its own; elsewhere the call would concern everybody.
+    // On Linux the call affects one thread. Elsewhere it would affect the whole process.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(NICE_STEPS);
 }
 
-/// The turns of a thread that works beside those who serve.
+/// Time slices of a background thread.
 ///
-/// However low its priority, whoever is woken may not get the processor from it before the system's next tick, 4 ms as a rule. So
-/// it pauses again and again. It sleeps and does not yield: a thread that yields gives up its next share as well, which at low
-/// priority is some 30 ms, and until these have passed Linux holds up others that are woken beside it.
-pub(crate) struct Turns {
+/// Low priority is not enough: a thread that is woken may not get the processor from this one before the system's next
+/// tick, usually 4 ms. So this thread pauses again and again. It sleeps instead of yielding: a thread that yields also
+/// gives up its next share, about 30 ms at low priority, and Linux delays other woken threads until those have passed.
+pub(crate) struct TimeSlices {
     began: Instant,
-    takes: Duration,
+    length: Duration,
 }
 
-impl Turns {
-    pub(crate) fn begin() -> Turns {
-        Turns { began: Instant::now(), takes: TURN }
+impl TimeSlices {
+    pub(crate) fn begin() -> TimeSlices {
+        TimeSlices { began: Instant::now(), length: SLICE }
     }
 
-    /// Pauses if the turn is over. To be asked every few tens of microseconds.
+    /// Pauses if the time slice is over. Call it every few tens of microseconds.
     pub(crate) fn pause(&mut self) {
         let paused = Instant::now();
-        if paused - self.began < self.takes {
+        if paused - self.began < self.length {
             return;
         }
         thread::sleep(PAUSE);
         self.began = Instant::now();
-        self.takes = ((self.began - paused) / SHARE).clamp(TURN, LONG_TURN);
+        self.length = ((self.began - paused) / SHARE).clamp(SLICE, LONG_SLICE);
     }
 }
 
@@ -53,14 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_ends_when_it_is_over_and_the_next_is_bounded() {
+    fn pause_ends_a_slice_only_when_it_is_over_and_bounds_the_next() {
         let began = Instant::now();
-        let mut turns = Turns { began, takes: Duration::from_secs(3600) };
-        turns.pause();
-        assert_eq!(turns.began, began);
-        turns.takes = Duration::ZERO;
-        turns.pause();
-        assert!(turns.began > began + PAUSE);
-        assert!((TURN..=LONG_TURN).contains(&turns.takes));
+        let mut slices = TimeSlices { began, length: Duration::from_secs(3600) };
+        slices.pause();
+        assert_eq!(slices.began, began);
+        slices.length = Duration::ZERO;
+        slices.pause();
+        assert!(slices.began > began + PAUSE);
+        assert!((SLICE..=LONG_SLICE).contains(&slices.length));
     }
 }

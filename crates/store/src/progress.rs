@@ -1,6 +1,6 @@
-//! Telling how far a recovery is: about once a second, and not at all if it is over within one.
+//! Progress reports of a recovery: about one per second, and none if it takes less than a second.
 //!
-//! What counts are the bytes that were read: a folder may have very many keys, or a single one of some gigabytes.
+//! Progress is measured in bytes read, because a folder can have very many keys, or one key of several gigabytes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,48 +8,47 @@ use std::io::{self, Read};
 
 use crate::clock::Clock;
 
-/// No more often than this, by the clock.
-const TELL_EVERY_MS: u64 = 1_000;
-/// Behind so many bytes in any case: they may be of one value, during whose decoding nothing can be told.
-const TELL_EVERY_BYTES: u64 = 512 << 20;
-/// The clock is looked at when so many bytes were read; also the most that is read of a snapshot at once.
-const LOOK_EVERY_BYTES: u64 = 1 << 20;
+/// Minimum time between two reports.
+const REPORT_EVERY_MS: u64 = 1_000;
+/// Report at least every 512 MiB. All these bytes can belong to one value, and decoding it reports nothing.
+const REPORT_EVERY_BYTES: u64 = 512 << 20;
+/// Check the clock every 1 MiB. Also the maximum number of bytes read from a snapshot at a time.
+const CHECK_CLOCK_EVERY_BYTES: u64 = 1 << 20;
 
-/// How far recovery has come.
+/// Progress of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryProgress {
-    /// Keys read from the snapshot.
+    /// Recovery reads keys from the snapshot.
     Snapshot {
-        /// So many whole ones, and their bytes.
-        keys: Reached,
+        /// Number of complete keys read, and bytes.
+        keys: ProgressCounts,
     },
-    /// Records replayed from the log.
+    /// Recovery replays records from the log.
     Log {
-        /// So many, and their bytes.
-        records: Reached,
+        /// Number of records replayed, and bytes.
+        records: ProgressCounts,
     },
 }
 
 impl RecoveryProgress {
     fn bytes(&self) -> u64 {
-        let (RecoveryProgress::Snapshot { keys: reached } | RecoveryProgress::Log { records: reached }) =
-            self;
-        reached.bytes
+        let (RecoveryProgress::Snapshot { keys: counts } | RecoveryProgress::Log { records: counts }) = self;
+        counts.bytes
     }
 }
 
-/// How much was read. Shown as `412 of 1500 MiB, 3`, to be followed by the word for what was counted.
+/// How much was read. Formatted as `412 of 1500 MiB, 3`; the caller appends what is counted, such as "keys".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
-    /// How many were read.
+pub struct ProgressCounts {
+    /// Number of keys or records read.
     pub count: u64,
-    /// How many bytes.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Of so many; 0 if that is not known.
+    /// Total number of bytes to read; 0 if unknown.
     pub bytes_total: u64,
 }
 
-impl fmt::Display for Reached {
+impl fmt::Display for ProgressCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (read, count) = (self.bytes >> 20, self.count);
         match self.bytes_total {
@@ -59,62 +58,64 @@ impl fmt::Display for Reached {
     }
 }
 
-/// Whom to tell, and when next.
+/// Limits how often progress is reported.
 pub(crate) struct Progress<'a> {
     clock: &'a dyn Clock,
-    tell: &'a mut dyn FnMut(RecoveryProgress),
+    report: &'a mut dyn FnMut(RecoveryProgress),
     next_ms: u64,
-    /// Bytes of the file at hand behind which the clock is looked at again, and behind which it need not be asked.
-    look_at_bytes: u64,
-    tell_at_bytes: u64,
+    /// Number of bytes of the current file at which the clock is checked next.
+    check_clock_at_bytes: u64,
+    /// Number of bytes of the current file at which a report is made regardless of the clock.
+    report_at_bytes: u64,
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(clock: &'a dyn Clock, tell: &'a mut dyn FnMut(RecoveryProgress)) -> Progress<'a> {
-        let next_ms = clock.now_ms().saturating_add(TELL_EVERY_MS);
-        let mut progress = Progress { clock, tell, next_ms, look_at_bytes: 0, tell_at_bytes: 0 };
-        progress.begin_part();
+    pub(crate) fn new(clock: &'a dyn Clock, report: &'a mut dyn FnMut(RecoveryProgress)) -> Progress<'a> {
+        let next_ms = clock.now_ms().saturating_add(REPORT_EVERY_MS);
+        let mut progress = Progress { clock, report, next_ms, check_clock_at_bytes: 0, report_at_bytes: 0 };
+        progress.begin_file();
         progress
     }
 
-    /// Another file begins: its bytes are counted anew.
-    pub(crate) fn begin_part(&mut self) {
-        (self.look_at_bytes, self.tell_at_bytes) = (LOOK_EVERY_BYTES, TELL_EVERY_BYTES);
+    /// Starts to count the bytes of another file.
+    pub(crate) fn begin_file(&mut self) {
+        (self.check_clock_at_bytes, self.report_at_bytes) = (CHECK_CLOCK_EVERY_BYTES, REPORT_EVERY_BYTES);
     }
 
-    /// Tells it if it is time.
-    pub(crate) fn reached(&mut self, progress: RecoveryProgress) {
+    /// Reports this progress if it is time for a report.
+    pub(crate) fn update(&mut self, progress: RecoveryProgress) {
         let bytes = progress.bytes();
-        if bytes < self.look_at_bytes {
+        if bytes < self.check_clock_at_bytes {
             return;
         }
-        self.look_at_bytes = bytes + LOOK_EVERY_BYTES;
+        self.check_clock_at_bytes = bytes + CHECK_CLOCK_EVERY_BYTES;
         let now_ms = self.clock.now_ms();
-        if now_ms >= self.next_ms || bytes >= self.tell_at_bytes {
-            self.next_ms = now_ms.saturating_add(TELL_EVERY_MS);
-            self.tell_at_bytes = bytes + TELL_EVERY_BYTES;
-            (self.tell)(progress);
+        if now_ms >= self.next_ms || bytes >= self.report_at_bytes {
+            self.next_ms = now_ms.saturating_add(REPORT_EVERY_MS);
+            self.report_at_bytes = bytes + REPORT_EVERY_BYTES;
+            (self.report)(progress);
         }
     }
 }
 
-/// A snapshot being read, of which every byte is told.
-pub(crate) struct Watched<'p, 'a, R> {
+/// Reads a snapshot and reports progress for every byte read.
+pub(crate) struct ProgressReader<'p, 'a, R> {
     pub(crate) from: R,
     pub(crate) progress: &'p mut Progress<'a>,
-    /// Whoever decodes them counts them.
+    /// Number of keys read so far. The caller that decodes them counts them.
     pub(crate) keys: &'p Cell<u64>,
     pub(crate) bytes: u64,
     pub(crate) bytes_total: u64,
 }
 
-impl<R: Read> Read for Watched<'_, '_, R> {
+impl<R: Read> Read for ProgressReader<'_, '_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let most = into.len().min(LOOK_EVERY_BYTES as usize);
+        let most = into.len().min(CHECK_CLOCK_EVERY_BYTES as usize);
         let count = self.from.read(&mut into[..most])?;
         self.bytes += count as u64;
-        let keys = Reached { count: self.keys.get(), bytes: self.bytes, bytes_total: self.bytes_total };
-        self.progress.reached(RecoveryProgress::Snapshot { keys });
+        let keys =
+            ProgressCounts { count: self.keys.get(), bytes: self.bytes, bytes_total: self.bytes_total };
+        self.progress.update(RecoveryProgress::Snapshot { keys });
         Ok(count)
     }
 }
@@ -125,30 +126,30 @@ mod tests {
     use crate::clock::ManualClock;
 
     fn log(bytes: u64) -> RecoveryProgress {
-        RecoveryProgress::Log { records: Reached { count: 1, bytes, bytes_total: 9 << 30 } }
+        RecoveryProgress::Log { records: ProgressCounts { count: 1, bytes, bytes_total: 9 << 30 } }
     }
 
     #[test]
-    fn it_is_told_once_a_second_at_most_and_behind_very_many_bytes() {
-        let (clock, mut told) = (ManualClock::new(5_000), Vec::new());
-        let mut tell = |progress: RecoveryProgress| told.push(progress.bytes() >> 20);
-        let mut progress = Progress::new(&clock, &mut tell);
+    fn progress_is_reported_every_second_and_after_many_bytes() {
+        let (clock, mut reported) = (ManualClock::new(5_000), Vec::new());
+        let mut report = |progress: RecoveryProgress| reported.push(progress.bytes() >> 20);
+        let mut progress = Progress::new(&clock, &mut report);
         for (after_ms, mib) in
             [(0, 1), (999, 3), (1, 3), (0, 4), (0, 5), (1_500, 6), (0, 517), (0, 518), (0, 519)]
         {
             clock.advance(after_ms);
-            progress.reached(log(mib << 20));
+            progress.update(log(mib << 20));
         }
-        progress.begin_part();
+        progress.begin_file();
         clock.advance(1_000);
-        progress.reached(log(1 << 20));
-        assert_eq!(told, [4, 6, 518, 1]);
+        progress.update(log(1 << 20));
+        assert_eq!(reported, [4, 6, 518, 1]);
     }
 
     #[test]
-    fn amounts_are_told_in_megabytes_with_the_total_where_it_is_known() {
-        let reached = Reached { count: 3, bytes: 412 << 20, bytes_total: (1499 << 20) + 1 };
-        assert_eq!(format!("read {reached} keys"), "read 412 of 1500 MiB, 3 keys");
-        assert_eq!(Reached { bytes_total: 0, ..reached }.to_string(), "412 MiB, 3");
+    fn counts_show_mebibytes_and_the_total_if_known() {
+        let counts = ProgressCounts { count: 3, bytes: 412 << 20, bytes_total: (1499 << 20) + 1 };
+        assert_eq!(format!("read {counts} keys"), "read 412 of 1500 MiB, 3 keys");
+        assert_eq!(ProgressCounts { bytes_total: 0, ..counts }.to_string(), "412 MiB, 3");
     }
 }

@@ -1,13 +1,13 @@
-//! The queues of one shard: who waits under which key, and for what.
+//! The queues of blocked readers of one shard. A key can have several queues:
 //!
 //! ```text
-//! (db, key) -> Entries: XREAD readers, every one is asked
-//!              Group g: XREADGROUP readers, asked while g has undelivered entries; those of them that claim,
-//!                       also while something is idle long enough for them
-//!              List:    BLPOP readers, asked while the list has values
+//! (db, key) -> Entries: XREAD readers; an added entry serves all of them
+//!              Group g: XREADGROUP readers, served while g has undelivered entries; those that also claim,
+//!                       also while a pending entry has been idle for long enough
+//!              List:    BLPOP readers, served while the list has values
 //! ```
 //!
-//! A queue has a number, by which its readers find it again without a look at its key.
+//! Each queue has a number. A blocked reader stores the numbers of its queues and finds them without a lookup by key.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,54 +18,56 @@ use smallvec::SmallVec;
 
 use crate::dbkey::{DbKey, DbKeyMap, DbKeyRef};
 
-/// What a reader waits for under a key.
+/// What a reader is blocked on under one key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
-    /// Entries of a stream.
+    /// New entries of a stream.
     Entries,
     /// Entries that this group has not delivered yet.
     Group(Box<[u8]>),
-    /// The same, and what is pending in the group and was given back, or has been idle for so long.
+    /// Entries that this group has not delivered yet, and pending entries that were released or have been idle for at
+    /// least `min_idle_ms`.
     Claim {
         /// The group.
         group: Box<[u8]>,
-        /// How long.
+        /// Minimum idle time in milliseconds.
         min_idle_ms: u64,
     },
     /// Values of a list.
     List,
 }
 
-/// The keys of a blocking command, and what it waits for under each. Most commands name one key.
+/// The keys of a blocking command, and what it is blocked on under each. Most commands have one key.
 pub type Interests = SmallVec<[(Box<[u8]>, Interest); 1]>;
 
-/// A reader that waits. Queues know nothing of its command, which runs under locks that they are part of.
-pub(crate) struct Reader<C: ?Sized = dyn Any + Send + Sync> {
-    /// Readers are served by rising number.
+/// A blocked reader. The type of its command is erased: a command runs in a transaction, and transactions use this
+/// module.
+pub(crate) struct BlockedReader<C: ?Sized = dyn Any + Send + Sync> {
+    /// Readers are served in ascending order of this number.
     pub(crate) number: u64,
-    /// Where it stands, or stood.
-    pub(crate) places: SmallVec<[Place; 1]>,
+    /// The queues that it joined. It may have left them already.
+    pub(crate) queues: SmallVec<[QueueId; 1]>,
     pub(crate) command: C,
 }
 
-/// A queue, by its number, of a shard.
+/// A queue: the number of its shard, and its own number there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct QueueId {
     pub(crate) shard: usize,
     pub(crate) queue: usize,
 }
 
-impl Reader {
-    /// Sorted and distinct.
+impl BlockedReader {
+    /// Returns the numbers of the shards of its queues, sorted and distinct.
     pub(crate) fn shards(&self) -> SmallVec<[usize; 4]> {
-        let mut shards: SmallVec<[usize; 4]> = self.places.iter().map(|place| place.shard).collect();
+        let mut shards: SmallVec<[usize; 4]> = self.queues.iter().map(|queue| queue.shard).collect();
         shards.sort_unstable();
         shards.dedup();
         shards
     }
 }
 
-/// Which of a key's queues.
+/// The name of a queue among the queues of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QueueName<B = Box<[u8]>> {
     Entries,
@@ -73,8 +75,8 @@ pub(crate) enum QueueName<B = Box<[u8]>> {
     List,
 }
 
-/// A [`QueueName`] to look for. Hashes as that does.
-type QueueRef<'a> = QueueName<&'a [u8]>;
+/// A borrowed [`QueueName`]. It has the same hash.
+type QueueNameRef<'a> = QueueName<&'a [u8]>;
 
 impl<B> QueueName<B> {
     fn map<'a, C>(&'a self, group: impl FnOnce(&'a B) -> C) -> QueueName<C> {
@@ -86,73 +88,75 @@ impl<B> QueueName<B> {
     }
 }
 
-impl Equivalent<QueueName> for QueueRef<'_> {
+impl Equivalent<QueueName> for QueueNameRef<'_> {
     fn equivalent(&self, name: &QueueName) -> bool {
         *self == name.map(|group| &**group)
     }
 }
 
 impl Interest {
-    /// The queue in which readers with this interest stand.
-    fn queue(&self) -> QueueRef<'_> {
+    /// Returns the name of the queue for readers with this interest.
+    fn queue(&self) -> QueueNameRef<'_> {
         match self {
-            Interest::Entries => QueueRef::Entries,
-            Interest::Group(group) | Interest::Claim { group, .. } => QueueRef::Group(group),
-            Interest::List => QueueRef::List,
+            Interest::Entries => QueueNameRef::Entries,
+            Interest::Group(group) | Interest::Claim { group, .. } => QueueNameRef::Group(group),
+            Interest::List => QueueNameRef::List,
         }
     }
 }
 
-/// Readers in the order they came, which is that of their numbers.
+/// A queue of blocked readers, in ascending order of their numbers.
 pub(crate) struct Queue {
-    pub(crate) at: DbKey,
+    pub(crate) key: DbKey,
     pub(crate) name: QueueName,
-    /// Who left before its turn is `None`; never the first, and no more than half of them.
-    readers: VecDeque<(u64, Option<Arc<Reader>>)>,
+    /// `None` for a reader that has left. The first item is never `None`, and at most half of the items are.
+    readers: VecDeque<(u64, Option<Arc<BlockedReader>>)>,
+    /// Number of readers that have not left.
     len: usize,
-    /// Those of them that claim, and how long what they claim has been idle.
+    /// The numbers of the readers that claim, and the minimum idle time of each, in milliseconds.
     claiming: BTreeMap<u64, u64>,
 }
 
 impl Queue {
-    fn new(at: DbKey, name: QueueName) -> Queue {
-        Queue { at, name, readers: VecDeque::new(), len: 0, claiming: BTreeMap::new() }
+    fn new(key: DbKey, name: QueueName) -> Queue {
+        Queue { key, name, readers: VecDeque::new(), len: 0, claiming: BTreeMap::new() }
     }
 
-    /// Whether nobody waits here: it is free to be used for another key.
+    /// Returns whether the queue has no readers. Its number can then be reused for another key.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The first reader that came after number `after`.
-    pub(crate) fn next(&self, after: Option<u64>) -> Option<&Arc<Reader>> {
+    /// Returns the first reader with a number greater than `after`.
+    pub(crate) fn next(&self, after: Option<u64>) -> Option<&Arc<BlockedReader>> {
         let first = after.map_or(0, |after| self.readers.partition_point(|(number, _)| *number <= after));
         self.readers.range(first..).find_map(|(_, reader)| reader.as_ref())
     }
 
-    /// The first such reader that claims, and for which there is something idle long enough.
+    /// Returns the first reader with a number greater than `after` that claims and whose minimum idle time `has_idle`
+    /// accepts.
     pub(crate) fn next_claiming(
         &self,
         after: Option<u64>,
         has_idle: impl Fn(u64) -> bool,
-    ) -> Option<&Arc<Reader>> {
+    ) -> Option<&Arc<BlockedReader>> {
         let mut claiming = self.claiming.range(after.map_or(0, |number| number + 1)..);
         let (number, _) = claiming.find(|(_, min_idle_ms)| has_idle(**min_idle_ms))?;
         self.readers[self.position(*number)?].1.as_ref()
     }
 
-    /// For how long what this reader claims has been idle; `None` if it claims nothing here.
+    /// Returns the minimum idle time of a reader in milliseconds; `None` if it does not claim.
     pub(crate) fn claim_of(&self, number: u64) -> Option<u64> {
         self.claiming.get(&number).copied()
     }
 
-    fn push(&mut self, reader: &Arc<Reader>) {
+    fn push(&mut self, reader: &Arc<BlockedReader>) {
         debug_assert!(self.readers.back().is_none_or(|(last, _)| *last < reader.number));
         self.readers.push_back((reader.number, Some(Arc::clone(reader))));
         self.len += 1;
     }
 
-    /// False if no such reader stood here.
+    /// Removes a reader. Returns false if the queue does not have it.
     fn remove(&mut self, number: u64) -> bool {
         let Some(at) = self.position(number) else { return false };
         if self.readers[at].1.take().is_none() {
@@ -169,7 +173,7 @@ impl Queue {
         true
     }
 
-    /// Mostly it is the first that is looked for, or one that was.
+    /// Returns the index of a reader in `readers`. Usually that is the first one, or the reader has left: both are fast.
     fn position(&self, number: u64) -> Option<usize> {
         let (first, _) = self.readers.front()?;
         match number.checked_sub(*first)? {
@@ -179,36 +183,40 @@ impl Queue {
     }
 }
 
-/// The waiting readers of one shard.
+/// The blocked readers of one shard.
 #[derive(Default)]
-pub(crate) struct Waiting {
-    /// By number. One without readers is free to be used for another key.
+pub(crate) struct BlockedReaders {
+    /// The queues by number. An empty queue can be reused for another key.
     queues: Vec<Queue>,
+    /// The numbers of the empty queues.
     free: Vec<usize>,
-    /// The numbers of those that have readers.
+    /// The numbers of the queues that have readers.
     numbers: DbKeyMap<HashMap<QueueName, usize, foldhash::fast::RandomState>>,
 }
 
-impl Waiting {
+impl BlockedReaders {
+    /// Returns whether readers are blocked on a key.
     pub(crate) fn has(&self, db: u32, key: &[u8]) -> bool {
         !self.numbers.is_empty() && self.numbers.contains_key(&DbKeyRef { db, key })
     }
 
+    /// Returns the keys of a database that readers are blocked on.
     pub(crate) fn keys_of(&self, db: u32) -> impl Iterator<Item = Box<[u8]>> {
         self.numbers.keys().filter(move |at| at.db == db).map(|at| at.key.clone())
     }
 
+    /// Returns the number of keys that readers are blocked on.
     pub(crate) fn key_count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// How many keys readers of groups wait for: they are woken when the key is deleted, too.
+    /// Returns the number of keys that group readers are blocked on. Deleting such a key wakes them, too.
     pub(crate) fn group_key_count(&self) -> usize {
         let of_group = |queue: &QueueName| matches!(queue, QueueName::Group(_));
         self.numbers.values().filter(|queues| queues.keys().any(of_group)).count()
     }
 
-    /// The numbers of a key's queues.
+    /// Returns the numbers of a key's queues.
     pub(crate) fn numbers_of(&self, db: u32, key: &[u8]) -> SmallVec<[usize; 4]> {
         self.numbers.get(&DbKeyRef { db, key }).into_iter().flat_map(HashMap::values).copied().collect()
     }
@@ -217,7 +225,8 @@ impl Waiting {
         &self.queues[number]
     }
 
-    /// The queue for this interest, which somebody is about to join.
+    /// Returns the number of the queue for an interest. Creates the queue if the key has none; the caller joins it
+    /// next.
     pub(crate) fn queue_for(&mut self, db: u32, key: &[u8], interest: &Interest) -> usize {
         let (at, name) = (DbKeyRef { db, key }, interest.queue());
         match self.numbers.get(&at).and_then(|queues| queues.get(&name)) {
@@ -226,7 +235,7 @@ impl Waiting {
         }
     }
 
-    fn open(&mut self, at: DbKeyRef<'_>, name: QueueRef<'_>) -> usize {
+    fn open(&mut self, at: DbKeyRef<'_>, name: QueueNameRef<'_>) -> usize {
         let name = name.map(|group| Box::from(*group));
         let queue = Queue::new(at.into(), name.clone());
         let number = match self.free.pop() {
@@ -243,7 +252,8 @@ impl Waiting {
         number
     }
 
-    pub(crate) fn join(&mut self, queue: usize, interest: &Interest, reader: &Arc<Reader>) {
+    /// Adds a reader to a queue.
+    pub(crate) fn join(&mut self, queue: usize, interest: &Interest, reader: &Arc<BlockedReader>) {
         let queue = &mut self.queues[queue];
         queue.push(reader);
         if let Interest::Claim { min_idle_ms, .. } = interest {
@@ -251,7 +261,8 @@ impl Waiting {
         }
     }
 
-    /// Takes a reader out of a queue. False if it did not stand there, whatever the queue is used for by now.
+    /// Removes a reader from a queue. Returns false if the queue does not have it, for example because the queue is
+    /// used for another key now.
     pub(crate) fn leave(&mut self, queue: usize, reader: u64) -> bool {
         let left = self.queues[queue].remove(reader);
         if left && self.queues[queue].is_empty() {
@@ -261,10 +272,10 @@ impl Waiting {
     }
 
     fn close(&mut self, number: usize) {
-        // What a name and a long queue took is given back.
+        // The replacement has no name and no capacity, so the memory of the old queue is freed.
         let vacant = Queue::new(DbKeyRef { db: 0, key: &[] }.into(), QueueName::Entries);
-        let Queue { at, name, .. } = std::mem::replace(&mut self.queues[number], vacant);
-        let at = DbKeyRef { db: at.db, key: &at.key };
+        let Queue { key, name, .. } = std::mem::replace(&mut self.queues[number], vacant);
+        let at = DbKeyRef { db: key.db, key: &key.key };
         if let Some(queues) = self.numbers.get_mut(&at) {
             queues.remove(&name);
             if queues.is_empty() {
@@ -274,8 +285,8 @@ impl Waiting {
         self.free.push(number);
     }
 
-    /// Whether a reader stands in a queue.
-    pub(crate) fn holds(&self, queue: usize, reader: u64) -> bool {
+    /// Returns whether a reader is in a queue.
+    pub(crate) fn contains(&self, queue: usize, reader: u64) -> bool {
         let queue = &self.queues[queue];
         queue.position(reader).is_some_and(|at| queue.readers[at].1.is_some())
     }
@@ -284,16 +295,16 @@ impl Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::testing::Random;
+    use crate::codec::testing::CodecRandom;
 
-    fn reader(number: u64) -> Arc<Reader> {
-        Arc::new(Reader { number, places: SmallVec::new(), command: () })
+    fn reader(number: u64) -> Arc<BlockedReader> {
+        Arc::new(BlockedReader { number, queues: SmallVec::new(), command: () })
     }
 
     #[test]
-    fn a_queue_is_an_ordered_set_of_readers_that_keeps_no_room_for_who_left() {
+    fn queue_is_an_ordered_set_of_readers_and_frees_the_slots_of_those_that_left() {
         for seed in 0..50 {
-            let mut random = Random::new(seed);
+            let mut random = CodecRandom::new(seed);
             let at = DbKeyRef { db: 0, key: b"s" };
             let mut queue = Queue::new(at.into(), QueueName::Entries);
             let mut model = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Giving memory back where nobody waits for it: what is large when it is removed is freed by a thread beside, in pieces.
+//! Deferred drops: a background thread frees large removed values in pieces, so that no client waits for it.
 //!
-//! The thread is there only while there is something to free, and nobody ever waits for it, not even who closes the store.
+//! The thread runs only while there is something to free. Closing the store does not wait for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,60 +10,62 @@ use millstream_engine::Value;
 use millstream_engine::keyspace::DeferredDrop;
 use parking_lot::Mutex;
 
-use crate::priority::{self, Turns};
+use crate::priority::{self, TimeSlices};
 
-/// Blocks freed before others may have the processor.
-const BLOCKS_AT_ONCE: usize = 64;
-/// Beyond so many, whoever removes something frees it: memory must not be removed faster than it is given back.
-const WAITING_MAX: usize = 1024;
+/// Number of blocks freed between two pauses.
+const BLOCKS_PER_SLICE: usize = 64;
+/// Maximum length of the queue. If it is full, the thread that removed a value frees it itself. So values are never
+/// removed faster than they are freed.
+const QUEUED_MAX: usize = 1024;
 
-/// Frees what it is given. Cheap to make; a clone is the same reclaimer.
+/// Frees removed values in the background. Clones share one queue.
 #[derive(Clone, Default)]
 pub(crate) struct Reclaimer {
-    state: Arc<Mutex<State>>,
+    queue: Arc<Mutex<DropQueue>>,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<DeferredDrop>,
-    /// Whether there is a thread. What it has in hand is not waiting any more.
+struct DropQueue {
+    /// Values and databases to free, without the one that the thread is freeing now.
+    queued: VecDeque<DeferredDrop>,
+    /// Whether the thread runs.
     is_running: bool,
 }
 
 impl Reclaimer {
-    /// Frees all of this soon, elsewhere.
+    /// Queues removed values to be freed by the background thread.
     pub(crate) fn take(&self, removed: impl IntoIterator<Item = DeferredDrop>) {
-        // Whatever finds no room is dropped with the rest of this, once nothing is locked any more.
+        // Values that do not fit into the queue are dropped with this iterator, after the queue is unlocked.
         let mut removed = removed.into_iter();
-        let mut state = self.state.lock();
-        let room = WAITING_MAX.saturating_sub(state.waiting.len());
-        state.waiting.extend(removed.by_ref().take(room));
-        if state.is_running || state.waiting.is_empty() {
+        let mut queue = self.queue.lock();
+        let room = QUEUED_MAX.saturating_sub(queue.queued.len());
+        queue.queued.extend(removed.by_ref().take(room));
+        if queue.is_running || queue.queued.is_empty() {
             return;
         }
         let reclaimer = self.clone();
         let spawned = thread::Builder::new().name("reclaim".to_owned()).spawn(move || reclaimer.work());
         match spawned {
-            Ok(_) => state.is_running = true,
-            Err(_) => state.waiting.clear(),
+            Ok(_) => queue.is_running = true,
+            Err(_) => queue.queued.clear(),
         }
     }
 
-    /// How many values and databases are not freed yet.
+    /// Returns the number of values and databases that are not freed yet.
     pub(crate) fn pending(&self) -> usize {
-        let state = self.state.lock();
-        state.waiting.len() + usize::from(state.is_running)
+        let queue = self.queue.lock();
+        queue.queued.len() + usize::from(queue.is_running)
     }
 
     fn work(&self) {
         priority::lower();
-        let mut turns = Turns::begin();
+        let mut slices = TimeSlices::begin();
         while let Some(removed) = self.next() {
             match removed {
-                DeferredDrop::Value(value) => free(value, &mut turns),
+                DeferredDrop::Value(value) => free(value, &mut slices),
                 DeferredDrop::Database(mut database) => {
                     while let Some(value) = database.take_value() {
-                        free(value, &mut turns);
+                        free(value, &mut slices);
                     }
                 }
             }
@@ -71,16 +73,16 @@ impl Reclaimer {
     }
 
     fn next(&self) -> Option<DeferredDrop> {
-        let mut state = self.state.lock();
-        let next = state.waiting.pop_front();
-        state.is_running = next.is_some();
+        let mut queue = self.queue.lock();
+        let next = queue.queued.pop_front();
+        queue.is_running = next.is_some();
         next
     }
 }
 
-/// Piece by piece: an allocator's locks are shared with everybody else.
-fn free(mut value: Value, turns: &mut Turns) {
-    while value.free_some(BLOCKS_AT_ONCE) {
-        turns.pause();
+/// Frees a value in pieces with pauses between them: all threads share the locks of the allocator.
+fn free(mut value: Value, slices: &mut TimeSlices) {
+    while value.free_some(BLOCKS_PER_SLICE) {
+        slices.pause();
     }
 }

@@ -1,42 +1,42 @@
-//! A record on its way to the log: what transactions under one lock have changed, as bytes.
+//! Builds the record of the transactions that ran under one lock.
 //!
-//! Requests come in batches, and what follows each other is alike. An entry like the one before it is written as its values alone.
-//! Deliveries to one consumer, at one moment and one right after the other, are one change: it is kept aside until something
-//! else follows.
+//! Requests arrive in batches, and consecutive ones resemble each other. An entry that resembles the entry before it is
+//! encoded as its values only. Consecutive deliveries to one consumer at one time are merged into one change, which is
+//! kept back until another change follows.
 
 use std::cell::Cell;
 
-use millstream_engine::stream::Laid;
+use millstream_engine::stream::EncodedValues;
 use millstream_engine::{Effect, Rearrangement, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use crate::codec::{self, LastEntry};
 use crate::log::Log;
 
-/// A buffer larger than this is given back.
+/// Capacity above which a buffer is freed after use.
 const KEEP_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// An empty one, kept for the next.
+    /// An empty record, kept to reuse its buffer.
     static SPARE: Cell<Option<Box<Record>>> = const { Cell::new(None) };
 }
 
-/// See the module.
+/// A record that is being built. See the module.
 #[derive(Default)]
 pub(crate) struct Record {
     bytes: Vec<u8>,
-    /// The entry that ends `bytes`, if an entry does.
+    /// The entry at the end of `bytes`, if the last change is an entry.
     entry: Option<LastEntry>,
-    /// Follows what is in `bytes`.
+    /// Deliveries merged so far. They come after everything in `bytes`.
     delivery: Option<Delivery>,
-    /// How many of `bytes` say that consumers read their own pending entries again.
+    /// Number of bytes that encode redeliveries, by which consumers read their own pending entries again.
     redelivered_bytes: usize,
 }
 
-/// A run of entries that a consumer was given, so far.
+/// Consecutive deliveries to one consumer, merged so far.
 struct Delivery {
     db: u32,
-    /// Key, group and consumer, and where each ends.
+    /// Key, group and consumer, concatenated. `ends` are the ends of the key and of the group.
     names: SmallVec<[u8; 64]>,
     ends: [usize; 2],
     last: StreamId,
@@ -46,13 +46,13 @@ struct Delivery {
 }
 
 impl Record {
-    /// An empty one.
+    /// Returns an empty record.
     pub(crate) fn begin() -> Box<Record> {
         SPARE.take().unwrap_or_default()
     }
 
-    /// Takes one that is in the log.
-    pub(crate) fn done(mut self: Box<Record>) {
+    /// Keeps the buffer of a record that was appended to the log.
+    pub(crate) fn recycle(mut self: Box<Record>) {
         if self.bytes.capacity() <= KEEP_BYTES {
             (self.entry, self.delivery, self.redelivered_bytes) = (None, None, 0);
             self.bytes.clear();
@@ -60,13 +60,13 @@ impl Record {
         }
     }
 
-    /// How many bytes it has, without a run that may go on.
+    /// Returns the number of bytes, without deliveries that are still being merged.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Adds a change to one key.
+    /// Adds a change of one key.
     #[inline(always)]
     pub(crate) fn put(&mut self, db: u32, key: &[u8], effect: &Effect<'_>) {
         match effect {
@@ -75,32 +75,32 @@ impl Record {
         }
     }
 
-    /// Adds an entry that joined a stream, and lies in its block like this.
+    /// Adds an entry that was appended to a stream. `encoded` is its encoding in the stream's block.
     #[inline]
     pub(crate) fn put_entry(
         &mut self,
         (db, key): (u32, &[u8]),
         entry: (StreamId, &[&[u8]]),
-        laid: Option<Laid<'_>>,
+        encoded: Option<EncodedValues<'_>>,
     ) {
         if self.delivery.is_some() {
             self.end_delivery();
         }
-        codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), entry, laid);
+        codec::put_entry(&mut self.entry, &mut self.bytes, (db, key), entry, encoded);
     }
 
-    /// Adds a change of places.
+    /// Adds a rearrangement of keys or databases.
     pub(crate) fn put_rearrangement(&mut self, change: &Rearrangement<'_>) {
         codec::put_rearrangement(self.bytes(), change);
     }
 
-    /// Everything, as it goes to the log.
+    /// Returns the complete payload for the log.
     pub(crate) fn finish(&mut self) -> &[u8] {
         self.bytes()
     }
 
-    /// Whether it says no more than that consumers read their own pending entries again. Redis does not count that as a change.
-    pub(crate) fn is_reading(&self) -> bool {
+    /// Returns true if consumers only read their own pending entries again. Redis does not count that as a change.
+    pub(crate) fn is_only_redelivery(&self) -> bool {
         self.redelivered_bytes == self.bytes.len() && self.delivery.is_none()
     }
 
@@ -116,7 +116,7 @@ impl Record {
     #[inline(never)]
     fn put_delivery(&mut self, db: u32, key: &[u8], effect: &StreamEffect<'_>) {
         let StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } = *effect else {
-            unreachable!("{effect:?} is no delivery")
+            unreachable!("{effect:?} is not a delivery")
         };
         if let Some(run) = &mut self.delivery {
             if (run.db, run.at_ms, run.pending) == (db, at_ms, pending) && run.is_for(key, group, consumer) {
@@ -133,7 +133,7 @@ impl Record {
         self.delivery = Some(Delivery { db, names, ends, last, count, at_ms, pending });
     }
 
-    /// Where the next change goes.
+    /// Returns the buffer for the next change.
     #[inline]
     fn bytes(&mut self) -> &mut Vec<u8> {
         self.entry = None;
@@ -165,7 +165,7 @@ impl Delivery {
     }
 }
 
-/// Appends a record to the log. A log that has failed keeps its error, and whoever waits for this record is told.
+/// Appends a record to the log. If the log has failed, it keeps its error and reports it to the waiter for this record.
 pub(crate) fn append(log: &Log, record: &[u8]) {
     let _ = log.append(record);
 }
@@ -188,7 +188,7 @@ mod tests {
         StreamEffect::Deliver { group: b"g", consumer, last, count, at_ms: 7, pending: true }
     }
 
-    /// The changes of a record, as they are read back.
+    /// Returns the changes of a record as replay decodes them.
     fn changes(record: &mut Record) -> Vec<String> {
         let mut found = Vec::new();
         codec::replay(record.finish(), &mut |change| {
@@ -201,7 +201,7 @@ mod tests {
         found
     }
 
-    /// The same of changes that were put one after the other.
+    /// Returns the decoded changes of a record to which these changes were added one by one.
     fn joined(puts: &[(u32, &[u8], StreamEffect<'_>)]) -> Vec<String> {
         changes(&mut record_of(puts))
     }
@@ -214,7 +214,7 @@ mod tests {
 
     type Streams<'a> = BTreeMap<(u32, &'a [u8]), Stream>;
 
-    /// Puts a change as a transaction does. Blocks are of three entries.
+    /// Adds a change like a transaction does. Blocks hold three entries.
     fn put<'a>(
         record: &mut Record,
         streams: &mut Streams<'a>,
@@ -225,12 +225,12 @@ mod tests {
             return record.put(place.0, place.1, &Effect::Stream(*effect));
         };
         let stream = streams.entry(place).or_default();
-        let laid = stream.append(id, fields, BlockLimits { max_bytes: 0, max_entries: 3 });
-        record.put_entry(place, (id, fields), laid);
+        let encoded = stream.append(id, fields, BlockLimits { max_bytes: 0, max_entries: 3 });
+        record.put_entry(place, (id, fields), encoded);
     }
 
     #[test]
-    fn a_run_of_deliveries_is_one_change() {
+    fn consecutive_deliveries_become_one_change() {
         let pieces = [
             (0, &b"k"[..], deliver(b"c", 3, 3)),
             (0, b"k", deliver(b"c", 4, 1)),
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_or_comes_between_ends_a_run() {
+    fn different_delivery_or_other_change_ends_the_merging() {
         let first = (0, &b"key"[..], deliver(b"c", 3, 3));
         let StreamEffect::Deliver { consumer, last, count, .. } = deliver(b"c", 4, 1) else { unreachable!() };
         let changed =
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_whatever_they_have_in_common() {
+    fn entries_are_decoded_whatever_they_have_in_common() {
         let first = (0, &b"key"[..], entry(1, &[b"name", b"v", b"", b"1"]));
         for (next, bytes) in [
             ((0, &b"key"[..], entry(2, &[b"name", b"other", b"", b""])), 9),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_alike_within_a_block_that_has_their_names() {
+    fn short_form_is_used_only_within_a_block_with_the_same_field_names() {
         const ALIKE: &[&[u8]] = &[b"name", b"v"];
         const OTHER: &[&[u8]] = &[b"other", b"v"];
         let lengths = |fields: &[&'static [&'static [u8]]]| {
@@ -301,13 +301,13 @@ mod tests {
         };
         let (whole, next) = (14, 4);
         assert_eq!(lengths(&[ALIKE; 5]), [whole, next, next, whole, next]);
-        // The block has the names of its first entry alone.
+        // A block stores only the field names of its first entry.
         assert_eq!(lengths(&[ALIKE, OTHER, OTHER]), [whole, whole + 1, whole + 1]);
         assert_eq!(lengths(&[ALIKE, OTHER, ALIKE]), [whole, whole + 1, whole]);
     }
 
     #[test]
-    fn what_is_begun_is_empty_whatever_was_in_the_one_before() {
+    fn new_record_is_empty_whatever_the_previous_contained() {
         for _ in 0..2 {
             let mut record = Record::begin();
             assert!(record.finish().is_empty());
@@ -318,7 +318,7 @@ mod tests {
             record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
             assert_eq!(changes(&mut record).len(), 4);
             record.put(0, b"k", &Effect::Stream(deliver(b"c", 1, 1)));
-            record.done();
+            record.recycle();
         }
     }
 }

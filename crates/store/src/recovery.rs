@@ -1,7 +1,7 @@
-//! Opening a folder: the snapshot, then the log behind it, then on with the work.
+//! Opens a data folder: loads the snapshot, replays the log after it, and starts the journal.
 //!
-//! Every key of the snapshot carries the log position it stands at; a record at or before that has been applied to it
-//! already. Keys that are not in the snapshot take every record.
+//! Every key of the snapshot has a stamp: the position of the last record whose changes it contains. Recovery applies
+//! only later records to this key. To keys that are not in the snapshot it applies every record.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -23,20 +23,20 @@ use crate::disk::{Disk, LOCK_FILE, RealDisk};
 use crate::fits::check_fits;
 use crate::journal::Journal;
 use crate::log::{self, Log, LogOptions, OpenError, OpenReport, Opened, Policy, Recovery};
-use crate::progress::{Progress, Reached, RecoveryProgress, Watched};
+use crate::progress::{Progress, ProgressCounts, ProgressReader, RecoveryProgress};
 use crate::snapshot::{self, SnapshotTaken, read_snapshot};
 use crate::store::{Store, StoreOptions};
 use crate::txn::Txn;
 
-/// How a folder is opened.
+/// Settings for opening a data folder.
 pub struct FolderOptions {
-    /// When records are synced.
+    /// When the log syncs records.
     pub policy: Policy,
-    /// A segment of the log that has reached this size is followed by a new one.
+    /// Size at which a segment of the log is full and the next one begins.
     pub segment_bytes: u64,
-    /// How great blocks of stream entries become, as of the first record.
+    /// Maximum size of blocks of stream entries, from the first record on.
     pub block_limits: BlockLimits,
-    /// Told now and then how far recovery has come.
+    /// Called from time to time with the progress of recovery.
     pub progress: Box<dyn FnMut(RecoveryProgress)>,
 }
 
@@ -65,29 +65,29 @@ impl FolderOptions {
     }
 }
 
-/// What a folder holds before it is opened. Opening makes files, and these belong only into a store.
+/// What a folder contains before it is opened. Opening creates files, which belong only into the folder of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderContents {
-    /// A store, or what is left of one.
+    /// A store, or parts of one.
     Store,
-    /// Nothing yet, or there is no such folder.
-    Nothing,
-    /// Files of somebody else.
+    /// No files, or the folder does not exist.
+    Empty,
+    /// Only files that do not belong to a store.
     Foreign,
 }
 
 impl FolderContents {
-    /// Looks without changing anything.
+    /// Examines a folder without changing anything.
     pub fn of(dir: &Path) -> io::Result<FolderContents> {
         let listed = match fs::read_dir(dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FolderContents::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FolderContents::Empty),
             listed => listed?,
         };
-        let mut contents = FolderContents::Nothing;
+        let mut contents = FolderContents::Empty;
         for file in listed {
             match file?.file_name().to_str() {
-                Some(name) if log::holds_data(name) => return Ok(FolderContents::Store),
-                // There before the first data are.
+                Some(name) if log::is_store_file(name) => return Ok(FolderContents::Store),
+                // These files exist before the first data.
                 Some(LOCK_FILE | log::NEW_MANIFEST) => {}
                 _ => contents = FolderContents::Foreign,
             }
@@ -96,21 +96,21 @@ impl FolderContents {
     }
 }
 
-/// What was found in a folder.
+/// What recovery found in a folder.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
-    /// Keys in the snapshot.
+    /// Number of keys in the snapshot.
     pub snapshot_keys: u64,
-    /// Records of the log that were replayed: those behind the snapshot.
+    /// Number of records replayed from the log: those after the snapshot.
     pub replayed: u64,
-    /// The log: records, segments, what was cut or removed.
+    /// The log: its records and segments, and what was cut or removed.
     pub log: OpenReport,
-    /// Snapshots that were removed, by name: those not in force, which a crash left behind.
+    /// Names of snapshots that were removed: leftovers of a crash, not the current one.
     pub removed_snapshots: Vec<String>,
 }
 
 impl Recovered {
-    /// Every file that was removed, by name.
+    /// Returns the names of all removed files.
     pub fn removed(&self) -> impl Iterator<Item = &str> {
         self.log.removed.iter().chain(&self.removed_snapshots).map(String::as_str)
     }
@@ -121,18 +121,18 @@ impl Recovered {
 pub enum FolderError {
     /// The log, the manifest or the disk.
     Log(OpenError),
-    /// The snapshot in force.
+    /// The current snapshot is damaged or cannot be read.
     Snapshot {
-        /// Its path.
+        /// Path of the snapshot.
         file: String,
         /// What is wrong with it, and where.
         what: String,
     },
-    /// The data is of more databases than there are to be.
+    /// The folder has data in a database that does not exist with the current settings.
     TooFewDatabases {
-        /// The greatest that was written to.
-        greatest: u32,
-        /// How many there are to be.
+        /// Number of the highest database with data.
+        highest: u32,
+        /// Number of databases according to the settings.
         databases: u32,
     },
 }
@@ -142,10 +142,10 @@ impl fmt::Display for FolderError {
         match self {
             FolderError::Log(error) => error.fmt(f),
             FolderError::Snapshot { file, what } => write!(f, "{file}: {what}"),
-            FolderError::TooFewDatabases { greatest, databases } => write!(
+            FolderError::TooFewDatabases { highest, databases } => write!(
                 f,
-                "it was written with a database {greatest}, and databases is set to {databases}; set it to {} or more",
-                greatest.saturating_add(1)
+                "the folder has data in database {highest}, but databases is set to {databases}; set it to {} or more",
+                highest.saturating_add(1)
             ),
         }
     }
@@ -159,11 +159,11 @@ impl From<OpenError> for FolderError {
     }
 }
 
-/// How a journal is begun.
+/// Function that starts a journal.
 pub(crate) type BeginJournal = fn(Log, Arc<dyn Disk>, Arc<dyn Clock>) -> Arc<Journal>;
 
 impl Store {
-    /// Opens the store kept in a folder, which is made if it is not there.
+    /// Opens the store in a folder. Creates the folder if it does not exist.
     pub fn open(
         dir: &Path,
         options: StoreOptions,
@@ -173,7 +173,7 @@ impl Store {
         Store::open_on(Arc::new(disk), options, folder)
     }
 
-    /// The same on any disk.
+    /// Like [`Store::open`], on any disk.
     pub(crate) fn open_on(
         disk: Arc<dyn Disk>,
         options: StoreOptions,
@@ -185,10 +185,10 @@ impl Store {
         let BlockLimits { max_bytes, max_entries } = folder.block_limits;
         store.settings().stream_node_max_bytes.store(max_bytes, Ordering::Relaxed);
         store.settings().stream_node_max_entries.store(max_entries, Ordering::Relaxed);
-        store.filled_from(disk, clock, log_options, &mut *folder.progress, Journal::start)
+        store.fill_from(disk, clock, log_options, &mut *folder.progress, Journal::start)
     }
 
-    /// The same with everything chosen: how the log is to behave, and how the journal is begun.
+    /// Like [`Store::open_on`], with all settings of the log and the function that starts the journal.
     #[cfg(test)]
     pub(crate) fn open_with(
         disk: Arc<dyn Disk>,
@@ -198,11 +198,11 @@ impl Store {
         begin: BeginJournal,
     ) -> Result<(Store, Recovered), FolderError> {
         let clock = Arc::clone(&options.clock);
-        Store::new(options).filled_from(disk, clock, log_options, progress, begin)
+        Store::new(options).fill_from(disk, clock, log_options, progress, begin)
     }
 
-    /// This store, which is empty, with what a folder holds, and its journal there.
-    fn filled_from(
+    /// Fills this empty store from a folder, and starts its journal there.
+    fn fill_from(
         mut self,
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -218,14 +218,14 @@ impl Store {
             recovered.snapshot_keys = rebuild.load_snapshot(&recovery, &*disk, &mut progress)?;
             let (opened, replayed) = rebuild.replay_log(recovery, log_options, &mut progress)?;
             recovered.replayed = replayed;
-            clock.not_before(rebuild.newest_ms);
+            clock.advance_to(rebuild.newest_ms);
             opened
         };
         recovered.log = report;
-        let in_force = log.manifest().snapshot;
-        recovered.removed_snapshots = snapshot::remove_others(&*disk, in_force);
+        let current_snapshot = log.manifest().snapshot;
+        recovered.removed_snapshots = snapshot::remove_others(&*disk, current_snapshot);
         let journal = begin(log, disk, clock);
-        if let Some(position) = in_force {
+        if let Some(position) = current_snapshot {
             let bytes = snapshot::bytes(&*journal.disk, position);
             journal.snapshot_found(SnapshotTaken { position, keys: recovered.snapshot_keys, bytes });
         }
@@ -234,25 +234,32 @@ impl Store {
     }
 }
 
-/// A store being put together again. Nothing it applies is logged: the store has no journal yet.
+/// Rebuilds a store. Nothing that it applies is logged, because the store has no journal yet.
 pub(crate) struct Rebuild<'s> {
     pub(crate) txn: Txn<'s>,
-    /// For keys of the snapshot, the position they stand at.
+    /// Stamps of the keys in the snapshot.
     pub(crate) stamps: DbKeyMap<u64>,
-    /// Up to this record, a change may be to something that was gone when the snapshot came to it.
-    pub(crate) captured: u64,
+    /// Up to this position, a record can change a key that had been removed when the snapshot captured its slot.
+    pub(crate) captured_until: u64,
     pub(crate) hashing: Hashing,
-    /// The latest time the snapshot or any record speaks of: the clock must not begin before it.
+    /// Latest time in the snapshot or in any record. The clock must not start before it.
     newest_ms: u64,
-    /// The greatest database that was spoken of and is not there.
+    /// Highest database with data that does not exist with the current settings.
     missing_db: Option<u32>,
 }
 
 impl<'s> Rebuild<'s> {
-    /// Of an empty store, which stays locked.
+    /// Starts to rebuild into an empty store. The store stays locked.
     pub(crate) fn of(store: &'s Store) -> Rebuild<'s> {
         let (txn, hashing) = (store.lock_all(0, 0), store.hashing());
-        Rebuild { txn, stamps: HashMap::default(), captured: 0, hashing, newest_ms: 0, missing_db: None }
+        Rebuild {
+            txn,
+            stamps: HashMap::default(),
+            captured_until: 0,
+            hashing,
+            newest_ms: 0,
+            missing_db: None,
+        }
     }
 
     pub(crate) fn load_snapshot(
@@ -263,13 +270,13 @@ impl<'s> Rebuild<'s> {
     ) -> Result<u64, FolderError> {
         let Some(manifest) = recovery.manifest() else { return Ok(0) };
         let Some(position) = manifest.snapshot else { return Ok(0) };
-        self.captured = manifest.captured();
+        self.captured_until = manifest.captured_until();
         let from = snapshot::open(disk, position).map_err(OpenError::from)?;
         let (keys, bytes_total) = (&Cell::new(0), snapshot::bytes(disk, position));
-        progress.begin_part();
-        let watched = Watched { from, progress, keys, bytes: 0, bytes_total };
+        progress.begin_file();
+        let reader = ProgressReader { from, progress, keys, bytes: 0, bytes_total };
         let hashing = self.hashing;
-        read_snapshot(watched, &manifest.store_id.0, hashing, &mut |found| {
+        read_snapshot(reader, &manifest.store_id.0, hashing, &mut |found| {
             if !self.has_database(found.db) {
                 return;
             }
@@ -287,7 +294,7 @@ impl<'s> Rebuild<'s> {
         Ok(keys.get())
     }
 
-    /// Whether there is such a database. If not, that is remembered.
+    /// Returns true if the database exists. Otherwise remembers it for [`Rebuild::check_databases`].
     fn has_database(&mut self, db: u32) -> bool {
         let there = db < self.txn.store().databases();
         if !there {
@@ -296,11 +303,13 @@ impl<'s> Rebuild<'s> {
         there
     }
 
-    /// Whether every database that was spoken of is there. Asked when everything was read, so that the greatest is known.
+    /// Returns an error if data of a missing database was found.
+    ///
+    /// Call it after everything was read, so that it reports the highest such database.
     pub(crate) fn check_databases(&self) -> Result<(), FolderError> {
         let databases = self.txn.store().databases();
         match self.missing_db {
-            Some(greatest) => Err(FolderError::TooFewDatabases { greatest, databases }),
+            Some(highest) => Err(FolderError::TooFewDatabases { highest, databases }),
             None => Ok(()),
         }
     }
@@ -313,57 +322,59 @@ impl<'s> Rebuild<'s> {
     ) -> Result<(Opened, u64), FolderError> {
         let mut records = 0;
         let bytes_total = recovery.log_bytes();
-        progress.begin_part();
+        progress.begin_file();
         let scan = recovery.read(&mut |position, payload| {
             self.replay(position, payload)?;
             records += 1;
-            let reached = Reached { count: records, bytes: recovery.bytes_read(), bytes_total };
-            progress.reached(RecoveryProgress::Log { records: reached });
+            let counts = ProgressCounts { count: records, bytes: recovery.bytes_read(), bytes_total };
+            progress.update(RecoveryProgress::Log { records: counts });
             Ok(())
         })?;
         self.check_databases()?;
         Ok((recovery.open_scanned(scan, options)?, records))
     }
 
-    /// Applies a record. An intact one whose changes do not fit what is there was not written by this store, or another
-    /// one before it was not: going on would make of it something that nobody ever had.
+    /// Applies a record. Fails if one of its changes does not fit the data.
+    ///
+    /// In that case this store did not write the record, or an earlier record was lost. Continuing would produce a
+    /// state that never existed.
     pub(crate) fn replay(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         let mut fits = Ok(());
         let read = replay(payload, &mut |change| {
-            // Where a database is missing, nothing need fit any more: what was read is only looked through for others.
-            if fits.is_ok() && self.concerns(position, &change) && self.missing_db.is_none() {
+            // If a database is missing, changes need not fit any more. The rest is only searched for higher databases.
+            if fits.is_ok() && self.must_apply(position, &change) && self.missing_db.is_none() {
                 match check_fits(&mut self.txn, &change) {
                     Ok(()) => self.apply(change),
-                    Err(_) if position <= self.captured => {}
+                    Err(_) if position <= self.captured_until => {}
                     Err(why) => fits = Err(why),
                 }
             }
         });
         read.map_err(|error| error.to_string())?;
-        fits.map_err(|why| format!("a change does not fit what is there: {why}"))
+        fits.map_err(|why| format!("a change does not fit the data: {why}"))
     }
 
-    /// Whether a change is to be made: in a database that is there, to a key that has not seen it.
-    fn concerns(&mut self, position: u64, change: &RecordedChange<'_>) -> bool {
+    /// Returns true if the change must be applied: its database exists, and its key does not contain the change yet.
+    fn must_apply(&mut self, position: u64, change: &RecordedChange<'_>) -> bool {
         match change {
             RecordedChange::Key { db, key, .. } => {
                 self.has_database(*db) && self.is_newer(position, *db, key)
             }
-            // FLUSHALL empties every database there was.
+            // FLUSHALL clears every database, including ones that no longer exist.
             RecordedChange::Rearrange(Rearrangement::Clear(db)) => *db < self.txn.store().databases(),
-            RecordedChange::Rearrange(change) => self.has_database(greatest_database(change)),
+            RecordedChange::Rearrange(change) => self.has_database(highest_database(change)),
         }
     }
 
-    /// Makes a change that fits.
+    /// Applies a change that fits.
     pub(crate) fn apply(&mut self, change: RecordedChange<'_>) {
         match change {
             RecordedChange::Key { db, key, effect } => {
-                self.newest_ms = self.newest_ms.max(time_of(&effect));
+                self.newest_ms = self.newest_ms.max(time_ms_of(&effect));
                 self.txn.select(db);
                 self.txn.apply(key, &effect);
             }
-            // A snapshot during which this happened was begun anew, so it is newer than every stamp.
+            // A rearrangement restarts a running snapshot, so it is newer than every stamp.
             RecordedChange::Rearrange(change) => self.txn.rearrange(&change),
         }
     }
@@ -373,7 +384,7 @@ impl<'s> Rebuild<'s> {
     }
 }
 
-fn greatest_database(change: &Rearrangement<'_>) -> u32 {
+fn highest_database(change: &Rearrangement<'_>) -> u32 {
     match *change {
         Rearrangement::Move(from, to) | Rearrangement::Copy(from, to) => from.db.max(to.db),
         Rearrangement::Swap(a, b) => a.max(b),
@@ -381,8 +392,8 @@ fn greatest_database(change: &Rearrangement<'_>) -> u32 {
     }
 }
 
-/// The time a change was made at, where it says so.
-fn time_of(effect: &Effect<'_>) -> u64 {
+/// Returns the time at which a change was made; 0 if the change does not contain it.
+fn time_ms_of(effect: &Effect<'_>) -> u64 {
     match effect {
         Effect::Stream(effect) => match effect {
             StreamEffect::ConsumerCreate { at_ms, .. }
@@ -408,7 +419,7 @@ fn time_of(effect: &Effect<'_>) -> u64 {
             | StreamEffect::IdempotenceConfigure { .. }
             | StreamEffect::Repeat => 0,
         },
-        // When a key expires is no time that anybody has seen.
+        // The expiry time of a key is not the time of a change.
         Effect::Delete
         | Effect::ExpireAt { .. }
         | Effect::Persist
@@ -423,9 +434,9 @@ fn time_of(effect: &Effect<'_>) -> u64 {
     }
 }
 
-/// The latest time that a stream has from the clock. Ids are none: clients choose them as they like.
+/// Returns the latest time that a stream got from the clock. Ids do not count, because clients can choose them.
 fn newest_time_in(stream: &Stream) -> u64 {
-    let mut newest_ms = stream.remembered().map(|kept| kept.since_ms).max().unwrap_or(0);
+    let mut newest_ms = stream.history_items().map(|kept| kept.since_ms).max().unwrap_or(0);
     for (_, group) in stream.groups() {
         for (_, _, consumer) in group.consumers() {
             newest_ms = newest_ms.max(consumer.seen_at_ms).max(consumer.active_at_ms.unwrap_or(0));
@@ -468,7 +479,7 @@ mod tests {
         }
     }
 
-    /// A folder whose log has a record for each change, all of them intact.
+    /// Returns a folder whose log has one intact record for each change.
     fn logged(changes: &[(&[u8], Effect<'_>)]) -> SimDisk {
         let disk = SimDisk::new(1);
         let log_options = FolderOptions::default().log_options();
@@ -485,14 +496,14 @@ mod tests {
     }
 
     #[test]
-    fn an_intact_record_that_does_not_fit_refuses_with_its_place() {
+    fn intact_record_that_does_not_fit_is_refused_with_its_offset() {
         let append = |ms| StreamEffect::Append { id: StreamId::new(ms, 0), fields: &[b"a", b"b"] };
         let ack = StreamEffect::Ack { group: b"g", ids: &[StreamId::new(1, 0)] };
         let cases: [(Effect<'_>, &str); 4] = [
-            (Effect::Stream(ack), "group \"g\", which is not there"),
-            (Effect::Stream(append(5)), "behind 5-0"),
-            (Effect::ListPush { end: ListEnd::Head, values: &[b"x"] }, "there is a Stream"),
-            (Effect::SetRemove { members: &[b"x"] }, "there is a Stream"),
+            (Effect::Stream(ack), "group \"g\", which does not exist"),
+            (Effect::Stream(append(5)), "the last id is 5-0"),
+            (Effect::ListPush { end: ListEnd::Head, values: &[b"x"] }, "the key has a Stream"),
+            (Effect::SetRemove { members: &[b"x"] }, "the key has a Stream"),
         ];
         for (effect, expected) in cases {
             let disk = logged(&[(b"s", Effect::Stream(append(5))), (b"s", effect)]);
@@ -501,7 +512,7 @@ mod tests {
             let FolderError::Log(OpenError::Damage(Damage { file, offset, position, what })) = &error else {
                 panic!("{error}");
             };
-            // Behind the header of the segment (64) and the first frame (32, a length, and 11 bytes).
+            // After the segment header (64 bytes) and the first frame (32 bytes, a length, and 11 bytes).
             assert_eq!((file.as_str(), *offset, *position), ("log-00000000000000000001", 108, 2));
             assert!(matches!(what, DamageKind::Payload(why) if why.contains(expected)), "{error}");
             assert!(error.to_string().contains("--salvage"), "{error}");
@@ -509,22 +520,22 @@ mod tests {
         }
     }
 
-    /// A clock that goes on by a fifth of a second whenever it is looked at.
-    struct Hurried(ManualClock);
+    /// A clock that advances by 200 ms at each reading.
+    struct FastClock(ManualClock);
 
-    impl Clock for Hurried {
+    impl Clock for FastClock {
         fn at_ms(&self, monotonic_ns: u64) -> u64 {
             self.0.advance(200);
             self.0.at_ms(monotonic_ns)
         }
 
-        fn not_before(&self, at_ms: u64) {
-            self.0.not_before(at_ms);
+        fn advance_to(&self, at_ms: u64) {
+            self.0.advance_to(at_ms);
         }
     }
 
     #[test]
-    fn a_long_recovery_tells_its_bytes_even_if_they_are_of_one_key() {
+    fn long_recovery_reports_progress_within_one_large_key() {
         let disk = SimDisk::new(1);
         let opened = |clock: Arc<dyn Clock>, progress| {
             let options = StoreOptions { clock, ..StoreOptions::default() };
@@ -543,13 +554,13 @@ mod tests {
         store.close().unwrap();
         drop(store);
 
-        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-        let tell = Arc::clone(&told);
-        let clock = Arc::new(Hurried(ManualClock::new(1_000)));
-        drop(opened(clock, Box::new(move |progress| tell.lock().unwrap().push(progress))));
-        let told: Vec<(&str, u64, u64, u64)> = told.lock().unwrap().iter().map(of_progress).collect();
+        let reports = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let sink = Arc::clone(&reports);
+        let clock = Arc::new(FastClock(ManualClock::new(1_000)));
+        drop(opened(clock, Box::new(move |progress| sink.lock().unwrap().push(progress))));
+        let reports: Vec<(&str, u64, u64, u64)> = reports.lock().unwrap().iter().map(of_progress).collect();
         assert_eq!(
-            told,
+            reports,
             [("key", 0, 5, 16), ("key", 0, 10, 16), ("key", 0, 15, 16), ("record", 5, 4, 8)],
             "every fifth mebibyte"
         );
@@ -557,17 +568,17 @@ mod tests {
         drop(opened(Arc::new(ManualClock::new(1_000)), Box::new(none)));
     }
 
-    /// What is told, how many, and mebibytes of how many.
+    /// Returns what is counted, the count, and the mebibytes read and in total.
     fn of_progress(progress: &RecoveryProgress) -> (&'static str, u64, u64, u64) {
-        let (what, reached) = match progress {
+        let (what, counts) = match progress {
             RecoveryProgress::Snapshot { keys } => ("key", keys),
             RecoveryProgress::Log { records } => ("record", records),
         };
-        (what, reached.count, reached.bytes >> 20, reached.bytes_total >> 20)
+        (what, counts.count, counts.bytes >> 20, counts.bytes_total >> 20)
     }
 
     #[test]
-    fn too_few_databases_are_told_as_such_and_nothing_is_changed() {
+    fn too_few_databases_are_refused_and_nothing_is_changed() {
         let databases = |databases| {
             let clock = Arc::new(ManualClock::new(1_000));
             StoreOptions { databases, clock, ..StoreOptions::default() }
@@ -586,7 +597,7 @@ mod tests {
             if with_snapshot {
                 store.take_snapshot().unwrap().unwrap();
             }
-            // What comes out of a database that is missing fits nothing that is there.
+            // A value from a missing database: later changes to it do not fit.
             let (from, to) = (KeyPlace { db: 5, key: b"k" }, KeyPlace { db: 0, key: b"moved" });
             store.lock_all(0, 1_000).rearrange(&Rearrangement::Move(from, to));
             let pop = Effect::ListPop { end: ListEnd::Head, count: 1 };
@@ -598,9 +609,7 @@ mod tests {
             let before = disk.contents();
             for count in [1, 4, 7] {
                 let error = opened(&disk, count).err().expect("a refusal");
-                let FolderError::TooFewDatabases { greatest: 7, databases } = error else {
-                    panic!("{error}")
-                };
+                let FolderError::TooFewDatabases { highest: 7, databases } = error else { panic!("{error}") };
                 assert_eq!(databases, count);
                 assert!(error.to_string().contains("set it to 8 or more"), "{error}");
                 assert_eq!(disk.contents(), before);
@@ -610,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn replay_uses_the_block_limits_it_is_given() {
+    fn replay_uses_the_given_block_limits() {
         let small = BlockLimits { max_bytes: 0, max_entries: 3 };
         let disk = SimDisk::new(1);
         let (store, _) = open(&disk, small).unwrap();
@@ -624,11 +633,11 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_begins_no_earlier_than_what_the_snapshot_tells() {
+    fn clock_starts_no_earlier_than_the_times_in_the_snapshot() {
         let id = StreamId::new(1, 0);
         let row = ClaimedRow { id, delivered_at_ms: 7_000, deliveries: 1 };
         let join = StreamEffect::ConsumerCreate { group: b"g", consumer: b"c", at_ms: 5_000 };
-        let last_told: [(StreamEffect<'_>, u64); 5] = [
+        let last_times: [(StreamEffect<'_>, u64); 5] = [
             (join, 5_000),
             (StreamEffect::ConsumerSeen { group: b"g", consumer: b"c", at_ms: 6_000 }, 6_000),
             (StreamEffect::Claim { group: b"g", consumer: b"c", rows: &[row], at_ms: 7_000 }, 7_000),
@@ -643,14 +652,14 @@ mod tests {
                 9_000,
             ),
         ];
-        for told in 1..=last_told.len() {
+        for count in 1..=last_times.len() {
             let disk = SimDisk::new(1);
             let (store, _) = open(&disk, BlockLimits::default()).unwrap();
             add(&store, 1..2);
             let group = StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: None };
             let limits = StreamEffect::IdempotenceConfigure { duration_s: 100, max_size: 100 };
             let effects =
-                [group, limits].into_iter().chain(last_told[..told].iter().map(|(effect, _)| *effect));
+                [group, limits].into_iter().chain(last_times[..count].iter().map(|(effect, _)| *effect));
             for effect in effects {
                 store.lock_all(0, 1_000).apply(b"s", &Effect::Stream(effect));
             }
@@ -659,12 +668,12 @@ mod tests {
             drop(store);
             let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
             assert_eq!(recovered.replayed, 0);
-            assert_eq!(store.now_ms(), last_told[told - 1].1, "{:?}", last_told[told - 1].0);
+            assert_eq!(store.now_ms(), last_times[count - 1].1, "{:?}", last_times[count - 1].0);
         }
     }
 
     #[test]
-    fn every_file_that_opening_removes_is_told() {
+    fn opening_reports_every_removed_file() {
         let disk = SimDisk::new(1);
         let (store, recovered) = open(&disk, BlockLimits::default()).unwrap();
         assert_eq!(recovered.removed().count(), 0);
@@ -675,7 +684,7 @@ mod tests {
         store.close().unwrap();
         drop(store);
         contents.extend(disk.contents());
-        // As if crashes had come while a segment was removed, the next one made, a manifest written, a snapshot taken.
+        // Leftovers of crashes: while removing a segment, creating one, writing a manifest, and taking a snapshot.
         let leftovers = [
             "log-00000000000000000001",
             "log-00000000000000000005",
@@ -694,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_releases_the_segment_that_was_being_written() {
+    fn snapshot_releases_the_segment_that_was_being_written() {
         let disk = SimDisk::new(1);
         let (store, _) = open(&disk, BlockLimits::default()).unwrap();
         let segments = || -> Vec<(String, usize)> {

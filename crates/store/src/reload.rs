@@ -1,10 +1,10 @@
-//! Reading everything back while the store is open, as a restart would: to try out that it comes back.
+//! Replaces the data in memory by what is on disk while the store is open, to test that a restart would recover it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use millstream_engine::KeyPlace;
-use millstream_engine::keyspace::Entry;
+use millstream_engine::keyspace::ValueWithExpiry;
 
 use crate::clock::ManualClock;
 use crate::codec::{put_value, take_value};
@@ -15,14 +15,14 @@ use crate::recovery::{FolderError, Rebuild};
 use crate::store::Store;
 use crate::txn::Txn;
 
-/// Why the data was not read back. What is in memory is as it was.
+/// Why the data was not reloaded. The data in memory is unchanged.
 #[derive(Debug)]
 pub enum ReloadFailed {
-    /// The log could not be made complete first.
+    /// The log could not be made durable first.
     Log(LogError),
     /// The folder could not be read.
     Folder(FolderError),
-    /// A value could not be read from what was written of it.
+    /// A value could not be decoded from its encoding.
     Value(String),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for ReloadFailed {
         match self {
             ReloadFailed::Log(error) => error.fmt(f),
             ReloadFailed::Folder(error) => error.fmt(f),
-            ReloadFailed::Value(what) => write!(f, "a value cannot be read back: {what}"),
+            ReloadFailed::Value(what) => write!(f, "cannot decode an encoded value: {what}"),
         }
     }
 }
@@ -39,11 +39,13 @@ impl fmt::Display for ReloadFailed {
 impl std::error::Error for ReloadFailed {}
 
 impl Store {
-    /// Drops what is in memory for what is read back: the folder's snapshot and log, or in a store in memory every
-    /// value's encoding. Nobody does anything meanwhile. If it fails, everything is as it was.
+    /// Replaces the data in memory by the snapshot and log of the folder. A store without a folder encodes and decodes
+    /// every value instead.
+    ///
+    /// Locks everything meanwhile. If it fails, the data in memory is unchanged.
     pub fn reload(&self) -> Result<(), ReloadFailed> {
         let _no_snapshot = self.journal().map(|journal| journal.snapshotting.lock());
-        // Without a look at expiry, which would change what is in memory and not yet in the log.
+        // Without removing expired keys, which would change the data in memory before the log has the change.
         let mut txn = Txn::of_everything(self, 0, self.now_ms());
         let fresh = self.sibling();
         match self.journal() {
@@ -56,21 +58,21 @@ impl Store {
         Ok(())
     }
 
-    /// Fills this store, which is empty, with what the folder of another holds. Everything of that one is locked.
+    /// Fills this empty store from the folder of another store. That store is locked completely.
     fn read_folder(&self, journal: &Journal) -> Result<(), ReloadFailed> {
         journal.log.commit().map_err(ReloadFailed::Log)?;
         let read = || -> Result<(), FolderError> {
             let recovery = Recovery::inspect(Arc::clone(&journal.disk))?;
             let mut rebuild = Rebuild::of(self);
-            let (clock, tell_nobody) = (ManualClock::new(0), &mut |_| {});
-            rebuild.load_snapshot(&recovery, &*journal.disk, &mut Progress::new(&clock, tell_nobody))?;
+            let (clock, no_reports) = (ManualClock::new(0), &mut |_| {});
+            rebuild.load_snapshot(&recovery, &*journal.disk, &mut Progress::new(&clock, no_reports))?;
             recovery.read(&mut |position, payload| rebuild.replay(position, payload))?;
             rebuild.check_databases()
         };
         read().map_err(ReloadFailed::Folder)
     }
 
-    /// Fills this store, which is empty, with another's values, each written and read.
+    /// Fills this empty store with the values of another store, after encoding and decoding each.
     fn copy_encoded(&self, from: &Txn<'_>) -> Result<(), ReloadFailed> {
         let (hashing, mut bytes) = (self.hashing(), Vec::new());
         for (number, shard) in from.shards().enumerate() {
@@ -82,7 +84,9 @@ impl Store {
                     put_value(&mut bytes, value);
                     let expires_at_ms = shard.keys.expires_at_ms(db, key, 0).flatten();
                     match take_value(&bytes, hashing) {
-                        Ok(value) => into.load(KeyPlace { db, key }, Entry { value, expires_at_ms }),
+                        Ok(value) => {
+                            into.load(KeyPlace { db, key }, ValueWithExpiry { value, expires_at_ms })
+                        }
                         Err(error) => copied = Err(ReloadFailed::Value(error.to_string())),
                     }
                 });

@@ -1,4 +1,4 @@
-//! Commands on sets: members come and go.
+//! Commands on sets: add, remove and count members.
 
 use millstream_engine::value::Set;
 use millstream_engine::{Effect, Refusal, Value};
@@ -8,7 +8,7 @@ use crate::keys::expect;
 use crate::txn::Txn;
 
 impl Txn<'_> {
-    /// The set under `key`, if there is one.
+    /// Returns the set under `key`; `None` if the key does not exist.
     pub fn members(&self, key: &[u8]) -> Result<Option<&Set>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::Set(set) => Some(&**set),
@@ -16,42 +16,42 @@ impl Txn<'_> {
         })
     }
 
-    /// How many members there are.
+    /// Returns the number of members; 0 if the key does not exist.
     pub fn set_len(&self, key: &[u8]) -> Result<u64, Refusal> {
         Ok(self.members(key)?.map_or(0, Set::len) as u64)
     }
 
-    /// Whether `member` is one of them.
+    /// Returns whether the set contains `member`.
     pub fn set_contains(&self, key: &[u8], member: &[u8]) -> Result<bool, Refusal> {
         Ok(self.members(key)?.is_some_and(|set| set.contains(member)))
     }
 
-    /// Members join. Gives back how many are new.
+    /// Adds members. Returns the number of new members.
     pub fn set_add(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
         self.change_members(key, members, false, |members| Effect::SetAdd { members })
     }
 
-    /// Members leave. Gives back how many there were.
+    /// Removes members. Returns the number of removed members.
     pub fn set_remove(&mut self, key: &[u8], members: &[&[u8]]) -> Result<u64, Refusal> {
         self.change_members(key, members, true, |members| Effect::SetRemove { members })
     }
 
-    /// Applies an effect of the members that are there, or are not; without any there is none. Gives back
-    /// by how many the set has changed: one that is named twice counts once.
+    /// Applies `effect` with those of `members` that exist in the set (`existing` is true) or do not (false). Without
+    /// any, applies nothing. Returns the change of the set's size; a member that is given twice counts once.
     fn change_members(
         &mut self,
         key: &[u8],
         members: &[&[u8]],
-        that_are_there: bool,
+        existing: bool,
         effect: impl for<'a> FnOnce(&'a [&'a [u8]]) -> Effect<'a>,
     ) -> Result<u64, Refusal> {
         let set = self.members(key)?;
         let before = set.map_or(0, Set::len) as u64;
-        let there = |member: &[u8]| set.is_some_and(|set| set.contains(member));
-        let concerned: SmallVec<[&[u8]; 8]> =
-            members.iter().copied().filter(|member| there(member) == that_are_there).collect();
-        if !concerned.is_empty() {
-            self.apply(key, &effect(&concerned));
+        let exists = |member: &[u8]| set.is_some_and(|set| set.contains(member));
+        let affected: SmallVec<[&[u8]; 8]> =
+            members.iter().copied().filter(|member| exists(member) == existing).collect();
+        if !affected.is_empty() {
+            self.apply(key, &effect(&affected));
         }
         Ok(self.set_len(key)?.abs_diff(before))
     }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn members_count_once() {
+    fn repeated_members_count_once() {
         with_txn(|txn| {
             assert_eq!(txn.set_add(b"k", &[b"a", b"b", b"a"]), Ok(2));
             assert_eq!(txn.set_add(b"k", &[b"b", b"c"]), Ok(1));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_touches_nobody() {
+    fn commands_without_effect_touch_no_watcher() {
         with_txn(|txn| {
             txn.set_add(b"k", &[b"a"]).unwrap();
             let touched = Arc::new(AtomicBool::new(false));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_refused() {
+    fn set_commands_refuse_other_types() {
         with_txn(|txn| {
             txn.apply(b"s", &Effect::StringSet { value: b"", expires_at_ms: None });
             assert_eq!(txn.set_add(b"s", &[b"m"]), Err(Refusal::WrongType));

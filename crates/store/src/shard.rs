@@ -1,38 +1,38 @@
-//! One lock's worth of the store: keys, the readers that wait for them, and who watches them.
+//! A shard: the part of a store behind one lock. It has keys, the readers blocked on them, and their watchers.
 
 use std::ops::Deref;
 
-use millstream_engine::keyspace::Entry;
+use millstream_engine::keyspace::ValueWithExpiry;
 use millstream_engine::{KeyPlace, Keyspace};
 
-use crate::queues::Waiting;
-use crate::watch::Watched;
+use crate::queues::BlockedReaders;
+use crate::watch::WatchedKeys;
 
-/// One lock's worth of the store.
+/// The part of a store behind one lock.
 pub(crate) struct Shard {
     pub(crate) keys: Keys,
-    pub(crate) waiting: Waiting,
-    pub(crate) watched: Watched,
+    pub(crate) blocked: BlockedReaders,
+    pub(crate) watched: WatchedKeys,
 }
 
 impl Shard {
-    /// A shard without keys. The seed is the store's.
+    /// Creates an empty shard. `seed` is the store's.
     pub(crate) fn new(databases: u32, seed: u64) -> Shard {
         let keys = Keys(Keyspace::new(databases, seed));
-        Shard { keys, waiting: Waiting::default(), watched: Watched::default() }
+        Shard { keys, blocked: BlockedReaders::default(), watched: WatchedKeys::default() }
     }
 }
 
-/// The keys of one shard. Everybody may read them; a transaction alone changes them.
+/// The keys of one shard. All code may read them; only a transaction may change them.
 pub(crate) struct Keys(Keyspace);
 
 impl Keys {
-    /// Puts a value under a key of a store that is being read from the disk. Nobody has seen that store, so nothing follows.
-    pub(crate) fn load(&mut self, at: KeyPlace<'_>, entry: Entry) {
+    /// Sets a key during recovery. Nothing is logged and no reader or watcher is notified: the store is not in use yet.
+    pub(crate) fn load(&mut self, at: KeyPlace<'_>, entry: ValueWithExpiry) {
         self.0.put(at.db, at.key, entry);
     }
 
-    /// The keyspace, for a change that `Txn::change` is told. Called in `txn` only, which a test there looks after.
+    /// Returns the keyspace, for a change that is passed to `Txn::change`. Only `txn` calls this; a test checks that.
     #[inline]
     pub(crate) fn for_change(&mut self) -> &mut Keyspace {
         &mut self.0

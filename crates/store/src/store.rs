@@ -1,4 +1,4 @@
-//! The store: a fixed number of shards, and what they share. Threads share it behind an [`Arc`].
+//! The store: a fixed number of shards, and what they share: journal, clock, settings. Threads share it in an [`Arc`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,22 +12,22 @@ use millstream_engine::{BlockLimits, Value};
 use parking_lot::Mutex;
 use std::hash::BuildHasher;
 
-use crate::alarms::Alarms;
 use crate::clock::{Clock, SystemClock};
 use crate::journal::Journal;
 use crate::reclaim::Reclaimer;
 use crate::shard::Shard;
+use crate::timers::Timers;
 use crate::watch::WatchFlag;
 
-/// How a store is made.
+/// Options of a new store.
 pub struct StoreOptions {
-    /// How many numbered databases there are.
+    /// Number of numbered databases.
     pub databases: u32,
-    /// How many shards keys are spread over.
+    /// Number of shards that keys are spread over.
     pub shards: usize,
-    /// Seeds the hash functions, so that nobody can choose keys that collide.
+    /// Seed of the hash functions. If it is random, clients cannot choose keys that collide.
     pub seed: u64,
-    /// Where the time comes from.
+    /// The store's source of time.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -38,19 +38,19 @@ impl Default for StoreOptions {
     }
 }
 
-/// What may be changed while the store runs.
+/// Settings that can be changed while the store runs.
 pub struct Settings {
-    /// Most bytes in a block of stream entries; 0 is no limit.
+    /// Maximum bytes in a block of stream entries; 0: no limit.
     pub stream_node_max_bytes: AtomicU64,
-    /// Most entries in a block of stream entries; 0 is no limit.
+    /// Maximum number of entries in a block of stream entries; 0: no limit.
     pub stream_node_max_entries: AtomicU64,
-    /// How long a stream remembers what producers sent, in seconds, unless it was told otherwise.
+    /// How long a stream keeps its producer history, in seconds, unless the stream has its own limit.
     pub stream_idmp_duration: AtomicU64,
-    /// How many entries of each producer a stream remembers, unless it was told otherwise.
+    /// Maximum number of entries per producer in the producer history of a stream, unless the stream has its own limit.
     pub stream_idmp_maxsize: AtomicU64,
-    /// Whether a group's lag is counted exactly, or estimated by Redis' rules, nulls included.
+    /// Whether a group's lag is counted exactly. If not, it is estimated as in Redis, which can yield null.
     pub exact_lag: AtomicBool,
-    /// The longest string APPEND and its kind may build.
+    /// Maximum length of a string that APPEND may build, in bytes.
     pub string_max_bytes: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ impl Settings {
         }
     }
 
-    /// The block limits now in force.
+    /// Returns the current limits of blocks.
     pub fn block_limits(&self) -> BlockLimits {
         BlockLimits {
             max_bytes: self.stream_node_max_bytes.load(Ordering::Relaxed),
@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// How much of producers a stream remembers that was not told otherwise.
+    /// Returns the limits of the producer history of streams that have no limits of their own.
     pub fn idempotence_limits(&self) -> IdempotenceLimits {
         IdempotenceLimits {
             duration_s: self.stream_idmp_duration.load(Ordering::Relaxed),
@@ -84,7 +84,7 @@ impl Settings {
     }
 }
 
-/// The database. Share it behind an [`Arc`].
+/// The database. Share it in an [`Arc`].
 pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     databases: u32,
@@ -95,14 +95,15 @@ pub struct Store {
     /// `None` for a store in memory.
     journal: Option<Arc<Journal>>,
     pub(crate) reclaimer: Reclaimer,
-    pub(crate) alarms: Arc<Alarms>,
-    pub(crate) wait_numbers: AtomicU64,
-    /// How many keys went because their time had come.
+    pub(crate) timers: Arc<Timers>,
+    /// The number of the next blocked reader.
+    pub(crate) reader_numbers: AtomicU64,
+    /// Number of keys that were removed because they had expired.
     pub(crate) expired: Arc<AtomicU64>,
 }
 
 impl Store {
-    /// An empty store in memory.
+    /// Creates an empty store in memory.
     pub fn new(options: StoreOptions) -> Store {
         let shards = (0..options.shards.max(1))
             .map(|_| Mutex::new(Shard::new(options.databases, options.seed)))
@@ -111,19 +112,19 @@ impl Store {
             shards,
             databases: options.databases,
             seed: options.seed,
-            // Another seed than the keyspaces', or every shard would use a fraction of its table.
+            // With the same seed as the keyspaces, every shard would use only a fraction of its hash table.
             hasher: SeedableRandomState::with_seed(!options.seed, SharedSeed::global_fixed()),
             clock: options.clock,
             settings: Settings::new(),
             journal: None,
             reclaimer: Reclaimer::default(),
-            alarms: Arc::default(),
-            wait_numbers: AtomicU64::new(0),
+            timers: Arc::default(),
+            reader_numbers: AtomicU64::new(0),
             expired: Arc::default(),
         }
     }
 
-    /// An empty store in memory that spreads keys over its shards as this one does, with the same settings.
+    /// Creates an empty store in memory with the same shards, databases, clock and block limits as this store.
     pub(crate) fn sibling(&self) -> Store {
         let sibling = Store::new(StoreOptions {
             databases: self.databases,
@@ -137,53 +138,53 @@ impl Store {
         sibling
     }
 
-    /// How values hash what is in them.
+    /// Returns the seeded hashing that values use for their fields and members.
     pub(crate) fn hashing(&self) -> Hashing {
         Hashing::new(self.seed)
     }
 
-    /// Now, in Unix milliseconds, by the store's clock. Take it once for a batch of commands.
+    /// Returns the store's time in Unix milliseconds. Callers read it once per batch of commands.
     pub fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
-    /// The same for whoever has just read the [monotonic clock](crate::monotonic_ns).
+    /// Returns the store's time at a reading of the [monotonic clock](crate::monotonic_ns), in Unix milliseconds.
     pub fn at_ms(&self, monotonic_ns: u64) -> u64 {
         self.clock.at_ms(monotonic_ns)
     }
 
-    /// How far the wall clock is ahead of the store's; negative if it is behind.
+    /// Returns by how much the wall clock is ahead of the store's clock, in milliseconds; negative if it is behind.
     pub fn clock_behind_wall_ms(&self) -> i64 {
         self.clock.behind_wall_ms()
     }
 
-    /// What may be changed while the store runs.
+    /// Returns the settings that can be changed while the store runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// How many numbered databases there are.
+    /// Returns the number of numbered databases.
     pub fn databases(&self) -> u32 {
         self.databases
     }
 
-    /// How many shards keys are spread over.
+    /// Returns the number of shards.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// Frees values elsewhere, unless they are small.
+    /// Frees values; large ones on a background thread.
     pub fn reclaim(&self, values: impl IntoIterator<Item = Value>) {
         let large = values.into_iter().filter(Value::is_large);
         self.reclaimer.take(large.map(DeferredDrop::Value));
     }
 
-    /// How many keys went because their time had come; goes on counting.
+    /// Returns the counter of keys that were removed because they had expired. The store keeps counting.
     pub fn expired_keys(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.expired)
     }
 
-    /// How many values and databases were removed and are not freed yet.
+    /// Returns the number of removed values and databases whose memory is not freed yet.
     pub fn unreclaimed(&self) -> usize {
         self.reclaimer.pending()
     }
@@ -192,22 +193,24 @@ impl Store {
         self.journal.as_deref()
     }
 
-    /// From now on, changes are logged.
+    /// Makes the store log its changes from now on.
     pub(crate) fn begin_journal(&mut self, journal: Arc<Journal>) {
         self.journal = Some(journal);
     }
 
+    /// Returns a shard by its number.
     pub(crate) fn shard(&self, number: usize) -> &Mutex<Shard> {
         &self.shards[number]
     }
 
+    /// Returns the number of the shard that a key belongs to.
     pub(crate) fn shard_of(&self, key: &[u8]) -> usize {
-        // The upper half of the hash, scaled to the number of shards: a division would cost more than the hash.
+        // Scales the upper half of the hash to the number of shards. A division would cost more than the hash.
         let upper = self.hasher.hash_one(key) >> 32;
         ((upper * self.shards.len() as u64) >> 32) as usize
     }
 
-    /// A watcher no longer cares for these keys.
+    /// Stops watching keys, each given with its database, for the client that owns `flag`.
     pub fn unwatch<'k>(&self, keys: impl IntoIterator<Item = (u32, &'k [u8])>, flag: &WatchFlag) {
         for (db, key) in keys {
             self.shards[self.shard_of(key)].lock().watched.remove(db, key, flag);
@@ -217,7 +220,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Whoever must know whether this went well calls `close`.
+        // An owner that needs the result calls `close` itself.
         let _ = self.close();
     }
 }

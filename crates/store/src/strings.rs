@@ -1,4 +1,4 @@
-//! Commands on strings: set, get, count, append.
+//! Commands on strings: get, set, increment, append.
 
 use std::sync::atomic::Ordering;
 
@@ -9,32 +9,32 @@ use millstream_engine::{Effect, Refusal, Value};
 use crate::keys::expect;
 use crate::txn::Txn;
 
-/// When a string is set at all.
+/// The condition under which a string is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetIf {
     /// Always.
     #[default]
     Always,
-    /// Only if the key is not there.
+    /// Only if the key does not exist.
     Absent,
-    /// Only if the key is there.
+    /// Only if the key exists.
     Present,
 }
 
-/// How long a string lives that is set.
+/// The expiry of a string that is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetExpiry {
-    /// Forever, whatever was before.
+    /// No expiry, even if the old value had one.
     #[default]
     Never,
-    /// As long as what was there before.
+    /// The expiry of the old value.
     Keep,
-    /// Until this time (Unix milliseconds).
+    /// At this time, in Unix milliseconds.
     At(u64),
 }
 
 impl Txn<'_> {
-    /// The string under `key`, if there is one.
+    /// Returns the string under `key`; `None` if the key does not exist.
     pub fn string(&self, key: &[u8]) -> Result<Option<&[u8]>, Refusal> {
         expect(self.get(key), |value| match value {
             Value::String(text) => Some(Text::as_bytes(text)),
@@ -42,7 +42,7 @@ impl Txn<'_> {
         })
     }
 
-    /// Sets a string over whatever is there. Says whether the condition let it.
+    /// Sets a key to a string and replaces a value of any type. Returns whether the condition allowed it.
     pub fn set(&mut self, key: &[u8], value: &[u8], only_if: SetIf, expiry: SetExpiry) -> bool {
         let allowed = match only_if {
             SetIf::Always => true,
@@ -60,7 +60,7 @@ impl Txn<'_> {
         allowed
     }
 
-    /// What has expired before it begins never is: only what was there before goes.
+    /// Sets a key. If the new value has already expired, only removes the old one.
     fn set_or_remove(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) {
         if expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms()) {
             self.delete(key);
@@ -76,16 +76,16 @@ impl Txn<'_> {
         }
     }
 
-    /// Sets several strings if none of the keys is there. Says whether it did.
+    /// Sets several strings if none of the keys exists. Returns whether they were set.
     pub fn set_many_if_absent(&mut self, pairs: &[&[u8]]) -> bool {
-        let free = pairs.chunks_exact(2).all(|pair| !self.exists(pair[0]));
-        if free {
+        let all_absent = pairs.chunks_exact(2).all(|pair| !self.exists(pair[0]));
+        if all_absent {
             self.set_many(pairs);
         }
-        free
+        all_absent
     }
 
-    /// Adds to the integer under `key`; a missing key is zero. Gives back the sum.
+    /// Adds to the integer under `key`, or to 0 if the key does not exist. Returns the sum.
     pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Refusal> {
         let current = match self.string(key)? {
             Some(text) => parse_integer(text).ok_or(Refusal::NotAnInteger)?,
@@ -96,7 +96,7 @@ impl Txn<'_> {
         Ok(sum)
     }
 
-    /// Adds to the number under `key`; a missing key is zero. Gives back the text of the sum.
+    /// Adds to the number under `key`, or to 0 if the key does not exist. Returns the sum as text.
     pub fn increment_float(&mut self, key: &[u8], by: Float80) -> Result<String, Refusal> {
         let current = match self.string(key)? {
             Some(text) => Float80::parse(text).ok_or(Refusal::NotAFloat)?,
@@ -107,7 +107,7 @@ impl Txn<'_> {
         Ok(sum)
     }
 
-    /// Adds at the end of a string; a missing key is empty. Gives back the length.
+    /// Appends to the string under `key`, or creates it. Returns the new length in bytes.
     pub fn append(&mut self, key: &[u8], tail: &[u8]) -> Result<u64, Refusal> {
         let length = self.string(key)?.map_or(0, <[u8]>::len) as u64 + tail.len() as u64;
         if length > self.settings().string_max_bytes.load(Ordering::Relaxed) {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_and_expiries_of_set() {
+    fn set_respects_conditions_and_expiries() {
         with_txn(|txn| {
             assert!(!txn.set(b"k", b"1", SetIf::Present, SetExpiry::Never));
             assert!(txn.set(b"k", b"1", SetIf::Absent, SetExpiry::At(NOW_MS + 10)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn msetnx_sets_all_or_none() {
+    fn set_many_if_absent_sets_all_or_none() {
         with_txn(|txn| {
             assert!(txn.set_many_if_absent(&[b"a", b"1", b"b", b"2", b"a", b"3"]));
             assert_eq!(txn.string(b"a"), Ok(Some(&b"3"[..])));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_keep_their_expiry_and_refuse_overflow() {
+    fn increment_keeps_the_expiry_and_refuses_overflow() {
         with_txn(|txn| {
             assert_eq!(txn.increment(b"n", 5), Ok(5));
             txn.apply(b"n", &Effect::ExpireAt { at_ms: NOW_MS + 7 });
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_add_up_as_text() {
+    fn increment_float_returns_the_sum_as_text() {
         with_txn(|txn| {
             let number = |text: &[u8]| Float80::parse(text).unwrap();
             assert_eq!(txn.increment_float(b"f", number(b"0.1")).as_deref(), Ok("0.1"));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_are_refused() {
+    fn string_commands_refuse_other_types() {
         with_txn(|txn| {
             txn.apply(b"set", &Effect::SetAdd { members: &[b"m"] });
             assert_eq!(txn.increment_float(b"set", Float80::ZERO), Err(Refusal::WrongType));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn append_creates_grows_and_stops_at_the_limit() {
+    fn append_creates_extends_and_stops_at_the_limit() {
         with_txn(|txn| {
             assert_eq!(txn.append(b"a", b""), Ok(0));
             assert!(txn.exists(b"a"));

@@ -1,9 +1,9 @@
-//! The one thread of a store that keeps time: what must happen by itself happens here.
+//! The timekeeper: the one thread of a store that does what is due at a time.
 //!
 //! ```text
-//! deadlines of calls that wait    when they are due
-//! expiry                          every tick
-//! the owner's duties              every tick: a server's clients and statistics; otherwise a snapshot when the log has grown
+//! timers of blocked calls   at their deadlines
+//! expired keys              every tick
+//! duties of the owner       every tick; a server: idle clients, statistics, snapshots; an embedded store: snapshots
 //! ```
 
 use std::io;
@@ -14,20 +14,21 @@ use std::time::{Duration, Instant};
 use crate::priority;
 use crate::store::Store;
 
-/// Ten times a second.
+/// Interval between two ticks.
 const TICK: Duration = Duration::from_millis(100);
-/// Ticks in a second.
 const TICKS_PER_SECOND: u64 = 10;
-/// Keys removed under one lock.
+/// Maximum number of expired keys removed between two checks of the time.
 const EXPIRY_SLICE: usize = 256;
-/// The most time a tick spends on expiry, so that clients are not kept waiting.
+/// Maximum time that a tick spends on expired keys, so that it does not delay clients.
 const EXPIRY_TIME_MAX: Duration = Duration::from_millis(10);
 
 impl Store {
-    /// Starts the thread that keeps the store's time, if none does: it removes what has expired, wakes calls whose deadline has
-    /// come, and takes snapshots when the log has grown. It ends when the store is closed.
-    pub fn keep_time(self: &Arc<Self>) -> io::Result<()> {
-        self.keep_time_with(|store, is_second| {
+    /// Starts the timekeeper's thread, unless it runs already.
+    ///
+    /// The thread removes expired keys, wakes blocked calls whose deadline has passed, and takes a snapshot when the
+    /// log has grown. It ends when the store is closed.
+    pub fn start_timekeeper(self: &Arc<Self>) -> io::Result<()> {
+        self.start_timekeeper_with(|store, is_second| {
             if is_second {
                 take_due_snapshot(store);
             }
@@ -35,18 +36,19 @@ impl Store {
         .map(|_| ())
     }
 
-    /// The same with duties of the caller's instead of the snapshots, run at every tick; they are told whether a second has passed.
-    /// `None` if a thread keeps the time already.
-    pub fn keep_time_with(
+    /// Like [`Store::start_timekeeper`], but runs `duties` at every tick and takes no snapshots.
+    ///
+    /// `duties` gets true once per second, at every tenth tick. Returns `None` if a timekeeper runs already.
+    pub fn start_timekeeper_with(
         self: &Arc<Self>,
         mut duties: impl FnMut(&Arc<Store>, bool) + Send + 'static,
     ) -> io::Result<Option<JoinHandle<()>>> {
-        let (alarms, weak) = (Arc::clone(&self.alarms), Arc::downgrade(self));
+        let (timers, weak) = (Arc::clone(&self.timers), Arc::downgrade(self));
         let mut thread = None;
-        self.alarms.keep_with(|| {
+        self.timers.start_once(|| {
             let run = move || {
                 let mut ticks: u64 = 0;
-                while alarms.keep_until(Instant::now() + TICK) {
+                while timers.run_until(Instant::now() + TICK) {
                     let Some(store) = weak.upgrade() else { return };
                     expire(&store);
                     duties(&store, ticks.is_multiple_of(TICKS_PER_SECOND));
@@ -59,24 +61,24 @@ impl Store {
         Ok(thread)
     }
 
-    /// Ends the thread that keeps the time. Calls that wait for entries are answered that the store is closed.
-    pub fn stop_time(&self) {
-        self.alarms.end();
+    /// Ends the timekeeper's thread. Blocked calls return an error: the store is closed.
+    pub fn stop_timekeeper(&self) {
+        self.timers.stop();
     }
 }
 
-/// Removes keys whose time has come, in slices, until none is left or the tick's time is up.
+/// Removes expired keys in slices, until there are no more or the time limit of a tick is reached.
 fn expire(store: &Store) {
     let begun = Instant::now();
     loop {
-        let gone = store.expire_due(store.now_ms(), EXPIRY_SLICE);
-        if gone < EXPIRY_SLICE || begun.elapsed() > EXPIRY_TIME_MAX {
+        let removed = store.expire_due(store.now_ms(), EXPIRY_SLICE);
+        if removed < EXPIRY_SLICE || begun.elapsed() > EXPIRY_TIME_MAX {
             return;
         }
     }
 }
 
-/// Takes a snapshot when the log has outgrown the last one, so that the folder stays bounded.
+/// Takes a snapshot, on a thread of its own, if one is due. This bounds the size of the log.
 fn take_due_snapshot(store: &Arc<Store>) {
     if !store.snapshot_is_due() {
         return;
@@ -84,9 +86,9 @@ fn take_due_snapshot(store: &Arc<Store>) {
     let store = Arc::clone(store);
     let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || {
         priority::lower();
-        // After one that failed, the next is due later.
+        // After a failure the next snapshot is due later, so the error needs no handling here.
         let _ = store.take_snapshot();
     });
-    // Without a thread there is no snapshot this time; the next second tries again.
+    // If no thread can be started, the timekeeper tries again after a second.
     drop(spawned);
 }

@@ -1,20 +1,20 @@
-//! Keys watched by clients that mean to run a transaction: touched, the watcher's flag is raised.
+//! WATCH: a change to a watched key raises the flag of each client that watches it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dbkey::{DbKeyMap, DbKeyRef};
 
-/// Raised when a watched key was touched; the transaction that relies on it must not run.
+/// A client's flag, raised when one of its watched keys is changed. Its transaction must not run then.
 pub type WatchFlag = Arc<AtomicBool>;
 
-/// The watched keys of one shard.
+/// The watched keys of one shard, each with the flags of its watchers.
 #[derive(Default)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedKeys {
     flags: DbKeyMap<Vec<WatchFlag>>,
 }
 
-impl Watched {
+impl WatchedKeys {
     pub(crate) fn add(&mut self, db: u32, key: &[u8], flag: &WatchFlag) {
         let flags = self.flags.entry(DbKeyRef { db, key }.into()).or_default();
         if !flags.iter().any(|known| Arc::ptr_eq(known, flag)) {
@@ -31,6 +31,7 @@ impl Watched {
         }
     }
 
+    /// Raises the flags of a key's watchers.
     #[inline(always)]
     pub(crate) fn touch(&self, db: u32, key: &[u8]) {
         if !self.flags.is_empty() {
@@ -45,7 +46,7 @@ impl Watched {
         }
     }
 
-    /// The watched keys of a database, for changes that touch many at once.
+    /// Returns the watched keys of a database.
     pub(crate) fn keys_of(&self, db: u32) -> Vec<Box<[u8]>> {
         self.flags.keys().filter(|at| at.db == db).map(|at| at.key.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! The store as a library: typed calls, handles on several threads, reads that wait, and folders that open again.
+//! The store as a library: typed calls, handles on several threads, blocked reads, and folders that are opened again.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use millstream_store::{ManualClock, Store, StoreOptions, Txn};
 const BEGINNING: GroupStart = GroupStart::After(StreamId::MIN);
 const LONG: Duration = Duration::from_secs(20);
 
-/// A folder of its own for each test, gone afterwards.
+/// A folder of its own for each test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,11 +39,11 @@ impl Drop for Folder {
     }
 }
 
-/// Counts how often it is woken.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
-struct Woken(AtomicUsize);
+struct WakeCounter(AtomicUsize);
 
-impl Wake for Woken {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -53,12 +53,12 @@ fn id(ms: u64) -> StreamId {
     StreamId::new(ms, 0)
 }
 
-/// Adds `n=ms` with the id `ms-0`.
+/// Adds the field `n` = `ms` with the id `ms-0`.
 fn add(db: &Millstream, key: &str, ms: u64) {
     db.add(key, [("n", ms.to_string())]).id(IdSpec::Explicit(id(ms))).wait().unwrap();
 }
 
-/// A database in memory with entries 1-0 to `last`-0 in `s`, and a group `g` at the beginning.
+/// An in-memory database with the entries 1-0 to `last`-0 in `s`, and a group `g` that starts at the beginning.
 fn with_group(last: u64) -> Millstream {
     let db = Millstream::in_memory();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
@@ -89,7 +89,7 @@ fn entries_are_added_read_trimmed_and_deleted() {
 }
 
 #[test]
-fn a_group_delivers_once_and_remembers_until_acknowledged() {
+fn group_delivers_each_entry_once_and_keeps_it_pending_until_ack() {
     let db = with_group(3);
     let batch = db.read_group("s", "g", "a").count(2).wait().unwrap();
     assert_eq!((batch.len(), batch.of("s")[1].id), (2, id(2)));
@@ -100,7 +100,7 @@ fn a_group_delivers_once_and_remembers_until_acknowledged() {
 
     db.delete("s", [id(2)]).wait().unwrap();
     let history = db.read_group("s", "g", "a").history(StreamId::MIN).wait().unwrap();
-    assert_eq!((history.len(), &history.streams[0].gone[..]), (0, &[id(2)][..]));
+    assert_eq!((history.len(), &history.streams[0].deleted[..]), (0, &[id(2)][..]));
 
     let pending = db.pending("s", "g").wait().unwrap();
     assert_eq!((pending.count, pending.ids), (2, Some((id(2), id(3)))));
@@ -113,14 +113,14 @@ fn a_group_delivers_once_and_remembers_until_acknowledged() {
 }
 
 #[test]
-fn without_acknowledgement_nothing_becomes_pending() {
+fn noack_read_adds_no_pending_entries() {
     let db = with_group(2);
     assert_eq!(db.read_group("s", "g", "a").no_ack().wait().unwrap().len(), 2);
     assert_eq!(db.pending("s", "g").wait().unwrap().count, 0);
 }
 
 #[test]
-fn pending_entries_change_hands() {
+fn claims_move_pending_entries_to_another_consumer() {
     let clock = Arc::new(ManualClock::new(1_000));
     let options = StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() };
     let db = Millstream::owning(Store::new(options)).unwrap();
@@ -141,11 +141,11 @@ fn pending_entries_change_hands() {
     let first = db.auto_claim("s", "g", "c", idle).count(1).wait().unwrap();
     assert_eq!((first.claimed[0].id, first.next), (id(1), Some(id(2))));
     let rest = db.auto_claim("s", "g", "c", idle).from(id(2)).just_ids().wait().unwrap();
-    assert_eq!((rest.claimed, rest.gone, rest.next), (vec![id(3)], vec![id(4)], None));
+    assert_eq!((rest.claimed, rest.deleted, rest.next), (vec![id(3)], vec![id(4)], None));
 }
 
 #[test]
-fn a_stream_its_groups_and_consumers_are_described() {
+fn stream_info_describes_groups_and_consumers() {
     let db = with_group(3);
     db.read_group("s", "g", "a").count(2).wait().unwrap();
     assert!(db.consumer_create("s", "g", "idle").wait().unwrap());
@@ -161,7 +161,7 @@ fn a_stream_its_groups_and_consumers_are_described() {
 
     db.group_set_id("s", "g", GroupStart::Last).wait().unwrap();
     assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, Some(0));
-    // Redis cannot know it behind a deletion, and that is what a store is told by `exact_lag`.
+    // Redis does not know the lag after a deletion. Without `exact_lag`, the store reports the same.
     db.group_set_id("s", "g", GroupStart::After(id(2))).wait().unwrap();
     assert_eq!(db.delete("s", [id(3)]).wait().unwrap(), 1);
     assert_eq!(db.stream_info("s").wait().unwrap().groups[0].lag, Some(0));
@@ -173,23 +173,23 @@ fn a_stream_its_groups_and_consumers_are_described() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_the_way_out() {
+fn errors_state_the_cause_and_the_remedy() {
     let db = with_group(1);
-    let told = |error: Error, refusal: Refusal, text: &str| {
+    let check = |error: Error, refusal: Refusal, text: &str| {
         assert_eq!(error.refusal(), Some(refusal));
         assert_eq!(error.to_string(), text);
     };
-    told(
+    check(
         db.group_create("s", "g", BEGINNING).wait().unwrap_err(),
         Refusal::GroupExists,
-        "s: the group exists already; go on with it, or move it by setting its id",
+        "s: the group exists already; use the existing group, or move it with group_set_id",
     );
-    told(
+    check(
         db.read_group("s", "g", "a").and("none").wait().unwrap_err(),
         Refusal::NoGroup,
         "none: the key or the group does not exist; create the group first",
     );
-    told(
+    check(
         db.add("new", [("a", "b")]).only_existing().wait().unwrap_err(),
         Refusal::NoSuchKey,
         "new: the key does not exist; add an entry first",
@@ -202,7 +202,7 @@ fn errors_say_what_is_wrong_and_the_way_out() {
 }
 
 #[test]
-fn a_waiting_reader_is_woken_by_another_handle() {
+fn an_add_through_another_handle_wakes_blocked_readers() {
     let db = with_group(0);
     let other = db.clone();
     let reader = thread::spawn(move || other.read_group("s", "g", "a").block(LONG).wait().unwrap());
@@ -210,55 +210,55 @@ fn a_waiting_reader_is_woken_by_another_handle() {
     let tail = thread::spawn(move || {
         tail.read("s", ReadFrom::Last).and("t", ReadFrom::Last).block(LONG).wait().unwrap()
     });
-    wait_for_readers(&db, 2);
+    wait_for_blocked_readers(&db, 2);
     add(&db, "s", 7);
     assert_eq!(reader.join().unwrap().of("s")[0].id, id(7));
     let batch = tail.join().unwrap();
     assert_eq!((batch.len(), &batch.streams[0].key[..]), (1, &b"s"[..]));
 }
 
-/// Waits until the keys `s` and `t` are waited for: so many between them.
-fn wait_for_readers(db: &Millstream, keys: usize) {
+/// Waits until readers are blocked on at least `keys` of the keys `s` and `t`.
+fn wait_for_blocked_readers(db: &Millstream, keys: usize) {
     #[derive(Clone)]
-    struct Waited;
-    impl Verb for Waited {
+    struct CountBlockedKeys;
+    impl Verb for CountBlockedKeys {
         type Output = usize;
         const CHANGES: bool = false;
         fn keys(&self) -> impl Iterator<Item = &[u8]> {
             [&b"s"[..], b"t"].into_iter()
         }
         fn run(&mut self, txn: &mut Txn<'_>) -> Result<usize, Refusal> {
-            Ok(txn.waited_key_count())
+            Ok(txn.blocking_key_count())
         }
     }
     let began = Instant::now();
-    while db.call(Waited).wait().unwrap() < keys {
-        assert!(began.elapsed() < LONG, "nobody waits");
+    while db.call(CountBlockedKeys).wait().unwrap() < keys {
+        assert!(began.elapsed() < LONG, "no reader blocked in time");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
 #[test]
-fn a_wait_that_is_over_answers_with_nothing() {
+fn a_blocked_read_that_times_out_returns_no_entries() {
     let db = with_group(0);
     let began = Instant::now();
     let short = Duration::from_millis(40);
     assert!(db.read_group("s", "g", "a").block(short).wait().unwrap().is_empty());
     assert!(began.elapsed() >= short && began.elapsed() < LONG);
     assert!(db.read("s", ReadFrom::Last).block(Duration::ZERO).wait().unwrap().is_empty());
-    // Nobody stands in the queue any more: what comes is for the next one.
+    // The reader that timed out has left the queue, so the new entry is delivered to no consumer.
     add(&db, "s", 1);
     assert_eq!(db.pending("s", "g").wait().unwrap().count, 0);
-    // History is not waited for.
+    // A read of the history does not block.
     let began = Instant::now();
     assert!(db.read_group("s", "g", "a").history(StreamId::MIN).block(LONG).wait().unwrap().is_empty());
     assert!(began.elapsed() < LONG);
 }
 
 #[test]
-fn a_dropped_future_delivers_nothing_or_leaves_it_pending() {
+fn dropping_a_read_delivers_nothing_or_leaves_the_entry_pending() {
     let db = with_group(0);
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
 
@@ -279,13 +279,13 @@ fn a_dropped_future_delivers_nothing_or_leaves_it_pending() {
 }
 
 #[test]
-fn a_call_does_nothing_before_it_is_polled() {
+fn a_call_has_no_effect_until_polled() {
     let db = Millstream::in_memory();
     drop(db.add("s", [("a", "b")]));
     assert_eq!(db.len("s").wait().unwrap(), 0);
 }
 
-/// Drops its call when it is woken: what an executor does that has stopped taking tasks.
+/// A waker that drops its call when woken, as an executor does that has stopped taking tasks.
 struct DropsWhenWoken(std::sync::Mutex<Option<Box<dyn Send>>>);
 
 impl Wake for DropsWhenWoken {
@@ -295,7 +295,7 @@ impl Wake for DropsWhenWoken {
 }
 
 #[test]
-fn a_call_may_be_dropped_by_its_own_waker() {
+fn a_waker_may_drop_its_own_call() {
     let db = with_group(0);
     let task = Arc::new(DropsWhenWoken(std::sync::Mutex::new(None)));
     let waker = Waker::from(Arc::clone(&task));
@@ -307,42 +307,42 @@ fn a_call_may_be_dropped_by_its_own_waker() {
 }
 
 #[test]
-fn a_reader_whose_group_ends_is_told() {
+fn destroying_a_group_fails_its_blocked_readers() {
     let db = with_group(0);
     let other = db.clone();
     let reader = thread::spawn(move || other.read_group("s", "g", "a").block(LONG).wait());
-    wait_for_readers(&db, 1);
+    wait_for_blocked_readers(&db, 1);
     db.group_destroy("s", "g").wait().unwrap();
     assert_eq!(reader.join().unwrap().unwrap_err().refusal(), Some(Refusal::NoGroup));
 }
 
 #[test]
-fn closing_ends_waits_and_refuses_later_calls_on_every_handle() {
+fn close_fails_blocked_and_later_calls_on_every_handle() {
     let folder = Folder::new("close");
     let db = folder.open();
     add(&db, "s", 1);
     let other = db.clone();
     let reader = thread::spawn(move || other.read("s", ReadFrom::Last).block(Duration::MAX).wait());
-    wait_for_readers(&db, 1);
+    wait_for_blocked_readers(&db, 1);
     db.close().unwrap();
     assert!(matches!(reader.join().unwrap(), Err(Error::Closed)));
     assert!(matches!(db.add("s", [("a", "b")]).wait(), Err(Error::Closed)));
     assert!(matches!(db.len("s").wait(), Err(Error::Closed)));
     assert!(matches!(db.snapshot(), Err(Error::Closed)));
     db.close().unwrap();
-    // The folder is free while the old handle is still there.
+    // The folder can be opened again while the old handle still exists.
     assert_eq!(folder.open().len("s").wait().unwrap(), 1);
 }
 
 #[test]
-fn a_folder_is_open_once_at_a_time() {
+fn a_folder_cannot_be_opened_twice_at_a_time() {
     let folder = Folder::new("twice");
     let _db = folder.open();
     assert!(matches!(Millstream::open(&folder.0), Err(Error::Folder(_))));
 }
 
 #[test]
-fn everything_is_there_when_the_folder_is_opened_again() {
+fn reopening_a_folder_restores_all_data() {
     let folder = Folder::new("reopen");
     let db = folder.open();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
@@ -352,7 +352,7 @@ fn everything_is_there_when_the_folder_is_opened_again() {
     db.ack("s", "g", [id(1)]).wait().unwrap();
     db.delete("s", [id(10)]).wait().unwrap();
     let (pending, entries) = (db.pending("s", "g").wait().unwrap(), db.range("s", ..).wait().unwrap());
-    // No close: the last handle sees to it.
+    // No explicit close: dropping the last handle closes the store.
     drop(db);
 
     let db = folder.open();
@@ -363,29 +363,29 @@ fn everything_is_there_when_the_folder_is_opened_again() {
 }
 
 #[test]
-fn an_answer_is_durable_when_it_is_given_whoever_wrote_it() {
+fn entries_are_durable_before_a_reader_sees_them() {
     let folder = Folder::new("durable");
     let db = folder.open();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
     let other = db.clone();
     let writer = thread::spawn(move || (1..=200).for_each(|ms| add(&other, "s", ms)));
-    let (mut read, mut batches) = (0, 0);
+    let (mut read, mut reads) = (0, 0);
     while read < 200 {
         read += db.read_group("s", "g", "a").count(3).block(LONG).wait().unwrap().len();
-        batches += 1;
-        // A record for the group, one for each entry, one for each delivery.
+        reads += 1;
+        // The log has one record for the group, one per entry, and one per delivery.
         let durable = db.durability().unwrap().log.durable as usize;
-        assert!(durable > read + batches, "{durable} records: {read} entries were told in {batches} batches");
+        assert!(durable > read + reads, "{durable} durable records after {read} entries in {reads} reads");
     }
     writer.join().unwrap();
     let history = db.read_group("s", "g", "a").history(StreamId::MIN).wait().unwrap();
     assert_eq!(history.len(), 200);
 }
 
-/// Tells that it was woken, and keeps whoever woke it for a while.
-struct Lingers(mpsc::SyncSender<()>);
+/// A waker that reports each wake-up and then blocks the waking thread for a while.
+struct SlowWaker(mpsc::SyncSender<()>);
 
-impl Wake for Lingers {
+impl Wake for SlowWaker {
     fn wake(self: Arc<Self>) {
         self.0.send(()).unwrap();
         thread::sleep(Duration::from_millis(100));
@@ -393,12 +393,12 @@ impl Wake for Lingers {
 }
 
 #[test]
-fn a_delivery_by_another_thread_is_durable_before_it_is_told() {
+fn a_delivery_by_another_thread_is_durable_before_the_reader_sees_it() {
     let folder = Folder::new("delivery");
     let db = folder.open();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
     let (woken, when_woken) = mpsc::sync_channel(100);
-    let waker = Waker::from(Arc::new(Lingers(woken)));
+    let waker = Waker::from(Arc::new(SlowWaker(woken)));
     let mut context = Context::from_waker(&waker);
     let mut call = pin!(db.read_group("s", "g", "a").block(LONG));
     assert!(call.as_mut().poll(&mut context).is_pending());
@@ -410,13 +410,13 @@ fn a_delivery_by_another_thread_is_durable_before_it_is_told() {
             break batch.unwrap();
         }
     };
-    // The group, the consumer, the entry, the delivery.
+    // One record each for the group, the consumer, the entry and the delivery.
     assert_eq!((batch.len(), db.durability().unwrap().log.durable), (1, 4));
     writer.join().unwrap();
 }
 
 #[test]
-fn many_workers_share_a_stream_without_loss_or_repetition() {
+fn concurrent_consumers_process_each_entry_exactly_once() {
     let db = with_group(0);
     let workers: Vec<_> = (0..4)
         .map(|number| {
@@ -448,9 +448,9 @@ fn many_workers_share_a_stream_without_loss_or_repetition() {
 }
 
 #[test]
-fn a_poll_after_waking_has_the_answer() {
+fn a_poll_after_the_wake_up_returns_the_result() {
     let db = with_group(0);
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&woken));
     let mut context = Context::from_waker(&waker);
     let mut call = pin!(db.read_group("s", "g", "a").block(LONG));
@@ -458,31 +458,33 @@ fn a_poll_after_waking_has_the_answer() {
     assert!(call.as_mut().poll(&mut context).is_pending());
     add(&db, "s", 1);
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-    let Poll::Ready(Ok(batch)) = call.as_mut().poll(&mut context) else { panic!("no answer") };
+    let Poll::Ready(Ok(batch)) = call.as_mut().poll(&mut context) else {
+        panic!("the call is still pending")
+    };
     assert_eq!(batch.len(), 1);
 }
 
 #[test]
-fn what_has_expired_goes_by_itself() {
+fn expired_keys_are_removed_in_the_background() {
     let db = Millstream::in_memory();
     db.call(Remember { key: b"seen".to_vec(), lifetime_ms: 20 }).wait().unwrap();
     let (expired, began) = (db.store().expired_keys(), Instant::now());
     while expired.load(Ordering::SeqCst) == 0 {
-        assert!(began.elapsed() < LONG, "nobody removes it");
+        assert!(began.elapsed() < LONG, "the expired key was not removed in time");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_handle_over_a_shared_store_leaves_it_open() {
+fn closing_a_handle_over_a_shared_store_leaves_the_store_open() {
     let owner = with_group(1);
     let shared = Millstream::over(Arc::clone(owner.store()));
     assert_eq!(shared.read_group("s", "g", "a").wait().unwrap().len(), 1);
-    let waiting = shared.clone();
-    let waiting = thread::spawn(move || waiting.read_group("s", "g", "b").block(Duration::MAX).wait());
-    wait_for_readers(&owner, 1);
+    let blocked = shared.clone();
+    let blocked = thread::spawn(move || blocked.read_group("s", "g", "b").block(Duration::MAX).wait());
+    wait_for_blocked_readers(&owner, 1);
     shared.close().unwrap();
-    assert!(matches!(waiting.join().unwrap(), Err(Error::Closed)));
+    assert!(matches!(blocked.join().unwrap(), Err(Error::Closed)));
     assert!(matches!(shared.len("s").wait(), Err(Error::Closed)));
     drop(shared);
     assert_eq!(owner.len("s").wait().unwrap(), 1);

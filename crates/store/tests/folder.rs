@@ -1,15 +1,15 @@
-//! A store kept in a folder: closed, reopened, snapshotted; what was there is there again.
+//! A store in a folder: closing, reopening, reloading and snapshots preserve its data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use millstream_engine::stream::{ClaimOptions, EntryRef};
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::verbs::{Acknowledge, Claim, Delete, GroupCreate, Reader, Verb, add, read_new};
+use millstream_store::verbs::{Acknowledge, Claim, ConsumerPath, Delete, GroupCreate, Verb, add, read_new};
 use millstream_store::{Addition, FolderOptions, ManualClock, Recovered, Store, StoreOptions};
 use std::ops::ControlFlow;
 
-/// A folder of its own for each test, gone afterwards.
+/// A folder of its own for each test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,9 +33,9 @@ impl Drop for Folder {
     }
 }
 
-const READER: Reader<&'static [u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
+const READER: ConsumerPath<&'static [u8]> = ConsumerPath { key: b"s", group: b"g", consumer: b"c" };
 
-/// Some of everything.
+/// Writes some data of every type.
 fn work(store: &Store, from: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     for n in from..from + 50 {
@@ -57,15 +57,15 @@ fn work(store: &Store, from: u64) {
     let ids = [StreamId::new(from + 1, 0), StreamId::new(from + 2, 0)];
     Acknowledge { key: "s", group: "g", ids }.run(&mut txn).unwrap();
     Delete { key: "s", ids: [StreamId::new(from + 5, 0)] }.run(&mut txn).unwrap();
-    let other = Reader { consumer: &b"other"[..], ..READER };
+    let other = ConsumerPath { consumer: &b"other"[..], ..READER };
     let (ids, options) = ([StreamId::new(from + 3, 0)], ClaimOptions::default());
-    Claim { reader: other, ids, options, idle_ms: None, last_id: None }.claim(&mut txn).unwrap();
+    Claim { consumer: other, ids, options, idle_ms: None, last_id: None }.claim(&mut txn).unwrap();
     txn.hash_set(b"h", &[b"field", b"value"]).unwrap();
     txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[b"a", b"b"]).unwrap();
     txn.rename(b"l", b"renamed", false).unwrap();
 }
 
-/// Everything a client could see of the stream.
+/// Describes everything that a client can see of the data.
 fn describe(store: &Store) -> String {
     let txn = store.lock_all(0, store.now_ms());
     let stream = txn.stream(b"s").unwrap().unwrap();
@@ -94,7 +94,7 @@ fn describe(store: &Store) -> String {
 }
 
 #[test]
-fn what_was_closed_opens_again_as_it_was() {
+fn reopening_restores_the_data() {
     let folder = Folder::new("reopen");
     let (store, recovered) = folder.open();
     assert!(recovered.log.created);
@@ -108,7 +108,7 @@ fn what_was_closed_opens_again_as_it_was() {
 }
 
 #[test]
-fn a_snapshot_and_the_log_behind_it_give_the_same() {
+fn snapshot_and_later_log_restore_the_data() {
     let folder = Folder::new("snapshot");
     let (store, _) = folder.open();
     (0..10).for_each(|round| work(&store, round * 50));
@@ -124,7 +124,7 @@ fn a_snapshot_and_the_log_behind_it_give_the_same() {
 }
 
 #[test]
-fn a_folder_belongs_to_one_store_at_a_time() {
+fn a_folder_can_be_open_in_one_store_only() {
     let folder = Folder::new("lock");
     let (store, _) = folder.open();
     let again = Store::open(&folder.0, StoreOptions::default(), FolderOptions::default());
@@ -134,7 +134,7 @@ fn a_folder_belongs_to_one_store_at_a_time() {
 }
 
 #[test]
-fn what_is_read_back_while_open_is_what_was_there() {
+fn reload_restores_the_data() {
     let folder = Folder::new("reload");
     let (store, _) = folder.open();
     work(&store, 0);
@@ -158,7 +158,7 @@ fn what_is_read_back_while_open_is_what_was_there() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_read_back_leaves_memory_as_it_is() {
+fn a_failed_reload_keeps_the_data_in_memory() {
     let folder = Folder::new("reload-damaged");
     let (store, _) = folder.open();
     work(&store, 0);
@@ -174,7 +174,7 @@ fn a_folder_that_cannot_be_read_back_leaves_memory_as_it_is() {
 }
 
 #[test]
-fn what_a_crash_left_of_a_snapshot_is_removed_and_stands_in_nobodys_way() {
+fn opening_removes_an_unfinished_snapshot() {
     let folder = Folder::new("leftover");
     let (store, _) = folder.open();
     work(&store, 0);
@@ -183,59 +183,59 @@ fn what_a_crash_left_of_a_snapshot_is_removed_and_stands_in_nobodys_way() {
     std::fs::write(&leftover, "half").unwrap();
     let (store, _) = folder.open();
     assert!(!leftover.exists());
-    // One that did not come into force, in the same process.
+    // An unfinished snapshot file of the same process does not prevent the next snapshot.
     std::fs::write(&leftover, "half").unwrap();
     assert_eq!(store.take_snapshot().unwrap().unwrap().position, 1);
     assert!(leftover.metadata().unwrap().len() > 4);
 }
 
 #[test]
-fn transactions_under_one_lock_share_a_record_until_it_is_long() {
+fn transactions_under_one_lock_share_a_record_up_to_a_size() {
     let folder = Folder::new("shared-record");
     let (store, _) = folder.open();
     let long = vec![b'x'; 10 << 10];
     for (shares, records) in [(true, 1), (false, 3)] {
-        let before = store.seen();
+        let before = store.appended_position();
         let mut txn = store.lock_key(0, b"s", store.now_ms());
         for _ in 0..3 {
             add(&mut txn, b"s", &Addition::new(&[b"n", b"v"])).unwrap();
             txn.end();
             if shares {
-                assert!(txn.go_on(0, b"s"));
+                assert!(txn.begin_next(0, b"s"));
             } else {
                 drop(txn);
                 txn = store.lock_key(0, b"s", store.now_ms());
             }
         }
         drop(txn);
-        assert_eq!(store.seen() - before, records);
+        assert_eq!(store.appended_position() - before, records);
     }
-    let before = store.seen();
+    let before = store.appended_position();
     let mut txn = store.lock_key(0, b"s", store.now_ms());
-    for told in [0, 1, 1] {
+    for records in [0, 1, 1] {
         add(&mut txn, b"s", &Addition::new(&[b"n", &long])).unwrap();
         txn.end();
-        assert_eq!(store.seen() - before, told);
+        assert_eq!(store.appended_position() - before, records);
     }
     drop(txn);
-    assert_eq!(store.seen() - before, 2);
+    assert_eq!(store.appended_position() - before, 2);
     store.close().unwrap();
     let (reopened, _) = folder.open();
     assert_eq!(reopened.lock_key(0, b"s", 0).stream(b"s").unwrap().unwrap().len(), 9);
 }
 
 #[test]
-fn nothing_is_told_any_more_once_the_folder_has_gone() {
+fn the_store_fails_once_its_folder_is_moved_away() {
     let (folder, moved) = (Folder::new("gone"), Folder::new("gone-moved"));
     let (store, _) = folder.open();
     work(&store, 0);
     store.make_durable().unwrap();
     std::fs::rename(&folder.0, &moved.0).unwrap();
-    let begun = std::time::Instant::now();
+    let began = std::time::Instant::now();
     while store.durability().unwrap().error.is_none() {
-        assert!(begun.elapsed().as_secs() < 60, "nobody has noticed");
+        assert!(began.elapsed().as_secs() < 60, "the store did not notice that its folder was moved");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let told = store.make_durable().unwrap_err().to_string();
-    assert!(told.contains("was moved or removed"), "{told}");
+    let error = store.make_durable().unwrap_err().to_string();
+    assert!(error.contains("was moved or removed"), "{error}");
 }

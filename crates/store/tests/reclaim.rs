@@ -1,5 +1,7 @@
-//! Memory of what was removed can be used again, without whoever removed it waiting for that. A process of its own: it
-//! looks at what the whole process takes. (When it goes back to the system is up to the allocator.)
+//! Memory of removed values can be used again, and the thread that removes a value does not wait for that.
+//!
+//! A test binary of its own, because it measures the whole process. (When memory returns to the system is up to the
+//! allocator.)
 
 use std::time::{Duration, Instant};
 
@@ -17,26 +19,27 @@ fn fill(txn: &mut Txn<'_>, key: &[u8]) {
 }
 
 fn resident_bytes() -> u64 {
-    // Counted page by page: what `statm` tells lags behind by some pages of every processor.
+    // smaps_rollup counts pages exactly; statm lags behind by some pages per processor.
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let resident = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
     resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
+fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_true() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Fills a key, removes it and fills it again: the second time takes no more memory.
-fn removed_by(store: &Store, what: &str, remove: impl FnOnce(&mut Txn<'_>)) {
+/// Fills a key, removes it with `remove`, and fills it again. Asserts that the second fill needs no additional
+/// memory.
+fn check_reuse_after(store: &Store, what: &str, remove: impl FnOnce(&mut Txn<'_>)) {
     let mut txn = store.lock_all(0, store.now_ms());
     fill(&mut txn, b"big");
     let full = resident_bytes();
-    assert!(full > 15_000_000, "{what}: {ENTRIES} entries take {full} bytes");
+    assert!(full > 15_000_000, "{what}: {ENTRIES} entries take only {full} bytes");
     remove(&mut txn);
     drop(txn);
     wait_until(what, || {
@@ -48,7 +51,7 @@ fn removed_by(store: &Store, what: &str, remove: impl FnOnce(&mut Txn<'_>)) {
     txn.delete(b"big");
     fill(&mut txn, b"big");
     let again = resident_bytes();
-    assert!(again < full + 4_000_000, "{what}: {full} bytes, and {again} when it was filled again");
+    assert!(again < full + 4_000_000, "{what}: {full} bytes after the first fill, {again} after the second");
     txn.flush_all();
     drop(txn);
     wait_until(what, || store.unreclaimed() == 0);
@@ -56,25 +59,25 @@ fn removed_by(store: &Store, what: &str, remove: impl FnOnce(&mut Txn<'_>)) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_of_what_was_removed_is_used_again() {
+fn memory_of_removed_values_is_used_again() {
     let store = Store::new(StoreOptions::default());
-    removed_by(&store, "deleted", |txn| assert!(txn.delete(b"big")));
-    removed_by(&store, "replaced by a string", |txn| {
+    check_reuse_after(&store, "deleted", |txn| assert!(txn.delete(b"big")));
+    check_reuse_after(&store, "replaced by a string", |txn| {
         txn.apply(b"big", &Effect::StringSet { value: b"small", expires_at_ms: None });
         assert_eq!(txn.get(b"big").map(|value| value.memory_bytes() < 1000), Some(true));
     });
-    removed_by(&store, "renamed over", |txn| {
+    check_reuse_after(&store, "renamed over", |txn| {
         txn.apply(b"small", &Effect::StringSet { value: b"small", expires_at_ms: None });
         assert_eq!(txn.rename(b"small", b"big", false), Ok(true));
     });
-    removed_by(&store, "trimmed", |txn| {
+    check_reuse_after(&store, "trimmed", |txn| {
         let trim = Trim { by: TrimBy::MaxLen(5), exactness: Exactness::Exact, limit: TrimLimit::Unlimited };
         assert_eq!(TrimStream { key: "big", trim, references: References::Keep }.run(txn), Ok(ENTRIES - 5));
         assert_eq!(txn.stream(b"big").unwrap().unwrap().len(), 5);
         txn.stream(b"big").unwrap().unwrap().check().unwrap();
     });
-    removed_by(&store, "flushed", |txn| txn.flush_all());
-    removed_by(&store, "expired", |txn| {
+    check_reuse_after(&store, "flushed", |txn| txn.flush_all());
+    check_reuse_after(&store, "expired", |txn| {
         let at_ms = txn.now_ms() as i64 + 1;
         assert!(txn.expire_at(b"big", at_ms, ExpireIf::Always));
     });

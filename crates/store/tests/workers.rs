@@ -1,4 +1,5 @@
-//! What workers are built on: entries given back, taken over, kept for longer, sent once, deleted when everybody has them.
+//! The operations that workers need: release, claim, extend a lease, add idempotently, delete when all groups have
+//! acknowledged.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,16 +7,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, IdRange};
+use millstream_engine::stream::{ClaimSink, EntryRef, EntrySink, IdRange, PriorDelivery};
 use millstream_store::embedded::{
     ClaimingBatch, ConfigureIdempotence, Deletion, Exactness, GroupStart, IdSpec, Millstream, NackMode,
     RecordIdempotence, References, Refusal, StreamId, Trim, TrimBy, TrimLimit, Verb, read_claiming,
     read_history, read_new,
 };
-use millstream_store::{FolderOptions, IdempotenceChange, ManualClock, Reader, Store, StoreOptions, Txn};
+use millstream_store::{
+    ConsumerPath, FolderOptions, IdempotenceChange, ManualClock, Store, StoreOptions, Txn,
+};
 
 const BEGINNING: GroupStart = GroupStart::After(StreamId::MIN);
-/// Longer than anything takes here.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(60);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -23,7 +26,7 @@ fn id(ms: u64) -> StreamId {
     StreamId::new(ms, 0)
 }
 
-/// A stream `s` with the entries 1-0 to `last`-0 and the groups `g` and `h`, on a clock of its own.
+/// Creates a stream `s` with the entries 1-0 to `last`-0 and the groups `g` and `h`, on a manual clock.
 fn prepared(last: u64) -> (Millstream, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let store = Store::new(StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() });
@@ -39,7 +42,7 @@ fn add(db: &Millstream, ms: u64) {
     db.add("s", [("n", ms.to_string())]).id(IdSpec::Explicit(id(ms))).wait().unwrap();
 }
 
-/// Id, whether it was pending, idle milliseconds, deliveries before.
+/// Id, whether it was pending, idle time in milliseconds, and earlier deliveries of each row.
 fn rows(batch: &ClaimingBatch) -> Vec<(u64, bool, Option<u128>, u64)> {
     let row = |read: &millstream_store::embedded::Delivered| {
         (read.entry.id.ms, read.was_pending, read.idle.map(|idle| idle.as_millis()), read.deliveries)
@@ -47,7 +50,7 @@ fn rows(batch: &ClaimingBatch) -> Vec<(u64, bool, Option<u128>, u64)> {
     batch.iter().map(row).collect()
 }
 
-/// A step of the test's own.
+/// A verb that runs a closure.
 #[derive(Clone)]
 struct Step<F>(F);
 
@@ -64,21 +67,21 @@ impl<F: FnMut(&mut Txn<'_>) -> Result<(), Refusal> + Clone + Send + 'static> Ver
     }
 }
 
-/// Waits until somebody waits for `s`.
-fn wait_for_a_reader(db: &Millstream) {
+/// Waits until a reader is blocked on `s`.
+fn wait_for_blocked_reader(db: &Millstream) {
     let began = Instant::now();
-    let asks = Step(|txn: &mut Txn<'_>| match txn.waited_key_count() {
+    let check = Step(|txn: &mut Txn<'_>| match txn.blocking_key_count() {
         0 => Err(Refusal::NoSuchKey),
         _ => Ok(()),
     });
-    while db.call(asks.clone()).wait().is_err() {
-        assert!(began.elapsed() < LONG, "nobody waits");
+    while db.call(check.clone()).wait().is_err() {
+        assert!(began.elapsed() < LONG, "no reader blocked in time");
         thread::sleep(Duration::from_millis(2));
     }
 }
 
 #[test]
-fn a_claiming_reader_gets_what_was_given_back_then_the_longest_idle_then_what_is_new() {
+fn claiming_read_returns_released_then_longest_idle_then_new_entries() {
     let (db, clock) = prepared(6);
     db.read_group("s", "g", "a").count(2).wait().unwrap();
     clock.advance(5_000);
@@ -90,7 +93,7 @@ fn a_claiming_reader_gets_what_was_given_back_then_the_longest_idle_then_what_is
     let expected =
         [(4, true, None, 1), (2, true, Some(65_000), 1), (3, true, Some(60_000), 1), (5, false, None, 0)];
     assert_eq!(rows(&batch), expected);
-    // What was taken over is this consumer's, and counts once more.
+    // Claimed entries belong to this consumer now, and their delivery count grew by one.
     let batch = db.read_group("s", "g", "c").claim(Duration::ZERO).wait().unwrap();
     let expected = [
         (1, true, Some(0), 1),
@@ -104,7 +107,7 @@ fn a_claiming_reader_gets_what_was_given_back_then_the_longest_idle_then_what_is
 }
 
 #[test]
-fn without_acknowledgement_only_what_is_new_is_not_pending() {
+fn claiming_read_with_noack_leaves_only_new_entries_out_of_pending() {
     let (db, _) = prepared(2);
     db.read_group("s", "g", "a").count(1).wait().unwrap();
     db.nack("s", "g", [id(1)]).mode(NackMode::Silent).wait().unwrap();
@@ -114,7 +117,7 @@ fn without_acknowledgement_only_what_is_new_is_not_pending() {
 }
 
 #[test]
-fn rows_whose_entry_is_gone_are_passed_over_and_stay() {
+fn claiming_read_skips_and_keeps_pending_rows_of_deleted_entries() {
     let (db, clock) = prepared(3);
     db.read_group("s", "g", "a").wait().unwrap();
     clock.advance(1);
@@ -125,7 +128,7 @@ fn rows_whose_entry_is_gone_are_passed_over_and_stay() {
 }
 
 #[test]
-fn what_is_given_back_belongs_to_nobody() {
+fn released_entries_have_no_owner() {
     let (db, clock) = prepared(3);
     db.read_group("s", "g", "a").wait().unwrap();
     clock.advance(10);
@@ -137,13 +140,13 @@ fn what_is_given_back_belongs_to_nobody() {
     let seen: Vec<_> = found.iter().map(|row| (row.id.ms, &row.consumer, row.idle, row.deliveries)).collect();
     let most = i64::MAX as u64;
     assert_eq!(seen, [(1, &None, None, most), (2, &None, None, 7), (3, &None, None, most)]);
-    // Its consumer's end does not end it, and anybody may claim it at once.
+    // Deleting the former consumer keeps the released entries, and any consumer can claim them immediately.
     assert_eq!(db.consumer_delete("s", "g", "a").wait().unwrap(), 0);
     assert_eq!(db.stream_info("s").wait().unwrap().groups[0].released, 3);
     assert_eq!(db.claim("s", "g", "b", MINUTE, [id(1)]).wait().unwrap().len(), 1);
     let swept = db.auto_claim("s", "g", "b", MINUTE).just_ids().wait().unwrap();
     assert_eq!(swept.claimed, [id(2), id(3)]);
-    // What is not pending can be given back if it is there.
+    // With `force`, an entry that is not pending can be released if it exists.
     db.ack("s", "g", [id(1), id(2)]).wait().unwrap();
     assert_eq!(db.nack("s", "g", [id(1), id(8)]).force().wait().unwrap(), 1);
     assert_eq!(db.pending_rows("s", "g").wait().unwrap()[0].deliveries, 0);
@@ -151,15 +154,16 @@ fn what_is_given_back_belongs_to_nobody() {
 }
 
 #[test]
-fn a_claiming_reader_that_waits_is_woken_when_something_is_given_back() {
+fn release_wakes_blocked_claiming_reader() {
     let (db, _) = prepared(1);
     db.read_group("s", "g", "a").wait().unwrap();
     let (plain, claiming) = (db.clone(), db.clone());
     let plain = thread::spawn(move || plain.read_group("s", "g", "b").block(LONG).wait().unwrap());
-    wait_for_a_reader(&db);
+    wait_for_blocked_reader(&db);
     let claiming =
         thread::spawn(move || claiming.read_group("s", "g", "c").block(LONG).claim(MINUTE).wait().unwrap());
-    // Whether it waits already or comes later, it gets it, and the reader before it does not.
+    // The claiming reader gets the entry whether it is blocked already or arrives later. The plain reader before it
+    // does not.
     db.nack("s", "g", [id(1)]).wait().unwrap();
     assert_eq!(rows(&claiming.join().unwrap()), [(1, true, None, 1)]);
     add(&db, 2);
@@ -167,33 +171,33 @@ fn a_claiming_reader_that_waits_is_woken_when_something_is_given_back() {
 }
 
 #[test]
-fn a_claiming_reader_that_waits_gets_what_becomes_idle() {
+fn blocked_claiming_reader_gets_entry_that_becomes_idle() {
     let db = Millstream::in_memory();
     db.group_create("s", "g", BEGINNING).make_stream().wait().unwrap();
     let min_idle = Duration::from_millis(60);
-    let waits = |db: &Millstream, consumer: &'static str| {
+    let blocked_read = |db: &Millstream, consumer: &'static str| {
         let db = db.clone();
         thread::spawn(move || db.read_group("s", "g", consumer).block(LONG).claim(min_idle).wait().unwrap())
     };
-    // Nothing is pending when the wait begins: it is tried again all the same.
-    let first = waits(&db, "a");
-    wait_for_a_reader(&db);
+    // No entry is pending when the first read blocks. The store tries it again all the same.
+    let first = blocked_read(&db, "a");
+    wait_for_blocked_reader(&db);
     add(&db, 1);
     let batch = first.join().unwrap();
     assert_eq!((batch.len(), batch.iter().next().unwrap().was_pending), (1, false));
-    // Pending with another when the wait begins.
-    let batch = waits(&db, "b").join().unwrap();
+    // The entry is pending with another consumer when the second read blocks.
+    let batch = blocked_read(&db, "b").join().unwrap();
     let read = batch.iter().next().unwrap();
     assert_eq!((read.entry.id, read.was_pending, read.deliveries), (id(1), true, 1));
     assert!(read.idle >= Some(min_idle));
-    // A row whose entry is gone is no reason to try again and again, nor to end the wait.
+    // A pending row whose entry was deleted neither makes the store retry in a loop nor ends the blocked read.
     db.delete("s", [id(1)]).wait().unwrap();
     let short = Duration::from_millis(200);
     assert!(db.read_group("s", "g", "c").block(short).claim(min_idle).wait().unwrap().is_empty());
 }
 
 #[test]
-fn only_the_owner_keeps_an_entry_for_longer() {
+fn only_the_owner_can_extend_a_lease() {
     let (db, clock) = prepared(3);
     db.read_group("s", "g", "a").count(2).wait().unwrap();
     clock.advance(1_000);
@@ -215,7 +219,7 @@ fn only_the_owner_keeps_an_entry_for_longer() {
 }
 
 #[test]
-fn a_consumer_adopts_what_another_left() {
+fn adopt_moves_pending_entries_to_another_consumer() {
     let (db, clock) = prepared(4);
     db.read_group("s", "g", "old").count(3).wait().unwrap();
     db.read_group("s", "g", "new").wait().unwrap();
@@ -233,47 +237,47 @@ fn a_consumer_adopts_what_another_left() {
 }
 
 #[test]
-fn entries_go_when_everybody_has_acknowledged_them() {
+fn entries_are_deleted_once_all_groups_acknowledged_them() {
     let (db, _) = prepared(5);
     for group in ["g", "h"] {
         db.read_group("s", group, "c").count(4).wait().unwrap();
     }
     db.ack("s", "h", [id(1)]).wait().unwrap();
-    let asked = [id(1), id(2), id(5), id(1)];
-    let answers = db.ack_delete("s", "g", asked).references(References::Acked).wait().unwrap();
+    let ids = [id(1), id(2), id(5), id(1)];
+    let answers = db.ack_delete("s", "g", ids).references(References::Acked).wait().unwrap();
     assert_eq!(answers, [Deletion::Deleted, Deletion::Referenced, Deletion::NotFound, Deletion::NotFound]);
     let answers = db.delete_ex("s", [id(2), id(5), id(1)]).references(References::Acked).wait().unwrap();
-    // Pending in `h`; unread by both; gone.
+    // 2 is pending in `h`, both groups have yet to read 5, and 1 is deleted.
     assert_eq!(answers, [Deletion::Referenced, Deletion::Referenced, Deletion::NotFound]);
-    // What is kept dangles in the other group, what is deleted does not.
+    // With `Keep`, the row in the other group stays without its entry. With `Delete`, the row is removed too.
     assert_eq!(db.ack_delete("s", "g", [id(3)]).wait().unwrap(), [Deletion::Deleted]);
     assert_eq!(db.pending("s", "h").wait().unwrap().count, 3);
-    let forgets = db.delete_ex("s", [id(3), id(4), id(9)]).references(References::Delete);
-    assert_eq!(forgets.wait().unwrap(), [Deletion::NotFound, Deletion::Deleted, Deletion::NotFound]);
+    let delete = db.delete_ex("s", [id(3), id(4), id(9)]).references(References::Delete);
+    assert_eq!(delete.wait().unwrap(), [Deletion::NotFound, Deletion::Deleted, Deletion::NotFound]);
     assert_eq!(db.pending("s", "h").wait().unwrap().ids, Some((id(2), id(2))));
     assert_eq!(db.pending("s", "g").wait().unwrap().count, 0);
 }
 
 #[test]
-fn a_trim_passes_over_what_groups_need() {
+fn acked_trim_skips_entries_that_groups_still_need() {
     let (db, _) = prepared(6);
     let keep =
         |count| Trim { by: TrimBy::MaxLen(count), exactness: Exactness::Exact, limit: TrimLimit::Default };
     let trim = |trim| db.trim("s", trim).references(References::Acked).wait().unwrap();
-    // Nobody has read anything.
+    // No group has read an entry.
     assert_eq!(trim(keep(0)), 0);
     for group in ["g", "h"] {
         db.read_group("s", group, "c").count(4).wait().unwrap();
         db.ack("s", group, [id(2), id(3)]).wait().unwrap();
     }
     db.ack("s", "g", [id(1)]).wait().unwrap();
-    // 1 and 4 are pending, 5 and 6 unread: younger ones go instead.
+    // 1 and 4 are pending, 5 and 6 are unread: the trim removes 2 and 3, although they are newer than 1.
     assert_eq!(trim(keep(5)), 1);
     assert_eq!(db.range("s", ..).wait().unwrap()[1].id, id(3));
     assert_eq!(trim(keep(0)), 1);
     let info = db.stream_info("s").wait().unwrap();
     assert_eq!((info.length, info.max_deleted_id), (4, StreamId::MIN));
-    // Rows go with their entries if told so.
+    // With `Delete`, pending rows are removed with their entries.
     let by = TrimBy::MinId(id(5));
     let all = Trim { by, exactness: Exactness::Approximate, limit: TrimLimit::Unlimited };
     assert_eq!(db.trim("s", all).references(References::Delete).wait().unwrap(), 2);
@@ -281,12 +285,12 @@ fn a_trim_passes_over_what_groups_need() {
         assert_eq!(db.pending("s", group).wait().unwrap().count, 0);
         db.group_destroy("s", group).wait().unwrap();
     }
-    // Without groups nobody needs anything.
+    // Without groups, the trim may remove every entry.
     assert_eq!(trim(keep(1)), 1);
 }
 
 #[test]
-fn what_was_sent_before_is_not_added_again() {
+fn idempotent_add_returns_the_id_of_the_earlier_entry() {
     let (db, clock) = prepared(0);
     let send = |iid: &str| db.add("s", [("order", "book")]).idempotent("shop", iid).wait().unwrap();
     let first = send("1");
@@ -294,7 +298,7 @@ fn what_was_sent_before_is_not_added_again() {
     let again = db.add("s", [("order", "other")]).idempotent("shop", "1").trim(trim).wait().unwrap();
     assert_eq!((again, db.len("s").wait().unwrap()), (first, 1));
     assert_ne!(db.add("s", [("order", "book")]).idempotent("other", "1").wait().unwrap(), first);
-    // It is remembered when the entry is long gone, but not for ever.
+    // The producer history outlives the entry, until its duration is over.
     db.delete("s", [first]).wait().unwrap();
     clock.advance(99_999);
     assert_eq!(send("1"), first);
@@ -304,7 +308,7 @@ fn what_was_sent_before_is_not_added_again() {
     let info = db.stream_info("s").wait().unwrap().idempotence;
     assert_eq!((info.producers, info.iids, info.added, info.duplicates), (0, 0, 2, 2));
     assert_ne!(send("1"), first);
-    // By content, in any order.
+    // An id derived from the content does not depend on the order of the fields.
     let pairs = [("a", "1"), ("b", "2")];
     let first = db.add("s", pairs).idempotent_by_content("shop").wait().unwrap();
     let again = db.add("s", [pairs[1], pairs[0]]).idempotent_by_content("shop").wait().unwrap();
@@ -312,7 +316,7 @@ fn what_was_sent_before_is_not_added_again() {
 }
 
 #[test]
-fn memory_of_producers_is_bounded_and_can_be_changed() {
+fn producer_history_is_bounded_and_configurable() {
     let (db, clock) = prepared(0);
     let send = |iid: u64| db.add("s", [("n", "1")]).idempotent("p", iid.to_string()).wait().unwrap();
     let configure = |duration_s, max_size| {
@@ -325,12 +329,12 @@ fn memory_of_producers_is_bounded_and_can_be_changed() {
     assert_ne!(send(0), sent[0]);
     let info = || db.stream_info("s").wait().unwrap().idempotence;
     assert_eq!((info().iids, info().limits.max_size, info().limits.duration_s), (3, 3, 100));
-    // The same value changes nothing; another forgets.
+    // Setting the same value changes nothing. Setting another value clears the history.
     configure(Some(100), None);
     assert_eq!(info().iids, 3);
     configure(Some(1), None);
     assert_eq!((info().iids, info().producers), (0, 0));
-    // Whoever sends once and never again is forgotten when somebody else sends.
+    // The history of a producer that stopped sending expires when another producer sends.
     let size = |db: &Millstream| db.stream_info("s").wait().unwrap().memory_bytes;
     for n in 0..200u64 {
         db.add("s", [("n", "1")]).idempotent(format!("producer {n}"), "1").wait().unwrap();
@@ -339,7 +343,7 @@ fn memory_of_producers_is_bounded_and_can_be_changed() {
     clock.advance(1_000);
     send(9);
     assert!(size(&db) + 200 * 50 < before, "{before} became {}", size(&db));
-    // By hand.
+    // Record an id explicitly.
     let record = |iid: &'static [u8], id| {
         let (key, producer, iid) = (b"s".to_vec(), b"p".to_vec(), iid.to_vec());
         db.call(RecordIdempotence { key, producer, iid, id }).wait()
@@ -348,12 +352,12 @@ fn memory_of_producers_is_bounded_and_can_be_changed() {
     record(b"other", last).unwrap();
     record(b"other", last).unwrap();
     assert_eq!(send(10), last);
-    assert_eq!(record(b"other", sent[1]).unwrap_err().refusal(), Some(Refusal::RememberedOtherwise));
+    assert_eq!(record(b"other", sent[1]).unwrap_err().refusal(), Some(Refusal::IidConflict));
     assert_eq!(record(b"third", StreamId::MAX).unwrap_err().refusal(), Some(Refusal::NoSuchEntry));
     assert_eq!(db.add("s", [("n", "2")]).idempotent("p", "other").wait().unwrap(), last);
 }
 
-/// Takes so many entries and has no room for more.
+/// A sink that accepts at most `.0` entries and collects their ids.
 struct Few(usize, Vec<u64>);
 
 impl EntrySink for Few {
@@ -372,16 +376,16 @@ impl ClaimSink for Few {
         EntrySink::wants(self, entry)
     }
 
-    fn entry(&mut self, entry: &EntryRef<'_>, _: Option<Before>) {
+    fn entry(&mut self, entry: &EntryRef<'_>, _: Option<PriorDelivery>) {
         self.1.push(entry.id().ms);
     }
 }
 
 #[test]
-fn an_entry_for_which_there_is_no_room_is_not_delivered() {
+fn entries_that_the_sink_refuses_are_not_delivered() {
     let (db, _) = prepared(5);
     let step = |txn: &mut Txn<'_>| {
-        let reader: Reader<&[u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
+        let reader: ConsumerPath<&[u8]> = ConsumerPath { key: b"s", group: b"g", consumer: b"c" };
         let counts = |txn: &Txn<'_>| {
             let group = txn.group(b"s", b"g").unwrap().unwrap();
             (group.last_id().ms, group.pending().len(), group.pending().first().map(|row| row.deliveries))
@@ -392,14 +396,14 @@ fn an_entry_for_which_there_is_no_room_is_not_delivered() {
         let mut two = Few(2, Vec::new());
         assert_eq!(read_new(txn, reader, None, true, &mut two)?.map(|read| read.count), Some(2));
         assert_eq!((two.1, counts(txn)), (vec![1, 2], (2, 2, Some(1))));
-        // Of what is pending, one finds room; of what is new, none.
+        // The sink accepts one pending entry and no new entry.
         let mut one = Few(1, Vec::new());
         assert_eq!(read_claiming(txn, reader, 0, None, true, &mut one)?, 1);
         assert_eq!((one.1, counts(txn)), (vec![1], (2, 2, Some(2))));
         let mut three = Few(3, Vec::new());
         assert_eq!(read_claiming(txn, reader, 0, None, true, &mut three)?, 3);
         assert_eq!((three.1, counts(txn)), (vec![1, 2, 3], (3, 3, Some(3))));
-        // History, too.
+        // Reading the history stops at the limit too.
         let mut left = 1;
         let rows = read_history(txn, reader, StreamId::MIN, None, |_, _| {
             if left == 0 {
@@ -411,7 +415,7 @@ fn an_entry_for_which_there_is_no_room_is_not_delivered() {
         assert_eq!((rows, counts(txn)), (1, (3, 3, Some(4))));
         let group = txn.group(b"s", b"g")?.unwrap();
         assert_eq!(group.pending().get(id(2)).unwrap().deliveries, 2);
-        // A range ends before what does not fit.
+        // A range read stops before the first entry that the sink refuses.
         let mut two = Few(2, Vec::new());
         let stream = txn.stream(b"s")?.unwrap();
         assert_eq!(stream.visit_range(IdRange::ALL, None, &mut two), 2);
@@ -422,7 +426,7 @@ fn an_entry_for_which_there_is_no_room_is_not_delivered() {
 }
 
 #[test]
-fn a_group_has_not_read_more_than_was_added() {
+fn entries_read_of_a_group_is_capped_at_entries_added() {
     let (db, _) = prepared(3);
     db.group_create("s", "far", BEGINNING).entries_read(100).wait().unwrap();
     db.group_set_id("s", "g", BEGINNING).entries_read(2).wait().unwrap();
@@ -432,8 +436,8 @@ fn a_group_has_not_read_more_than_was_added() {
     assert_eq!(read, [Some(3), Some(2), Some(3)]);
 }
 
-/// Everything that these calls can leave under a key.
-fn tell(db: &Millstream, key: &str) -> String {
+/// Describes everything that these calls can store under a key.
+fn describe(db: &Millstream, key: &str) -> String {
     let mut info = db.stream_info(key).wait().unwrap();
     info.memory_bytes = 0;
     let rows = db.pending_rows(key, "g").wait().unwrap();
@@ -448,7 +452,7 @@ fn open(path: &Path) -> Millstream {
 }
 
 #[test]
-fn everything_comes_back_from_copies_logs_and_snapshots() {
+fn copies_logs_and_snapshots_preserve_all_state() {
     for snapshot in [false, true] {
         let name = format!("millstream-workers-{snapshot}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
@@ -460,16 +464,16 @@ fn everything_comes_back_from_copies_logs_and_snapshots() {
         let read = db.read_group("s", "g", "a").wait().unwrap();
         let ids: Vec<StreamId> = read.iter().map(|entry| entry.id).collect();
         db.nack("s", "g", [ids[4], ids[1]]).wait().unwrap();
-        let before = tell(&db, "s");
+        let before = describe(&db, "s");
         db.call(Step(|txn: &mut Txn<'_>| txn.copy(b"s", b"t", 0, false).map(|_| ()))).wait().unwrap();
-        assert_eq!(tell(&db, "t"), before);
+        assert_eq!(describe(&db, "t"), before);
         if snapshot {
             db.snapshot().unwrap();
         }
         db.close().unwrap();
         let db = open(&path);
-        assert_eq!((tell(&db, "s"), tell(&db, "t")), (before.clone(), before));
-        // What was sent is known, and the order in which entries were given back.
+        assert_eq!((describe(&db, "s"), describe(&db, "t")), (before.clone(), before));
+        // The producer history and the order of released entries survive.
         assert_eq!(db.add("t", [("n", "1")]).idempotent("p", "1").wait().unwrap(), sent);
         let batch = db.read_group("t", "g", "b").count(2).claim(MINUTE).wait().unwrap();
         assert_eq!(batch.iter().map(|read| read.entry.id).collect::<Vec<_>>(), [ids[4], ids[1]]);

@@ -1,4 +1,4 @@
-//! A pool that follows its backlog between bounds, and keeps a log of why.
+//! A pool that adapts its number of slots to the backlog, between bounds, and records each decision.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example autoscaling
@@ -26,13 +26,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
     Producer::new(backend.clone(), STREAM).send_all((0..JOBS).map(|n| [("job", n.to_string())])).await?;
 
-    // `.autoscale(1..=8)` is enough in earnest; this one is in a hurry.
-    let hurried = Autoscale::between(1..=8)
+    // In production `.autoscale(1..=8)` is enough. These short times keep the example short.
+    let quick = Autoscale::between(1..=8)
         .every(Duration::from_millis(50))
         .patience(Duration::from_millis(50), Duration::from_millis(200))
         .cool_down(Duration::from_millis(100));
     let worker =
-        Worker::builder(backend).stream(STREAM).group("workers").handler(work).autoscale(hurried).build()?;
+        Worker::builder(backend).stream(STREAM).group("workers").handler(work).autoscale(quick).build()?;
     let pool = worker.handle();
     let report =
         worker.run_until(wait::until(|| pool.stats().acknowledged == JOBS && pool.slots() == 1)).await?;

@@ -1,4 +1,4 @@
-//! Handling in bulk: up to fifty rows at once, each with an outcome of its own.
+//! A batch handler: up to fifty rows per call, and an outcome for each row.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example batches
@@ -21,7 +21,7 @@ struct Row {
     n: u32,
 }
 
-/// One insert for all of them. Every tenth row is locked at first.
+/// Loads a batch of rows. Every tenth row is locked at its first attempt, and is retried.
 async fn load(rows: Vec<(Json<Row>, Attempt)>) -> Vec<Outcome> {
     let locked = |(row, Attempt(attempt)): &(Json<Row>, Attempt)| row.n % 10 == 0 && *attempt == 1;
     println!("{} rows, {} of them locked", rows.len(), rows.iter().filter(|row| locked(row)).count());

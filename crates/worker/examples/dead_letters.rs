@@ -1,4 +1,4 @@
-//! A message that keeps failing leaves the queue with its reason, and gets another chance when the bug is mended.
+//! A message that keeps failing becomes a dead letter with its reason. When the bug is fixed, it is redriven.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example dead_letters
@@ -11,8 +11,8 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream_worker::backend::{Order, Range, StreamId};
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::backend::{IdOrder, Range, StreamId};
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::handler::Text;
 use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
@@ -20,12 +20,12 @@ use millstream_worker::redrive::{Redrive, redrive};
 use millstream_worker::{Backoff, HandlerError, Worker};
 
 const STREAM: &str = "example:dead-letters";
-static MENDED: AtomicBool = AtomicBool::new(false);
+static FIXED: AtomicBool = AtomicBool::new(false);
 
 async fn deliver(Text(parcel): Text) -> Result<(), HandlerError> {
     match parcel.as_str() {
-        "B" if !MENDED.load(Ordering::Relaxed) => Err(HandlerError::retry("no such street")),
-        "D" => Err(HandlerError::reject("nobody sends a D")),
+        "B" if !FIXED.load(Ordering::Relaxed) => Err(HandlerError::retry("no such street")),
+        "D" => Err(HandlerError::reject("parcels of kind D are not accepted")),
         _ => Ok(()),
     }
 }
@@ -44,14 +44,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let first = worker()?;
     let handle = first.handle();
     println!("{}", first.run_until(wait::until(|| handle.stats().dead == 2)).await?);
-    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 10 };
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 10 };
     let letters = backend.range(&dead_letters_of(STREAM), all).await?;
-    for letter in letters.iter().filter_map(Letter::read) {
+    for letter in letters.iter().filter_map(DeadLetter::read) {
         let reason = letter.reason.map_or("", |reason| reason.as_str());
         println!("dead, {reason}, deliveries {}: {}", letter.deliveries, letter.error);
     }
 
-    MENDED.store(true, Ordering::Relaxed);
+    FIXED.store(true, Ordering::Relaxed);
     let mut request = Redrive::default();
     request.filter.error = Some("street".to_owned());
     redrive(&*backend, &dead_letters_of(STREAM), &request, |_| {}).await?;

@@ -1,5 +1,5 @@
-//! Several groups read the same stream, each at its own pace and with a worker of its own; a worker may also read
-//! several streams.
+//! Two groups read the same stream, each with its own worker and at its own pace. One of the workers also reads a
+//! second stream.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example fan_out
@@ -19,7 +19,7 @@ const RETURNS: &str = "example:returns";
 
 async fn bill(_: Text) {}
 
-/// Counts what comes from the shop, and leaves returns to others.
+/// Counts orders and skips returns.
 async fn analyse(StreamName(stream): StreamName, _: Text) -> Outcome {
     if &*stream == RETURNS { Outcome::Skip } else { Outcome::Ack }
 }

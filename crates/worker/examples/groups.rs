@@ -1,5 +1,5 @@
-//! Managing groups: made once however often asked for, described, moved after a look at what that would change, and a
-//! consumer removed only when another has its messages.
+//! Manages groups: creates one if it does not exist, describes it, previews and executes a reset, and removes a
+//! consumer after moving its pending messages to another consumer.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example groups
@@ -19,8 +19,8 @@ const GROUP: &str = "billing";
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
-    println!("made: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
-    println!("made again: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
+    println!("created: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
+    println!("created again: {}", backend.create_group(STREAM, GROUP, Start::Beginning).await?);
 
     Producer::new(backend.clone(), STREAM).send_all((1..=5).map(|n| [("order", n.to_string())])).await?;
     for consumer in ["anna", "ben"] {
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("removed {}: {} has its {} messages", removed.consumer, removed.heir, removed.adopted);
 
     let reset = groups.preview_reset(STREAM, GROUP, Position::Beginning).await?;
-    println!("a reset would leave {} to read instead of {}", reset.after.lag, reset.before.lag);
+    println!("after a reset, {} entries are unread instead of {}", reset.after.lag, reset.before.lag);
     groups.reset(&reset).await?;
 
     for group in backend.groups(STREAM).await? {

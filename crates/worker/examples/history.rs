@@ -1,4 +1,4 @@
-//! A worker whose name survives restarts begins with what it had in hand when it died, before anything new.
+//! A worker with a stable name restarts: it first handles the messages that it had read before it died, then new ones.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example history
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
     Producer::new(backend.clone(), STREAM).send_all((1..=5).map(|n| [("order", n.to_string())])).await?;
 
-    // The process before this one: it read three orders, and then the power went.
+    // The previous process of this name read three orders and died.
     let name = WorkerName::stable(1);
     let read = Read {
         stream: STREAM,
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         block: None,
         claim_idle: None,
     };
-    println!("left behind: {}", backend.read(&read).await?.len());
+    println!("left pending: {}", backend.read(&read).await?.len());
 
     let worker = Worker::builder(backend)
         .stream(STREAM)

@@ -1,4 +1,5 @@
-//! Delivered at least once, applied once: a payment that comes twice is acknowledged the second time, and not handled.
+//! Deduplication: a payment that is sent twice is handled once. The worker acknowledges the second copy without
+//! running the handler.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example idempotence
@@ -32,7 +33,7 @@ async fn book(Json(Payment { payment, amount }): Json<Payment>, balance: Data<Ar
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let backend = fresh::store(STREAM).await?;
-    // A name of this run: the store remembers for longer than the example takes.
+    // The run's number makes the keys unique: the store remembers them for an hour, longer than the example runs.
     let run = std::process::id();
     let payments = [("p1", "10"), ("p2", "20"), ("p2", "20"), ("p3", "30"), ("p1", "10")];
     let entries =

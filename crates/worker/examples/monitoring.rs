@@ -1,4 +1,4 @@
-//! Watching: what waits and since when, whether that is well, and metrics for Prometheus.
+//! Monitoring: the lag and the pending messages of a group, a verdict on its health, and metrics for Prometheus.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example monitoring
@@ -28,21 +28,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let monitor = Monitor::new(backend.clone());
     let look = async || {
-        let group = monitor.group(STREAM, GROUP).await?.ok_or("the group is there")?;
+        let group = monitor.group(STREAM, GROUP).await?.ok_or("the group does not exist")?;
         let verdict = group.verdict(&Limits::default());
         println!("lag {}, pending {}, {verdict}", group.lag, group.pending);
         Ok::<(), Box<dyn Error>>(())
     };
     look().await?;
 
-    // In earnest also `.listen("127.0.0.1:9091")`: /livez, /readyz and /metrics over HTTP.
+    // In production, `.listen("127.0.0.1:9091")` serves /livez, /readyz and /metrics over HTTP.
     let worker = Worker::builder(backend.clone()).stream(STREAM).group(GROUP).handler(work).build()?;
     let handle = worker.handle();
     worker.run_until(wait::until(|| handle.stats().acknowledged == 40)).await?;
 
     let metrics = handle.metrics_text().await;
     let names = ["millstream_messages_processed_total{", "millstream_group_lag{"];
-    let told = metrics.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
-    told.filter(|line| !line.ends_with(" 0") || line.contains("lag")).for_each(|line| println!("{line}"));
+    let shown = metrics.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
+    shown.filter(|line| !line.ends_with(" 0") || line.contains("lag")).for_each(|line| println!("{line}"));
     look().await
 }

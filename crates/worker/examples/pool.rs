@@ -1,4 +1,4 @@
-//! A pool that grows and shrinks while it works: no message is lost or repeated by it.
+//! A pool that grows and shrinks while it runs. No message is lost or repeated.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example pool

@@ -1,5 +1,5 @@
-//! Sending: one entry, many in one round trip, a pipeline that gathers what many tasks send, and an entry that is there once
-//! however often it is sent.
+//! Four ways to produce: one entry, many entries in one round trip, a pipeline that combines the entries of many tasks,
+//! and an entry that is added once even if it is sent twice.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example produce
@@ -40,16 +40,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     pipeline.flush().await?;
     println!("ten tasks sent 500 through one pipeline, {} failed", pipeline.failed());
 
-    // Not every store can: Redis before 8.6 cannot, and then it is said instead of promised.
+    // Redis before 8.6 has no idempotent adds. There `send_once` returns an error.
     if backend.capabilities().idempotent_adds {
         let shop = orders.idempotent("shop-1");
         let first = shop.send_once("order-1001", [("order", "1001")]).await?;
         let again = shop.send_once("order-1001", [("order", "1001")]).await?;
-        println!("sent twice, there once: {}", first == again);
+        println!("sent twice, added once: {}", first == again);
     } else {
         orders.send([("order", "1001")]).await?;
     }
-    let stream = backend.stream(STREAM).await?.ok_or("the stream is there")?;
+    let stream = backend.stream(STREAM).await?.ok_or("the stream does not exist")?;
     println!("entries: {}", stream.length);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Ending well: what runs is finished, what was only read is given back at once, and the next worker does the rest.
+//! Graceful shutdown: running handlers finish, prefetched messages are released, and the next worker handles them.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example shutdown
@@ -31,19 +31,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
         builder.concurrency(slots).drain(Duration::from_secs(10)).build()
     };
 
-    // In earnest: worker.run_until(async { let _ = tokio::signal::ctrl_c().await; })
+    // In production: worker.run_until(async { let _ = tokio::signal::ctrl_c().await; })
     let first = worker(4)?;
     let at_work = |handle: WorkerHandle| async move { wait::until(|| handle.busy() == 4).await };
     let signal = at_work(first.handle());
     let first = first.run_until(signal).await?;
     println!(
-        "the first was told to end: {} done, none cut off: {}",
+        "the first worker shut down: {} done, all settled: {}",
         first.acknowledged,
         first.unsettled == 0
     );
 
     let pending = backend.pending_summary(STREAM, GROUP).await?;
-    println!("still in its hands: {}", pending.consumers.len());
+    println!("consumers with pending messages: {}", pending.consumers.len());
 
     let second = worker(40)?;
     let handle = second.handle();

@@ -1,4 +1,4 @@
-//! What a dead worker had in hand is taken over when its lease has run out. There is nothing to write for it.
+//! When a worker dies, another worker takes over its messages after the lease. This needs no code in the handler.
 //!
 //! ```text
 //! cargo run -p millstream-worker --example takeover
@@ -20,7 +20,7 @@ const GROUP: &str = "crew";
 
 async fn work(Text(job): Text, Attempt(attempt): Attempt) {
     if attempt > 1 {
-        println!("job {job} was somebody else's");
+        println!("job {job} was delivered to another consumer before");
     }
 }
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
     Producer::new(backend.clone(), STREAM).send_all((1..=25).map(|n| [("job", n.to_string())])).await?;
 
-    // Reads four jobs and is never heard of again.
+    // A consumer that reads four jobs and never acknowledges them.
     let read =
         Read { stream: STREAM, group: GROUP, consumer: "doomed", count: 4, block: None, claim_idle: None };
     println!("doomed took {} and died", backend.read(&read).await?.len());

@@ -1,13 +1,15 @@
-//! How many messages workers handle in a second with a handler that does nothing, and what a waiting one costs.
+//! Measures how many messages per second workers handle with an empty handler, and the CPU use of an idle worker.
 //!
 //! ```text
 //! cargo run --release -p millstream-worker --example throughput -- [URL [MESSAGES [WORKERS]]]
 //! cargo run --release -p millstream-worker --example throughput -- --idle SECONDS URL
 //! ```
 //!
-//! The messages are added first and not measured. Leases, retries and metrics are on, as always. On a server every
-//! worker is a process of its own with one connection for calls and one that waits; on an embedded store they share
-//! this process. `no:FOLDER` and `everysec:FOLDER` are embedded stores in a folder that sync never, or once a second.
+//! The messages are added first, and that time is not counted. Leases, retries and metrics are on, as always.
+//!
+//! On a server every worker is a process of its own, with one connection for calls and one for blocking reads. On an
+//! embedded store all workers share this process. `no:FOLDER` and `everysec:FOLDER` are embedded stores that never
+//! sync, or sync once a second.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write, stdin};
@@ -28,10 +30,10 @@ use tokio::task::JoinSet;
 const STREAM: &str = "throughput";
 const GROUP: &str = "bench";
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type BoxResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
+async fn main() -> BoxResult<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
@@ -45,7 +47,7 @@ async fn main() -> Outcome<()> {
     }
 }
 
-async fn measure(url: &str, messages: usize, workers: usize) -> Outcome<()> {
+async fn measure(url: &str, messages: usize, workers: usize) -> BoxResult<()> {
     let backend = open(url).await?;
     backend.delete_stream(STREAM).await?;
     backend.create_group(STREAM, GROUP, Start::Beginning).await?;
@@ -64,7 +66,7 @@ async fn measure(url: &str, messages: usize, workers: usize) -> Outcome<()> {
     Ok(())
 }
 
-async fn open(url: &str) -> Outcome<Arc<dyn Admin>> {
+async fn open(url: &str) -> BoxResult<Arc<dyn Admin>> {
     let (policy, folder) = match url.split_once(':') {
         Some(("no", folder)) => (Policy::Never, folder),
         Some(("everysec", folder)) => (Policy::EverySecond, folder),
@@ -75,7 +77,7 @@ async fn open(url: &str) -> Outcome<Arc<dyn Admin>> {
     Ok(Arc::new(Embedded::over(Millstream::owning(store)?, url)))
 }
 
-async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> Outcome<()> {
+async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> BoxResult<()> {
     let entry = NewEntry { fields: vec![("order".into(), "12345678".into())], idempotence: None };
     let entries = vec![entry; messages.min(1000)];
     for added in (0..messages).step_by(1000) {
@@ -84,25 +86,25 @@ async fn fill(backend: &Arc<dyn Admin>, messages: usize) -> Outcome<()> {
     Ok(())
 }
 
-fn worker(backend: &Arc<dyn Admin>) -> Outcome<Worker> {
+fn worker(backend: &Arc<dyn Admin>) -> BoxResult<Worker> {
     let builder = Worker::builder(backend.clone()).stream(STREAM).group(GROUP);
     Ok(builder.handler(async |_: Raw| {}).build()?)
 }
 
-/// Workers that share a store in this process.
+/// Runs workers in this process. Returns the elapsed time and the CPU time.
 async fn in_this_process(
     backend: &Arc<dyn Admin>,
     messages: usize,
     workers: usize,
-) -> Outcome<(Duration, Duration)> {
-    let workers = (0..workers).map(|_| worker(backend)).collect::<Outcome<Vec<Worker>>>()?;
+) -> BoxResult<(Duration, Duration)> {
+    let workers = (0..workers).map(|_| worker(backend)).collect::<BoxResult<Vec<Worker>>>()?;
     let handles: Vec<WorkerHandle> = workers.iter().map(Worker::handle).collect();
-    let (processor, began) = (processor_time()?, Instant::now());
+    let (processor, began) = (cpu_time()?, Instant::now());
     let mut running: JoinSet<_> = workers.into_iter().map(Worker::run).collect();
     while handles.iter().map(|handle| handle.stats().acknowledged).sum::<u64>() < messages as u64 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let spent = (began.elapsed(), processor_time()? - processor);
+    let spent = (began.elapsed(), cpu_time()? - processor);
     handles.iter().for_each(WorkerHandle::drain);
     while let Some(ended) = running.join_next().await {
         ended??;
@@ -110,47 +112,52 @@ async fn in_this_process(
     Ok(spent)
 }
 
-/// Workers that are processes, let go at the same moment.
-async fn by_processes(backend: &Arc<dyn Admin>, url: &str, workers: usize) -> Outcome<(Duration, Duration)> {
-    let mut joined = (0..workers).map(|_| Joined::start(url)).collect::<Outcome<Vec<Joined>>>()?;
-    joined.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
+/// Runs each worker as a process; all of them start to read together. Returns the elapsed time and the CPU time.
+async fn by_processes(
+    backend: &Arc<dyn Admin>,
+    url: &str,
+    workers: usize,
+) -> BoxResult<(Duration, Duration)> {
+    let mut processes =
+        (0..workers).map(|_| WorkerProcess::start(url)).collect::<BoxResult<Vec<WorkerProcess>>>()?;
+    processes.iter_mut().try_for_each(|worker| worker.next_line().map(drop))?;
     let began = Instant::now();
-    joined.iter_mut().try_for_each(Joined::go)?;
+    processes.iter_mut().try_for_each(WorkerProcess::go)?;
     while backend.groups(STREAM).await?.iter().any(|group| group.lag != Some(0) || group.pending > 0) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let elapsed = began.elapsed();
-    let processor = joined.into_iter().map(Joined::end).sum::<Outcome<Duration>>()?;
+    let processor = processes.into_iter().map(WorkerProcess::end).sum::<BoxResult<Duration>>()?;
     Ok((elapsed, processor))
 }
 
-/// A worker in a process of its own.
-struct Joined {
+/// A child process that runs one worker: see [`join`].
+struct WorkerProcess {
     process: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
-impl Joined {
-    fn start(url: &str) -> Outcome<Joined> {
+impl WorkerProcess {
+    fn start(url: &str) -> BoxResult<WorkerProcess> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--join", url]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
-        let lines = BufReader::new(process.stdout.take().ok_or("its output is piped")?);
-        Ok(Joined { process, lines })
+        let lines = BufReader::new(process.stdout.take().ok_or("the worker has no standard output")?);
+        Ok(WorkerProcess { process, lines })
     }
 
-    fn next_line(&mut self) -> Outcome<String> {
+    fn next_line(&mut self) -> BoxResult<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line)?;
         Ok(line)
     }
 
-    fn go(&mut self) -> Outcome<()> {
-        Ok(self.process.stdin.as_mut().ok_or("its input is piped")?.write_all(b"go\n")?)
+    fn go(&mut self) -> BoxResult<()> {
+        Ok(self.process.stdin.as_mut().ok_or("the worker has no standard input")?.write_all(b"go\n")?)
     }
 
-    /// Ends it by closing its input. Gives the processor time it took.
-    fn end(mut self) -> Outcome<Duration> {
+    /// Ends the worker by closing its standard input. Returns its CPU time.
+    fn end(mut self) -> BoxResult<Duration> {
         drop(self.process.stdin.take());
         let seconds = self.next_line()?.trim().parse()?;
         self.process.wait()?;
@@ -158,33 +165,34 @@ impl Joined {
     }
 }
 
-/// The other side of [`Joined`].
-async fn join(url: &str) -> Outcome<()> {
+/// Runs one worker as a child process: prints `ready`, starts to read at the first line of standard input, and ends
+/// when the input is closed.
+async fn join(url: &str) -> BoxResult<()> {
     let worker = worker(&open(url).await?)?;
     println!("ready");
     stdin().read_line(&mut String::new())?;
-    let before = processor_time()?;
+    let before = cpu_time()?;
     let (end, ended) = oneshot::channel::<()>();
     std::thread::spawn(move || {
-        // Whatever comes, a line or the end of the input, means the end.
+        // A line and the end of the input both mean: stop.
         let _ = stdin().read_line(&mut String::new());
         drop(end);
     });
     worker.run_until(async { drop(ended.await) }).await?;
-    println!("{}", (processor_time()? - before).as_secs_f64());
+    println!("{}", (cpu_time()? - before).as_secs_f64());
     Ok(())
 }
 
-/// What a worker costs that waits for a message that does not come.
-async fn idle(url: &str, time: Duration) -> Outcome<()> {
+/// Measures the CPU use of a worker that waits on an empty stream.
+async fn idle(url: &str, time: Duration) -> BoxResult<()> {
     let backend = open(url).await?;
     backend.delete_stream(STREAM).await?;
     let measured = async {
-        // Let it begin first.
+        // Skip the start of the worker.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let before = processor_time();
+        let before = cpu_time();
         tokio::time::sleep(time).await;
-        if let (Ok(before), Ok(after)) = (before, processor_time()) {
+        if let (Ok(before), Ok(after)) = (before, cpu_time()) {
             let share = (after - before).as_secs_f64() / time.as_secs_f64();
             println!("a waiting worker: {:.2} % of a processor", share * 100.0);
         }
@@ -193,11 +201,13 @@ async fn idle(url: &str, time: Duration) -> Outcome<()> {
     Ok(())
 }
 
-/// The processor time of this process so far: user and system, in hundredths of a second, which Linux tells in the
-/// fields 14 and 15 of this file, the second of which may contain spaces and ends with the last `)`.
-fn processor_time() -> Outcome<Duration> {
+/// The user and system CPU time of this process.
+///
+/// Linux reports them in hundredths of a second as fields 14 and 15 of `/proc/self/stat`. Field 2, the name, can
+/// contain spaces and ends with the last `)`.
+fn cpu_time() -> BoxResult<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    let after_name = stat.rsplit(')').next().ok_or("a line of fields")?;
+    let after_name = stat.rsplit(')').next().ok_or("/proc/self/stat has no fields")?;
     let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
     Ok(Duration::from_millis(ticks.sum::<Result<u64, _>>()? * 10))
 }

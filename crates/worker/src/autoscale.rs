@@ -1,8 +1,8 @@
-//! How many slots a pool should have: decided from exact lag and its age, between bounds.
+//! Decides how many slots a pool should have, from the lag of the group and the age of its oldest unread message.
 //!
-//! The decision is a pure function of what was seen and when ([`Scaler::decide`]). It is slow to change its mind: growing
-//! and shrinking have different thresholds, each must hold for a while, and after a step nothing happens for a
-//! cool-down. Every step is kept with what led to it.
+//! The decision is a pure function of samples and their times ([`Scaler::decide`]). Three rules prevent the pool
+//! from swinging: growing and shrinking have different thresholds, a threshold must be exceeded for some time, and
+//! after each change a cool-down passes without another. Every decision is kept together with its sample.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,32 +10,33 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// When a pool grows and shrinks.
+/// Policy of the autoscaler: when a pool grows and shrinks.
 ///
-/// A range is enough: `.autoscale(2..=32)`. The rest has defaults that fit messages of a few milliseconds to a few seconds.
+/// A range is enough: `.autoscale(2..=32)`. The defaults of the other settings fit handlers that run from a few
+/// milliseconds to a few seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Autoscale {
-    /// Never fewer slots.
+    /// Minimum number of slots.
     pub min: usize,
-    /// Never more slots.
+    /// Maximum number of slots.
     pub max: usize,
-    /// Grow when more messages than this wait for each slot.
+    /// The pool grows if more messages than this wait for each slot.
     pub lag_per_slot: u64,
-    /// Grow when the oldest unread message has waited longer.
+    /// The pool grows if the oldest unread message has waited longer than this.
     pub max_age: Duration,
-    /// How often to look.
+    /// Interval between two measurements.
     pub every: Duration,
-    /// How long there must be too much to do before the pool grows.
+    /// How long the pool must be overloaded before it grows.
     pub grow_after: Duration,
-    /// How long there must be too little to do before the pool shrinks.
+    /// How long the pool must be underused before it shrinks.
     pub shrink_after: Duration,
-    /// How long after a step nothing happens.
+    /// Minimum time between two changes.
     pub cool_down: Duration,
 }
 
 impl Autoscale {
-    /// Between these bounds, with the defaults for the rest. At least one slot.
+    /// Returns a policy with these bounds and defaults for the rest. The minimum is at least one slot.
     pub fn between(bounds: RangeInclusive<usize>) -> Autoscale {
         let min = (*bounds.start()).max(1);
         Autoscale {
@@ -50,32 +51,32 @@ impl Autoscale {
         }
     }
 
-    /// Grow when more messages than this wait for each slot. At least one.
+    /// Sets how many messages can wait for each slot before the pool grows, at least one.
     pub fn lag_per_slot(mut self, messages: u64) -> Autoscale {
         self.lag_per_slot = messages.max(1);
         self
     }
 
-    /// Grow when the oldest unread message has waited longer.
+    /// Sets how long the oldest unread message can wait before the pool grows.
     pub fn max_age(mut self, age: Duration) -> Autoscale {
         self.max_age = age;
         self
     }
 
-    /// How often to look.
+    /// Sets the interval between two measurements, at least 10 ms.
     pub fn every(mut self, interval: Duration) -> Autoscale {
         self.every = interval.max(Duration::from_millis(10));
         self
     }
 
-    /// How long there must be too much to do before the pool grows, and too little before it shrinks.
+    /// Sets how long the pool must be overloaded before it grows, and underused before it shrinks.
     pub fn patience(mut self, grow_after: Duration, shrink_after: Duration) -> Autoscale {
         self.grow_after = grow_after;
         self.shrink_after = shrink_after;
         self
     }
 
-    /// How long after a step nothing happens.
+    /// Sets the minimum time between two changes.
     pub fn cool_down(mut self, cool_down: Duration) -> Autoscale {
         self.cool_down = cool_down;
         self
@@ -88,18 +89,18 @@ impl From<RangeInclusive<usize>> for Autoscale {
     }
 }
 
-/// What a decision rests on.
+/// A measurement on which the autoscaler decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// How many messages the group has yet to read, and how many were read and wait for a slot.
+    /// Messages that wait for a slot: unread by the group, or prefetched.
     pub lag: u64,
-    /// Whether that number is exact, or at least so many.
+    /// Whether `lag` is exact. If not, it is a lower bound.
     pub lag_exact: bool,
-    /// How long the oldest unread message has waited.
+    /// Age of the oldest unread message.
     pub oldest_age: Duration,
-    /// How many slots there are.
+    /// Number of slots.
     pub slots: usize,
-    /// How many of them run a handler.
+    /// Number of slots that run a handler.
     pub busy: usize,
 }
 
@@ -107,18 +108,18 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Too many messages waited.
+    /// More messages waited than [`Autoscale::lag_per_slot`] allows.
     Lag,
-    /// A message waited too long.
+    /// The oldest message waited longer than [`Autoscale::max_age`].
     Age,
-    /// Too little to do.
+    /// The pool was underused.
     Idle,
-    /// The number was outside the bounds.
+    /// The number of slots was outside the bounds.
     Bounds,
 }
 
 impl Cause {
-    /// Its name in logs and metrics.
+    /// Returns the name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Cause::Lag => "lag",
@@ -129,16 +130,16 @@ impl Cause {
     }
 }
 
-/// A step of the autoscaler, with what led to it.
+/// A change of the number of slots, with the sample that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// When.
+    /// Time of the decision.
     pub at: SystemTime,
-    /// How many slots it will be.
+    /// New number of slots.
     pub to: usize,
-    /// Why.
+    /// Why the number changes.
     pub cause: Cause,
-    /// What was seen; [`Sample::slots`] is how many slots it was.
+    /// The measurement. [`Sample::slots`] is the old number of slots.
     pub sample: Sample,
 }
 
@@ -151,41 +152,41 @@ impl fmt::Display for Decision {
     }
 }
 
-/// Decides, remembering for how long there has been too much or too little to do.
+/// The autoscaler: decides, and remembers since when the pool has been overloaded or underused.
 #[derive(Debug)]
 pub struct Scaler {
     policy: Autoscale,
-    too_much_since: Option<Instant>,
-    too_little_since: Option<Instant>,
+    overloaded_since: Option<Instant>,
+    underused_since: Option<Instant>,
     changed_at: Option<Instant>,
 }
 
 impl Scaler {
-    /// One that has seen nothing yet.
+    /// Returns an autoscaler without measurements.
     pub fn new(policy: Autoscale) -> Scaler {
-        Scaler { policy, too_much_since: None, too_little_since: None, changed_at: None }
+        Scaler { policy, overloaded_since: None, underused_since: None, changed_at: None }
     }
 
-    /// How many slots there should be now, and why; `None` if it is well as it is.
+    /// Returns the new number of slots and why, or `None` if nothing should change.
     pub fn decide(&mut self, now: Instant, sample: &Sample) -> Option<(usize, Cause)> {
         let slots = sample.slots;
         let within = slots.clamp(self.policy.min, self.policy.max);
         if within != slots {
             return self.step(now, within, Cause::Bounds);
         }
-        let (too_much, too_little) = (self.too_much(sample), self.too_little(sample));
-        let too_much_for = held_for(&mut self.too_much_since, too_much.is_some(), now);
-        let too_little_for = held_for(&mut self.too_little_since, too_little, now);
+        let (overloaded, underused) = (self.overloaded(sample), self.underused(sample));
+        let overloaded_for = true_for(&mut self.overloaded_since, overloaded.is_some(), now);
+        let underused_for = true_for(&mut self.underused_since, underused, now);
         if self.changed_at.is_some_and(|at| now.duration_since(at) < self.policy.cool_down) {
             return None;
         }
-        if let Some(cause) = too_much
-            && too_much_for >= Some(self.policy.grow_after)
+        if let Some(cause) = overloaded
+            && overloaded_for >= Some(self.policy.grow_after)
             && slots < self.policy.max
         {
             return self.step(now, (slots * 2).min(self.policy.max), cause);
         }
-        if too_little_for >= Some(self.policy.shrink_after) && slots > self.policy.min {
+        if underused_for >= Some(self.policy.shrink_after) && slots > self.policy.min {
             return self.step(now, (slots - slots.div_ceil(4)).max(self.policy.min), Cause::Idle);
         }
         None
@@ -193,12 +194,12 @@ impl Scaler {
 
     fn step(&mut self, now: Instant, to: usize, cause: Cause) -> Option<(usize, Cause)> {
         self.changed_at = Some(now);
-        self.too_much_since = None;
-        self.too_little_since = None;
+        self.overloaded_since = None;
+        self.underused_since = None;
         Some((to, cause))
     }
 
-    fn too_much(&self, sample: &Sample) -> Option<Cause> {
+    fn overloaded(&self, sample: &Sample) -> Option<Cause> {
         if sample.lag > self.policy.lag_per_slot.saturating_mul(sample.slots as u64) {
             Some(Cause::Lag)
         } else if sample.lag > 0 && sample.oldest_age > self.policy.max_age {
@@ -208,8 +209,9 @@ impl Scaler {
         }
     }
 
-    /// Far below what makes it grow, and with slots to spare: the two never meet.
-    fn too_little(&self, sample: &Sample) -> bool {
+    /// Whether the pool could do with fewer slots. The thresholds are far below those for growing, so a pool is
+    /// never overloaded and underused at the same time.
+    fn underused(&self, sample: &Sample) -> bool {
         let spare = sample.busy * 4 < sample.slots * 3;
         let few = sample.lag.saturating_mul(4) < self.policy.lag_per_slot.saturating_mul(sample.slots as u64);
         let young = sample.lag == 0 || sample.oldest_age * 2 < self.policy.max_age;
@@ -217,9 +219,9 @@ impl Scaler {
     }
 }
 
-/// For how long something has been so; `None` if it is not.
-fn held_for(since: &mut Option<Instant>, is_so: bool, now: Instant) -> Option<Duration> {
-    if !is_so {
+/// Returns how long a condition has been true, or `None` if it is false now.
+fn true_for(since: &mut Option<Instant>, holds: bool, now: Instant) -> Option<Duration> {
+    if !holds {
         *since = None;
         return None;
     }
@@ -247,11 +249,11 @@ mod tests {
     }
 
     #[test]
-    fn lag_must_last_before_the_pool_grows_and_it_grows_by_doubling() {
+    fn the_pool_doubles_if_the_lag_lasts() {
         let (mut scaler, start) = (scaler(), Instant::now());
         assert_eq!(scaler.decide(start, &sample(2, 100, 0, 2)), None);
         assert_eq!(scaler.decide(start + SECOND, &sample(2, 100, 0, 2)), Some((4, Cause::Lag)));
-        // Not again within the cool-down, and not beyond the bounds afterwards.
+        // No change within the cool-down, and no growth beyond the maximum.
         assert_eq!(scaler.decide(start + SECOND * 2, &sample(4, 100, 0, 4)), None);
         assert_eq!(scaler.decide(start + SECOND * 7, &sample(4, 100, 0, 4)), Some((8, Cause::Lag)));
         assert_eq!(scaler.decide(start + SECOND * 13, &sample(16, 900, 0, 4)), None);
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_burst_changes_nothing() {
+    fn a_short_burst_does_not_change_the_pool() {
         let (mut scaler, start) = (scaler(), Instant::now());
         for second in 0..20 {
             let lag = if second % 2 == 0 { 100 } else { 15 };
@@ -268,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn one_old_message_is_enough() {
+    fn one_old_message_makes_the_pool_grow() {
         let (mut scaler, start) = (scaler(), Instant::now());
         assert_eq!(scaler.decide(start, &sample(2, 1, 9, 2)), None);
         assert_eq!(scaler.decide(start + SECOND * 2, &sample(2, 1, 9, 2)), Some((4, Cause::Age)));
     }
 
     #[test]
-    fn it_shrinks_slowly_and_only_with_slots_to_spare() {
+    fn the_pool_shrinks_slowly_and_only_with_idle_slots() {
         let (mut scaler, start) = (scaler(), Instant::now());
         assert_eq!(scaler.decide(start, &sample(16, 0, 0, 15)), None);
         assert_eq!(scaler.decide(start + SECOND * 60, &sample(16, 0, 0, 15)), None);
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn between_the_thresholds_nothing_happens() {
+    fn nothing_changes_between_the_thresholds() {
         let (mut scaler, start) = (scaler(), Instant::now());
         for second in 0..100 {
             assert_eq!(scaler.decide(start + SECOND * second, &sample(4, 25, 3, 1)), None);
@@ -296,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_outside_the_bounds_is_put_right_at_once() {
+    fn a_number_outside_the_bounds_is_corrected_immediately() {
         assert_eq!(scaler().decide(Instant::now(), &sample(1, 0, 0, 0)), Some((2, Cause::Bounds)));
         assert_eq!(scaler().decide(Instant::now(), &sample(40, 900, 0, 40)), Some((16, Cause::Bounds)));
     }
 
     #[test]
-    fn a_decision_reads_well() {
+    fn a_decision_is_displayed_with_its_sample() {
         let decision =
             Decision { at: SystemTime::UNIX_EPOCH, to: 4, cause: Cause::Lag, sample: sample(2, 50, 3, 2) };
         assert_eq!(decision.to_string(), "2 -> 4 (lag): lag 50, oldest 3.0 s, 2 of 2 busy");

@@ -1,9 +1,9 @@
-//! How long to wait before something is tried again.
+//! Delays before something is tried again.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long to wait before the next try.
+/// Delays before the next attempt.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,52 +17,52 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backoff {
     first: Duration,
-    most: Duration,
+    longest: Duration,
     factor: f64,
     jitter: bool,
 }
 
 impl Backoff {
-    /// Twice as long each time, from the first delay to the longest, with jitter.
+    /// Returns delays that double each time, from the first to the longest, with jitter.
     pub fn exponential(delays: Range<Duration>) -> Backoff {
-        Backoff { first: delays.start, most: delays.end.max(delays.start), factor: 2.0, jitter: true }
+        Backoff { first: delays.start, longest: delays.end.max(delays.start), factor: 2.0, jitter: true }
     }
 
-    /// The same delay each time, with jitter.
+    /// Returns the same delay each time, with jitter.
     pub fn fixed(delay: Duration) -> Backoff {
-        Backoff { first: delay, most: delay, factor: 1.0, jitter: true }
+        Backoff { first: delay, longest: delay, factor: 1.0, jitter: true }
     }
 
-    /// No delay at all.
+    /// Returns no delay.
     pub fn none() -> Backoff {
         Backoff::fixed(Duration::ZERO)
     }
 
-    /// So many times as long each time, instead of twice. At least 1.
+    /// Sets by how much the delay is multiplied each time, at least 1. Default: 2.
     pub fn factor(mut self, factor: f64) -> Backoff {
         self.factor = factor.max(1.0);
         self
     }
 
-    /// Exactly the delay. Messages that failed together will then come back together.
+    /// Turns jitter off. Messages that failed together are then delivered again together.
     pub fn without_jitter(mut self) -> Backoff {
         self.jitter = false;
         self
     }
 
-    /// The delay after so many deliveries: with jitter, anything from half of it to all of it.
+    /// Returns the delay after this number of deliveries. With jitter, it is between half of the delay and all of it.
     pub fn delay(&self, deliveries: u64) -> Duration {
         let steps = i32::try_from(deliveries.saturating_sub(1)).unwrap_or(i32::MAX);
-        let most = self.most.as_secs_f64();
-        // Far enough out the power is infinite; `min` brings it back, and turns 0 * infinity into the longest delay too.
-        let seconds = (self.first.as_secs_f64() * self.factor.powi(steps)).min(most);
+        let longest = self.longest.as_secs_f64();
+        // The power can be infinite, and 0 * infinity is not a number. In both cases `min` returns the longest delay.
+        let seconds = (self.first.as_secs_f64() * self.factor.powi(steps)).min(longest);
         let share = if self.jitter { 0.5 + fastrand::f64() / 2.0 } else { 1.0 };
         Duration::from_secs_f64(seconds * share)
     }
 }
 
 impl Default for Backoff {
-    /// From one second to a minute, twice as long each time.
+    /// Delays from one second to one minute that double each time, with jitter.
     fn default() -> Backoff {
         Backoff::exponential(Duration::from_secs(1)..Duration::from_secs(60))
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_stays_between_half_and_all() {
+    fn jitter_stays_between_half_and_the_whole_delay() {
         let backoff = Backoff::fixed(SECOND);
         let delays: Vec<Duration> = (0..200).map(|_| backoff.delay(1)).collect();
         assert!(delays.iter().all(|delay| (SECOND / 2..=SECOND).contains(delay)));

@@ -1,23 +1,23 @@
-//! From a URL to a backend.
+//! Opens the backend that a URL names.
 
 use std::fs;
 use std::sync::Arc;
 
 use crate::backend::{Admin, Certificates, Embedded, Error, ErrorKind, Redis};
 
-/// The backend behind a URL:
+/// Connects to the store that a URL names:
 ///
 /// | URL | store |
 /// |---|---|
-/// | `redis://[user:password@]host[:port][/database]` | a server that speaks Redis' protocol |
-/// | `rediss://…` | the same over TLS; `#insecure` at the end takes any certificate |
+/// | `redis://[user:password@]host[:port][/database]` | a server that speaks the Redis protocol |
+/// | `rediss://…` | the same over TLS; `#insecure` at the end accepts any certificate |
 /// | `redis+cluster://[user:password@]host:port,host:port…`, `rediss+cluster://…` | a Redis or Valkey Cluster |
-/// | `unix:///path/of/socket[?db=N&user=NAME&pass=PASSWORD]` | a server on this machine, by its Unix socket |
-/// | `embedded:FOLDER` | the embedded store in a folder of this process alone |
-/// | `memory:` | an embedded store that is gone with the process |
+/// | `unix:///path/of/socket[?db=N&user=NAME&pass=PASSWORD]` | a server on this machine, over its Unix socket |
+/// | `embedded:FOLDER` | the embedded store in a folder, which only one process can open |
+/// | `memory:` | an embedded store in memory, which is lost when the process ends |
 ///
-/// TLS takes `?ca=FILE` (who signs the server's certificate) and `&cert=FILE&key=FILE` (our own), all in PEM;
-/// servers take `?protocol=3` for the newer protocol.
+/// Parameters for TLS, all of them PEM files: `?ca=FILE` is the authority that signs the server's certificate;
+/// `&cert=FILE&key=FILE` are the client's certificate and key. For servers, `?protocol=3` selects RESP3.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -28,12 +28,12 @@ use crate::backend::{Admin, Certificates, Embedded, Error, ErrorKind, Redis};
 /// # }
 /// ```
 ///
-/// A store in a folder is made if the folder is empty or not there.
+/// `embedded:FOLDER` creates a store if the folder is empty or does not exist.
 pub async fn connect(url: &str) -> Result<Arc<dyn Admin>, Error> {
     open(url, |folder| Embedded::open(folder)).await
 }
 
-/// The same for a store that must be there: looking at a folder makes none in it.
+/// Connects like [`connect`], but fails instead of creating a store in a folder.
 pub async fn connect_existing(url: &str) -> Result<Arc<dyn Admin>, Error> {
     open(url, |folder| Embedded::open_existing(folder)).await
 }
@@ -49,17 +49,18 @@ async fn open(
             Ok(Arc::new(Redis::connect(url, certificates(url)?).await?))
         }
         Some(("redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster", _)) => {
-            Ok(Arc::new(Redis::connect_cluster(&nodes(url), certificates(url)?).await?))
+            Ok(Arc::new(Redis::connect_cluster(&node_urls(url), certificates(url)?).await?))
         }
         _ => Err(Error::new(
             ErrorKind::BadUrl,
-            "the URL of a store begins with redis://, rediss://, redis+cluster://, rediss+cluster://, unix://, embedded: or memory:",
+            "invalid URL: expected redis://HOST, rediss://HOST, redis+cluster://HOST,HOST, rediss+cluster://HOST,HOST, \
+             unix://SOCKET, embedded:FOLDER or memory:",
         )),
     }
 }
 
-/// The URLs of a cluster's servers: everything but the host is the same for all.
-fn nodes(url: &str) -> Vec<String> {
+/// Returns the URLs of a cluster's nodes. They differ only in the host.
+fn node_urls(url: &str) -> Vec<String> {
     let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
     let scheme = scheme.strip_suffix("+cluster").unwrap_or(scheme);
     let (authority, suffix) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -71,24 +72,24 @@ fn nodes(url: &str) -> Vec<String> {
     hosts.map(|host| format!("{scheme}://{user}{host}{suffix}")).collect()
 }
 
-/// The certificates that a URL names.
+/// Reads the certificates that the parameters of a URL name.
 fn certificates(url: &str) -> Result<Certificates, Error> {
     let file = |name: &str| parameter(url, name).map(read_file).transpose();
-    let authority = file("ca")?;
-    let own = match (file("cert")?, file("key")?) {
+    let ca = file("ca")?;
+    let client = match (file("cert")?, file("key")?) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
         _ => {
             return Err(Error::new(
                 ErrorKind::BadUrl,
-                "a certificate needs its key: give both cert= and key=",
+                "invalid URL: cert= and key= need each other; give both or neither",
             ));
         }
     };
-    Ok(Certificates { authority, own })
+    Ok(Certificates { ca, client })
 }
 
-/// A parameter of a URL's query.
+/// Returns a parameter of a URL's query.
 fn parameter<'u>(url: &'u str, name: &str) -> Option<&'u str> {
     let (_, query) = url.split('#').next()?.split_once('?')?;
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -96,7 +97,8 @@ fn parameter<'u>(url: &'u str, name: &str) -> Option<&'u str> {
 
 fn read_file(path: &str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|error| {
-        Error::new(ErrorKind::Refused, format!("cannot read {path}: {error}")).with_source(error)
+        Error::new(ErrorKind::Refused, format!("cannot read the certificate or key file {path}: {error}"))
+            .with_source(error)
     })
 }
 
@@ -105,15 +107,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_several_servers_with_one_way_in() {
-        assert_eq!(nodes("redis+cluster://a:1,b:2"), ["redis://a:1", "redis://b:2"]);
-        let secret = nodes("rediss+cluster://u:p%40@a:1,b:2/?ca=/x#insecure");
+    fn cluster_url_becomes_one_url_per_node() {
+        assert_eq!(node_urls("redis+cluster://a:1,b:2"), ["redis://a:1", "redis://b:2"]);
+        let secret = node_urls("rediss+cluster://u:p%40@a:1,b:2/?ca=/x#insecure");
         assert_eq!(secret, ["rediss://u:p%40@a:1/?ca=/x#insecure", "rediss://u:p%40@b:2/?ca=/x#insecure"]);
-        assert_eq!(nodes("redis+cluster://"), [""; 0]);
+        assert_eq!(node_urls("redis+cluster://"), [""; 0]);
     }
 
     #[test]
-    fn parameters_are_found_by_their_whole_name() {
+    fn parameters_match_by_their_whole_name() {
         let url = "rediss://host/?xca=1&ca=/etc/ca.pem&key=k#insecure";
         assert_eq!(parameter(url, "ca"), Some("/etc/ca.pem"));
         assert_eq!(parameter(url, "key"), Some("k"));
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_store_is_refused_with_the_ones_there_are() {
+    async fn invalid_urls_are_rejected() {
         for url in ["", "http://host", "memory:x", "embedded:", "redis+cluster://", "redis://"] {
             let error = connect(url).await.map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadUrl, "{url}: {error}");

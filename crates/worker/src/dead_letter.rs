@@ -1,24 +1,24 @@
-//! What a dead letter looks like: the entry as it was, and beside it where it comes from and why it ended.
+//! The format of a dead letter: the fields of the original entry, followed by fields that describe the failure.
 //!
-//! | field | what it says |
+//! | field | content |
 //! |---|---|
-//! | `dlq.stream`, `dlq.id` | the entry it was |
-//! | `dlq.group`, `dlq.consumer` | for whom it ended, and with whom |
-//! | `dlq.deliveries` | how often it was delivered to handlers |
+//! | `dlq.stream`, `dlq.id` | the stream and the id of the original entry |
+//! | `dlq.group`, `dlq.consumer` | the group and the consumer that gave up on it |
+//! | `dlq.deliveries` | number of deliveries to handlers |
 //! | `dlq.reason` | one of [`Reason`] |
-//! | `dlq.error`, `dlq.error_type` | what the handler said last |
+//! | `dlq.error`, `dlq.error_type` | the last error of the handler |
 //! | `dlq.first_seen` | when the entry was added, in milliseconds since 1970 (the time in its id) |
-//! | `dlq.dead_at` | when it ended, in milliseconds since 1970 |
-//! | `dlq.redrives` | how often it had been given another chance before |
+//! | `dlq.dead_at` | when it was dead-lettered, in milliseconds since 1970 |
+//! | `dlq.redrives` | number of earlier redrives |
 //!
-//! The fields of the entry come first and verbatim, `traceparent` among them. A field of the entry whose name begins
-//! with `dlq.` comes from an earlier dead letter and gives way to the new one.
+//! The original fields, including `traceparent`, are copied unchanged. Exception: original fields whose names start
+//! with `dlq.` come from an earlier dead letter and are replaced.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
-use crate::backend::{DeadLetter, Entry, Fields, StreamId};
+use crate::backend::{Entry, Fields, NewDeadLetter, StreamId};
 use crate::message::Message;
 use crate::outcome::{Failure, Reason};
 
@@ -35,52 +35,52 @@ const FIRST_SEEN: &str = "dlq.first_seen";
 const DEAD_AT: &str = "dlq.dead_at";
 const REDRIVES: &str = "dlq.redrives";
 
-/// The longest error text that is kept: the letter is for finding out, not for whole dumps.
+/// Maximum bytes of the error text. A longer text is cut.
 const ERROR_BYTES_MAX: usize = 8 * 1024;
 
-/// A dead letter, read back.
+/// A dead letter, parsed from an entry of a dead-letter stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Letter {
-    /// Its id among the dead letters.
+pub struct DeadLetter {
+    /// The id of the dead letter in the dead-letter stream.
     pub id: StreamId,
-    /// The stream it comes from.
+    /// The stream of the original entry.
     pub stream: String,
-    /// Its id there.
+    /// The id of the original entry.
     pub origin: StreamId,
-    /// The group it ended for.
+    /// The group that gave up on the entry.
     pub group: String,
-    /// The consumer it ended with.
+    /// The consumer that gave up on the entry.
     pub consumer: String,
-    /// How often it was delivered to handlers.
+    /// Number of deliveries to handlers.
     pub deliveries: u64,
-    /// Why it ended; `None` for a word that is none of ours.
+    /// Why the entry was dead-lettered. `None` if `dlq.reason` is missing or unknown.
     pub reason: Option<Reason>,
-    /// What went wrong, for people.
+    /// The error message.
     pub error: String,
     /// The type of the error.
     pub error_type: String,
-    /// When the entry was added.
+    /// When the original entry was added.
     pub first_seen: SystemTime,
-    /// When it ended.
+    /// When the entry was dead-lettered.
     pub dead_at: SystemTime,
-    /// How often it had been given another chance before.
+    /// Number of earlier redrives.
     pub redrives: u64,
-    /// The fields it had.
+    /// The fields of the original entry.
     pub fields: Fields,
 }
 
-impl Letter {
-    /// Reads an entry of a dead-letter stream; `None` if it does not say where it comes from.
-    pub fn read(entry: &Entry) -> Option<Letter> {
+impl DeadLetter {
+    /// Parses an entry of a dead-letter stream. Returns `None` if the entry lacks `dlq.stream` or a valid `dlq.id`.
+    pub fn read(entry: &Entry) -> Option<DeadLetter> {
         let text = |name: &str| {
             let value = entry.fields.iter().rev().find(|(key, _)| key == name.as_bytes());
             value.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
         };
         let number = |name: &str| text(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
         let time = |name: &str| UNIX_EPOCH + Duration::from_millis(number(name));
-        let own = |name: &Bytes| !name.starts_with(PREFIX);
-        Some(Letter {
+        let is_original = |name: &Bytes| !name.starts_with(PREFIX);
+        Some(DeadLetter {
             id: entry.id,
             stream: text(STREAM)?,
             origin: parse_id(&text(ID)?)?,
@@ -93,49 +93,49 @@ impl Letter {
             first_seen: time(FIRST_SEEN),
             dead_at: time(DEAD_AT),
             redrives: number(REDRIVES),
-            fields: entry.fields.iter().filter(|(name, _)| own(name)).cloned().collect(),
+            fields: entry.fields.iter().filter(|(name, _)| is_original(name)).cloned().collect(),
         })
     }
 
-    /// The entry for another chance in the whole stream, saying how often it has had one.
-    pub(crate) fn revived_fields(&self) -> Fields {
+    /// Returns the fields for adding the message to its stream again, with the number of redrives so far.
+    pub(crate) fn redriven_fields(&self) -> Fields {
         let mut fields = self.fields.clone();
         fields.push((REDRIVES.into(), (self.redrives + 1).to_string().into()));
         fields
     }
 }
 
-/// The letter for a message that ends here.
+/// Builds the dead letter of a message.
 pub(crate) fn compose(
     message: &Message,
     to: &str,
     failure: &Failure,
     redrives: u64,
     now: SystemTime,
-) -> DeadLetter {
+) -> NewDeadLetter {
     let mut fields: Fields =
         message.fields.iter().filter(|(name, _)| !name.starts_with(PREFIX)).cloned().collect();
-    let mut say = |name: &'static str, value: String| fields.push((name.into(), value.into()));
-    say(STREAM, message.stream.to_string());
-    say(ID, message.id.to_string());
-    say(GROUP, message.group.to_string());
-    say(CONSUMER, message.consumer.to_string());
-    say(DELIVERIES, message.attempt.to_string());
-    say(REASON, failure.reason.to_string());
-    say(ERROR, shortened(&failure.error).to_owned());
-    say(ERROR_TYPE, failure.error_type.clone());
-    say(FIRST_SEEN, message.id.ms.to_string());
-    say(DEAD_AT, now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string());
-    say(REDRIVES, redrives.to_string());
-    DeadLetter { origin: message.id, to: to.to_owned(), fields }
+    let mut push = |name: &'static str, value: String| fields.push((name.into(), value.into()));
+    push(STREAM, message.stream.to_string());
+    push(ID, message.id.to_string());
+    push(GROUP, message.group.to_string());
+    push(CONSUMER, message.consumer.to_string());
+    push(DELIVERIES, message.attempt.to_string());
+    push(REASON, failure.reason.to_string());
+    push(ERROR, shortened(&failure.error).to_owned());
+    push(ERROR_TYPE, failure.error_type.clone());
+    push(FIRST_SEEN, message.id.ms.to_string());
+    push(DEAD_AT, now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string());
+    push(REDRIVES, redrives.to_string());
+    NewDeadLetter { origin: message.id, to: to.to_owned(), fields }
 }
 
-/// How many other chances the entry itself says it has had.
+/// Returns the number of redrives in the message's `dlq.redrives` field, or 0.
 pub(crate) fn redrives_in(message: &Message) -> u64 {
     message.text(REDRIVES).and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
-/// The beginning of a text, cut where a character begins.
+/// Returns the first [`ERROR_BYTES_MAX`] bytes of a text, or less to end at a whole character.
 fn shortened(text: &str) -> &str {
     let mut end = text.len().min(ERROR_BYTES_MAX);
     while !text.is_char_boundary(end) {
@@ -159,15 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_is_read_as_it_was_written() {
+    fn read_returns_what_compose_wrote() {
         let mut message = sample(&[("order", "17"), ("traceparent", "00-a-b-01")]);
         message.attempt = 3;
         let dead_at = UNIX_EPOCH + Duration::from_millis(5_000);
-        let letter = compose(&message, "{orders}:dlq", &failure(), 2, dead_at);
-        assert_eq!(letter.origin, message.id);
-        assert_eq!(letter.to, "{orders}:dlq");
-        let entry = Entry { id: StreamId::new(9, 9), fields: letter.fields };
-        let read = Letter::read(&entry).unwrap();
+        let dead_letter = compose(&message, "{orders}:dlq", &failure(), 2, dead_at);
+        assert_eq!(dead_letter.origin, message.id);
+        assert_eq!(dead_letter.to, "{orders}:dlq");
+        let entry = Entry { id: StreamId::new(9, 9), fields: dead_letter.fields };
+        let read = DeadLetter::read(&entry).unwrap();
         assert_eq!(read.fields, *message.fields);
         assert_eq!(
             (read.stream.as_str(), read.group.as_str(), read.consumer.as_str()),
@@ -179,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn the_names_are_those_of_the_convention() {
-        let letter = compose(&sample(&[]), "dead", &failure(), 0, UNIX_EPOCH);
+    fn field_names_follow_the_convention() {
+        let dead_letter = compose(&sample(&[]), "dead", &failure(), 0, UNIX_EPOCH);
         let names: Vec<&str> =
-            letter.fields.iter().map(|(name, _)| std::str::from_utf8(name).unwrap()).collect();
+            dead_letter.fields.iter().map(|(name, _)| std::str::from_utf8(name).unwrap()).collect();
         let convention =
             "stream id group consumer deliveries reason error error_type first_seen dead_at redrives";
         let convention: Vec<String> = convention.split(' ').map(|name| format!("dlq.{name}")).collect();
@@ -190,15 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_second_letter_says_everything_once() {
-        let letter = compose(&sample(&[("order", "17")]), "dead", &failure(), 0, UNIX_EPOCH);
-        let read = Letter::read(&Entry { id: StreamId::MIN, fields: letter.fields }).unwrap();
+    fn second_dead_letter_replaces_the_fields_of_the_first() {
+        let dead_letter = compose(&sample(&[("order", "17")]), "dead", &failure(), 0, UNIX_EPOCH);
+        let read = DeadLetter::read(&Entry { id: StreamId::MIN, fields: dead_letter.fields }).unwrap();
         let mut again = sample(&[]);
-        again.fields = std::sync::Arc::new(read.revived_fields());
+        again.fields = std::sync::Arc::new(read.redriven_fields());
         assert_eq!(redrives_in(&again), 1);
         let second = compose(&again, "dead", &failure(), redrives_in(&again), UNIX_EPOCH);
         assert_eq!(second.fields.iter().filter(|(name, _)| name == REDRIVES).count(), 1);
-        assert_eq!(Letter::read(&Entry { id: StreamId::MIN, fields: second.fields }).unwrap().redrives, 1);
+        assert_eq!(
+            DeadLetter::read(&Entry { id: StreamId::MIN, fields: second.fields }).unwrap().redrives,
+            1
+        );
     }
 
     #[test]
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_does_not_say_where_it_comes_from_is_no_letter() {
-        assert_eq!(Letter::read(&Entry { id: StreamId::MIN, fields: vec![] }), None);
+    fn read_rejects_an_entry_without_origin() {
+        assert_eq!(DeadLetter::read(&Entry { id: StreamId::MIN, fields: vec![] }), None);
     }
 }

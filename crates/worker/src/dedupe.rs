@@ -1,9 +1,11 @@
-//! Idempotent processing: a message whose key was processed within a window is acknowledged without running the handler.
+//! Deduplication: the worker acknowledges a message whose key was processed within a window, without running the
+//! handler.
 //!
-//! Keys are asked for in one call for each batch read, before any handler runs, and remembered in the same step that
-//! acknowledges. Two copies in the hands of one worker are run one after the other, so the second is seen. Two copies
-//! that two workers run at the very same moment are both run: what must not happen twice at all belongs into one
-//! transaction with its effect.
+//! After each read and before any handler runs, the worker asks the store for all keys in one call. The store
+//! remembers a key in the same step that acknowledges the message. If one worker reads two messages with the same
+//! key, it runs them one after the other, so it detects the second. If two workers run two such messages at the
+//! same time, both handlers run. If something must never happen twice, the handler must
+//! record the key in the same transaction as its own changes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,10 +17,10 @@ use parking_lot::Mutex;
 use crate::message::Message;
 use crate::names;
 
-/// For how long a processed message is remembered, and by which key.
+/// How long a processed message is remembered, and by which key.
 ///
-/// A duration is enough, `.dedupe(Duration::from_secs(86_400))`: the key is then the id of the entry, which tells
-/// repeated deliveries. Where a producer may send twice, take a key of the message itself:
+/// A duration is enough: `.dedupe(Duration::from_secs(86_400))`. The key is then the id of the entry, which detects
+/// repeated deliveries. If a producer can send a message twice, use a key from the message itself:
 ///
 /// ```
 /// use std::time::Duration;
@@ -31,33 +33,33 @@ use crate::names;
 #[derive(Clone)]
 pub struct Dedupe {
     window: Duration,
-    key: Key,
+    source: KeySource,
 }
 
 type KeyFunction = dyn Fn(&Message) -> Option<String> + Send + Sync;
 
 #[derive(Clone)]
-enum Key {
+enum KeySource {
     Id,
     Field(String),
     Function(Arc<KeyFunction>),
 }
 
 impl Dedupe {
-    /// Remembered for so long, by the id of the entry.
+    /// Remembers processed messages for this long, by the id of the entry.
     pub fn within(window: Duration) -> Dedupe {
-        Dedupe { window, key: Key::Id }
+        Dedupe { window, source: KeySource::Id }
     }
 
-    /// By the value of a field. Messages without it are always run.
+    /// Uses the value of a field as the key. Messages without the field are always handled.
     pub fn by_field(mut self, name: impl Into<String>) -> Dedupe {
-        self.key = Key::Field(name.into());
+        self.source = KeySource::Field(name.into());
         self
     }
 
-    /// By what a function makes of the message. Messages for which it gives `None` are always run.
+    /// Uses a function to compute the key. Messages for which it returns `None` are always handled.
     pub fn by(mut self, key: impl Fn(&Message) -> Option<String> + Send + Sync + 'static) -> Dedupe {
-        self.key = Key::Function(Arc::new(key));
+        self.source = KeySource::Function(Arc::new(key));
         self
     }
 
@@ -65,12 +67,12 @@ impl Dedupe {
         self.window
     }
 
-    /// The name under which the message is remembered.
+    /// Returns the key in the store under which the message is remembered, or `None` if it has none.
     pub(crate) fn key_of(&self, message: &Message) -> Option<String> {
-        let key = match &self.key {
-            Key::Id => message.id.to_string(),
-            Key::Field(name) => String::from_utf8_lossy(message.field(name)?).into_owned(),
-            Key::Function(function) => function(message)?,
+        let key = match &self.source {
+            KeySource::Id => message.id.to_string(),
+            KeySource::Field(name) => String::from_utf8_lossy(message.field(name)?).into_owned(),
+            KeySource::Function(function) => function(message)?,
         };
         Some(names::seen_key(&message.stream, &message.group, &key))
     }
@@ -84,24 +86,24 @@ impl From<Duration> for Dedupe {
 
 impl fmt::Debug for Dedupe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = match &self.key {
-            Key::Id => "id",
-            Key::Field(name) => name,
-            Key::Function(_) => "function",
+        let key = match &self.source {
+            KeySource::Id => "id",
+            KeySource::Field(name) => name,
+            KeySource::Function(_) => "function",
         };
         f.debug_struct("Dedupe").field("window", &self.window).field("key", &key).finish()
     }
 }
 
-/// The keys this worker is at work on, so that a second copy waits for the first.
+/// Keys of messages in flight, so that a second message with the same key waits for the first.
 #[derive(Debug, Default)]
-pub(crate) struct AtWork {
+pub(crate) struct KeysInFlight {
     keys: Mutex<HashSet<Arc<str>>>,
 }
 
-impl AtWork {
-    /// Takes a key; `None` if a copy is at work on it.
-    pub(crate) fn take(&self, key: &str) -> Option<Arc<str>> {
+impl KeysInFlight {
+    /// Adds a key. Returns `None` if a message with this key is already in flight.
+    pub(crate) fn reserve(&self, key: &str) -> Option<Arc<str>> {
         let mut keys = self.keys.lock();
         if keys.contains(key) {
             return None;
@@ -111,8 +113,8 @@ impl AtWork {
         Some(key)
     }
 
-    /// Nobody is at work on these keys any more.
-    pub(crate) fn forget<'a>(&self, done: impl Iterator<Item = &'a Arc<str>>) {
+    /// Removes the keys of messages that are no longer in flight.
+    pub(crate) fn remove<'a>(&self, done: impl Iterator<Item = &'a Arc<str>>) {
         let mut done = done.peekable();
         if done.peek().is_none() {
             return;
@@ -143,11 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_at_work_is_taken_once() {
-        let at_work = AtWork::default();
-        let key = at_work.take("a").unwrap();
-        assert_eq!(at_work.take("a"), None);
-        at_work.forget([&key].into_iter());
-        assert!(at_work.take("a").is_some());
+    fn a_key_is_reserved_once() {
+        let keys = KeysInFlight::default();
+        let key = keys.reserve("a").unwrap();
+        assert_eq!(keys.reserve("a"), None);
+        keys.remove([&key].into_iter());
+        assert!(keys.reserve("a").is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! Moving a group and removing a consumer, without losing a message. What takes one call is in [`Admin`].
+//! Moves groups and removes consumers without losing messages. Operations of a single call are in [`Admin`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -8,9 +8,9 @@
 //! let backend = millstream_worker::connect("memory:").await?;
 //! backend.create_group("orders", "billing", Start::Beginning).await?;
 //! let groups = GroupManager::new(backend);
-//! let change = groups.preview_reset("orders", "billing", Position::End).await?;
-//! println!("{} -> {}", change.before.last_delivered, change.after.last_delivered);
-//! groups.reset(&change).await?;
+//! let plan = groups.preview_reset("orders", "billing", Position::End).await?;
+//! println!("{} -> {}", plan.before.last_delivered, plan.after.last_delivered);
+//! groups.reset(&plan).await?;
 //! # Ok::<(), millstream_worker::Error>(())
 //! # }).unwrap();
 //! ```
@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::backend::{
-    Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, Order, Range, Start, StreamId, StreamInfo,
+    Admin, Consumer, ConsumerInfo, Error, ErrorKind, GroupInfo, IdOrder, Range, Start, StreamId, StreamInfo,
 };
 use crate::monitor::{Lag, count_after};
 
-/// The most entries that are read to count what a reset changes.
-const COUNT_AT_MOST: usize = 10_000;
-/// A consumer that has asked within this time is at work.
-const ACTIVE_WITHIN: Duration = Duration::from_secs(60);
+/// Maximum number of entries to read when counting what a reset changes.
+const ENTRIES_COUNTED_MAX: usize = 10_000;
+/// A consumer with a shorter idle time counts as active.
+const ACTIVE_IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Manages the groups of a store. Cheap to clone.
 #[derive(Clone)]
@@ -37,134 +37,145 @@ pub struct GroupManager {
     backend: Arc<dyn Admin>,
 }
 
-/// Where a group is to read on.
+/// The position to move a group to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position<'a> {
-    /// With the oldest entry there is.
+    /// The oldest entry of the stream.
     Beginning,
-    /// With the next entry that comes.
+    /// The end of the stream: only entries added from now on.
     End,
-    /// After this entry.
+    /// After the entry with this id.
     After(StreamId),
-    /// With the first entry that was added at this time or later.
+    /// The first entry added at this time or later.
     Time(SystemTime),
-    /// With the first entry that was added so long ago or later.
+    /// The first entry added within this duration before now.
     Ago(Duration),
-    /// So many entries further on, or back if negative.
+    /// This number of entries forwards, or backwards if negative.
     Shift(i64),
-    /// Where another group of the stream is.
+    /// The position of another group of the stream.
     Group(&'a str),
 }
 
-/// What a reset would do. Nothing has happened yet.
+/// The effect that a reset would have. [`GroupManager::reset`] executes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Reset {
-    /// The stream.
+pub struct ResetPlan {
+    /// The name of the stream.
     pub stream: String,
-    /// The group.
+    /// The name of the group.
     pub group: String,
-    /// Where the group is.
-    pub before: Place,
-    /// Where it would be.
-    pub after: Place,
-    /// How many entries are pending: they stay, whatever the position.
+    /// The current position of the group.
+    pub before: GroupPosition,
+    /// The position after the reset.
+    pub after: GroupPosition,
+    /// Number of pending entries. A reset does not change them.
     pub pending: u64,
-    /// The consumers at work. They would go on from the new position at once.
+    /// The active consumers. They would immediately continue from the new position.
     pub active_consumers: Vec<String>,
 }
 
-/// A position of a group, and what lies before it.
+/// A position of a group, and its lag there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The entry after which the group reads on.
+pub struct GroupPosition {
+    /// The id after which the group continues to read.
     pub last_delivered: StreamId,
-    /// How many entries it has yet to read from there.
+    /// Number of entries after this position.
     pub lag: Lag,
 }
 
-/// A consumer that has been removed.
+/// The result of [`GroupManager::remove_consumer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Removed {
-    /// Its name.
+pub struct RemovedConsumer {
+    /// The name of the removed consumer.
     pub consumer: String,
-    /// Who has its messages now.
+    /// The consumer that now owns its pending entries.
     pub heir: String,
-    /// How many these are.
+    /// Number of pending entries that moved to the heir.
     pub adopted: u64,
 }
 
 impl GroupManager {
-    /// A manager of the groups of a store.
+    /// Creates a manager for the groups of a store.
     pub fn new(backend: Arc<dyn Admin>) -> GroupManager {
         GroupManager { backend }
     }
 
-    /// Removes a consumer once its messages are the heir's, in one step. Without an heir the consumer that asked last
-    /// inherits.
+    /// Moves a consumer's pending entries to its heir and removes the consumer, atomically.
+    ///
+    /// If `heir` is `None`, the most recently active of the other consumers is the heir.
     pub async fn remove_consumer(
         &self,
         stream: &str,
         group: &str,
         consumer: &str,
         heir: Option<&str>,
-    ) -> Result<Removed, Error> {
+    ) -> Result<RemovedConsumer, Error> {
         let consumers = self.backend.consumers(stream, group).await?;
         if !consumers.iter().any(|found| found.name == consumer) {
-            return Err(refused(format!("group {group} of {stream} has no consumer {consumer}")));
+            return Err(refused(format!("group {group} of stream {stream} has no consumer {consumer}")));
         }
         let heir = match heir {
             Some(heir) => heir,
-            None => last_to_ask(&consumers, consumer).ok_or_else(|| {
-                refused(format!("{consumer} is the only consumer of {group}: name an heir for its messages"))
+            None => most_recently_active(&consumers, consumer).ok_or_else(|| {
+                refused(format!(
+                    "{consumer} is the only consumer of group {group}; name an heir for its pending entries"
+                ))
             })?,
         };
         let adopted = self.backend.remove_consumer(Consumer::new(stream, group, consumer), heir).await?;
-        Ok(Removed { consumer: consumer.to_owned(), heir: heir.to_owned(), adopted })
+        Ok(RemovedConsumer { consumer: consumer.to_owned(), heir: heir.to_owned(), adopted })
     }
 
-    /// What moving a group would change. Moves nothing.
-    pub async fn preview_reset(&self, stream: &str, group: &str, to: Position<'_>) -> Result<Reset, Error> {
+    /// Returns what moving a group would change, without moving it.
+    pub async fn preview_reset(
+        &self,
+        stream: &str,
+        group: &str,
+        to: Position<'_>,
+    ) -> Result<ResetPlan, Error> {
         let info = self.backend.stream(stream).await?;
         let info = info.ok_or_else(|| no_group(format!("there is no stream {stream}")))?;
         let groups = self.backend.groups(stream).await?;
         let found = find(&groups, stream, group)?;
         let target = self.resolve(stream, &info, &groups, found.last_delivered, to).await?;
         let lag = match found.lag {
-            Some(count) => Lag::kept(count),
+            Some(count) => Lag::reported(count),
             None => self.lag_after(stream, &info, found.last_delivered).await?,
         };
         let consumers = self.backend.consumers(stream, group).await?;
-        let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_WITHIN);
-        Ok(Reset {
+        let active = consumers.into_iter().filter(|consumer| consumer.idle < ACTIVE_IDLE_MAX);
+        Ok(ResetPlan {
             stream: stream.to_owned(),
             group: group.to_owned(),
-            before: Place { last_delivered: found.last_delivered, lag },
-            after: Place { last_delivered: target, lag: self.lag_after(stream, &info, target).await? },
+            before: GroupPosition { last_delivered: found.last_delivered, lag },
+            after: GroupPosition {
+                last_delivered: target,
+                lag: self.lag_after(stream, &info, target).await?,
+            },
             pending: found.pending,
             active_consumers: active.map(|consumer| consumer.name).collect(),
         })
     }
 
-    /// Moves the group as previewed, to exactly the entry shown.
-    pub async fn reset(&self, reset: &Reset) -> Result<(), Error> {
-        let target = reset.after.last_delivered;
+    /// Moves the group to the position in the plan.
+    pub async fn reset(&self, plan: &ResetPlan) -> Result<(), Error> {
+        let target = plan.after.last_delivered;
         let start = if target == StreamId::MIN { Start::Beginning } else { Start::After(target) };
-        self.backend.move_group(&reset.stream, &reset.group, start).await
+        self.backend.move_group(&plan.stream, &plan.group, start).await
     }
 
     async fn lag_after(&self, stream: &str, info: &StreamInfo, after: StreamId) -> Result<Lag, Error> {
-        count_after(&*self.backend, stream, info, after, COUNT_AT_MOST).await
+        count_after(&*self.backend, stream, info, after, ENTRIES_COUNTED_MAX).await
     }
 
-    /// The entry after which the group would read on.
+    /// Returns the id after which a group at this position continues to read.
     async fn resolve(
         &self,
         stream: &str,
         info: &StreamInfo,
         groups: &[GroupInfo],
-        now_at: StreamId,
+        current: StreamId,
         to: Position<'_>,
     ) -> Result<StreamId, Error> {
         match to {
@@ -176,13 +187,13 @@ impl GroupManager {
                 let time = SystemTime::now().checked_sub(ago);
                 Ok(time.map_or(StreamId::MIN, before_time))
             }
-            Position::Shift(0) => Ok(now_at),
-            Position::Shift(by) => self.shifted(stream, info, now_at, by).await,
+            Position::Shift(0) => Ok(current),
+            Position::Shift(by) => self.shifted(stream, info, current, by).await,
             Position::Group(other) => Ok(find(groups, stream, other)?.last_delivered),
         }
     }
 
-    /// So many entries further on or back, but not beyond the ends of the stream.
+    /// Returns the position `by` entries after `from`, or before it if negative, within the ends of the stream.
     async fn shifted(
         &self,
         stream: &str,
@@ -191,33 +202,33 @@ impl GroupManager {
         by: i64,
     ) -> Result<StreamId, Error> {
         let count = usize::try_from(by.unsigned_abs()).unwrap_or(usize::MAX);
-        if count > COUNT_AT_MOST {
+        if count > ENTRIES_COUNTED_MAX {
             return Err(refused(format!(
-                "a shift of {by} is more than {COUNT_AT_MOST} entries: give a time or an id instead"
+                "cannot shift by {by} entries: the maximum is {ENTRIES_COUNTED_MAX}; give a time or an id instead"
             )));
         }
         if by > 0 {
             let Some(first) = from.next() else { return Ok(from) };
-            let passed = self.backend.range(stream, Range::rising(first, count)).await?;
+            let passed = self.backend.range(stream, Range::starting_at(first, count)).await?;
             let reached = passed.get(count - 1).map(|entry| entry.id);
             return Ok(reached.unwrap_or(info.last_id.max(from)));
         }
-        // Of the entries up to here, the last `count` are to be read again: the group stands before the first of them.
-        let range = Range { first: StreamId::MIN, last: from, order: Order::Falling, count };
+        // The group should read the last `count` entries up to `from` again: move it before the first of them.
+        let range = Range { first: StreamId::MIN, last: from, order: IdOrder::Descending, count };
         let back = self.backend.range(stream, range).await?;
         let reached = back.get(count - 1).and_then(|entry| entry.id.prev());
         Ok(reached.unwrap_or(StreamId::MIN))
     }
 }
 
-/// The greatest id before every entry of this time.
+/// Returns the greatest id before all entries of this time.
 fn before_time(time: SystemTime) -> StreamId {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     StreamId::new(ms, 0).prev().unwrap_or(StreamId::MIN)
 }
 
-fn last_to_ask<'a>(consumers: &'a [ConsumerInfo], except: &str) -> Option<&'a str> {
+fn most_recently_active<'a>(consumers: &'a [ConsumerInfo], except: &str) -> Option<&'a str> {
     let others = consumers.iter().filter(|consumer| consumer.name != except);
     others.min_by_key(|consumer| consumer.idle).map(|consumer| consumer.name.as_str())
 }

@@ -1,12 +1,13 @@
-//! A small HTTP responder for probes and metrics: `/livez`, `/readyz`, `/healthz` and `/metrics`.
+//! A small HTTP server for health checks and metrics: `/livez`, `/readyz`, `/healthz` and `/metrics`.
 //!
-//! It answers GET and HEAD, one request for each connection, and is bounded in everything: connections, size of a
-//! request, time. It does not know TLS, bodies or keep-alive; who needs those puts a proxy in front.
+//! It answers GET and HEAD, one request per connection. It limits the number of connections, the size of a request
+//! and the time a client can take. It does not support TLS, request bodies or keep-alive: put a proxy in front if
+//! you need them.
 //!
 //! | path | 200 if | otherwise |
 //! |---|---|---|
-//! | `/livez` | the process answers | nothing: start it anew |
-//! | `/readyz`, `/healthz` | it does its work: the store is there, nothing is draining | 503 and why |
+//! | `/livez` | the process answers | no answer: restart the process |
+//! | `/readyz`, `/healthz` | the process is ready, as its [`Probes`] report | 503 and the reason |
 //! | `/metrics` | always | |
 
 use std::future::Future;
@@ -24,48 +25,48 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::CONTENT_TYPE;
 
-/// The longest head of a request.
+/// Maximum size of a request line with its headers.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// The most connections at a time; more wait to be taken.
+/// Maximum number of open connections. Further connections wait until one is closed.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a client may take to ask, and to take the answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait for the client to close after the answer.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long a client can take to send its request, and again to receive the response.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server waits for the client to close the connection after the response.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is asked about a process. An error is the reason, for people.
+/// The state of a process that the server reports.
 pub trait Probes: Send + Sync + 'static {
-    /// Whether it does its work.
+    /// Returns `Ok` if the process is ready, otherwise the reason as a text for people.
     fn ready(&self) -> Result<(), String>;
 
-    /// Its metrics in the text format of Prometheus.
+    /// Returns the metrics in the text format of Prometheus.
     fn metrics(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
-/// The responder, bound to its address.
+/// The HTTP server, bound to an address.
 #[derive(Debug)]
 pub struct HealthServer {
     listener: TcpListener,
 }
 
 impl HealthServer {
-    /// Takes an address, such as `127.0.0.1:9091`; port 0 takes a free one.
+    /// Binds to an address, such as `127.0.0.1:9091`. Port 0 selects a free port.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<HealthServer> {
         Ok(HealthServer { listener: TcpListener::bind(address).await? })
     }
 
-    /// The address it has.
+    /// Returns the address to which the server is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until stopped.
+    /// Serves requests until `stopped` is cancelled.
     pub async fn serve(self, probes: Arc<dyn Probes>, stopped: CancellationToken) {
         stopped.run_until_cancelled(self.accept(probes)).await;
     }
 
     async fn accept(self, probes: Arc<dyn Probes>) {
-        // Dropped with this future, and all connections with it.
+        // When this future is dropped, all connections are dropped with it.
         let mut connections = JoinSet::new();
         loop {
             while connections.len() >= CONNECTIONS_MAX {
@@ -74,11 +75,12 @@ impl HealthServer {
             while connections.try_join_next().is_some() {}
             match self.listener.accept().await {
                 Ok((connection, _)) => {
-                    connections.spawn(converse(connection, Arc::clone(&probes)));
+                    connections.spawn(handle_connection(connection, Arc::clone(&probes)));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take a connection for probes");
-                    // Out of descriptors, most likely: trying at once would only burn time.
+                    tracing::warn!(%error, "cannot accept a connection for health checks: retrying in 100 ms");
+                    // Probably the process has no free file descriptors. Retrying without a delay would only use
+                    // CPU time.
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -86,25 +88,27 @@ impl HealthServer {
     }
 }
 
-/// One request and its answer. A client that goes away in between is no concern of ours.
-async fn converse(mut connection: TcpStream, probes: Arc<dyn Probes>) {
-    let answer = match timeout(PATIENCE, read_head(&mut connection)).await {
-        Ok(Ok(Some(head))) => answer_to(&head, &*probes).await,
-        Ok(Ok(None)) => Answer::plain("431 Request Header Fields Too Large", "the request is too long\n"),
+/// Handles the one request of a connection. Errors are ignored: they only mean that the client has disconnected.
+async fn handle_connection(mut connection: TcpStream, probes: Arc<dyn Probes>) {
+    let response = match timeout(CLIENT_TIMEOUT, read_head(&mut connection)).await {
+        Ok(Ok(Some(head))) => respond_to(&head, &*probes).await,
+        Ok(Ok(None)) => {
+            HttpResponse::plain("431 Request Header Fields Too Large", "the request exceeds 8 KiB\n")
+        }
         Ok(Err(_)) => return,
-        Err(_) => Answer::plain("408 Request Timeout", "no request came in time\n"),
+        Err(_) => HttpResponse::plain("408 Request Timeout", "no complete request within 5 seconds\n"),
     };
-    let sent = timeout(PATIENCE, async {
-        connection.write_all(&answer.bytes()).await?;
+    let sent = timeout(CLIENT_TIMEOUT, async {
+        connection.write_all(&response.bytes()).await?;
         connection.shutdown().await
     });
     if let Ok(Ok(())) = sent.await {
-        // Closing with something unread would throw the answer away before the client has it.
-        let _ = timeout(LINGER, drain(&mut connection)).await;
+        // If the server closed the connection with unread bytes, the client could lose the response.
+        let _ = timeout(CLOSE_TIMEOUT, drain(&mut connection)).await;
     }
 }
 
-/// The head of a request, up to the empty line; `None` if it is too long.
+/// Reads a request up to the empty line. Returns `None` if it is too long.
 async fn read_head(connection: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     loop {
@@ -127,35 +131,38 @@ async fn drain(connection: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn answer_to(head: &[u8], probes: &dyn Probes) -> Answer {
+async fn respond_to(head: &[u8], probes: &dyn Probes) -> HttpResponse {
     let Some((method, path)) = request_line(head) else {
-        return Answer::plain("400 Bad Request", "this is not a request of HTTP/1\n");
+        return HttpResponse::plain("400 Bad Request", "this is not an HTTP/1 request\n");
     };
-    let answer = match path {
+    let response = match path {
         "/livez" | "/readyz" | "/healthz" | "/metrics" if method != "GET" && method != "HEAD" => {
-            Answer { allow: true, ..Answer::plain("405 Method Not Allowed", "use GET or HEAD\n") }
+            HttpResponse { allow: true, ..HttpResponse::plain("405 Method Not Allowed", "use GET or HEAD\n") }
         }
-        "/livez" => Answer::probe(Ok(())),
-        "/readyz" | "/healthz" => Answer::probe(probes.ready()),
-        "/metrics" => {
-            Answer { content_type: CONTENT_TYPE, ..Answer::plain("200 OK", probes.metrics().await) }
+        "/livez" => HttpResponse::probe(Ok(())),
+        "/readyz" | "/healthz" => HttpResponse::probe(probes.ready()),
+        "/metrics" => HttpResponse {
+            content_type: CONTENT_TYPE,
+            ..HttpResponse::plain("200 OK", probes.metrics().await)
+        },
+        _ => {
+            HttpResponse::plain("404 Not Found", "unknown path: use /livez, /readyz, /healthz or /metrics\n")
         }
-        _ => Answer::plain("404 Not Found", "there are /livez, /readyz, /healthz and /metrics\n"),
     };
-    Answer { head_only: method == "HEAD", ..answer }
+    HttpResponse { head_only: method == "HEAD", ..response }
 }
 
-/// The method and the path of a request, without its query.
+/// Returns the method and the path of a request, without its query.
 fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    let fine = words.next().is_none() && version.starts_with("HTTP/1.") && target.starts_with('/');
+    let is_valid = words.next().is_none() && version.starts_with("HTTP/1.") && target.starts_with('/');
     let path = target.split('?').next().unwrap_or(target);
-    fine.then_some((method, path))
+    is_valid.then_some((method, path))
 }
 
-struct Answer {
+struct HttpResponse {
     status: &'static str,
     content_type: &'static str,
     allow: bool,
@@ -163,21 +170,21 @@ struct Answer {
     body: String,
 }
 
-impl Answer {
-    fn plain(status: &'static str, body: impl Into<String>) -> Answer {
+impl HttpResponse {
+    fn plain(status: &'static str, body: impl Into<String>) -> HttpResponse {
         let content_type = "text/plain; charset=utf-8";
-        Answer { status, content_type, allow: false, head_only: false, body: body.into() }
+        HttpResponse { status, content_type, allow: false, head_only: false, body: body.into() }
     }
 
-    fn probe(result: Result<(), String>) -> Answer {
+    fn probe(result: Result<(), String>) -> HttpResponse {
         match result {
-            Ok(()) => Answer::plain("200 OK", "ok\n"),
-            Err(reason) => Answer::plain("503 Service Unavailable", format!("{reason}\n")),
+            Ok(()) => HttpResponse::plain("200 OK", "ok\n"),
+            Err(reason) => HttpResponse::plain("503 Service Unavailable", format!("{reason}\n")),
         }
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let Answer { status, content_type, body, .. } = self;
+        let HttpResponse { status, content_type, body, .. } = self;
         let allow = if self.allow { "Allow: GET, HEAD\r\n" } else { "" };
         let body_sent = if self.head_only { "" } else { body };
         format!(
@@ -196,11 +203,11 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Fake {
+    struct FakeProbes {
         draining: AtomicBool,
     }
 
-    impl Probes for Fake {
+    impl Probes for FakeProbes {
         fn ready(&self) -> Result<(), String> {
             if self.draining.load(Ordering::Relaxed) { Err("draining".to_owned()) } else { Ok(()) }
         }
@@ -210,66 +217,66 @@ mod tests {
         }
     }
 
-    async fn start() -> (SocketAddr, Arc<Fake>, CancellationToken) {
+    async fn start() -> (SocketAddr, Arc<FakeProbes>, CancellationToken) {
         let server = HealthServer::bind("127.0.0.1:0").await.unwrap();
         let (address, probes, stopped) =
-            (server.local_addr().unwrap(), Arc::new(Fake::default()), CancellationToken::new());
+            (server.local_addr().unwrap(), Arc::new(FakeProbes::default()), CancellationToken::new());
         tokio::spawn(server.serve(Arc::clone(&probes) as Arc<dyn Probes>, stopped.clone()));
         (address, probes, stopped)
     }
 
-    async fn ask(address: SocketAddr, request: &[u8]) -> String {
+    async fn send_request(address: SocketAddr, request: &[u8]) -> String {
         let mut connection = TcpStream::connect(address).await.unwrap();
         connection.write_all(request).await.unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).await.unwrap();
-        answer
+        let mut response = String::new();
+        connection.read_to_string(&mut response).await.unwrap();
+        response
     }
 
     async fn get(address: SocketAddr, path: &str) -> String {
-        ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await
+        send_request(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await
     }
 
-    fn body(answer: &str) -> &str {
-        answer.split_once("\r\n\r\n").unwrap().1
+    fn body(response: &str) -> &str {
+        response.split_once("\r\n\r\n").unwrap().1
     }
 
     #[tokio::test]
-    async fn probes_say_what_is_and_why() {
+    async fn probes_report_readiness_and_the_reason() {
         let (address, probes, _) = start().await;
         for path in ["/livez", "/readyz", "/healthz", "/readyz?verbose"] {
-            let answer = get(address, path).await;
-            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer}");
-            assert_eq!(body(&answer), "ok\n");
+            let response = get(address, path).await;
+            assert!(response.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {response}");
+            assert_eq!(body(&response), "ok\n");
         }
         probes.draining.store(true, Ordering::Relaxed);
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 "));
         for path in ["/readyz", "/healthz"] {
-            let answer = get(address, path).await;
-            assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
-            assert_eq!(body(&answer), "draining\n");
+            let response = get(address, path).await;
+            assert!(response.starts_with("HTTP/1.1 503 "), "{path}: {response}");
+            assert_eq!(body(&response), "draining\n");
         }
     }
 
     #[tokio::test]
-    async fn metrics_have_their_type_and_length() {
+    async fn metrics_have_content_type_and_length() {
         let (address, ..) = start().await;
-        let answer = get(address, "/metrics").await;
+        let response = get(address, "/metrics").await;
         assert!(
-            answer.contains(&format!("Content-Type: {CONTENT_TYPE}\r\nContent-Length: 5\r\n")),
-            "{answer}"
+            response.contains(&format!("Content-Type: {CONTENT_TYPE}\r\nContent-Length: 5\r\n")),
+            "{response}"
         );
-        assert_eq!(body(&answer), "up 1\n");
-        let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
+        assert_eq!(body(&response), "up 1\n");
+        let head = send_request(address, b"HEAD /metrics HTTP/1.0\r\n\r\n").await;
         assert!(head.contains("Content-Length: 5\r\n"), "{head}");
         assert_eq!(body(&head), "");
     }
 
     #[tokio::test]
-    async fn what_it_does_not_know_it_refuses() {
+    async fn unknown_paths_methods_and_protocols_are_refused() {
         let (address, ..) = start().await;
         assert!(get(address, "/").await.starts_with("HTTP/1.1 404 "));
-        let post = ask(address, b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").await;
+        let post = send_request(address, b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc").await;
         assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("Allow: GET, HEAD\r\n"), "{post}");
         for request in [
             &b"hello\r\n\r\n"[..],
@@ -277,23 +284,23 @@ mod tests {
             b"GET  /livez HTTP/1.1\r\n\r\n",
             b"\xff\r\n\r\n",
         ] {
-            let answer = ask(address, request).await;
-            assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
+            let response = send_request(address, request).await;
+            assert!(response.starts_with("HTTP/1.1 400 "), "{request:?}: {response}");
         }
     }
 
     #[tokio::test]
-    async fn a_request_without_end_is_cut_off() {
+    async fn an_endless_request_is_refused() {
         let (address, ..) = start().await;
         let mut request = b"GET /livez HTTP/1.1\r\nX: ".to_vec();
         request.resize(HEAD_BYTES_MAX + 100, b'x');
-        assert!(ask(address, &request).await.starts_with("HTTP/1.1 431 "));
+        assert!(send_request(address, &request).await.starts_with("HTTP/1.1 431 "));
     }
 
     #[tokio::test]
-    async fn a_silent_client_is_told_so() {
+    async fn an_incomplete_request_times_out() {
         let (address, ..) = start().await;
-        assert!(ask(address, b"GET /livez").await.starts_with("HTTP/1.1 408 "));
+        assert!(send_request(address, b"GET /livez").await.starts_with("HTTP/1.1 408 "));
     }
 
     #[tokio::test]
@@ -303,15 +310,15 @@ mod tests {
         for _ in 0..CONNECTIONS_MAX * 2 {
             clients.spawn(get(address, "/livez"));
         }
-        let answers = clients.join_all().await;
-        assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200 ")));
+        let responses = clients.join_all().await;
+        assert!(responses.iter().all(|response| response.starts_with("HTTP/1.1 200 ")));
     }
 
     #[tokio::test]
-    async fn it_ends_when_stopped() {
+    async fn the_server_ends_when_stopped() {
         let server = HealthServer::bind("127.0.0.1:0").await.unwrap();
         let stopped = CancellationToken::new();
-        let running = tokio::spawn(server.serve(Arc::new(Fake::default()), stopped.clone()));
+        let running = tokio::spawn(server.serve(Arc::new(FakeProbes::default()), stopped.clone()));
         stopped.cancel();
         running.await.unwrap();
     }

@@ -1,8 +1,9 @@
-//! The worker runtime: write a handler, not the plumbing.
+//! The worker runtime: you write a handler, and the runtime does the rest.
 //!
-//! A group of workers shares the messages of a stream. You write what is to be done with one message; reading, retries, leases,
-//! recovery, dead letters, scaling and shutting down are done for you, on a Redis or Valkey server, a cluster, Millstream's own
-//! server, or a store embedded in your process.
+//! A group of workers shares the messages of a stream. You write a function that handles one message. The runtime
+//! reads messages, retries and dead-letters them, extends leases, recovers from crashes, scales and shuts down. It
+//! works on Redis and Valkey servers, on clusters, on Millstream's own server, and on a store embedded in your
+//! process.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,18 +52,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * [`Worker`] says what is promised; [`WorkerBuilder`] what can be chosen.
-//! * [`handler`] says what a handler may take, [`outcome`] what it may return.
-//! * [`dead_letter`] and [`redrive`]: what became of messages that nobody could handle, and another chance for them.
-//! * [`producer`], [`group_manager`] and [`monitor`]: sending, managing and watching.
+//! * [`Worker`] describes the guarantees; [`WorkerBuilder`] has the settings.
+//! * [`handler`] describes the arguments of handlers; [`outcome`] describes their return values.
+//! * [`dead_letter`] and [`redrive`]: messages that failed for good, and how to deliver them again.
+//! * [`producer`], [`group_manager`] and [`monitor`]: send messages, manage groups, watch streams and groups.
 
-/// The Rust in these pages compiles.
+/// Compiles the Rust examples of these pages.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
     #[doc = include_str!("../../../docs/workers.md")]
     struct Workers;
+    #[doc = include_str!("../../../docs/workers/rust.md")]
+    struct RustHandlers;
 }
 
 pub mod autoscale;

@@ -1,19 +1,19 @@
-//! Names: of consumers, of dead-letter streams, and of the keys the runtime remembers things under.
+//! Names: of consumers, of streams for dead letters, and of keys that workers use in the store.
 //!
-//! Everything that belongs to a stream must lie in the same slot of a cluster as the stream. [`beside`] makes
-//! such names: it keeps a hash tag that is there and makes the whole name one where it is not.
+//! In a cluster, all keys that belong to a stream must be in the slot of the stream. [`key_in_same_slot`] makes
+//! such names: it keeps the hash tag of the stream, or makes the whole name of the stream the hash tag.
 
 use std::fmt;
 use std::process;
 
-/// How a worker is called in its group.
+/// The consumer name of a worker.
 ///
-/// A name tells workers apart while they live. Whether it also survives a restart is a choice:
+/// A name identifies a worker in its group. Two kinds of names differ in what happens after a restart:
 ///
-/// * [`unique`](WorkerName::unique), the default: what a process that died has left behind is taken over by the
-///   others when its lease has run out. Safe anywhere, also where many processes start and end.
-/// * [`stable`](WorkerName::stable) and [`given`](WorkerName::given): the next process of this name finds what the
-///   last one left and begins with it at once. Such a name must belong to one process at a time.
+/// * [`unique`](WorkerName::unique), the default: other workers take over the messages of a process that died when
+///   its leases have run out. Safe everywhere, even if many processes start and end.
+/// * [`stable`](WorkerName::stable) and [`given`](WorkerName::given): the next process with this name releases what
+///   the previous one left pending, without waiting for leases. Only one process at a time may use such a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerName {
     name: String,
@@ -21,23 +21,23 @@ pub struct WorkerName {
 }
 
 impl WorkerName {
-    /// `host-process-random`, a name that no other process has or will have.
+    /// Returns `HOST-PROCESS-RANDOM`, a name that no other process has or will have.
     pub fn unique() -> WorkerName {
         let name = format!("{}-{}-{:06x}", host(), process::id(), fastrand::u32(..0x100_0000));
         WorkerName { name, survives_restart: false }
     }
 
-    /// `host-index`, the same again after a restart on this host.
+    /// Returns `HOST-INDEX`, which is the same after a restart on this host.
     pub fn stable(index: usize) -> WorkerName {
         WorkerName { name: format!("{}-{index}", host()), survives_restart: true }
     }
 
-    /// A name of your own, the same again after a restart.
+    /// Returns a name of your choice, which is the same after a restart.
     pub fn given(name: impl Into<String>) -> WorkerName {
         WorkerName { name: name.into(), survives_restart: true }
     }
 
-    /// The name as the store knows it.
+    /// Returns the name as the store knows it.
     pub fn as_str(&self) -> &str {
         &self.name
     }
@@ -72,7 +72,7 @@ impl From<String> for WorkerName {
     }
 }
 
-/// The name of this host, or `host` where none is to be found.
+/// Returns the name of this host, or `host` if it is unknown.
 fn host() -> String {
     let from_files = || {
         ["/proc/sys/kernel/hostname", "/etc/hostname"]
@@ -85,27 +85,28 @@ fn host() -> String {
     from_files().or_else(from_environment).unwrap_or_else(|| "host".to_owned())
 }
 
-/// Where the dead letters of a stream go if nothing else is said: `{orders}:dlq` for `orders`.
+/// Returns the default stream for the dead letters of a stream: `{orders}:dlq` for `orders`.
 pub fn dead_letters_of(stream: &str) -> String {
-    beside(stream, "dlq")
+    key_in_same_slot(stream, "dlq")
 }
 
-/// The name under which a processed key is remembered.
+/// Returns the key under which the store remembers a processed deduplication key.
 pub(crate) fn seen_key(stream: &str, group: &str, key: &str) -> String {
-    beside(stream, &format!("seen:{group}:{key}"))
+    key_in_same_slot(stream, &format!("seen:{group}:{key}"))
 }
 
-/// The name under which the `n`-th redrive of an entry is remembered.
+/// Returns the key under which the store remembers the `n`-th redrive of an entry.
 pub(crate) fn redrive_key(stream: &str, group: &str, id: &str, n: u64) -> String {
-    beside(stream, &format!("redriven:{group}:{id}:{n}"))
+    key_in_same_slot(stream, &format!("redriven:{group}:{id}:{n}"))
 }
 
-/// A name in the same slot of a cluster as the stream.
-pub fn beside(stream: &str, what: &str) -> String {
-    if has_hash_tag(stream) { format!("{stream}:{what}") } else { format!("{{{stream}}}:{what}") }
+/// Returns a key that is in the same cluster slot as the stream.
+pub fn key_in_same_slot(stream: &str, suffix: &str) -> String {
+    if has_hash_tag(stream) { format!("{stream}:{suffix}") } else { format!("{{{stream}}}:{suffix}") }
 }
 
-/// Whether a cluster hashes only a part of the name: what is between the first `{` and the next `}`, unless empty.
+/// Whether a cluster hashes only a part of the name: the text between the first `{` and the next `}`, unless it is
+/// empty.
 fn has_hash_tag(name: &str) -> bool {
     name.split_once('{').and_then(|(_, rest)| rest.find('}')).is_some_and(|end| end > 0)
 }
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unique_names_differ_and_tell_host_and_process() {
+    fn unique_names_differ_and_contain_host_and_process() {
         let (one, two) = (WorkerName::unique(), WorkerName::unique());
         assert_ne!(one, two);
         assert!(one.as_str().starts_with(&format!("{}-{}-", host(), process::id())), "{one}");
@@ -123,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn stable_names_are_the_same_again() {
+    fn stable_names_stay_the_same() {
         assert_eq!(WorkerName::stable(3), WorkerName::stable(3));
         assert!(WorkerName::stable(3).as_str().ends_with("-3"));
         assert!(WorkerName::from("billing-a").survives_restart());
     }
 
     #[test]
-    fn what_belongs_to_a_stream_lies_in_its_slot() {
+    fn keys_of_a_stream_are_in_its_slot() {
         assert_eq!(dead_letters_of("orders"), "{orders}:dlq");
         assert_eq!(dead_letters_of("{eu}orders"), "{eu}orders:dlq");
-        // An empty tag is none: the whole name is hashed, so the whole name becomes the tag.
+        // An empty tag does not count: the whole name is hashed, so the whole name becomes the tag.
         assert_eq!(dead_letters_of("{}orders"), "{{}orders}:dlq");
         assert_eq!(seen_key("orders", "billing", "k"), "{orders}:seen:billing:k");
     }

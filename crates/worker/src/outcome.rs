@@ -1,4 +1,4 @@
-//! What a handler decided, and how its return values and errors become that decision.
+//! Outcomes: what a handler decided about a message, and how return values and errors become an outcome.
 
 mod error;
 
@@ -8,44 +8,44 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use error::{BoxError, Class, Classified, Classify, HandlerError};
+pub use error::{BoxError, Classified, Classify, ErrorClass, HandlerError};
 
-/// What a handler decided.
+/// What a handler decided about a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Done.
+    /// The message is done: acknowledge it.
     Ack,
-    /// Try again.
+    /// Deliver the message again.
     Retry {
-        /// After this long; without it, after the back-off of the worker.
+        /// Delay before the next delivery. `None` means the back-off of the worker.
         after: Option<Duration>,
-        /// What went wrong, if something did.
+        /// Why the handler failed, if it did.
         failure: Option<Failure>,
     },
-    /// Never try again: to the dead letters.
+    /// The message can never succeed: move it to the dead letters.
     Reject(Failure),
-    /// Not for us: acknowledged and counted apart.
+    /// The message is not for this handler: acknowledge it and count it as skipped.
     Skip,
 }
 
 impl Outcome {
-    /// Try again after the back-off of the worker.
+    /// Delivers the message again after the back-off of the worker.
     pub fn retry() -> Outcome {
         Outcome::Retry { after: None, failure: None }
     }
 
-    /// Try again after this long.
+    /// Delivers the message again after this delay.
     pub fn retry_after(after: Duration) -> Outcome {
         Outcome::Retry { after: Some(after), failure: None }
     }
 
-    /// Never try again, for this reason told to people.
+    /// Moves the message to the dead letters, with an error text for people.
     pub fn reject(error: impl Into<String>) -> Outcome {
         Outcome::Reject(Failure { error: error.into(), error_type: String::new(), reason: Reason::Rejected })
     }
 
-    /// What went wrong, if something did.
+    /// Returns why the handler failed, if it did.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Retry { failure, .. } => failure.as_ref(),
@@ -55,39 +55,39 @@ impl Outcome {
     }
 }
 
-/// What went wrong.
+/// Why a message failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The error and its causes, for people.
+    /// The error and its causes, as a text for people.
     pub error: String,
-    /// The type of the error, for grouping. Empty if there is none.
+    /// The type of the error, for grouping. Empty if the error has no type.
     pub error_type: String,
     /// The kind of failure.
     pub reason: Reason,
 }
 
-/// Why a message failed, as written into the dead letters.
+/// The kind of failure, as stored in dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It was delivered too often.
+    /// The message reached its delivery limit.
     MaxDeliveries,
-    /// The handler refused it.
+    /// The handler rejected the message.
     Rejected,
-    /// It could not be read as what the handler takes.
+    /// The message could not be read as the handler's arguments.
     Decode,
     /// The handler panicked.
     Panic,
-    /// The handler took too long.
+    /// The handler exceeded the timeout.
     Timeout,
-    /// It was deleted or trimmed while it was pending.
+    /// The entry was deleted or trimmed while it was pending.
     PayloadGone,
-    /// The handler gave an error that is worth another try.
+    /// The handler returned an error that allows a retry.
     Failed,
 }
 
 impl Reason {
-    /// Every reason there is.
+    /// All reasons.
     pub const ALL: [Reason; 7] = [
         Reason::MaxDeliveries,
         Reason::Rejected,
@@ -98,7 +98,7 @@ impl Reason {
         Reason::Failed,
     ];
 
-    /// Its name in dead letters and metrics.
+    /// Returns the name in dead letters and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::MaxDeliveries => "max_deliveries",
@@ -118,7 +118,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A word that names no [`Reason`].
+/// The error for a text that is not a [`Reason`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownReason(String);
 
@@ -140,18 +140,18 @@ impl FromStr for Reason {
     }
 }
 
-/// What a handler may return.
+/// A value that a handler can return.
 ///
-/// `()` acknowledges. [`Outcome`] is itself. `Ok` is what is in it; `Err` says by its [`HandlerError`] whether
-/// the message is worth another try.
+/// `()` acknowledges the message. `Ok` uses the outcome of its value. `Err` becomes a [`HandlerError`], which
+/// decides between a retry and the dead letters.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say what becomes of the message",
+    message = "`{Self}` is not the outcome of a message",
     label = "not an outcome",
     note = "a handler returns `()`, `Outcome`, or `Result<_, E>` with an error that is `Into<HandlerError>`",
     note = "every `std::error::Error` is; for `anyhow` or boxed errors use `.map_err(HandlerError::retry)`"
 )]
 pub trait IntoOutcome {
-    /// The decision.
+    /// Returns the outcome.
     fn into_outcome(self) -> Outcome;
 }
 
@@ -182,17 +182,17 @@ impl<T: IntoOutcome, E: Into<HandlerError>> IntoOutcome for Result<T, E> {
     }
 }
 
-/// What a batch handler may return, for as many messages as it was given.
+/// A value that a batch handler can return.
 ///
-/// `()` and [`Outcome`] hold for every message, a `Vec` gives each its own in the same order, and `Err` fails
-/// all of them.
+/// `()` and [`Outcome`] apply to every message. A `Vec` has one outcome for each message, in the same order. `Err`
+/// applies to all of them.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say what becomes of the messages of a batch",
+    message = "`{Self}` is not the outcome of a batch",
     label = "not an outcome of a batch",
     note = "a batch handler returns `()`, `Outcome`, `Vec<_>` of outcomes, or `Result<_, E>` of these"
 )]
 pub trait IntoOutcomes {
-    /// The decisions, one for each of `count` messages.
+    /// Returns one outcome for each of `count` messages.
     fn into_outcomes(self, count: usize) -> Vec<Outcome>;
 }
 
@@ -228,14 +228,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_values_decide() {
+    fn values_become_outcomes() {
         assert_eq!(().into_outcome(), Outcome::Ack);
         assert_eq!(Outcome::Skip.into_outcome(), Outcome::Skip);
         assert_eq!(Ok::<_, HandlerError>(Outcome::retry()).into_outcome(), Outcome::retry());
     }
 
     #[test]
-    fn a_batch_is_decided_as_one_or_each() {
+    fn a_batch_has_one_outcome_for_all_or_one_for_each() {
         assert_eq!(().into_outcomes(2), [Outcome::Ack, Outcome::Ack]);
         assert_eq!(Outcome::Skip.into_outcomes(1), [Outcome::Skip]);
         let each: Vec<Result<(), HandlerError>> = vec![Ok(()), Err(HandlerError::reject("no"))];
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_read_as_they_are_written() {
+    fn reasons_are_parsed_from_their_names() {
         for reason in Reason::ALL {
             assert_eq!(reason.as_str().parse(), Ok(reason));
         }

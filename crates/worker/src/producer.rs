@@ -1,7 +1,8 @@
-//! Sending: one entry, many at once, or a pipeline that gathers what many tasks send.
+//! Producers: send one entry, many entries, or entries of many tasks through a pipeline.
 //!
-//! An add that fails on the way may have happened. A [`Producer`] therefore tries again by itself only if it is
-//! [idempotent](Producer::idempotent) and the store adds a named entry once; otherwise the error is the caller's.
+//! If an add fails because of the connection, the store may have executed it. So a [`Producer`] retries by itself
+//! only if it is [idempotent](Producer::idempotent) and the store supports idempotent adds. Otherwise the caller
+//! gets the error.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -29,16 +30,16 @@ use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
-pub use pipeline::{Pipeline, PipelineOptions, Ticket};
+pub use pipeline::{EntryIdFuture, Pipeline, PipelineOptions};
 
 use crate::backend::{Backend, Error, ErrorKind, Fields, Idempotence, NewEntry, StreamId, Trim};
 use crate::backoff::Backoff;
 
-/// How many names of entries a store remembers for a producer at the least. More than these are never sent at once,
-/// so that a repeated send finds its names.
-const NAMES_REMEMBERED: usize = 100;
+/// Minimum number of idempotence ids that a store remembers for a producer. One add never has more entries, so that
+/// the store can recognize all of them if the add is repeated.
+const REMEMBERED_IDS_MIN: usize = 100;
 
-/// The field that a JSON document is sent in.
+/// The field that contains a JSON document.
 const DOCUMENT_FIELD: &str = "data";
 
 /// Adds entries to a stream. Cheap to clone.
@@ -47,40 +48,42 @@ pub struct Producer {
     backend: Arc<dyn Backend>,
     stream: Arc<str>,
     trim: Option<Trim>,
-    identity: Option<Arc<Identity>>,
-    patience: Duration,
+    identity: Option<Arc<ProducerIdentity>>,
+    retry_for: Duration,
 }
 
-/// Who sends, and what the next entry is called.
-struct Identity {
+/// The name of an idempotent producer, and the source of its idempotence ids.
+struct ProducerIdentity {
     producer: String,
     session: String,
     next: AtomicU64,
-    // One send at a time: the store remembers only the latest names, and a send that is being repeated
-    // must not be overtaken by so many others that its names are forgotten.
+    // Held during an add. The store remembers only the latest ids of a producer. If other adds overtook an add that
+    // is being repeated, the store could forget its ids.
     turn: Mutex<()>,
 }
 
 impl Producer {
-    /// A producer of a stream.
+    /// Returns a producer for a stream.
     pub fn new(backend: Arc<dyn Backend>, stream: impl Into<Arc<str>>) -> Producer {
-        let patience = Duration::from_secs(10);
-        Producer { backend, stream: stream.into(), trim: None, identity: None, patience }
+        let retry_for = Duration::from_secs(10);
+        Producer { backend, stream: stream.into(), trim: None, identity: None, retry_for }
     }
 
-    /// Lets old entries go when entries are added.
+    /// Trims the stream with each add.
     #[must_use]
     pub fn trim(mut self, trim: Trim) -> Producer {
         self.trim = Some(trim);
         self
     }
 
-    /// Adds each entry once, however often it has to be sent. The name of the producer must be its own: two that
-    /// share one share what the store remembers of it. Where the store cannot
-    /// ([`Capabilities::idempotent_adds`](crate::backend::Capabilities)), nothing is repeated.
+    /// Makes the producer idempotent: the store adds each entry once, however often it is sent.
+    ///
+    /// `producer` is a name that no other producer of the stream may use, because the store remembers ids by it. If
+    /// the store does not support this ([`Capabilities::idempotent_adds`](crate::backend::Capabilities)), the
+    /// producer never retries.
     #[must_use]
     pub fn idempotent(mut self, producer: impl Into<String>) -> Producer {
-        self.identity = Some(Arc::new(Identity {
+        self.identity = Some(Arc::new(ProducerIdentity {
             producer: producer.into(),
             session: format!("{:016x}", fastrand::u64(..)),
             next: AtomicU64::new(0),
@@ -89,46 +92,46 @@ impl Producer {
         self
     }
 
-    /// How long an idempotent send is tried again while the store cannot be reached; ten seconds if nothing is said.
+    /// Sets how long an idempotent add is retried while the store is unreachable. Default: ten seconds.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Producer {
-        self.patience = patience;
+    pub fn retry_for(mut self, retry_for: Duration) -> Producer {
+        self.retry_for = retry_for;
         self
     }
 
-    /// The stream.
+    /// Returns the name of the stream.
     pub fn stream(&self) -> &str {
         &self.stream
     }
 
-    /// Adds one entry.
+    /// Adds one entry and returns its id.
     pub async fn send(&self, fields: impl IntoFields) -> Result<StreamId, Error> {
         self.add_one(self.entry(fields.into_fields())).await
     }
 
-    /// Adds one entry with a value as JSON in its field `data`, where [`Json`](crate::handler::Json) finds it.
+    /// Adds one entry with a value as JSON in its field `data`. [`Json`](crate::handler::Json) reads it from there.
     pub async fn send_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<StreamId, Error> {
         self.send(json_fields(value)?).await
     }
 
-    /// Adds one entry under a name of your own: a second one of the same name is not added, also after a restart,
-    /// as long as the store remembers it. Gives the id of the entry that is there.
+    /// Adds one entry with an idempotence id of your choice. Returns the id of the entry in the stream.
+    ///
+    /// The store does not add a second entry with the same idempotence id, even after a restart of the producer, as
+    /// long as it remembers the first.
     pub async fn send_once(&self, name: &str, fields: impl IntoFields) -> Result<StreamId, Error> {
         let Some(identity) = &self.identity else {
             return Err(refused(
-                "the producer has no name: make it with Producer::idempotent to send an entry once",
+                "send_once needs an idempotent producer: create it with Producer::idempotent",
             ));
         };
         if !self.backend.capabilities().idempotent_adds {
-            return Err(refused(
-                "the store cannot add a named entry once, so that sending it once cannot be promised",
-            ));
+            return Err(refused("the store does not support idempotent adds, which send_once needs"));
         }
         let idempotence = Idempotence { producer: identity.producer.clone(), iid: name.to_owned() };
         self.add_one(NewEntry { fields: fields.into_fields(), idempotence: Some(idempotence) }).await
     }
 
-    /// Adds entries, in one round trip unless there are very many. Gives their ids in the same order.
+    /// Adds entries, in one call to the store unless there are very many. Returns their ids in the same order.
     pub async fn send_all<F: IntoFields>(
         &self,
         entries: impl IntoIterator<Item = F>,
@@ -138,7 +141,7 @@ impl Producer {
         self.add(&entries).await
     }
 
-    /// A pipeline: what many tasks send within a moment goes as one add.
+    /// Turns the producer into a pipeline, which adds entries of many tasks in one call.
     pub fn pipelined(self, options: PipelineOptions) -> Pipeline {
         Pipeline::new(self, options)
     }
@@ -153,7 +156,7 @@ impl Producer {
 
     async fn add_one(&self, entry: NewEntry) -> Result<StreamId, Error> {
         let ids = self.add(&[entry]).await?;
-        ids.first().copied().ok_or_else(|| refused("the store gave no id for the entry"))
+        ids.first().copied().ok_or_else(|| refused("the store returned no id for the new entry"))
     }
 
     async fn add(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
@@ -161,43 +164,48 @@ impl Producer {
         match repeatable {
             None if entries.is_empty() => Ok(Vec::new()),
             None => self.backend.add(&self.stream, entries, self.trim).await,
-            Some(identity) => self.add_patiently(identity, entries).await,
+            Some(identity) => self.add_idempotent(identity, entries).await,
         }
     }
 
-    async fn add_patiently(&self, identity: &Identity, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
+    async fn add_idempotent(
+        &self,
+        identity: &ProducerIdentity,
+        entries: &[NewEntry],
+    ) -> Result<Vec<StreamId>, Error> {
         let _turn = identity.turn.lock().await;
         let mut ids = Vec::with_capacity(entries.len());
-        for chunk in entries.chunks(NAMES_REMEMBERED) {
-            ids.extend(self.repeat_add(chunk).await?);
+        for chunk in entries.chunks(REMEMBERED_IDS_MIN) {
+            ids.extend(self.add_with_retries(chunk).await?);
         }
         Ok(ids)
     }
 
-    async fn repeat_add(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
+    async fn add_with_retries(&self, entries: &[NewEntry]) -> Result<Vec<StreamId>, Error> {
         let backoff = Backoff::exponential(Duration::from_millis(20)..Duration::from_secs(1));
-        let deadline = Instant::now() + self.patience;
-        let mut tries = 0;
+        let deadline = Instant::now() + self.retry_for;
+        let mut attempts = 0;
         loop {
-            tries += 1;
+            attempts += 1;
             match self.backend.add(&self.stream, entries, self.trim).await {
-                Err(error) if error.is_passing() && Instant::now() < deadline => {
-                    tracing::debug!(stream = %self.stream, %error, tries, "adding again");
-                    sleep(backoff.delay(tries)).await;
+                Err(error) if error.is_transient() && Instant::now() < deadline => {
+                    tracing::debug!(stream = %self.stream, %error, attempts, "cannot add entries: retrying");
+                    sleep(backoff.delay(attempts)).await;
                 }
-                settled => return settled,
+                result => return result,
             }
         }
     }
 }
 
-/// What can be sent as the fields of an entry: pairs of names and values.
+/// A value that can be sent as the fields of an entry: pairs of names and values.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the fields of an entry",
-    note = "send pairs of names and values, such as `[(\"id\", \"7\")]` or a `Vec` or map of them; for a struct use `send_json`"
+    message = "`{Self}` cannot be sent as the fields of an entry",
+    note = "send pairs of names and values, such as `[(\"id\", \"7\")]` or a `Vec` or map of them; \
+            for a struct use `send_json`"
 )]
 pub trait IntoFields {
-    /// The fields.
+    /// Returns the fields.
     fn into_fields(self) -> Fields;
 }
 
@@ -212,9 +220,9 @@ where
     }
 }
 
-/// A name or a value of a field.
+/// The name or the value of a field.
 pub trait IntoBytes {
-    /// Its bytes.
+    /// Returns the bytes.
     fn into_bytes(self) -> Bytes;
 }
 
@@ -250,7 +258,7 @@ impl IntoBytes for &[u8] {
 
 fn json_fields<T: Serialize + ?Sized>(value: &T) -> Result<Fields, Error> {
     let json = serde_json::to_vec(value)
-        .map_err(|error| refused("the value cannot be written as JSON").with_source(error))?;
+        .map_err(|error| refused("cannot serialize the value as JSON").with_source(error))?;
     Ok(vec![(Bytes::from_static(DOCUMENT_FIELD.as_bytes()), json.into())])
 }
 

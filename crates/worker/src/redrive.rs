@@ -1,7 +1,7 @@
-//! Another chance for dead letters: back to the group they ended for, or to the whole stream.
+//! Redrives dead letters: returns their messages to the group that gave up on them, or adds them to the stream again.
 //!
-//! A letter is deleted only after its message is back, so nothing is lost wherever it stops; a redrive that was cut off
-//! may give the last few messages a second time. Dropping the future stops it.
+//! A dead letter is deleted only after its message is back, so an interrupted redrive loses nothing. The next redrive
+//! may then return the last few messages a second time. To stop a redrive, drop its future.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -9,198 +9,204 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::backend::{
-    Acknowledgement, Admin, Backend, Error, ErrorKind, Idempotence, NewEntry, Order, Range, StreamId,
+    Acknowledgement, Admin, Backend, Error, ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId,
 };
-use crate::dead_letter::{self, Letter};
+use crate::dead_letter::{self, DeadLetter};
 use crate::message::Message;
 use crate::names;
 use crate::outcome::Reason;
 
-/// How many letters are read at once.
-const PAGE: usize = 256;
-/// How long it is remembered that a message was given another chance.
-const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Further chances are given, but no longer counted.
-const COUNTED_MAX: u64 = 16;
+/// Number of dead letters to read per call.
+const PAGE_SIZE: usize = 256;
+/// How long the store remembers that a message was redriven.
+const REDRIVE_KEY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Maximum number of redrives that are counted per message. Further redrives work but are not counted.
+const REDRIVES_COUNTED_MAX: u64 = 16;
 
-/// Which dead letters get another chance, where, and how fast.
+/// Which dead letters to redrive, where to, and how fast.
 #[derive(Clone, Debug, Default)]
 pub struct Redrive {
-    /// Which letters.
+    /// Which dead letters to redrive.
     pub filter: Filter,
-    /// Where to.
+    /// Where the messages go.
     pub to: Destination,
-    /// The most messages in a second.
+    /// Maximum number of messages per second. `None` is unlimited.
     pub rate: Option<f64>,
-    /// The most messages in all. Letters that stay do not count.
+    /// Maximum number of messages in total. Dead letters that cannot be redriven do not count.
     pub limit: Option<u64>,
-    /// Only count what would be done.
+    /// Only count the dead letters, without changing anything.
     pub dry_run: bool,
 }
 
-/// Where messages go back to.
+/// Where redriven messages go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Destination {
-    /// To the group that gave up on it; the others have dealt with theirs.
+    /// To the group that gave up on the message. Other groups do not receive it again.
     #[default]
     Group,
-    /// To the end of the stream as a new entry, for all of its groups.
+    /// To the end of the stream, as a new entry for all groups.
     AllGroups,
 }
 
-/// Which dead letters. All conditions that are set must hold.
+/// Selects dead letters. All conditions that are set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Those of this group.
+    /// Only dead letters of this group.
     pub group: Option<String>,
-    /// Those that ended for this reason.
+    /// Only dead letters with this reason.
     pub reason: Option<Reason>,
-    /// Those whose error or type of error contains this text.
+    /// Only dead letters whose error message or error type contains this text.
     pub error: Option<String>,
-    /// These letters, by their ids among the dead letters or in the stream they come from.
+    /// Only dead letters with these ids: their own, or those of the original entries.
     pub ids: Option<BTreeSet<StreamId>>,
-    /// Those that ended at least so long ago.
+    /// Only messages dead-lettered at least this long ago.
     pub older_than: Option<Duration>,
-    /// Those that ended at most so long ago.
+    /// Only messages dead-lettered at most this long ago.
     pub newer_than: Option<Duration>,
 }
 
 impl Filter {
-    /// Whether a letter is meant.
-    pub fn matches(&self, letter: &Letter, now: SystemTime) -> bool {
-        let age = now.duration_since(letter.dead_at).unwrap_or_default();
-        self.group.as_ref().is_none_or(|group| *group == letter.group)
-            && self.reason.is_none_or(|reason| letter.reason == Some(reason))
+    /// Returns whether a dead letter meets all conditions.
+    pub fn matches(&self, dead_letter: &DeadLetter, now: SystemTime) -> bool {
+        let age = now.duration_since(dead_letter.dead_at).unwrap_or_default();
+        self.group.as_ref().is_none_or(|group| *group == dead_letter.group)
+            && self.reason.is_none_or(|reason| dead_letter.reason == Some(reason))
             && self.error.as_ref().is_none_or(|text| {
-                letter.error.contains(text.as_str()) || letter.error_type.contains(text.as_str())
+                dead_letter.error.contains(text.as_str()) || dead_letter.error_type.contains(text.as_str())
             })
-            && self.ids.as_ref().is_none_or(|ids| ids.contains(&letter.id) || ids.contains(&letter.origin))
+            && self
+                .ids
+                .as_ref()
+                .is_none_or(|ids| ids.contains(&dead_letter.id) || ids.contains(&dead_letter.origin))
             && self.older_than.is_none_or(|least| age >= least)
             && self.newer_than.is_none_or(|most| age <= most)
     }
 }
 
-/// How far a redrive has come.
+/// The progress of a redrive, in numbers of dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How many letters there were when it began.
+    /// Dead letters in the stream when the redrive started.
     pub total: u64,
-    /// How many were looked at.
-    pub looked_at: u64,
-    /// How many of these were meant.
+    /// Dead letters examined so far.
+    pub scanned: u64,
+    /// Dead letters that matched the filter.
     pub matched: u64,
-    /// How many are back.
+    /// Messages redriven.
     pub redriven: u64,
-    /// How many cannot go back because their entry is gone from the stream; their letters stay.
+    /// Not redriven because the original entry is no longer in the stream. The dead letters stay.
     pub gone: u64,
-    /// How many of these have lost their payload too. The others can still go back to all groups.
+    /// Those of `gone` whose payload is lost too. The others can still be redriven to all groups.
     pub payload_gone: u64,
-    /// How many cannot go back because their group is gone; their letters stay. They can go back when it is made
-    /// again, or to all groups.
+    /// Not redriven because the group does not exist. The dead letters stay. To redrive them, create the group again or
+    /// redrive to all groups.
     pub no_group: u64,
-    /// How many entries were no dead letters of ours.
+    /// Entries of the dead-letter stream that are not dead letters.
     pub foreign: u64,
 }
 
 impl Progress {
-    /// How many of those that were meant can go back, or are back.
-    pub fn returning(&self) -> u64 {
+    /// Returns the number of matching dead letters that were redriven, or would be in a dry run.
+    pub fn redrivable(&self) -> u64 {
         self.matched - self.gone - self.no_group
     }
 
-    fn stay(&mut self, why: Stays) {
-        match why {
-            Stays::EntryGone => self.gone += 1,
-            Stays::PayloadGone => {
+    fn count_skipped(&mut self, reason: SkipReason) {
+        match reason {
+            SkipReason::EntryGone => self.gone += 1,
+            SkipReason::PayloadGone => {
                 self.gone += 1;
                 self.payload_gone += 1;
             }
-            Stays::NoGroup => self.no_group += 1,
+            SkipReason::NoGroup => self.no_group += 1,
         }
     }
 }
 
-/// Why a letter cannot go back.
+/// Why a dead letter cannot be redriven.
 #[derive(Clone, Copy)]
-enum Stays {
+enum SkipReason {
     EntryGone,
     PayloadGone,
     NoGroup,
 }
 
-/// Gives dead letters another chance, the oldest first, and tells when it begins and after every few how far it has
-/// come.
+/// Redrives dead letters, oldest first. Calls `on_progress` at the start and after every few messages.
 ///
-/// Letters that are added meanwhile are left for the next time, so what fails again at once is not driven in circles.
+/// Ignores dead letters that are added during the redrive. Otherwise a message that fails again immediately would be
+/// redriven in an endless loop.
 pub async fn redrive(
     backend: &dyn Admin,
     dead_letters: &str,
     request: &Redrive,
-    mut tell: impl FnMut(&Progress),
+    mut on_progress: impl FnMut(&Progress),
 ) -> Result<Progress, Error> {
     let mut progress = Progress::default();
     let Some(info) = backend.stream(dead_letters).await? else { return Ok(progress) };
     progress.total = info.length;
-    tell(&progress);
-    let mut way = Way { backend, dead_letters, request, groups: BTreeMap::new() };
-    let mut pace = Pace::new(request.rate);
+    on_progress(&progress);
+    let mut redriver = Redriver { backend, dead_letters, request, groups: BTreeMap::new() };
+    let mut limiter = RateLimiter::new(request.rate);
     let mut from = StreamId::MIN;
     loop {
-        let range = Range { first: from, last: info.last_id, order: Order::Rising, count: PAGE };
+        let range = Range { first: from, last: info.last_id, order: IdOrder::Ascending, count: PAGE_SIZE };
         let page = backend.range(dead_letters, range).await?;
         let Some(last) = page.last().map(|entry| entry.id) else { break };
         let now = SystemTime::now();
-        let mut letters = Vec::new();
+        let mut matching = Vec::new();
         for entry in &page {
-            progress.looked_at += 1;
-            match Letter::read(entry) {
-                Some(letter) if request.filter.matches(&letter, now) => letters.push(letter),
+            progress.scanned += 1;
+            match DeadLetter::read(entry) {
+                Some(dead_letter) if request.filter.matches(&dead_letter, now) => matching.push(dead_letter),
                 Some(_) => {}
                 None => progress.foreign += 1,
             }
         }
-        let mut rest = letters.as_slice();
+        let mut rest = matching.as_slice();
         loop {
-            let room = request.limit.map_or(u64::MAX, |limit| limit.saturating_sub(progress.returning()));
-            let step = pace.step().min(rest.len()).min(usize::try_from(room).unwrap_or(usize::MAX));
-            if step == 0 {
+            let remaining =
+                request.limit.map_or(u64::MAX, |limit| limit.saturating_sub(progress.redrivable()));
+            let remaining = usize::try_from(remaining).unwrap_or(usize::MAX);
+            let count = limiter.chunk_size().min(rest.len()).min(remaining);
+            if count == 0 {
                 break;
             }
-            let (few, later) = rest.split_at(step);
+            let (chunk, later) = rest.split_at(count);
             rest = later;
-            pace.wait_for(few.len()).await;
-            way.take(few, &mut progress).await?;
-            tell(&progress);
+            limiter.acquire(chunk.len()).await;
+            redriver.redrive_chunk(chunk, &mut progress).await?;
+            on_progress(&progress);
         }
-        let done = request.limit.is_some_and(|limit| progress.returning() >= limit);
+        let done = request.limit.is_some_and(|limit| progress.redrivable() >= limit);
         let Some(next) = last.next().filter(|_| !done) else { break };
         from = next;
     }
-    tell(&progress);
+    on_progress(&progress);
     Ok(progress)
 }
 
-/// The way back for letters.
-struct Way<'a> {
+/// Returns messages to their groups or streams.
+struct Redriver<'a> {
     backend: &'a dyn Admin,
+    /// The name of the dead-letter stream.
     dead_letters: &'a str,
     request: &'a Redrive,
-    /// The groups of the streams that letters came from, as they were when first asked for.
+    /// The groups of each original stream, as they were at its first dead letter.
     groups: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Way<'_> {
-    /// Gives back a few messages, or only counts them, and deletes the letters of those that are back.
-    async fn take(&mut self, letters: &[Letter], progress: &mut Progress) -> Result<(), Error> {
-        let mut back = Vec::with_capacity(letters.len());
+impl Redriver<'_> {
+    /// Redrives a few messages and deletes their dead letters. In a dry run, only counts them.
+    async fn redrive_chunk(&mut self, chunk: &[DeadLetter], progress: &mut Progress) -> Result<(), Error> {
+        let mut redriven = Vec::with_capacity(chunk.len());
         let mut outcome = Ok(());
-        for letter in letters {
-            match self.take_one(letter).await {
-                Ok(stays) => {
+        for dead_letter in chunk {
+            match self.redrive_one(dead_letter).await {
+                Ok(skipped) => {
                     progress.matched += 1;
-                    match stays {
-                        Some(why) => progress.stay(why),
-                        None => back.push(letter.id),
+                    match skipped {
+                        Some(reason) => progress.count_skipped(reason),
+                        None => redriven.push(dead_letter.id),
                     }
                 }
                 Err(error) => {
@@ -209,87 +215,97 @@ impl Way<'_> {
                 }
             }
         }
-        // Also after an error: what is back must not come again.
-        if !back.is_empty() && !self.request.dry_run {
-            self.backend.delete_entries(self.dead_letters, &back).await?;
-            progress.redriven += back.len() as u64;
+        // Also after an error: otherwise the next redrive would return these messages again.
+        if !redriven.is_empty() && !self.request.dry_run {
+            self.backend.delete_entries(self.dead_letters, &redriven).await?;
+            progress.redriven += redriven.len() as u64;
         }
         outcome
     }
 
-    /// Why a letter stays, or `None` if its message is back, or would be.
-    async fn take_one(&mut self, letter: &Letter) -> Result<Option<Stays>, Error> {
+    /// Redrives one message. Returns why it could not, or `None` if it is back, or would be without the dry run.
+    async fn redrive_one(&mut self, dead_letter: &DeadLetter) -> Result<Option<SkipReason>, Error> {
         let all_groups = self.request.to == Destination::AllGroups;
-        if letter.reason == Some(Reason::PayloadGone) || (all_groups && letter.fields.is_empty()) {
-            return Ok(Some(Stays::PayloadGone));
+        if dead_letter.reason == Some(Reason::PayloadGone) || (all_groups && dead_letter.fields.is_empty()) {
+            return Ok(Some(SkipReason::PayloadGone));
         }
         if all_groups {
             if !self.request.dry_run {
-                add_again(self.backend, self.dead_letters, letter).await?;
+                add_to_stream(self.backend, self.dead_letters, dead_letter).await?;
             }
             return Ok(None);
         }
-        if !self.has_group(letter).await? {
-            return Ok(Some(Stays::NoGroup));
+        if !self.has_group(dead_letter).await? {
+            return Ok(Some(SkipReason::NoGroup));
         }
-        let there = if self.request.dry_run {
-            self.backend.range(&letter.stream, Range::one(letter.origin)).await.map(|found| !found.is_empty())
+        let exists = if self.request.dry_run {
+            self.backend
+                .range(&dead_letter.stream, Range::single(dead_letter.origin))
+                .await
+                .map(|found| !found.is_empty())
         } else {
-            restore(self.backend, letter).await
+            restore(self.backend, dead_letter).await
         };
-        match there {
+        match exists {
             Ok(true) => Ok(None),
-            Ok(false) => Ok(Some(Stays::EntryGone)),
-            // It has just been removed.
-            Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Some(Stays::NoGroup)),
+            Ok(false) => Ok(Some(SkipReason::EntryGone)),
+            // The group was deleted in between.
+            Err(error) if error.kind() == ErrorKind::NoGroup => Ok(Some(SkipReason::NoGroup)),
             Err(error) => Err(error),
         }
     }
 
-    async fn has_group(&mut self, letter: &Letter) -> Result<bool, Error> {
-        if let Some(groups) = self.groups.get(&letter.stream) {
-            return Ok(groups.contains(&letter.group));
+    async fn has_group(&mut self, dead_letter: &DeadLetter) -> Result<bool, Error> {
+        if let Some(groups) = self.groups.get(&dead_letter.stream) {
+            return Ok(groups.contains(&dead_letter.group));
         }
-        let groups: BTreeSet<String> = match self.backend.groups(&letter.stream).await {
+        let groups: BTreeSet<String> = match self.backend.groups(&dead_letter.stream).await {
             Ok(groups) => groups.into_iter().map(|group| group.name).collect(),
             Err(error) if error.kind() == ErrorKind::NoGroup => BTreeSet::new(),
             Err(error) => return Err(error),
         };
-        let has = groups.contains(&letter.group);
-        self.groups.insert(letter.stream.clone(), groups);
+        let has = groups.contains(&dead_letter.group);
+        self.groups.insert(dead_letter.stream.clone(), groups);
         Ok(has)
     }
 }
 
-/// Makes the entry pending again in its group. Counted before, because it may fail again at once.
-async fn restore(backend: &dyn Admin, letter: &Letter) -> Result<bool, Error> {
-    let (stream, group) = (letter.stream.as_str(), letter.group.as_str());
-    let key = names::redrive_key(stream, group, &letter.origin.to_string(), letter.redrives + 1);
-    let counted = Acknowledgement { ids: vec![], remember: vec![(key, REMEMBERED)] };
+/// Makes the entry pending again in its group.
+///
+/// Counts the redrive first: the message may be delivered and fail again immediately.
+async fn restore(backend: &dyn Admin, dead_letter: &DeadLetter) -> Result<bool, Error> {
+    let (stream, group) = (dead_letter.stream.as_str(), dead_letter.group.as_str());
+    let key = names::redrive_key(stream, group, &dead_letter.origin.to_string(), dead_letter.redrives + 1);
+    let counted = Acknowledgement { ids: vec![], remember: vec![(key, REDRIVE_KEY_LIFETIME)] };
     backend.acknowledge(stream, group, &counted).await?;
-    backend.restore(stream, group, letter.origin).await
+    backend.restore(stream, group, dead_letter.origin).await
 }
 
-/// Adds the message as a new entry, once only where the store can.
-async fn add_again(backend: &dyn Admin, dead_letters: &str, letter: &Letter) -> Result<(), Error> {
-    let idempotence = Idempotence { producer: format!("redrive:{dead_letters}"), iid: letter.id.to_string() };
-    let entry = NewEntry { fields: letter.revived_fields(), idempotence: Some(idempotence) };
-    backend.add(&letter.stream, &[entry], None).await?;
+/// Adds the message to its stream as a new entry, idempotently if the store supports it.
+async fn add_to_stream(
+    backend: &dyn Admin,
+    dead_letters: &str,
+    dead_letter: &DeadLetter,
+) -> Result<(), Error> {
+    let idempotence =
+        Idempotence { producer: format!("redrive:{dead_letters}"), iid: dead_letter.id.to_string() };
+    let entry = NewEntry { fields: dead_letter.redriven_fields(), idempotence: Some(idempotence) };
+    backend.add(&dead_letter.stream, &[entry], None).await?;
     Ok(())
 }
 
-/// How often each message has been given another chance, by its own word or by what is remembered.
-pub(crate) async fn redrives_of(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
+/// Returns how often each message was redriven: the greater of its `dlq.redrives` field and the keys in the store.
+pub(crate) async fn redrive_counts(backend: &dyn Backend, messages: &[&Message]) -> Result<Vec<u64>, Error> {
     let key = |message: &Message, n| {
         names::redrive_key(&message.stream, &message.group, &message.id.to_string(), n)
     };
-    // Most have never had one: one key each is asked first.
+    // Most messages were never redriven: check one key for each first.
     let first: Vec<String> = messages.iter().map(|message| key(message, 1)).collect();
-    let driven = backend.seen(&first).await?;
+    let redriven = backend.seen(&first).await?;
     let mut counts = Vec::with_capacity(messages.len());
-    for (message, driven) in messages.iter().zip(driven) {
-        let remembered = if driven {
-            let keys: Vec<String> = (1..=COUNTED_MAX).map(|n| key(message, n)).collect();
+    for (message, was_redriven) in messages.iter().zip(redriven) {
+        let remembered = if was_redriven {
+            let keys: Vec<String> = (1..=REDRIVES_COUNTED_MAX).map(|n| key(message, n)).collect();
             backend.seen(&keys).await?.iter().take_while(|seen| **seen).count() as u64
         } else {
             0
@@ -300,23 +316,25 @@ pub(crate) async fn redrives_of(backend: &dyn Backend, messages: &[&Message]) ->
 }
 
 /// Spreads messages evenly over time.
-struct Pace {
+struct RateLimiter {
+    /// Messages per second. `None` is unlimited.
     rate: Option<f64>,
     next: Instant,
 }
 
-impl Pace {
-    fn new(rate: Option<f64>) -> Pace {
-        Pace { rate: rate.filter(|rate| *rate > 0.0), next: Instant::now() }
+impl RateLimiter {
+    fn new(rate: Option<f64>) -> RateLimiter {
+        RateLimiter { rate: rate.filter(|rate| *rate > 0.0), next: Instant::now() }
     }
 
-    /// How many to send in one go: about ten times a second.
-    fn step(&self) -> usize {
-        // A float beyond the range of the integer becomes its greatest value, and `min` follows.
-        self.rate.map_or(PAGE, |rate| ((rate / 10.0) as usize).clamp(1, PAGE))
+    /// Returns the number of messages to send together, so that there are about ten chunks per second.
+    fn chunk_size(&self) -> usize {
+        // The cast saturates: a rate beyond the range of usize becomes its maximum.
+        self.rate.map_or(PAGE_SIZE, |rate| ((rate / 10.0) as usize).clamp(1, PAGE_SIZE))
     }
 
-    async fn wait_for(&mut self, messages: usize) {
+    /// Waits until this number of messages may be sent.
+    async fn acquire(&mut self, messages: usize) {
         let Some(rate) = self.rate else { return };
         tokio::time::sleep_until(self.next).await;
         self.next = self.next.max(Instant::now()) + Duration::from_secs_f64(messages as f64 / rate);
@@ -330,16 +348,16 @@ mod tests {
     use crate::message::sample;
     use crate::outcome::Failure;
 
-    fn letter(reason: Reason, error: &str, dead_at: SystemTime) -> Letter {
+    fn dead_letter(reason: Reason, error: &str, dead_at: SystemTime) -> DeadLetter {
         let failure = Failure { error: error.into(), error_type: "PayError".into(), reason };
-        let letter = dead_letter::compose(&sample(&[]), "dead", &failure, 0, dead_at);
-        Letter::read(&Entry { id: StreamId::new(5, 0), fields: letter.fields }).unwrap()
+        let dead_letter = dead_letter::compose(&sample(&[]), "dead", &failure, 0, dead_at);
+        DeadLetter::read(&Entry { id: StreamId::new(5, 0), fields: dead_letter.fields }).unwrap()
     }
 
     #[test]
-    fn every_condition_must_hold() {
+    fn filter_requires_every_condition() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
-        let letter = letter(Reason::Panic, "index out of bounds", now - Duration::from_secs(10));
+        let dead_letter = dead_letter(Reason::Panic, "index out of bounds", now - Duration::from_secs(10));
         let all = Filter {
             group: Some("billing".into()),
             reason: Some(Reason::Panic),
@@ -348,8 +366,8 @@ mod tests {
             older_than: Some(Duration::from_secs(5)),
             newer_than: Some(Duration::from_secs(15)),
         };
-        assert!(Filter::default().matches(&letter, now));
-        assert!(all.matches(&letter, now));
+        assert!(Filter::default().matches(&dead_letter, now));
+        assert!(all.matches(&dead_letter, now));
         let wrong = [
             Filter { group: Some("mail".into()), ..all.clone() },
             Filter { reason: Some(Reason::Decode), ..all.clone() },
@@ -359,19 +377,19 @@ mod tests {
             Filter { newer_than: Some(Duration::from_secs(9)), ..all.clone() },
         ];
         for filter in wrong {
-            assert!(!filter.matches(&letter, now), "{filter:?}");
+            assert!(!filter.matches(&dead_letter, now), "{filter:?}");
         }
         let by_origin = Filter { ids: Some([sample(&[]).id].into()), ..Filter::default() };
-        assert!(by_origin.matches(&letter, now));
+        assert!(by_origin.matches(&dead_letter, now));
         let by_type = Filter { error: Some("PayError".into()), ..Filter::default() };
-        assert!(by_type.matches(&letter, now));
+        assert!(by_type.matches(&dead_letter, now));
     }
 
     #[test]
-    fn a_rate_makes_small_steps() {
-        assert_eq!(Pace::new(None).step(), PAGE);
-        assert_eq!(Pace::new(Some(0.5)).step(), 1);
-        assert_eq!(Pace::new(Some(200.0)).step(), 20);
-        assert_eq!(Pace::new(Some(1e12)).step(), PAGE);
+    fn rate_limits_the_chunk_size() {
+        assert_eq!(RateLimiter::new(None).chunk_size(), PAGE_SIZE);
+        assert_eq!(RateLimiter::new(Some(0.5)).chunk_size(), 1);
+        assert_eq!(RateLimiter::new(Some(200.0)).chunk_size(), 20);
+        assert_eq!(RateLimiter::new(Some(1e12)).chunk_size(), PAGE_SIZE);
     }
 }

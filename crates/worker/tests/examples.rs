@@ -1,4 +1,4 @@
-//! The programs of `crates/worker/examples`, run on a store in memory as a reader would run them, and how they must end.
+//! Runs the programs of `crates/worker/examples` on an in-memory store, as a reader would, and checks how they end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::thread;
 
-/// A program, and the last line of what it prints.
+/// Names of the programs, and the last line of their output.
 const EXAMPLES: &[(&str, &str)] = &[
     ("autoscaling", "600 received, 600 acknowledged; grew beyond one: true, at the end: 1"),
     ("batches", "120 rows loaded, 12 tried again"),
@@ -22,31 +22,32 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("takeover", "25 received, 25 acknowledged, 4 redelivered"),
 ];
 
-/// Programs that show nothing: this one measures.
+/// Programs that are not examples of usage: `throughput` is a measurement.
 const OTHERS: &[&str] = &["throughput"];
 
 #[test]
-fn every_example_ends_as_it_should() {
-    let folder = built();
+fn every_example_prints_its_expected_last_line() {
+    let folder = build_examples();
     thread::scope(|scope| {
         for (name, last_line) in EXAMPLES {
             scope.spawn(move || {
                 let output = Command::new(folder.join(name)).env_remove("MILLSTREAM_URL").output();
                 let output = output.unwrap_or_else(|error| panic!("{name}: {error}"));
                 let printed = String::from_utf8_lossy(&output.stdout);
-                let complained = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success(), "{name}: {}\n{printed}{complained}", output.status);
-                assert_eq!(printed.lines().last(), Some(*last_line), "{name}:\n{printed}{complained}");
+                let errors = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{name}: {}\n{printed}{errors}", output.status);
+                assert_eq!(printed.lines().last(), Some(*last_line), "{name}:\n{printed}{errors}");
             });
         }
     });
 }
 
 #[test]
-fn every_example_is_run_and_listed() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(here.join("../../examples/README.md")).expect("examples/README.md");
-    let mut found: Vec<String> = fs::read_dir(here.join("examples"))
+fn every_example_is_tested_and_listed() {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme =
+        fs::read_to_string(crate_folder.join("../../examples/README.md")).expect("examples/README.md");
+    let mut found: Vec<String> = fs::read_dir(crate_folder.join("examples"))
         .expect("the folder of examples")
         .filter_map(|entry| entry.expect("a file").file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".rs").map(str::to_owned))
@@ -59,18 +60,22 @@ fn every_example_is_run_and_listed() {
     }
 }
 
-/// Builds the examples, which Cargo does not do when it is asked for this test alone, and tells where they are.
-fn built() -> &'static Path {
+/// Builds the examples and returns their folder. Cargo does not build them if this test runs alone.
+fn build_examples() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let test = std::env::current_exe().expect("the path of this test");
         let profile = test.ancestors().nth(2).expect("a test is in the folder deps of its profile");
         let mut cargo = Command::new(env!("CARGO"));
-        // Of the whole workspace: for one package alone Cargo would build its dependencies once more, with other features.
+        // `--workspace`: for a single package, Cargo would build its dependencies again with other features.
         cargo.args(["build", "--quiet", "--workspace", "--examples"]);
-        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        // Some build scripts depend on the variables that Cargo sets for this test. Removing these variables avoids
+        // that the scripts run again and everything that depends on them is rebuilt.
         for (name, _) in std::env::vars_os() {
-            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 cargo.env_remove(name);
             }
         }

@@ -1,8 +1,8 @@
-//! Numbers and texts as bytes: how entries are laid out in memory, and changes in a log.
+//! Numbers and texts as bytes, as blocks in memory and records in the log encode them.
 
-mod draft;
+mod appender;
 pub mod number;
 pub mod short;
 pub mod varint;
 
-pub use draft::Draft;
+pub use appender::Appender;

@@ -1,6 +1,6 @@
-//! Integers as text: the one spelling in which a string, a field or a member counts as a number.
+//! Integers as text. A string, a field or a member counts as an integer only in this canonical form.
 
-/// The integer whose canonical decimal text this is: no plus sign, no leading zeros, no spaces.
+/// Parses canonical decimal text: no plus sign, no leading zeros, no spaces.
 #[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     match text {
@@ -13,7 +13,7 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// The number whose decimal text this is, which is at least 1 and has no more digits than the greatest integer.
+/// Parses digits whose value is at least 1, with no more digits than the greatest `i64` has.
 #[inline]
 fn parse_magnitude(digits: &[u8]) -> Option<u64> {
     if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > IntegerText::DIGITS_MAX {
@@ -25,7 +25,7 @@ fn parse_magnitude(digits: &[u8]) -> Option<u64> {
         if digit > 9 {
             return None;
         }
-        // So many nines are less than what 64 bits hold.
+        // Cannot overflow: 19 nines fit into 64 bits.
         magnitude = magnitude.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
     Some(magnitude)
@@ -34,17 +34,17 @@ fn parse_magnitude(digits: &[u8]) -> Option<u64> {
 /// The canonical text of an integer, without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct IntegerText {
-    /// Filled from the end.
+    /// The text is at the end, from `start` on.
     bytes: [u8; IntegerText::BYTES],
     start: usize,
 }
 
 impl IntegerText {
-    /// Digits of the greatest 64-bit number.
+    /// Number of digits of `i64::MAX`.
     const DIGITS_MAX: usize = 19;
     const BYTES: usize = Self::DIGITS_MAX + 1;
 
-    /// The text of `integer`.
+    /// Formats `integer`.
     pub fn new(integer: i64) -> IntegerText {
         let mut text = IntegerText { bytes: [0; Self::BYTES], start: Self::BYTES };
         let mut rest = integer.unsigned_abs();
@@ -66,7 +66,7 @@ impl IntegerText {
         self.bytes[self.start] = byte;
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_canonical_text_is_a_number() {
+    fn parse_integer_accepts_only_canonical_text() {
         for bad in ["", "-", "+1", "01", "-0", "-01", "1 ", " 1", "1.0", "0x1", "9223372036854775808"] {
             assert_eq!(parse_integer(bad.as_bytes()), None, "{bad:?}");
         }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_integer_are_each_others_inverse() {
+    fn parse_integer_inverts_integer_text() {
         for integer in [0, 1, -1, 10, -90, 1234567890, i64::MAX, i64::MIN] {
             let text = IntegerText::new(integer);
             assert_eq!(text.as_bytes(), integer.to_string().as_bytes());

@@ -1,18 +1,20 @@
-//! Short texts: most names and values take fewer bytes than a call to compare or copy them takes instructions.
+//! Comparing and copying short texts without a function call. For most names and values the call would cost
+//! more than the work.
 
-/// The longest text that is short.
+/// The maximum length of a short text in bytes.
 pub(crate) const BYTES_MAX: usize = 16;
 
-/// The first and the last `N` bytes of a text that has as many, and at most twice as many: together all of it.
+/// Returns the first and the last `N` bytes of a text of `N` to `2 * N` bytes. Together they cover the whole
+/// text.
 #[inline(always)]
 pub(crate) fn ends<const N: usize>(text: &[u8]) -> (&[u8; N], &[u8; N]) {
     match (text.first_chunk(), text.last_chunk()) {
         (Some(first), Some(last)) => (first, last),
-        _ => unreachable!("a text of {} bytes has no {N}", text.len()),
+        _ => unreachable!("a text of {} bytes has fewer than {N}", text.len()),
     }
 }
 
-/// Whether two texts are the same.
+/// Returns whether two texts are equal.
 #[inline(always)]
 pub fn equal(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -30,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_equal_if_every_byte_is() {
+    fn equal_compares_every_byte() {
         let text: Vec<u8> = (1..=40).collect();
         for length in 0..=text.len() {
             let mut other = text[..length].to_vec();

@@ -1,22 +1,23 @@
-//! Numbers in as few bytes as they need: seven bits a byte, low bits first, the top bit says "more".
+//! Variable-length numbers: seven bits per byte, low bits first. A set top bit means that another byte
+//! follows.
 
-/// What the greatest number takes.
+/// Maximum number of bytes of an encoded number.
 pub const BYTES_MAX: usize = 10;
 
-/// How many bits of a number its first eight bytes hold.
+/// Number of bits that the first eight bytes hold.
 const LOW_BITS: u32 = 56;
 const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
-/// The top bit of each of eight bytes.
+/// The top bit of each of eight bytes: set if another byte follows.
 pub const MORE: u64 = 0x8080_8080_8080_8080;
 
-/// The bytes of a number, and how many they are.
+/// Encodes a number. Returns a buffer and how many of its bytes are used.
 #[inline(never)]
 pub fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
     let mut bytes = [0; BYTES_MAX];
     let (low, rest) = (spread(value & LOW_MASK), value >> LOW_BITS);
     let (low, length) = match rest {
         0 => {
-            // The last byte is that of the highest bit set.
+            // The highest set bit decides which byte is the last.
             let last = (63 - (value | 1).leading_zeros()) / 7;
             (low | MORE & !(u64::MAX << (8 * last)), last as usize + 1)
         }
@@ -28,7 +29,8 @@ pub fn encode(value: u64) -> ([u8; BYTES_MAX], usize) {
     (bytes, length)
 }
 
-/// Eight groups of seven bits, a byte each: halves move apart, then quarters, then eighths.
+/// Spreads eight groups of seven bits over eight bytes: first moves the halves apart, then the quarters, then
+/// the eighths.
 #[inline]
 fn spread(value: u64) -> u64 {
     let halves = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
@@ -50,7 +52,7 @@ pub(crate) fn take(bytes: &[u8], at: &mut usize) -> u64 {
     if second < 0x80 {
         return value;
     }
-    // By value: a place whose address is taken cannot live in a register.
+    // Passed by value: a variable whose address is taken cannot be kept in a register.
     let (value, end) = take_long(bytes, *at, value);
     *at = end;
     value
@@ -70,7 +72,7 @@ fn take_long(bytes: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
     }
 }
 
-/// Small magnitudes become small numbers, whatever their sign.
+/// Maps signed to unsigned numbers so that small magnitudes of either sign become small numbers.
 pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_as_they_went_in() {
+    fn decoding_inverts_encoding() {
         let mut bytes = Vec::new();
         let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
         for (encoded, length) in numbers.map(encode) {

@@ -1,12 +1,14 @@
-//! Keys to values: one shard's part of all databases.
+//! Maps keys to values: the part of all databases that belongs to one shard.
 //!
-//! Content changes in [`Keyspace::apply`]. Three functions make the change of one effect while they decide it, and change nothing
-//! else: [`append_at`](Keyspace::append_at), [`deliver_at`](Keyspace::deliver_at) and [`acknowledge`](Keyspace::acknowledge).
-//! Whole values change places in [`take`](Keyspace::take), [`put`](Keyspace::put), [`swap`](Keyspace::swap) and
-//! [`clear`](Keyspace::clear), which together make every [`Rearrangement`](crate::Rearrangement).
+//! [`Keyspace::apply`] changes the content of keys. Three functions decide and apply one effect in one step,
+//! and change nothing else: [`append_at`](Keyspace::append_at), [`deliver_at`](Keyspace::deliver_at) and
+//! [`acknowledge`](Keyspace::acknowledge). Whole values are moved by [`take`](Keyspace::take),
+//! [`put`](Keyspace::put), [`swap`](Keyspace::swap) and [`clear`](Keyspace::clear), from which every
+//! [`Rearrangement`](crate::Rearrangement) is made.
 //!
-//! The keyspace is told the time and never asks: a key whose time has come is not found any more, and stays until someone
-//! applies [`Effect::Delete`] to it. So whoever applies an effect to a key that has expired deletes it first.
+//! The keyspace gets the current time as an argument and never reads a clock. An expired key is no longer
+//! found, but stays stored until the caller applies [`Effect::Delete`] to it. So before a caller applies
+//! another effect to an expired key, it deletes the key.
 
 mod database;
 mod slab;
@@ -16,7 +18,7 @@ mod tests;
 use std::cell::Cell;
 
 use crate::bytes::short;
-use crate::stream::{Delivery, EntrySink, Laid, Recipient};
+use crate::stream::{Delivery, EncodedValues, EntrySink, Recipient};
 use crate::value::Hashing;
 use crate::{BlockLimits, Effect, Refusal, Stream, StreamId, Value};
 
@@ -36,49 +38,51 @@ use slab::Slot;
 /// assert_eq!(keys.due(1_000), Some((0, Box::from(&b"key"[..]))));
 /// ```
 ///
-/// A command looks at its key several times, and so does the next one: the key found last is tried first.
+/// A command looks up its key several times, and so does the next command. So the key that was found last is
+/// compared first.
 pub struct Keyspace {
     databases: Vec<Database>,
     hashing: Hashing,
-    /// Removed, and too large to be freed where it was.
+    /// Removed values that are too large to be freed immediately.
     deferred_drops: Vec<DeferredDrop>,
-    /// The latest time it was told, which is when a change happens.
+    /// The latest time that a caller passed. Changes count as made at this time.
     now_ms: Cell<u64>,
-    /// Where a key was found last. Whether it is the key that is looked for is seen there.
+    /// The slot in which a key was found last. A lookup compares the key in it first.
     recent: Cell<SlotRef>,
 }
 
-/// Where a key was found. Good until the next change to the keyspace that is not made through it.
+/// The slot in which a key was found. Valid until the next change to the keyspace, except for changes made
+/// through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotRef {
     db: u32,
     slot: u32,
 }
 
-/// What lives under a key: the value and how long it lives.
+/// A value and its expiry, as stored under a key.
 #[derive(Clone)]
-pub struct Entry {
+pub struct ValueWithExpiry {
     /// The content.
     pub value: Value,
-    /// When it ends (Unix milliseconds), if it does.
+    /// Time of expiry (Unix milliseconds), if it expires.
     pub expires_at_ms: Option<u64>,
 }
 
-/// Something removed that takes long to free: for the caller to free when nobody waits.
+/// A removed value that takes long to free. The caller frees it when no client waits.
 pub enum DeferredDrop {
     /// A value, or a part of one.
     Value(Value),
     /// The former content of a database.
-    Database(Cleared),
+    Database(ClearedDatabase),
 }
 
 /// The former content of a database.
-pub struct Cleared(Database);
+pub struct ClearedDatabase(Database);
 
-impl Cleared {
-    /// Whether freeing this would hold somebody up.
+impl ClearedDatabase {
+    /// Returns whether freeing this takes so long that it should be deferred.
     fn is_large(&self) -> bool {
-        /// Keys up to so many are looked at one by one.
+        /// Databases with up to this many keys are examined key by key.
         const FEW: usize = 64;
         let mut any_large = false;
         self.0.len() > FEW || {
@@ -87,14 +91,14 @@ impl Cleared {
         }
     }
 
-    /// Takes a value out; `None` when the keys alone are left.
+    /// Removes a value and returns it; `None` if only keys are left.
     pub fn take_value(&mut self) -> Option<Value> {
         self.0.take_last()
     }
 }
 
 impl Keyspace {
-    /// `databases` empty databases, with a hash function of this seed.
+    /// Creates `databases` empty databases, with a hash function seeded with `seed`.
     pub fn new(databases: u32, seed: u64) -> Keyspace {
         let databases = (0..databases).map(|_| Database::default()).collect();
         let recent = Cell::new(SlotRef { db: 0, slot: 0 });
@@ -102,18 +106,18 @@ impl Keyspace {
         Keyspace { databases, hashing, deferred_drops, now_ms, recent }
     }
 
-    // ---- Finding ----------------------------------------------------------------------------
+    // ---- Lookup -----------------------------------------------------------------------------
 
-    /// Where a key is, if it is there and has not expired. Looking there is no use of it.
+    /// Returns the slot of a key that exists and has not expired. Does not count as a use of the key.
     #[inline]
     pub fn find(&self, db: u32, key: &[u8], now_ms: u64) -> Option<SlotRef> {
         self.now_ms.set(now_ms);
-        self.find_even_expired(db, key).filter(|&at| !self.is_expired_at(at, now_ms))
+        self.find_including_expired(db, key).filter(|&at| !self.is_expired_at(at, now_ms))
     }
 
-    /// Where a key is, expired or not.
+    /// Returns the slot of a key, whether it has expired or not.
     #[inline]
-    pub fn find_even_expired(&self, db: u32, key: &[u8]) -> Option<SlotRef> {
+    pub fn find_including_expired(&self, db: u32, key: &[u8]) -> Option<SlotRef> {
         match self.recent_slot(db, key) {
             Some(_) => Some(self.recent.get()),
             None => self.search(db, key),
@@ -128,14 +132,14 @@ impl Keyspace {
         Some(at)
     }
 
-    /// The value of a key that is there and has not expired. This is a use of it.
+    /// Returns the value of a key that exists and has not expired. Counts as a use of the key.
     pub fn get(&self, db: u32, key: &[u8], now_ms: u64) -> Option<&Value> {
-        self.get_with_place(db, key, now_ms).map(|(_, value)| value)
+        self.get_with_slot(db, key, now_ms).map(|(_, value)| value)
     }
 
-    /// The same with where it is, for whoever goes on to change it.
+    /// Returns the slot and the value of a key, for callers that change it next. Counts as a use of the key.
     #[inline]
-    pub fn get_with_place(&self, db: u32, key: &[u8], now_ms: u64) -> Option<(SlotRef, &Value)> {
+    pub fn get_with_slot(&self, db: u32, key: &[u8], now_ms: u64) -> Option<(SlotRef, &Value)> {
         self.now_ms.set(now_ms);
         let slot = self.recent_slot(db, key).or_else(|| {
             let at = self.search(db, key)?;
@@ -148,7 +152,7 @@ impl Keyspace {
         Some((self.recent.get(), &slot.value))
     }
 
-    /// The slot of the key that was found last, if it is this one.
+    /// Returns the slot of the key that was found last, if it is this key.
     #[inline]
     fn recent_slot(&self, db: u32, key: &[u8]) -> Option<&Slot> {
         let recent = self.recent.get();
@@ -156,44 +160,44 @@ impl Keyspace {
         slot.filter(|slot| short::equal(&slot.key, key))
     }
 
-    /// When a key expires, if it is there (outer) and expires at all (inner).
+    /// Returns the expiry of a key: `None` if the key does not exist, `Some(None)` if it does not expire.
     pub fn expires_at_ms(&self, db: u32, key: &[u8], now_ms: u64) -> Option<Option<u64>> {
         self.find(db, key, now_ms).map(|at| self.expires_at_ms_at(at))
     }
 
-    /// Whether a key is still there although its time has come.
+    /// Returns whether a key has expired but is still stored.
     #[inline]
     pub fn is_expired(&self, db: u32, key: &[u8], now_ms: u64) -> bool {
         self.now_ms.set(now_ms);
         self.database(db).due(now_ms).is_some()
-            && self.find_even_expired(db, key).is_some_and(|at| self.is_expired_at(at, now_ms))
+            && self.find_including_expired(db, key).is_some_and(|at| self.is_expired_at(at, now_ms))
     }
 
-    /// The value at a place.
+    /// Returns the value in a slot.
     #[inline]
     pub fn value_at(&self, at: SlotRef) -> &Value {
         &self.database(at.db).slot(at.slot).value
     }
 
-    /// When the key at a place expires, if it does.
+    /// Returns the expiry of the key in a slot, if it expires.
     #[inline]
     pub fn expires_at_ms_at(&self, at: SlotRef) -> Option<u64> {
         self.database(at.db).slot(at.slot).expires_at_ms
     }
 
-    /// Whether the time of the key at a place has come.
+    /// Returns whether the key in a slot has expired.
     #[inline]
     pub fn is_expired_at(&self, at: SlotRef, now_ms: u64) -> bool {
         self.database(at.db).slot(at.slot).is_expired(now_ms)
     }
 
-    /// Counts as a use of the key at a place.
+    /// Records a use of the key in a slot.
     #[inline]
     fn touch_at(&self, at: SlotRef) {
         self.database(at.db).slot(at.slot).used_at_s.set(self.now_s());
     }
 
-    /// Seconds since the key at a place was last used or changed.
+    /// Returns the seconds since the key in a slot was last used or changed.
     pub fn idle_s_at(&self, at: SlotRef) -> u32 {
         self.now_s().saturating_sub(self.database(at.db).slot(at.slot).used_at_s.get())
     }
@@ -203,26 +207,26 @@ impl Keyspace {
         (self.now_ms.get() / 1000) as u32
     }
 
-    /// Bytes that the key at a place takes: name, value, and its share of every index.
+    /// Returns the bytes that the key in a slot takes: name, value, and its share of every index.
     pub fn memory_bytes_at(&self, at: SlotRef) -> usize {
         self.database(at.db).slot(at.slot).memory_bytes()
     }
 
-    // ---- Changing ---------------------------------------------------------------------------
+    // ---- Changes ----------------------------------------------------------------------------
 
-    /// Changes what lives under a key. Effects that begin something create the key; a hash, list or set
-    /// without content is no key.
+    /// Changes the value of a key. Creates the key if the effect can start from nothing. A hash, list or set
+    /// that becomes empty is removed with its key.
     ///
     /// # Panics
-    /// When the effect is for another type of value than the key holds.
+    /// If the effect is for another type of value than the key holds.
     pub fn apply(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
-        match self.find_even_expired(db, key) {
+        match self.find_including_expired(db, key) {
             Some(at) => self.apply_at(at, effect, limits),
-            None => self.begin(db, key, effect, limits),
+            None => self.create(db, key, effect, limits),
         }
     }
 
-    /// As [`apply`](Keyspace::apply), to a key that was found.
+    /// Does the same as [`apply`](Keyspace::apply) for a key that was found.
     pub fn apply_at(&mut self, at: SlotRef, effect: &Effect<'_>, limits: BlockLimits) {
         let (hashing, now_s) = (self.hashing, self.now_s());
         let database = &mut self.databases[at.db as usize];
@@ -243,14 +247,15 @@ impl Keyspace {
             self.deferred_drops.push(DeferredDrop::Value(deferred));
         }
         slot.value.apply(effect, limits, hashing);
-        // A stream is a key even when it is empty.
-        if !matches!(effect, Effect::Stream(_)) && slot.value.is_used_up() {
+        // An empty stream stays; other empty values are removed with their key.
+        if !matches!(effect, Effect::Stream(_)) && slot.value.is_empty_collection() {
             database.remove(at.slot, hashing);
         }
     }
 
-    /// As [`apply_at`](Keyspace::apply_at) with [`StreamEffect::Append`](crate::StreamEffect::Append), to a stream that was found. Says how the entry lies
-    /// in its block, if that is as its values alone.
+    /// Appends an entry to the stream in a slot, as [`apply_at`](Keyspace::apply_at) does with
+    /// [`StreamEffect::Append`](crate::StreamEffect::Append). Returns the values as the block encodes them,
+    /// if the entry shares its field names with the block.
     #[inline]
     pub fn append_at(
         &mut self,
@@ -258,12 +263,13 @@ impl Keyspace {
         id: StreamId,
         fields: &[&[u8]],
         limits: BlockLimits,
-    ) -> Option<Laid<'_>> {
+    ) -> Option<EncodedValues<'_>> {
         self.stream_at(at)?.append(id, fields, limits)
     }
 
-    /// As [`apply_at`](Keyspace::apply_at) with the [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) of what is returned, to a stream that was
-    /// found: see [`Stream::deliver`].
+    /// Delivers entries of the stream in a slot, as [`apply_at`](Keyspace::apply_at) does with the
+    /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) that the returned delivery describes. See
+    /// [`Stream::deliver`].
     #[inline]
     pub fn deliver_at(
         &mut self,
@@ -276,7 +282,8 @@ impl Keyspace {
         self.stream_at(at).ok_or(Refusal::WrongType)?.deliver(group, to, count, sink)
     }
 
-    /// The stream that was found here, for changes that are decided as they are made. `None`: it is something else.
+    /// Returns the stream in a slot, for changes that are decided and applied in one step; `None` if the
+    /// value is of another type.
     #[inline]
     fn stream_at(&mut self, at: SlotRef) -> Option<&mut Stream> {
         let now_s = self.now_s();
@@ -288,8 +295,9 @@ impl Keyspace {
         }
     }
 
-    /// As [`apply`](Keyspace::apply) with [`StreamEffect::Ack`](crate::StreamEffect::Ack), and says how many of these
-    /// were pending: none where there is no such key or group.
+    /// Acknowledges entries, as [`apply`](Keyspace::apply) does with
+    /// [`StreamEffect::Ack`](crate::StreamEffect::Ack). Returns how many of these ids were pending: 0 if the
+    /// key or the group does not exist.
     #[inline]
     pub fn acknowledge(
         &mut self,
@@ -299,7 +307,7 @@ impl Keyspace {
         now_ms: u64,
     ) -> Result<u64, Refusal> {
         self.now_ms.set(now_ms);
-        let Some(at) = self.find_even_expired(db, key) else { return Ok(0) };
+        let Some(at) = self.find_including_expired(db, key) else { return Ok(0) };
         if self.database_mut(db).slot_mut(at.slot).is_expired(now_ms) {
             return Ok(0);
         }
@@ -308,36 +316,36 @@ impl Keyspace {
     }
 
     #[inline(never)]
-    fn begin(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
+    fn create(&mut self, db: u32, key: &[u8], effect: &Effect<'_>, limits: BlockLimits) {
         let Some(mut value) = Value::created_by(effect) else { return };
         value.apply(effect, limits, self.hashing);
-        if value.is_used_up() {
+        if value.is_empty_collection() {
             return;
         }
         let expires_at_ms = match *effect {
             Effect::StringSet { expires_at_ms, .. } => expires_at_ms,
             _ => None,
         };
-        self.insert(db, key, Entry { value, expires_at_ms });
+        self.insert(db, key, ValueWithExpiry { value, expires_at_ms });
     }
 
-    /// Takes a key with its value and expiry out of the keyspace.
-    pub fn take(&mut self, db: u32, key: &[u8]) -> Option<Entry> {
-        let at = self.find_even_expired(db, key)?;
+    /// Removes a key and returns its value and expiry.
+    pub fn take(&mut self, db: u32, key: &[u8]) -> Option<ValueWithExpiry> {
+        let at = self.find_including_expired(db, key)?;
         let hashing = self.hashing;
         Some(self.database_mut(db).remove(at.slot, hashing))
     }
 
-    /// Puts a value under a key, in the place of what was there.
-    pub fn put(&mut self, db: u32, key: &[u8], entry: Entry) {
+    /// Stores a value under a key and replaces any value there.
+    pub fn put(&mut self, db: u32, key: &[u8], entry: ValueWithExpiry) {
         if let Some(before) = self.take(db, key) {
             self.defer_drop(before.value);
         }
         self.insert(db, key, entry);
     }
 
-    /// A new key, used now. It must not be there.
-    fn insert(&mut self, db: u32, key: &[u8], entry: Entry) {
+    /// Adds a key that does not exist, as used now.
+    fn insert(&mut self, db: u32, key: &[u8], entry: ValueWithExpiry) {
         let hash = self.hashing.hash(key);
         let slot = self.database_mut(db).insert(hash, key, entry);
         self.touch_at(SlotRef { db, slot });
@@ -345,7 +353,7 @@ impl Keyspace {
 
     /// Removes every key of a database.
     pub fn clear(&mut self, db: u32) {
-        let cleared = Cleared(std::mem::take(self.database_mut(db)));
+        let cleared = ClearedDatabase(std::mem::take(self.database_mut(db)));
         if cleared.is_large() {
             self.deferred_drops.push(DeferredDrop::Database(cleared));
         }
@@ -357,43 +365,43 @@ impl Keyspace {
         }
     }
 
-    /// What was removed since the last call and would take long to free.
+    /// Returns the values removed since the last call that take long to free.
     #[inline]
     pub fn take_deferred_drops(&mut self) -> Vec<DeferredDrop> {
         std::mem::take(&mut self.deferred_drops)
     }
 
-    /// Two databases exchange their content.
+    /// Swaps the content of two databases.
     pub fn swap(&mut self, a: u32, b: u32) {
         self.databases.swap(a as usize, b as usize);
     }
 
-    // ---- Overviews --------------------------------------------------------------------------
+    // ---- Overview ---------------------------------------------------------------------------
 
-    /// How many keys a database has, those included whose time has come but that were not yet removed.
+    /// Returns the number of keys of a database, including expired keys that were not removed yet.
     pub fn len(&self, db: u32) -> usize {
         self.database(db).len()
     }
 
-    /// Whether a database has no keys.
+    /// Returns whether a database has no keys.
     pub fn is_empty(&self, db: u32) -> bool {
         self.len(db) == 0
     }
 
-    /// How many keys of a database expire.
+    /// Returns the number of keys of a database that have an expiry.
     pub fn expiring_len(&self, db: u32) -> usize {
         self.database(db).expiring_len()
     }
 
-    /// A key whose time has come, if there is one: of its database the one due first.
+    /// Returns an expired key, if there is one: the one that expired first in its database.
     pub fn due(&self, now_ms: u64) -> Option<(u32, Box<[u8]>)> {
         self.now_ms.set(now_ms);
         (0u32..).zip(&self.databases).find_map(|(db, database)| Some((db, database.due(now_ms)?.into())))
     }
 
-    /// Walks over a database, `budget` keys at a time. Starting from 0 and going on from what each call
-    /// gives back until that is `None`, every key that is there all the while is visited exactly once.
-    /// Long runs of free slots end a call early, so one may visit fewer keys, or none.
+    /// Visits up to `budget` keys of a database, starting at `from_slot`, and returns the slot for the next
+    /// call; `None` at the end. If the first call starts at 0, every key that exists throughout is visited
+    /// exactly once. A call ends early after a long run of free slots, so it can visit fewer keys or none.
     pub fn scan(
         &self,
         db: u32,
@@ -410,17 +418,17 @@ impl Keyspace {
         self.database(db).scan(0, usize::MAX, now_ms, visit);
     }
 
-    /// Some key that has not expired; which one, `random` decides.
+    /// Returns a random key that has not expired. `random` selects it.
     pub fn random(&self, db: u32, random: u64, now_ms: u64) -> Option<&[u8]> {
         self.database(db).random(random, now_ms)
     }
 
-    /// Bytes allocated for all keys and values. Walks over every key.
+    /// Returns the bytes allocated for all keys and values. Visits every key.
     pub fn memory_bytes(&self) -> usize {
         self.databases.iter().map(Database::memory_bytes).sum()
     }
 
-    /// Verifies every invariant: of the indexes, of the slots, of the values.
+    /// Verifies every invariant of the indexes, the slots and the values.
     pub fn check(&self) -> Result<(), String> {
         for (db, database) in self.databases.iter().enumerate() {
             database.check(self.hashing).map_err(|problem| format!("database {db}: {problem}"))?;

@@ -1,4 +1,4 @@
-//! Numbered places for the keys of a database. A key keeps its number for as long as it is there.
+//! Numbered slots for the keys of a database. A key keeps its slot number as long as it exists.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -8,15 +8,15 @@ use std::ops::Range;
 use crate::Value;
 use crate::memory::allocation_bytes;
 
-/// Below this many slots a slab is not worth shrinking.
+/// A slab of fewer slots than this is not shrunk.
 const SHRINK_FROM: usize = 64;
 
-/// A key and what it holds: one cache line.
+/// A key and its value. One cache line.
 pub(super) struct Slot {
     pub(super) key: Box<[u8]>,
     pub(super) value: Value,
     pub(super) expires_at_ms: Option<u64>,
-    /// The second of the last use (Unix time). Noting a use is no change of content.
+    /// Time of the last use (Unix seconds). In a `Cell`, because reading a key records its use.
     pub(super) used_at_s: Cell<u32>,
 }
 
@@ -26,9 +26,9 @@ impl Slot {
         self.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
     }
 
-    /// What the key takes: its slot, name and value, and its entries in the indexes.
+    /// Returns the bytes that the key takes: its slot, name and value, and its entries in the indexes.
     pub(super) fn memory_bytes(&self) -> usize {
-        /// A hash and a slot number in a table that is three quarters full, with its control byte.
+        /// A hash and a slot number in a hash table that is three quarters full, with its control byte.
         const INDEX_BYTES: usize = 12;
         /// A time and a slot number in a tree whose nodes are two thirds full.
         const EXPIRY_BYTES: usize = 24;
@@ -40,13 +40,14 @@ impl Slot {
 
 /// The slots of a database.
 ///
-/// New keys get the lowest free number, so that the used numbers stay dense and the end can be cut off.
+/// New keys get the lowest free number, so that used numbers stay dense and free slots at the end can be
+/// dropped.
 #[derive(Default)]
 pub(super) struct Slab {
-    /// The last slot is in use.
+    /// The last slot is always in use.
     slots: Vec<Option<Slot>>,
-    /// Every free number below `slots.len()`, once. Numbers beyond it are left over from before the end
-    /// was cut off and mean nothing.
+    /// Contains every free number below `slots.len()` once. Greater numbers are left over from slots that
+    /// were dropped at the end; they are ignored.
     free: BinaryHeap<Reverse<u32>>,
     used: usize,
 }
@@ -56,7 +57,7 @@ impl Slab {
         self.used
     }
 
-    /// One more than the greatest number in use.
+    /// Returns the greatest number in use plus one.
     pub(super) fn end(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -71,7 +72,7 @@ impl Slab {
         self.slots.get_mut(number as usize)?.as_mut()
     }
 
-    /// Every slot in use among these numbers.
+    /// Returns every used slot in this range of numbers.
     pub(super) fn iter(&self, numbers: Range<u32>) -> impl Iterator<Item = (u32, &Slot)> {
         let end = numbers.end.min(self.end());
         let start = numbers.start.min(end);
@@ -87,10 +88,10 @@ impl Slab {
             self.slots[number as usize] = Some(slot);
             return number;
         }
-        // The lowest free number lies beyond the end, and so do all others.
+        // The lowest free number is beyond the end, so all others are too.
         self.free.clear();
         let number = self.end();
-        assert!(number < u32::MAX, "a database part holds at most 2^32 - 1 keys");
+        assert!(number < u32::MAX, "a shard of a database holds at most 2^32 - 1 keys");
         self.slots.push(Some(slot));
         number
     }
@@ -117,7 +118,7 @@ impl Slab {
         }
     }
 
-    /// Bytes allocated for slots and free numbers, not for what the slots hold.
+    /// Returns the bytes allocated for slots and free numbers, without the content of the slots.
     pub(super) fn memory_bytes(&self) -> usize {
         allocation_bytes(self.slots.capacity() * size_of::<Option<Slot>>())
             + allocation_bytes(self.free.capacity() * size_of::<u32>())
@@ -130,7 +131,7 @@ impl Slab {
         let empty: Vec<u32> =
             (0u32..).zip(&self.slots).filter(|(_, s)| s.is_none()).map(|(n, _)| n).collect();
         if free != empty {
-            return Err(format!("slots {empty:?} are empty, {free:?} are noted as free"));
+            return Err(format!("slots {empty:?} are empty, but {free:?} are listed as free"));
         }
         if self.used + empty.len() != self.slots.len() || matches!(self.slots.last(), Some(None)) {
             return Err(format!("{} of {} slots counted as used", self.used, self.slots.len()));
@@ -156,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_a_cache_line() {
+    fn slot_fits_one_cache_line() {
         assert_eq!(size_of::<Option<Slot>>(), 64);
     }
 
     #[test]
-    fn the_lowest_free_number_is_used_first() {
+    fn insert_uses_the_lowest_free_number() {
         let mut slab = slab(5);
         slab.remove(3).unwrap();
         slab.remove(1).unwrap();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_a_cut_end_are_forgotten() {
+    fn free_numbers_beyond_the_end_are_ignored() {
         let mut slab = slab(5);
         (1..5).for_each(|number| assert!(slab.remove(number).is_some()));
         assert_eq!(slab.end(), 1);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_slab_gives_memory_back() {
+    fn slab_frees_memory_when_it_empties() {
         let mut slab = slab(10_000);
         (1..10_000).for_each(|number| assert!(slab.remove(number).is_some()));
         assert!(slab.memory_bytes() < 1_000, "{}", slab.memory_bytes());

@@ -1,4 +1,4 @@
-//! The keyspace against a naive model: ordered maps, no indexes, every effect spelled out.
+//! Compares the keyspace with a naive model of ordered maps without indexes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,93 +17,97 @@ enum Content {
     Stream,
 }
 
+/// A value and its expiry in the model.
 #[derive(Clone, Debug, PartialEq)]
-struct Modelled {
+struct ModelEntry {
     content: Content,
     expires_at_ms: Option<u64>,
 }
 
-type Model = Vec<BTreeMap<Vec<u8>, Modelled>>;
+type Model = Vec<BTreeMap<Vec<u8>, ModelEntry>>;
 
-/// A small generator of its own (xorshift), so that a seed means the same everywhere.
-struct Dice(u64);
+/// A xorshift generator, so that a seed gives the same sequence on every platform.
+struct Rng(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+impl Rng {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
+        (self.0 >> 11) % limit
     }
 
     fn key(&mut self) -> Vec<u8> {
-        format!("key:{}", self.roll(60)).into_bytes()
+        format!("key:{}", self.below(60)).into_bytes()
     }
 
-    /// Words and numbers, mostly short, now and then too long to be packed.
+    /// Returns a word or a number, usually short, sometimes too long to be packed.
     fn word(&mut self) -> Vec<u8> {
-        match self.roll(20) {
-            0 => vec![b'x'; 65 + self.roll(40) as usize],
-            1..8 => (self.roll(700) as i64 - 100).to_string().into_bytes(),
-            _ => format!("word-{}", self.roll(300)).into_bytes(),
+        match self.below(20) {
+            0 => vec![b'x'; 65 + self.below(40) as usize],
+            1..8 => (self.below(700) as i64 - 100).to_string().into_bytes(),
+            _ => format!("word-{}", self.below(300)).into_bytes(),
         }
     }
 
     fn words(&mut self) -> Vec<Vec<u8>> {
-        let most = if self.roll(10) == 0 { 120 } else { 4 };
-        (0..=self.roll(most)).map(|_| self.word()).collect()
+        let max_words = if self.below(10) == 0 { 120 } else { 4 };
+        (0..=self.below(max_words)).map(|_| self.word()).collect()
     }
 }
 
 #[test]
-fn the_keyspace_does_what_a_naive_model_does() {
+fn keyspace_matches_a_naive_model() {
     for seed in 1..=8 {
-        let mut run =
-            Run { keys: Keyspace::new(DATABASES, seed), model: vec![BTreeMap::new(); 3], now_ms: 1_000 };
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut simulation = Simulation {
+            keys: Keyspace::new(DATABASES, seed),
+            model: vec![BTreeMap::new(); 3],
+            now_ms: 1_000,
+        };
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for step in 0..4_000 {
-            run.step(&mut dice);
+            simulation.step(&mut rng);
             if step % 50 == 0 {
-                run.compare().unwrap_or_else(|problem| panic!("seed {seed}, step {step}: {problem}"));
+                simulation.compare().unwrap_or_else(|problem| panic!("seed {seed}, step {step}: {problem}"));
             }
         }
     }
 }
 
-struct Run {
+struct Simulation {
     keys: Keyspace,
     model: Model,
     now_ms: u64,
 }
 
-impl Run {
-    fn step(&mut self, dice: &mut Dice) {
-        let db = dice.roll(u64::from(DATABASES)) as u32;
-        let key = dice.key();
-        match dice.roll(400) {
+impl Simulation {
+    fn step(&mut self, rng: &mut Rng) {
+        let db = rng.below(u64::from(DATABASES)) as u32;
+        let key = rng.key();
+        match rng.below(400) {
             0 => self.clear(db),
-            1 => self.swap(db, dice.roll(u64::from(DATABASES)) as u32),
-            2..20 => self.rename(db, &key, dice.roll(u64::from(DATABASES)) as u32, &dice.key()),
-            20..30 => self.expire(dice.roll(50)),
+            1 => self.swap(db, rng.below(u64::from(DATABASES)) as u32),
+            2..20 => self.rename(db, &key, rng.below(u64::from(DATABASES)) as u32, &rng.key()),
+            20..30 => self.expire(rng.below(50)),
             30..60 => self.apply(db, &key, &Effect::Delete),
-            _ => self.change(dice, db, &key),
+            _ => self.change(rng, db, &key),
         }
     }
 
-    fn change(&mut self, dice: &mut Dice, db: u32, key: &[u8]) {
-        let words = dice.words();
-        let word = dice.word();
-        let expires_at_ms = (dice.roll(3) == 0).then(|| self.now_ms + 1 + dice.roll(300));
+    fn change(&mut self, rng: &mut Rng, db: u32, key: &[u8]) {
+        let words = rng.words();
+        let word = rng.word();
+        let expires_at_ms = (rng.below(3) == 0).then(|| self.now_ms + 1 + rng.below(300));
         let slices: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let pairs: Vec<&[u8]> = slices.iter().flat_map(|&field| [field, &word]).collect();
-        let end = if dice.roll(2) == 0 { ListEnd::Head } else { ListEnd::Tail };
-        let effect = match dice.roll(12) {
+        let end = if rng.below(2) == 0 { ListEnd::Head } else { ListEnd::Tail };
+        let effect = match rng.below(12) {
             0 => Effect::StringSet { value: &word, expires_at_ms },
             1 => Effect::StringAppend { tail: &word },
             2 | 3 => Effect::HashSet { pairs: &pairs },
             4 => Effect::HashDelete { fields: &slices },
             5 => Effect::ListPush { end, values: &slices },
-            6 => Effect::ListPop { end, count: dice.roll(80) },
+            6 => Effect::ListPop { end, count: rng.below(80) },
             7 | 8 => Effect::SetAdd { members: &slices },
             9 => Effect::SetRemove { members: &slices },
             10 => Effect::Stream(StreamEffect::Create),
@@ -132,27 +136,32 @@ impl Run {
 
     fn rename(&mut self, db: u32, key: &[u8], to_db: u32, to: &[u8]) {
         let taken = self.keys.take(db, key);
-        let modelled = self.model[db as usize].remove(key);
-        assert_eq!(taken.is_some(), modelled.is_some());
-        if let (Some(entry), Some(held)) = (taken, modelled) {
+        let expected = self.model[db as usize].remove(key);
+        assert_eq!(taken.is_some(), expected.is_some());
+        if let (Some(entry), Some(held)) = (taken, expected) {
             self.keys.put(to_db, to, entry.clone());
             self.model[to_db as usize].insert(to.to_vec(), held);
         }
     }
 
-    /// Time passes; what is due goes, in both.
+    /// Advances the time and removes expired keys from the keyspace and the model.
     fn expire(&mut self, by_ms: u64) {
         self.now_ms += by_ms;
         let now_ms = self.now_ms;
         while let Some((db, key)) = self.keys.due(now_ms) {
             assert!(self.keys.is_expired(db, &key, now_ms));
             assert!(self.keys.get(db, &key, now_ms).is_none());
-            let held = self.model[db as usize].remove(&*key).expect("only what is there can be due");
+            let held = self.model[db as usize]
+                .remove(&*key)
+                .expect("an expired key of the keyspace is in the model");
             assert!(held.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms));
             self.keys.apply(db, &key, &Effect::Delete, LIMITS);
         }
-        let late = |held: &Modelled| held.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
-        assert!(!self.model.iter().flat_map(BTreeMap::values).any(late), "something due was missed");
+        let late = |held: &ModelEntry| held.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        assert!(
+            !self.model.iter().flat_map(BTreeMap::values).any(late),
+            "the keyspace missed an expired key"
+        );
     }
 
     fn compare(&self) -> Result<(), String> {
@@ -161,14 +170,18 @@ impl Run {
             let mut seen = BTreeMap::new();
             self.keys.visit_keys(db, self.now_ms, |key, value| {
                 let expires_at_ms = self.keys.expires_at_ms(db, key, self.now_ms).unwrap();
-                seen.insert(key.to_vec(), Modelled { content: content(value), expires_at_ms });
+                seen.insert(key.to_vec(), ModelEntry { content: content(value), expires_at_ms });
             });
             if seen != *model {
-                return Err(format!("database {db} holds {seen:?}, the model {model:?}"));
+                return Err(format!("database {db} holds {seen:?}, but the model holds {model:?}"));
             }
             let expiring = model.values().filter(|held| held.expires_at_ms.is_some()).count();
             if (self.keys.len(db), self.keys.expiring_len(db)) != (model.len(), expiring) {
-                return Err(format!("database {db} counts {} keys of {}", self.keys.len(db), model.len()));
+                return Err(format!(
+                    "database {db} counts {} keys, but the model has {}, or the number of expiring keys differs",
+                    self.keys.len(db),
+                    model.len()
+                ));
             }
         }
         Ok(())
@@ -186,10 +199,10 @@ fn fits(content: &Content, effect: &Effect<'_>) -> bool {
     }
 }
 
-fn apply_to_model(model: &mut BTreeMap<Vec<u8>, Modelled>, key: &[u8], effect: &Effect<'_>) {
+fn apply_to_model(model: &mut BTreeMap<Vec<u8>, ModelEntry>, key: &[u8], effect: &Effect<'_>) {
     let held = model.remove(key);
-    let empty = |content| Modelled { content, expires_at_ms: None };
-    let begun = match effect {
+    let empty = |content| ModelEntry { content, expires_at_ms: None };
+    let created = match effect {
         Effect::StringAppend { .. } => Some(empty(Content::String(Vec::new()))),
         Effect::HashSet { .. } => Some(empty(Content::Hash(BTreeMap::new()))),
         Effect::ListPush { .. } => Some(empty(Content::List(VecDeque::new()))),
@@ -197,7 +210,7 @@ fn apply_to_model(model: &mut BTreeMap<Vec<u8>, Modelled>, key: &[u8], effect: &
         Effect::StringSet { .. } | Effect::Stream(_) => Some(empty(Content::Stream)),
         _ => None,
     };
-    let Some(mut held) = held.or(begun) else { return };
+    let Some(mut held) = held.or(created) else { return };
     match (&mut held.content, *effect) {
         (_, Effect::Delete) => return,
         (_, Effect::ExpireAt { at_ms }) => held.expires_at_ms = Some(at_ms),
@@ -274,16 +287,16 @@ fn with_strings(count: u32) -> Keyspace {
 }
 
 #[test]
-fn a_scan_meets_every_key_that_stays_exactly_once() {
+fn scan_visits_every_key_that_stays_exactly_once() {
     let mut keys = with_strings(1_000);
     let stays = |n: u32| n.is_multiple_of(3);
-    let mut met: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut seen_keys: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut from, mut calls) = (Some(0), 0u32);
     while let Some(slot) = from {
         from = keys.scan(0, slot, 10, 0, |key, _| {
-            *met.entry(u32::from_be_bytes(key.try_into().unwrap())).or_default() += 1;
+            *seen_keys.entry(u32::from_be_bytes(key.try_into().unwrap())).or_default() += 1;
         });
-        // Meanwhile others go and new ones come.
+        // Meanwhile other keys are deleted and new keys are added.
         for n in (calls * 20..(calls + 1) * 20).filter(|&n| !stays(n)) {
             keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS);
             let effect = Effect::StringSet { value: b"new", expires_at_ms: None };
@@ -291,32 +304,32 @@ fn a_scan_meets_every_key_that_stays_exactly_once() {
         }
         calls += 1;
     }
-    assert!((0..1_000).filter(|&n| stays(n)).all(|n| met.get(&n) == Some(&1)), "{met:?}");
+    assert!((0..1_000).filter(|&n| stays(n)).all(|n| seen_keys.get(&n) == Some(&1)), "{seen_keys:?}");
     assert!(calls >= 50);
 }
 
 #[test]
-fn a_scan_over_free_slots_stops_now_and_then() {
+fn scan_over_free_slots_ends_early() {
     let mut keys = with_strings(1_000);
     (1..999u32).for_each(|n| keys.apply(0, &n.to_be_bytes(), &Effect::Delete, LIMITS));
-    let mut met = 0;
-    assert_eq!(keys.scan(0, 0, 10, 0, |_, _| met += 1), Some(100));
-    assert_eq!(keys.scan(0, 900, 10, 0, |_, _| met += 1), None);
-    assert_eq!(met, 2);
+    let mut seen_keys = 0;
+    assert_eq!(keys.scan(0, 0, 10, 0, |_, _| seen_keys += 1), Some(100));
+    assert_eq!(keys.scan(0, 900, 10, 0, |_, _| seen_keys += 1), None);
+    assert_eq!(seen_keys, 2);
 }
 
 #[test]
-fn random_keys_are_live_and_all_are_reached() {
+fn random_returns_every_key_that_has_not_expired() {
     let mut keys = with_strings(20);
     keys.apply(0, &3u32.to_be_bytes(), &Effect::ExpireAt { at_ms: 5 }, LIMITS);
-    let met: BTreeSet<Vec<u8>> = (0..2_000).map(|n| keys.random(0, n, 10).unwrap().to_vec()).collect();
-    assert_eq!(met.len(), 19);
-    assert!(!met.contains(&3u32.to_be_bytes()[..]));
+    let seen_keys: BTreeSet<Vec<u8>> = (0..2_000).map(|n| keys.random(0, n, 10).unwrap().to_vec()).collect();
+    assert_eq!(seen_keys.len(), 19);
+    assert!(!seen_keys.contains(&3u32.to_be_bytes()[..]));
     assert_eq!(Keyspace::new(1, 1).random(0, 4, 0), None);
 }
 
 #[test]
-fn what_was_found_is_changed_in_place() {
+fn apply_at_changes_the_key_in_its_slot() {
     let mut keys = with_strings(3);
     let key = 1u32.to_be_bytes();
     let at = keys.find(0, &key, 0).unwrap();
@@ -328,7 +341,7 @@ fn what_was_found_is_changed_in_place() {
 }
 
 #[test]
-fn uses_and_changes_end_idleness_and_looking_does_not() {
+fn get_and_apply_reset_idle_time_but_find_does_not() {
     let mut keys = with_strings(1);
     let key = 0u32.to_be_bytes();
     let idle_s = |keys: &Keyspace, now_ms| {
@@ -346,7 +359,7 @@ fn uses_and_changes_end_idleness_and_looking_does_not() {
 }
 
 #[test]
-fn streams_stay_when_empty_and_other_content_does_not() {
+fn empty_streams_stay_but_other_empty_values_are_removed() {
     let mut keys = Keyspace::new(1, 1);
     let append = StreamEffect::Append { id: StreamId::new(1, 1), fields: &[b"f", b"v"] };
     keys.apply(0, b"stream", &Effect::Stream(append), LIMITS);
@@ -364,7 +377,7 @@ fn streams_stay_when_empty_and_other_content_does_not() {
 }
 
 #[test]
-fn the_key_found_last_is_not_taken_for_another() {
+fn recent_slot_is_used_only_for_the_same_key() {
     let mut keys = Keyspace::new(2, 1);
     let set = |value| Effect::StringSet { value, expires_at_ms: None };
     let text = |keys: &Keyspace, db, key: &[u8]| match keys.get(db, key, 0) {
@@ -374,11 +387,11 @@ fn the_key_found_last_is_not_taken_for_another() {
     keys.apply(0, b"a", &set(b"1"), LIMITS);
     assert_eq!(text(&keys, 0, b"a"), Some(b"1".to_vec()));
     assert_eq!(text(&keys, 1, b"a"), None, "another database");
-    // Another key gets its place.
+    // Another key gets its slot.
     keys.apply(0, b"a", &Effect::Delete, LIMITS);
     keys.apply(0, b"b", &set(b"2"), LIMITS);
     assert_eq!((text(&keys, 0, b"a"), text(&keys, 0, b"b")), (None, Some(b"2".to_vec())));
-    // The databases change places, and one is cleared.
+    // The databases are swapped, and one is cleared.
     keys.apply(1, b"b", &set(b"3"), LIMITS);
     assert_eq!(text(&keys, 0, b"b"), Some(b"2".to_vec()));
     keys.swap(0, 1);
@@ -388,7 +401,7 @@ fn the_key_found_last_is_not_taken_for_another() {
 }
 
 #[test]
-fn memory_is_given_back() {
+fn deleting_keys_frees_memory() {
     let mut keys = with_strings(10_000);
     let full = keys.memory_bytes();
     assert!((150..220).contains(&(full / 10_000)), "{} bytes a key", full / 10_000);

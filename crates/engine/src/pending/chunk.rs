@@ -5,20 +5,21 @@
 //!         ^ starts[0]     ^ starts[1]      ^ starts[2]       ^ starts[3]           ^ starts[4]
 //! ```
 //!
-//! The last 8 bytes mean nothing: a number of any width can be read as if it had 8.
+//! The last 8 bytes are padding, so that a number of any width can be read with an 8-byte load.
 //!
-//! Each column has its own base and width ([`Form`]); a column whose numbers are all equal takes no bytes.
-//! `len` places of every column, from place `head` on, are rows in the order of their ids; the rest is room.
-//! A row that goes leaves a gap, which the fewer rows close: those before it or those after it.
+//! Each column has its own base and width ([`Encoding`]). A column whose numbers are all equal takes no
+//! bytes. Every column has `capacity` slots. The `len` slots from slot `head` on hold the rows in the order
+//! of their ids; the others are free. When a row is removed, either the rows before it or the rows after it
+//! move to close the gap, whichever are fewer.
 //!
-//! The consumer column holds 0 for a row that nobody owns, and otherwise the owner's handle plus one. The time
-//! column of a row that nobody owns holds the stamp of its release.
+//! The consumer column holds 0 for a row without an owner, and otherwise the owner's handle plus one. The
+//! time column of a row without an owner holds its release stamp.
 //!
 //! A number that does not fit makes its column wider. Columns become narrow again when the chunk is
-//! re-fitted: when it is half empty, and after as many changes as a quarter of its capacity, so that an
-//! outlier that has gone does not cost memory for long and no single change costs much.
+//! re-fitted: when it is half empty, and after a number of changes equal to a quarter of its capacity. So an
+//! outlier that was removed does not cost memory for long, and no single change costs much.
 //!
-//! A chunk knows nothing of its neighbours, and keeps no summary of itself: its shelf does.
+//! A chunk does not know its neighbours and keeps no summary of itself; its page does.
 
 mod visit;
 
@@ -26,15 +27,15 @@ use std::cmp::Ordering;
 use std::iter;
 use std::ops::Range;
 
-use super::column::{Column, Extent, Form, READ_BYTES, Width};
+use super::column::{Column, Encoding, Extent, READ_BYTES, Width};
 use super::{ConsumerHandle, NewRows, PendingEntry};
 use crate::StreamId;
 
-/// The most rows a chunk holds.
+/// Maximum number of rows of a chunk.
 pub(super) const ROWS_MAX: usize = 256;
-/// A chunk that takes no more bytes than this keeps them: fitting it would cost more than it gives.
-const KEPT_BYTES: usize = 256;
-/// Capacities are multiples of this, except that none is greater than [`ROWS_MAX`].
+/// A chunk of this size or smaller keeps its memory: re-fitting it would cost more than it saves.
+const KEEP_BYTES_MAX: usize = 256;
+/// Capacities are multiples of this, up to [`ROWS_MAX`].
 const CAPACITY_STEP: usize = 8;
 
 const COLUMNS: usize = 5;
@@ -44,66 +45,67 @@ const TIME: usize = 2;
 const CONSUMER: usize = 3;
 const COUNT: usize = 4;
 
-/// What the consumer column holds for a row that nobody owns.
+/// The value in the consumer column of a row without an owner.
 const UNOWNED: u64 = 0;
 
 /// A pending entry as one number per column.
 type Row = [u64; COLUMNS];
 
-/// See the module.
+/// A run of pending entries in columns.
 #[derive(Clone)]
 pub(super) struct Chunk {
     bytes: Box<[u8]>,
     bases: [u64; COLUMNS],
     starts: [u16; COLUMNS],
-    /// The place of the first row.
+    /// The slot of the first row.
     head: u16,
     len: u16,
-    /// Places in every column; at least `head + len`, at most [`ROWS_MAX`].
+    /// Slots per column: at least `head + len`, at most [`ROWS_MAX`].
     capacity: u16,
-    /// How many rows nobody owns.
+    /// Number of rows without an owner.
     unowned: u16,
     widths: [Width; COLUMNS],
-    /// Replacements and removals since the chunk was last fitted, as far as this can count them.
+    /// Replacements and removals since the chunk was last re-fitted. Saturates.
     changes: u8,
 }
 
 impl Chunk {
-    /// A chunk with one row and room for all, which expects its rows to look like those of `previous`.
+    /// Creates a chunk of full capacity with one row. It starts with the column widths of `previous`, because
+    /// its rows will probably be similar.
     pub(super) fn following(previous: &Chunk, entry: &PendingEntry) -> Chunk {
         let row = row_of(entry);
-        let forms = std::array::from_fn(|k| previous.form(k).starting_at(row[k]));
-        let mut chunk = Chunk::empty(forms, ROWS_MAX);
+        let encodings = std::array::from_fn(|k| previous.encoding(k).starting_at(row[k]));
+        let mut chunk = Chunk::empty(encodings, ROWS_MAX);
         chunk.write(0, &row);
-        chunk.count_in(entry);
+        chunk.count_added(entry);
         chunk
     }
 
-    /// Adds a row to a chunk without any, in the places and widths of rows that have gone.
-    pub(super) fn begin(&mut self, entry: &PendingEntry) {
+    /// Adds the first row to an empty chunk, whose capacity and column widths stay as they are.
+    pub(super) fn push_first(&mut self, entry: &PendingEntry) {
         let row = row_of(entry);
-        self.bases = std::array::from_fn(|k| self.form(k).starting_at(row[k]).base);
+        self.bases = std::array::from_fn(|k| self.encoding(k).starting_at(row[k]).base);
         (self.head, self.changes) = (0, 0);
         self.push(entry);
     }
 
-    fn empty(forms: [Form; COLUMNS], capacity: usize) -> Chunk {
+    fn empty(encodings: [Encoding; COLUMNS], capacity: usize) -> Chunk {
         let mut starts = [0; COLUMNS];
         let mut end = 0;
-        for (start, form) in starts.iter_mut().zip(forms) {
+        for (start, encoding) in starts.iter_mut().zip(encodings) {
             *start = end as u16;
-            end += capacity * form.width.bytes();
+            end += capacity * encoding.width.bytes();
         }
         let bytes = if end == 0 { 0 } else { end + READ_BYTES };
         Chunk {
             bytes: vec![0; bytes].into_boxed_slice(),
-            bases: forms.map(|form| form.base),
+            bases: encodings.map(|encoding| encoding.base),
             starts,
             head: 0,
             len: 0,
             capacity: capacity as u16,
             unowned: 0,
-            widths: forms.map(|form| form.width),
+            widths: encodings.map(|encoding| encoding.width),
             changes: 0,
         }
     }
@@ -146,24 +148,24 @@ impl Chunk {
         (!self.is_empty()).then(|| self.entry(self.len() - 1))
     }
 
-    /// The row of `id`, as it is stored.
+    /// Returns the row with this id as it is stored.
     #[inline]
     pub(super) fn get(&self, id: StreamId) -> Option<PendingEntry> {
         self.find(id).ok().map(|row| self.stored(row))
     }
 
-    /// Row `at`, for everybody to see.
+    /// Returns row `at` as callers see it.
     pub(super) fn entry(&self, at: usize) -> PendingEntry {
-        self.stored(at).reported()
+        self.stored(at).without_stamp()
     }
 
-    /// Row `at`, with the stamp of its release in place of the delivery time if nobody owns it.
+    /// Returns row `at` as it is stored: a released row has its release stamp as delivery time.
     #[inline]
     pub(super) fn stored(&self, at: usize) -> PendingEntry {
         self.stored_as(at, self.id(at))
     }
 
-    /// The same when its id is known.
+    /// Returns row `at` as it is stored, if its id is known already.
     #[inline(always)]
     fn stored_as(&self, at: usize, id: StreamId) -> PendingEntry {
         PendingEntry {
@@ -174,25 +176,25 @@ impl Chunk {
         }
     }
 
-    /// A time or stamp of one of the rows.
-    pub(super) fn some_time(&self) -> u64 {
+    /// Returns the delivery time or release stamp of the first row.
+    pub(super) fn first_time_ms(&self) -> u64 {
         self.read(TIME, 0)
     }
 
-    /// How many rows nobody owns.
+    /// Returns the number of rows without an owner.
     pub(super) fn unowned(&self) -> usize {
         self.unowned.into()
     }
 
-    /// The row of `id`, or the row it would be.
+    /// Returns the index of the row with this id, or the index at which it would be inserted.
     pub(super) fn find(&self, id: StreamId) -> Result<usize, usize> {
         let low = self.column(MS).count_below(id.ms);
         if low == self.len() || self.read(MS, low) != id.ms {
             return Err(low);
         }
         let Some(ahead) = id.seq.checked_sub(self.read(SEQ, low)) else { return Err(low) };
-        // Within a millisecond sequence numbers ascend: the row is `ahead` further, or less if some between
-        // are missing.
+        // Within a millisecond the sequence numbers ascend. So the row is `ahead` rows further, or fewer if
+        // ids in between are missing.
         let ahead = usize::try_from(ahead).unwrap_or(ROWS_MAX).min(self.len() - 1 - low);
         match self.id(low + ahead).cmp(&id) {
             Ordering::Equal => Ok(low + ahead),
@@ -201,7 +203,7 @@ impl Chunk {
         }
     }
 
-    /// The same, when row `low` is not greater and row `high` is.
+    /// Searches the rows from `low` on, before row `high`, whose id is greater.
     fn find_between(&self, mut low: usize, mut high: usize, id: StreamId) -> Result<usize, usize> {
         while low < high {
             let middle = (low + high) / 2;
@@ -214,52 +216,52 @@ impl Chunk {
         Err(low)
     }
 
-    /// Adds a row after the last. The chunk is not full, and the id is greater than all.
+    /// Appends a row. The chunk is not full, and the id is greater than all others.
     #[inline]
     pub(super) fn push(&mut self, entry: &PendingEntry) {
         let row = row_of(entry);
-        self.make_room_for(&row);
+        self.make_room(&row);
         self.write(self.len(), &row);
-        self.count_in(entry);
+        self.count_added(entry);
     }
 
-    /// Adds rows of a run from its row `from` on after the last, as many as there are places for; at least one. The chunk
-    /// is not full, and the ids are greater than all. Says how many they were.
+    /// Appends rows of `run`, starting with its row `from`, as many as fit but at least one. The chunk is not
+    /// full, and the ids are greater than all others. Returns how many were appended.
     pub(super) fn push_run(&mut self, run: &NewRows<'_>, from: usize) -> usize {
-        // What the first row needs, most others need too.
-        self.make_room_for(&row_of(&run.row(from)));
-        let places = usize::from(self.capacity - self.head - self.len);
+        // If the first row fits, most others do too.
+        self.make_room(&row_of(&run.row(from)));
+        let free_slots = usize::from(self.capacity - self.head - self.len);
         let ids = &run.ids[from..];
-        let (ms, seq) = (self.form(MS), self.form(SEQ));
-        let count = count_fitting(&ids[..ids.len().min(places)], ms, seq);
+        let (ms, seq) = (self.encoding(MS), self.encoding(SEQ));
+        let count = count_fitting(&ids[..ids.len().min(free_slots)], ms, seq);
         let rows = self.len()..self.len() + count;
-        let (seqs, times) = (self.places(SEQ, rows.clone()), self.places(TIME, rows.clone()));
-        let owners = self.places(CONSUMER, rows.clone());
-        let counts = self.places(COUNT, rows.clone());
-        let mss = self.places(MS, rows);
+        let (seqs, times) = (self.range_of(SEQ, rows.clone()), self.range_of(TIME, rows.clone()));
+        let owners = self.range_of(CONSUMER, rows.clone());
+        let counts = self.range_of(COUNT, rows.clone());
+        let mss = self.range_of(MS, rows);
         ms.write_run(&mut self.bytes[mss], ids[..count].iter().map(|id| id.ms));
         seq.write_run(&mut self.bytes[seqs], ids[..count].iter().map(|id| id.seq));
-        let time = self.form(TIME);
+        let time = self.encoding(TIME);
         time.write_run(&mut self.bytes[times], iter::repeat(run.delivered_at_ms));
         let owner = owner_number(Some(run.consumer));
-        let consumer = self.form(CONSUMER);
+        let consumer = self.encoding(CONSUMER);
         consumer.write_run(&mut self.bytes[owners], iter::repeat(owner));
-        let deliveries = self.form(COUNT);
+        let deliveries = self.encoding(COUNT);
         deliveries.write_run(&mut self.bytes[counts], iter::repeat(1));
         self.len += count as u16;
         count
     }
 
-    /// Adds a row before row `at`. The chunk is not full.
+    /// Inserts a row before row `at`. The chunk is not full.
     pub(super) fn insert(&mut self, at: usize, entry: &PendingEntry) {
         let row = row_of(entry);
-        self.make_room_for(&row);
+        self.make_room(&row);
         self.shift(at..self.len(), at + 1);
         self.write(at, &row);
-        self.count_in(entry);
+        self.count_added(entry);
     }
 
-    /// Puts another row in the place of row `at`. Says whether the chunk was re-fitted.
+    /// Replaces row `at`. Returns whether the chunk was re-fitted.
     pub(super) fn replace(&mut self, at: usize, entry: &PendingEntry) -> bool {
         let row = row_of(entry);
         if !self.holds(&row) {
@@ -271,14 +273,15 @@ impl Chunk {
         self.count_change()
     }
 
-    /// Takes out row `at`, which is that of `id`. Returns it as it was stored, and whether the chunk was re-fitted.
+    /// Removes row `at`, whose id is `id`. Returns the row as it was stored, and whether the chunk was
+    /// re-fitted.
     #[inline(always)]
     pub(super) fn take(&mut self, at: usize, id: StreamId) -> (PendingEntry, bool) {
         let stored = self.stored_as(at, id);
         (stored, self.remove(at))
     }
 
-    /// Takes row `at` out. Says whether the chunk was re-fitted.
+    /// Removes row `at`. Returns whether the chunk was re-fitted.
     #[inline(always)]
     fn remove(&mut self, at: usize) -> bool {
         self.unowned -= u16::from(self.is_unowned(at));
@@ -292,12 +295,12 @@ impl Chunk {
         self.count_change()
     }
 
-    /// Takes out all rows of a consumer and says how many they were.
+    /// Removes all rows of a consumer and returns how many there were.
     pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> usize {
         let handle = owner_number(Some(consumer));
         let consumers = self.column(CONSUMER);
         let Some(first) = consumers.find_equal(0, handle) else { return 0 };
-        let mut kept = Chunk::empty(self.forms(), self.capacity.into());
+        let mut kept = Chunk::empty(self.encodings(), self.capacity.into());
         let (mut from, mut gone) = (0, Some(first));
         while let Some(at) = gone {
             if from < at {
@@ -313,7 +316,7 @@ impl Chunk {
         removed
     }
 
-    /// Keeps the first half of the rows and returns the other.
+    /// Keeps the first half of the rows and returns a chunk with the other half.
     pub(super) fn split(&mut self) -> Chunk {
         let half = self.len() / 2;
         let upper = self.fitted(half..self.len());
@@ -321,23 +324,27 @@ impl Chunk {
         upper
     }
 
-    /// Takes all rows of `next`, which follow this chunk's.
-    pub(super) fn absorb(&mut self, next: &Chunk) {
-        let forms =
-            std::array::from_fn(|k| Form::covering(self.column(k).extent().join(next.column(k).extent())));
-        let mut both = Chunk::empty(forms, capacity_for(self.len() + next.len()));
+    /// Appends all rows of `next`, whose ids are greater.
+    pub(super) fn merge(&mut self, next: &Chunk) {
+        let encodings = std::array::from_fn(|k| {
+            Encoding::narrowest(self.column(k).extent().join(next.column(k).extent()))
+        });
+        let mut both = Chunk::empty(encodings, capacity_for(self.len() + next.len()));
         both.extend(self, 0..self.len());
         both.extend(next, 0..next.len());
         *self = both;
     }
 
-    /// Makes every column as narrow as its numbers allow, and gives back room when half of it is unused.
+    /// Re-fits the chunk: makes every column as narrow as its numbers allow, and frees slots if half of them
+    /// are unused.
     pub(super) fn fit(&mut self) {
-        let forms = self.tight_forms(0..self.len());
+        let encodings = self.narrowest_encodings(0..self.len());
         let capacity = if self.is_half_empty() { capacity_for(self.len()) } else { self.capacity.into() };
         self.changes = 0;
-        if capacity != usize::from(self.capacity) || (0..COLUMNS).any(|k| forms[k].width != self.widths[k]) {
-            self.lay_out(forms, capacity);
+        if capacity != usize::from(self.capacity)
+            || (0..COLUMNS).any(|k| encodings[k].width != self.widths[k])
+        {
+            self.rebuild(encodings, capacity);
         }
     }
 
@@ -345,15 +352,16 @@ impl Chunk {
         self.bytes.len()
     }
 
-    /// Whether fitting would give back room. Of a list's chunks only the last may be so, before it fills.
+    /// Returns whether re-fitting would free slots. In a page only the last chunk can be in this state, while
+    /// it fills up.
     #[inline]
     pub(super) fn is_half_empty(&self) -> bool {
-        self.bytes.len() > KEPT_BYTES
+        self.bytes.len() > KEEP_BYTES_MAX
             && self.len() * 2 < self.capacity.into()
             && usize::from(self.capacity) > CAPACITY_STEP
     }
 
-    /// Whether there is a row `at` that somebody owns and that was delivered at this time.
+    /// Returns whether row `at` exists, has an owner and was delivered at this time.
     #[inline]
     pub(super) fn was_delivered_at(&self, at: usize, time_ms: u64) -> bool {
         at < self.len() && self.read(TIME, at) == time_ms && !self.is_unowned(at)
@@ -365,7 +373,7 @@ impl Chunk {
     }
 
     #[inline]
-    fn count_in(&mut self, entry: &PendingEntry) {
+    fn count_added(&mut self, entry: &PendingEntry) {
         self.len += 1;
         self.unowned += u16::from(entry.consumer.is_none());
     }
@@ -373,7 +381,7 @@ impl Chunk {
     #[inline]
     fn count_change(&mut self) -> bool {
         self.changes = self.changes.saturating_add(1);
-        if self.bytes.len() <= KEPT_BYTES {
+        if self.bytes.len() <= KEEP_BYTES_MAX {
             return false;
         }
         let often = usize::from(self.capacity / 4).max(CAPACITY_STEP);
@@ -385,79 +393,79 @@ impl Chunk {
     }
 
     #[inline(always)]
-    fn make_room_for(&mut self, row: &Row) {
+    fn make_room(&mut self, row: &Row) {
         debug_assert!(!self.is_full());
         if self.head + self.len == self.capacity {
-            self.make_place();
+            self.make_free_slot();
         }
         if !self.holds(row) {
             self.widen_for(row);
         }
     }
 
-    /// Moves the rows to the beginning. If that does not free a quarter of the places, there will be half as
-    /// many more.
+    /// Makes a free slot at the end. Moves the rows to the front if that frees at least a quarter of the
+    /// slots; otherwise increases the capacity by half.
     #[cold]
-    fn make_place(&mut self) {
+    fn make_free_slot(&mut self) {
         let (len, capacity) = (self.len(), usize::from(self.capacity));
         if len * 4 <= capacity * 3 {
             for k in 0..COLUMNS {
-                let rows = self.places(k, 0..len);
+                let rows = self.range_of(k, 0..len);
                 self.bytes.copy_within(rows, self.starts[k].into());
             }
             self.head = 0;
         } else {
-            self.lay_out(self.forms(), capacity_for(len + len / 2 + 1));
+            self.rebuild(self.encodings(), capacity_for(len + len / 2 + 1));
         }
     }
 
     #[inline]
     fn holds(&self, row: &Row) -> bool {
-        (0..COLUMNS).all(|k| self.form(k).holds(row[k]))
+        (0..COLUMNS).all(|k| self.encoding(k).holds(row[k]))
     }
 
     #[cold]
     fn widen_for(&mut self, row: &Row) {
-        let forms = std::array::from_fn(|k| {
-            let form = self.form(k);
-            if form.holds(row[k]) {
-                form
+        let encodings = std::array::from_fn(|k| {
+            let encoding = self.encoding(k);
+            if encoding.holds(row[k]) {
+                encoding
             } else {
-                Form::roomy(self.column(k).extent().join(Extent::of(row[k])))
+                Encoding::with_headroom(self.column(k).extent().join(Extent::of(row[k])))
             }
         });
-        // Room that was small enough to keep may no longer be.
-        let keeps_room = self.bytes.len() > KEPT_BYTES || self.len() * 2 >= self.capacity.into();
-        self.lay_out(forms, if keeps_room { self.capacity.into() } else { capacity_for(self.len() + 1) });
+        // Slots that were few enough to keep may be too many after widening.
+        let keeps_room = self.bytes.len() > KEEP_BYTES_MAX || self.len() * 2 >= self.capacity.into();
+        self.rebuild(encodings, if keeps_room { self.capacity.into() } else { capacity_for(self.len() + 1) });
     }
 
-    fn lay_out(&mut self, forms: [Form; COLUMNS], capacity: usize) {
-        let mut next = Chunk::empty(forms, capacity);
+    fn rebuild(&mut self, encodings: [Encoding; COLUMNS], capacity: usize) {
+        let mut next = Chunk::empty(encodings, capacity);
         next.extend(self, 0..self.len());
         next.changes = self.changes;
         *self = next;
     }
 
     fn fitted(&self, rows: Range<usize>) -> Chunk {
-        let mut chunk = Chunk::empty(self.tight_forms(rows.clone()), capacity_for(rows.len()));
+        let mut chunk = Chunk::empty(self.narrowest_encodings(rows.clone()), capacity_for(rows.len()));
         chunk.extend(self, rows);
         chunk
     }
 
-    fn tight_forms(&self, rows: Range<usize>) -> [Form; COLUMNS] {
-        std::array::from_fn(|k| Form::covering(self.rows_of(k, rows.clone()).extent()))
+    fn narrowest_encodings(&self, rows: Range<usize>) -> [Encoding; COLUMNS] {
+        std::array::from_fn(|k| Encoding::narrowest(self.rows_of(k, rows.clone()).extent()))
     }
 
-    /// Copies rows of `source` after the last. There is room, and the forms hold them.
+    /// Appends copies of rows of `source`. They fit into the capacity and the column encodings.
     fn extend(&mut self, source: &Chunk, rows: Range<usize>) {
         for k in 0..COLUMNS {
-            let (form, column) = (self.form(k), source.rows_of(k, rows.clone()));
-            let places = self.places(k, self.len()..self.len() + rows.len());
-            let target = &mut self.bytes[places];
-            if form == source.form(k) {
+            let (encoding, column) = (self.encoding(k), source.rows_of(k, rows.clone()));
+            let range = self.range_of(k, self.len()..self.len() + rows.len());
+            let target = &mut self.bytes[range];
+            if encoding == source.encoding(k) {
                 target.copy_from_slice(column.bytes());
             } else {
-                form.write_all(target, column.decode(&mut [0; ROWS_MAX]));
+                encoding.write_all(target, column.decode(&mut [0; ROWS_MAX]));
             }
         }
         self.len += rows.len() as u16;
@@ -466,26 +474,26 @@ impl Chunk {
         }
     }
 
-    /// Moves rows of all columns, so that the first of them becomes row `to`.
+    /// Moves rows of all columns so that the first of them becomes row `to`.
     fn shift(&mut self, rows: Range<usize>, to: usize) {
         for k in 0..COLUMNS {
             if self.widths[k] != Width::Zero {
-                let moved = self.places(k, rows.clone());
-                self.bytes.copy_within(moved, self.place(k, to));
+                let moved = self.range_of(k, rows.clone());
+                self.bytes.copy_within(moved, self.offset_of(k, to));
             }
         }
     }
 
     #[inline(always)]
     fn read(&self, k: usize, at: usize) -> u64 {
-        self.form(k).read(&self.bytes, self.place(k, at))
+        self.encoding(k).read(&self.bytes, self.offset_of(k, at))
     }
 
     #[inline(always)]
     fn write(&mut self, at: usize, row: &Row) {
         for (k, value) in row.iter().enumerate() {
-            let place = self.place(k, at);
-            self.form(k).write(&mut self.bytes, place, *value);
+            let offset = self.offset_of(k, at);
+            self.encoding(k).write(&mut self.bytes, offset, *value);
         }
     }
 
@@ -496,33 +504,33 @@ impl Chunk {
 
     #[inline]
     fn rows_of(&self, k: usize, rows: Range<usize>) -> Column<'_> {
-        Column::new(self.form(k), &self.bytes[self.places(k, rows.clone())], rows.len())
+        Column::new(self.encoding(k), &self.bytes[self.range_of(k, rows.clone())], rows.len())
     }
 
-    /// Where in `bytes` column `k` keeps row `at`.
+    /// Returns the offset in `bytes` of row `at` in column `k`.
     #[inline(always)]
-    fn place(&self, k: usize, at: usize) -> usize {
-        // Sums of small numbers: only a row that is far from there could make them overflow, and the place would
-        // not be in `bytes`.
-        let places = usize::from(self.head).wrapping_add(at).wrapping_mul(self.widths[k].bytes());
-        usize::from(self.starts[k]).wrapping_add(places)
-    }
-
-    #[inline(always)]
-    fn places(&self, k: usize, rows: Range<usize>) -> Range<usize> {
-        self.place(k, rows.start)..self.place(k, rows.end)
+    fn offset_of(&self, k: usize, at: usize) -> usize {
+        // Wrapping is safe: only a row index far out of range could overflow, and the access to `bytes` would
+        // fail.
+        let offset = usize::from(self.head).wrapping_add(at).wrapping_mul(self.widths[k].bytes());
+        usize::from(self.starts[k]).wrapping_add(offset)
     }
 
     #[inline(always)]
-    fn form(&self, k: usize) -> Form {
-        Form { base: self.bases[k], width: self.widths[k] }
+    fn range_of(&self, k: usize, rows: Range<usize>) -> Range<usize> {
+        self.offset_of(k, rows.start)..self.offset_of(k, rows.end)
     }
 
-    fn forms(&self) -> [Form; COLUMNS] {
-        std::array::from_fn(|k| self.form(k))
+    #[inline(always)]
+    fn encoding(&self, k: usize) -> Encoding {
+        Encoding { base: self.bases[k], width: self.widths[k] }
     }
 
-    /// Verifies what the module and the fields promise.
+    fn encodings(&self) -> [Encoding; COLUMNS] {
+        std::array::from_fn(|k| self.encoding(k))
+    }
+
+    /// Verifies the invariants stated in the module and on the fields.
     pub(super) fn check(&self) -> Result<(), String> {
         let (len, capacity) = (self.len(), usize::from(self.capacity));
         let end = usize::from(self.head) + len;
@@ -530,33 +538,33 @@ impl Chunk {
         if len == 0 || end > capacity || capacity > ROWS_MAX {
             return fail("length or capacity out of range");
         }
-        let expected = Chunk::empty(self.forms(), capacity);
+        let expected = Chunk::empty(self.encodings(), capacity);
         if expected.starts != self.starts || expected.bytes.len() != self.bytes.len() {
-            return fail("columns lie where they should not");
+            return fail("the columns have wrong offsets");
         }
         if (0..COLUMNS).any(|k| self.widths[k] == Width::Eight && self.bases[k] != 0) {
-            return fail("a column of full width has a base");
+            return fail("a column of width eight has a base other than zero");
         }
         if (0..COLUMNS).any(|k| self.column(k).min() < self.bases[k]) {
-            return fail("a number wrapped around");
+            return fail("a number is smaller than the base of its column");
         }
         if (1..len).any(|at| self.id(at - 1) >= self.id(at)) {
             return fail("ids do not ascend");
         }
         if self.column(CONSUMER).max() > owner_number(Some(ConsumerHandle(u32::MAX))) {
-            return fail("a consumer is not a handle");
+            return fail("a consumer number is greater than any handle");
         }
         if (0..len).filter(|at| self.read(CONSUMER, *at) == UNOWNED).count() != self.unowned() {
-            return fail("rows that nobody owns are miscounted");
+            return fail("the number of rows without an owner is wrong");
         }
         Ok(())
     }
 }
 
 impl Default for Chunk {
-    /// A chunk without rows. Takes no memory of its own: its columns have no width.
+    /// Returns a chunk without rows. It allocates nothing, because its columns have width zero.
     fn default() -> Chunk {
-        Chunk::empty([Form::covering(Extent::of(0)); COLUMNS], CAPACITY_STEP)
+        Chunk::empty([Encoding::narrowest(Extent::of(0)); COLUMNS], CAPACITY_STEP)
     }
 }
 
@@ -571,7 +579,7 @@ fn row_of(entry: &PendingEntry) -> Row {
     row
 }
 
-/// What the consumer column holds for a row of this owner.
+/// Returns the value in the consumer column for this owner.
 #[inline]
 fn owner_number(owner: Option<ConsumerHandle>) -> u64 {
     owner.map_or(UNOWNED, |handle| u64::from(handle.0) + 1)
@@ -582,10 +590,11 @@ fn owner_of(number: u64) -> Option<ConsumerHandle> {
     number.checked_sub(1).map(|handle| ConsumerHandle(handle as u32))
 }
 
-/// How many of these ids, which ascend and of which the first fits, fit before one does not.
-fn count_fitting(ids: &[StreamId], ms: Form, seq: Form) -> usize {
+/// Returns how many of these ids fit before the first one that does not. The ids ascend, and the first one
+/// fits.
+fn count_fitting(ids: &[StreamId], ms: Encoding, seq: Encoding) -> usize {
     match ids {
-        // Within a millisecond everything lies between the first and the last.
+        // Within one millisecond all sequence numbers are between the first and the last.
         [first, .., last] if first.ms == last.ms && seq.holds(last.seq) => ids.len(),
         [.., last] if ms.holds(last.ms) => ids.iter().take_while(|id| seq.holds(id.seq)).count(),
         _ => ids.iter().take_while(|id| ms.holds(id.ms) && seq.holds(id.seq)).count(),
@@ -610,30 +619,30 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_moves_on_stays_small() {
+    fn sliding_window_of_rows_stays_small() {
         for window in (1..40).chain([127, 128, 253, 254]) {
             let mut chunk = Chunk::default();
-            chunk.begin(&entry(0));
+            chunk.push_first(&entry(0));
             for n in 1..2000 {
                 chunk.push(&entry(n));
-                assert!(!chunk.is_half_empty(), "{} of {} places", chunk.len, chunk.capacity);
+                assert!(!chunk.is_half_empty(), "{} of {} slots", chunk.len, chunk.capacity);
                 if n > window {
                     chunk.remove(0);
                 }
-                assert!(!chunk.is_half_empty(), "{} of {} places", chunk.len, chunk.capacity);
+                assert!(!chunk.is_half_empty(), "{} of {} slots", chunk.len, chunk.capacity);
             }
             chunk.check().expect("sound");
             assert_eq!(chunk.first_id(), StreamId::new(1999 - window, 0));
             let bytes = 4 * usize::from(chunk.capacity) + READ_BYTES;
-            assert!(chunk.allocated_bytes() <= bytes, "ids and times in two bytes");
+            assert!(chunk.allocated_bytes() <= bytes, "ids and times take two bytes each");
         }
     }
 
     #[test]
-    fn ids_are_found_among_gaps_in_a_millisecond() {
+    fn find_handles_missing_sequence_numbers() {
         let ids = [(5, 1), (5, 2), (5, 9), (6, 0), (6, 300), (9, 7)].map(|(ms, seq)| StreamId::new(ms, seq));
         let mut chunk = Chunk::default();
-        chunk.begin(&PendingEntry { id: ids[0], ..entry(0) });
+        chunk.push_first(&PendingEntry { id: ids[0], ..entry(0) });
         for id in &ids[1..] {
             chunk.push(&PendingEntry { id: *id, ..entry(0) });
         }

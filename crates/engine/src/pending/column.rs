@@ -1,8 +1,9 @@
-//! One column of a chunk: numbers kept as distances from a common base, in the fewest bytes that fit.
+//! One column of a chunk. Each number is stored as its distance from a common base, in the fewest bytes that
+//! fit (frame-of-reference encoding).
 //!
 //! A column does not own its bytes and does not know what its numbers mean.
 
-/// Bytes per number. `Zero` is a column whose numbers are all equal to the base.
+/// Bytes per number. With `Zero`, all numbers of the column are equal to the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Width {
@@ -13,7 +14,7 @@ pub(super) enum Width {
     Eight = 8,
 }
 
-/// Bytes that are read at once, whatever the width.
+/// Number of bytes that a read loads, whatever the width.
 pub(super) const READ_BYTES: usize = 8;
 
 impl Width {
@@ -27,7 +28,7 @@ impl Width {
         }
     }
 
-    /// The greatest distance, which is also a mask of the bits that make up one.
+    /// Returns the greatest distance of this width, which is also the bit mask of a distance.
     #[inline]
     fn distance_max(self) -> u64 {
         const BY_BYTES: [u64; 9] = [0, 0xff, 0xffff, 0, 0xffff_ffff, 0, 0, 0, u64::MAX];
@@ -40,33 +41,33 @@ impl Width {
     }
 }
 
-/// How the numbers of a column are stored. A form of width eight always has base zero.
+/// How the numbers of a column are stored. An encoding of width eight always has base zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct Encoding {
     pub(super) base: u64,
     pub(super) width: Width,
 }
 
-impl Form {
-    /// The narrowest form for numbers in `extent`. Base zero is preferred where it costs nothing: small
-    /// numbers that come and go (consumers, sequences, counts) then never fall below the base.
-    pub(super) fn covering(extent: Extent) -> Form {
+impl Encoding {
+    /// Returns the narrowest encoding for numbers in `extent`. Prefers base zero if that costs nothing: small
+    /// numbers that change often (consumers, sequence numbers, counts) then never fall below the base.
+    pub(super) fn narrowest(extent: Extent) -> Encoding {
         let width = Width::for_distance(extent.max - extent.min);
         let base = if Width::for_distance(extent.max) == width { 0 } else { extent.min };
-        Form { base, width }
+        Encoding { base, width }
     }
 
-    /// A form with room to grow upwards, so that a column whose numbers keep rising while its low ones are
-    /// removed is not re-based at every step.
-    pub(super) fn roomy(extent: Extent) -> Form {
+    /// Returns an encoding that also holds numbers a quarter of the extent above its maximum. So a column
+    /// with rising numbers whose low ones are removed does not need a new base at every step.
+    pub(super) fn with_headroom(extent: Extent) -> Encoding {
         let headroom = (extent.max - extent.min) / 4;
-        Form::covering(Extent { min: extent.min, max: extent.max.saturating_add(headroom) })
+        Encoding::narrowest(Extent { min: extent.min, max: extent.max.saturating_add(headroom) })
     }
 
-    /// This form's width, around a number that is likely to be followed by greater ones.
-    pub(super) fn starting_at(self, value: u64) -> Form {
+    /// Returns an encoding of the same width for `value` and the greater numbers that will probably follow.
+    pub(super) fn starting_at(self, value: u64) -> Encoding {
         let base = if value <= self.width.distance_max() { 0 } else { value };
-        Form { base, width: self.width }
+        Encoding { base, width: self.width }
     }
 
     #[inline(always)]
@@ -74,10 +75,10 @@ impl Form {
         value.checked_sub(self.base).is_some_and(|distance| distance <= self.width.distance_max())
     }
 
-    /// The number written at byte `at`. Fastest if at least [`READ_BYTES`] bytes are there.
+    /// Reads the number at byte offset `at`. Fastest if at least [`READ_BYTES`] bytes follow.
     #[inline(always)]
     pub(super) fn read(self, bytes: &[u8], at: usize) -> u64 {
-        // One load for every width; what lies behind the number is cut off.
+        // One load for every width; the mask removes the bytes after the number.
         let distance = match bytes.get(at..).and_then(<[u8]>::first_chunk::<READ_BYTES>) {
             Some(word) => u64::from_le_bytes(*word) & self.width.distance_max(),
             None if self.width == Width::Zero => 0,
@@ -86,7 +87,7 @@ impl Form {
         self.base.wrapping_add(distance)
     }
 
-    /// The distance written at byte `at`, with few bytes or none behind it.
+    /// Reads the distance at byte offset `at` if fewer than [`READ_BYTES`] bytes follow.
     #[cold]
     fn read_at_end(self, bytes: &[u8], at: usize) -> u64 {
         match self.width {
@@ -98,7 +99,7 @@ impl Form {
         }
     }
 
-    /// Writes `value` at byte `at`.
+    /// Writes `value` at byte offset `at`.
     #[inline(always)]
     pub(super) fn write(self, bytes: &mut [u8], at: usize, value: u64) {
         debug_assert!(self.holds(value));
@@ -112,12 +113,12 @@ impl Form {
         }
     }
 
-    /// Writes `values` from the beginning of `bytes`, which is exactly as long as they need.
+    /// Writes all `values` into `bytes`, which has exactly the needed length.
     pub(super) fn write_all(self, bytes: &mut [u8], values: &[u64]) {
         self.write_run(bytes, values.iter().copied());
     }
 
-    /// The same for numbers that come from anywhere; at least as many as there is room for.
+    /// Fills `bytes` with numbers from `values`, which yields at least as many as fit.
     #[inline]
     pub(super) fn write_run(self, bytes: &mut [u8], values: impl Iterator<Item = u64>) {
         let distances = values.map(|value| value.wrapping_sub(self.base));
@@ -132,7 +133,7 @@ impl Form {
 }
 
 fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("a column is as long as its rows need")
+    *bytes[at..].first_chunk().expect("the bytes of a column cover all its rows")
 }
 
 #[inline(always)]
@@ -161,19 +162,19 @@ impl Extent {
     }
 }
 
-/// A view of some rows of a column.
+/// A view of consecutive rows of a column.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
-    form: Form,
+    encoding: Encoding,
     rows: usize,
-    /// `rows` numbers of the form's width, little endian.
+    /// `rows` numbers of the encoding's width, little-endian.
     bytes: &'a [u8],
 }
 
 impl<'a> Column<'a> {
-    pub(super) fn new(form: Form, bytes: &'a [u8], rows: usize) -> Column<'a> {
-        debug_assert_eq!(bytes.len(), rows * form.width.bytes());
-        Column { form, rows, bytes }
+    pub(super) fn new(encoding: Encoding, bytes: &'a [u8], rows: usize) -> Column<'a> {
+        debug_assert_eq!(bytes.len(), rows * encoding.width.bytes());
+        Column { encoding, rows, bytes }
     }
 
     pub(super) fn bytes(self) -> &'a [u8] {
@@ -181,14 +182,14 @@ impl<'a> Column<'a> {
     }
 
     pub(super) fn get(self, row: usize) -> u64 {
-        self.form.read(self.bytes, row * self.form.width.bytes())
+        self.encoding.read(self.bytes, row * self.encoding.width.bytes())
     }
 
-    /// How many rows hold less than `bound`. The numbers ascend.
+    /// Returns how many numbers are less than `bound`. The numbers ascend.
     #[inline]
     pub(super) fn count_below(self, bound: u64) -> usize {
-        let Some(bound) = bound.checked_sub(self.form.base) else { return 0 };
-        match self.form.width {
+        let Some(bound) = bound.checked_sub(self.encoding.base) else { return 0 };
+        match self.encoding.width {
             Width::Zero => self.rows * usize::from(0 < bound),
             Width::One => self.bytes.partition_point(|d| u64::from(*d) < bound),
             Width::Two => {
@@ -201,21 +202,21 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The first row at or after `from` that holds exactly `value`.
+    /// Returns the first row at or after `from` whose number is `value`.
     pub(super) fn find_equal(self, from: usize, value: u64) -> Option<usize> {
-        let distance = value.checked_sub(self.form.base)?;
+        let distance = value.checked_sub(self.encoding.base)?;
         self.find(from, |candidate| candidate == distance)
     }
 
-    /// The first row at or after `from` that holds `limit` or less.
+    /// Returns the first row at or after `from` whose number is at most `limit`.
     pub(super) fn find_at_most(self, from: usize, limit: u64) -> Option<usize> {
-        let distance = limit.checked_sub(self.form.base)?;
+        let distance = limit.checked_sub(self.encoding.base)?;
         self.find(from, |candidate| candidate <= distance)
     }
 
     fn find(self, from: usize, mut wanted: impl FnMut(u64) -> bool) -> Option<usize> {
-        let bytes = &self.bytes[from * self.form.width.bytes()..];
-        let found = match self.form.width {
+        let bytes = &self.bytes[from * self.encoding.width.bytes()..];
+        let found = match self.encoding.width {
             Width::Zero => (from < self.rows && wanted(0)).then_some(0),
             Width::One => bytes.iter().position(|b| wanted(u64::from(*b))),
             Width::Two => shorts(bytes).position(|d| wanted(u64::from(d))),
@@ -225,41 +226,41 @@ impl<'a> Column<'a> {
         found.map(|row| from + row)
     }
 
-    /// The smallest number; of none, the base.
+    /// Returns the smallest number, or the base if there are no rows.
     pub(super) fn min(self) -> u64 {
-        // Compared in their own width, so that the compiler can take many at a time.
-        let distance = match self.form.width {
+        // Compares numbers in their own width, so that the compiler can use vector instructions.
+        let distance = match self.encoding.width {
             Width::Zero => 0,
             Width::One => least(self.bytes.iter().copied()),
             Width::Two => least(shorts(self.bytes)),
             Width::Four => least(words(self.bytes)),
             Width::Eight => least(longs(self.bytes)),
         };
-        self.form.base.wrapping_add(distance)
+        self.encoding.base.wrapping_add(distance)
     }
 
-    /// The greatest number; of none, the base.
+    /// Returns the greatest number, or the base if there are no rows.
     pub(super) fn max(self) -> u64 {
-        let distance = match self.form.width {
+        let distance = match self.encoding.width {
             Width::Zero => 0,
             Width::One => greatest(self.bytes.iter().copied()),
             Width::Two => greatest(shorts(self.bytes)),
             Width::Four => greatest(words(self.bytes)),
             Width::Eight => greatest(longs(self.bytes)),
         };
-        self.form.base.wrapping_add(distance)
+        self.encoding.base.wrapping_add(distance)
     }
 
     pub(super) fn extent(self) -> Extent {
         Extent { min: self.min(), max: self.max() }
     }
 
-    /// The numbers, written to the beginning of `values`.
+    /// Writes the numbers to the beginning of `values` and returns them.
     pub(super) fn decode(self, values: &mut [u64]) -> &[u64] {
         let values = &mut values[..self.rows];
-        let base = self.form.base;
+        let base = self.encoding.base;
         let slots = values.iter_mut();
-        match self.form.width {
+        match self.encoding.width {
             Width::Zero => slots.for_each(|slot| *slot = base),
             Width::One => {
                 slots.zip(self.bytes).for_each(|(slot, d)| *slot = base.wrapping_add(u64::from(*d)))
@@ -300,16 +301,16 @@ fn greatest<T: Copy + Ord + Into<u64>>(mut numbers: impl Iterator<Item = T>) -> 
 mod tests {
     use super::*;
 
-    fn stored(values: &[u64]) -> (Form, Vec<u8>) {
-        let extent = values.iter().map(|v| Extent::of(*v)).reduce(Extent::join).expect("some values");
-        let form = Form::covering(extent);
-        let mut bytes = vec![0; values.len() * form.width.bytes()];
-        form.write_all(&mut bytes, values);
-        (form, bytes)
+    fn stored(values: &[u64]) -> (Encoding, Vec<u8>) {
+        let extent = values.iter().map(|v| Extent::of(*v)).reduce(Extent::join).expect("at least one value");
+        let encoding = Encoding::narrowest(extent);
+        let mut bytes = vec![0; values.len() * encoding.width.bytes()];
+        encoding.write_all(&mut bytes, values);
+        (encoding, bytes)
     }
 
     #[test]
-    fn every_width_gives_back_what_it_was_given() {
+    fn every_width_round_trips_its_numbers() {
         let base = 1 << 40;
         let cases = [
             (vec![base; 3], Width::Zero),
@@ -321,9 +322,9 @@ mod tests {
             (vec![u64::MAX, 0], Width::Eight),
         ];
         for (values, width) in cases {
-            let (form, bytes) = stored(&values);
-            assert_eq!(form.width, width, "{values:?}");
-            let column = Column::new(form, &bytes, values.len());
+            let (encoding, bytes) = stored(&values);
+            assert_eq!(encoding.width, width, "{values:?}");
+            let column = Column::new(encoding, &bytes, values.len());
             assert_eq!(column.decode(&mut [0; 4]), values);
             assert_eq!((0..values.len()).map(|row| column.get(row)).collect::<Vec<_>>(), values);
             let extent = column.extent();
@@ -337,31 +338,34 @@ mod tests {
     }
 
     #[test]
-    fn a_number_below_the_base_never_seems_to_fit() {
-        // u64::MAX - 1 is a wrapped distance of 255 away from 253: that must not count as near.
-        let form = Form::covering(Extent { min: u64::MAX - 1, max: u64::MAX });
-        assert!(!form.holds(0));
-        assert!(!form.holds(253));
-        assert!(form.holds(u64::MAX));
+    fn encoding_rejects_numbers_below_its_base() {
+        // 253 - (u64::MAX - 1) wraps around to 255. Such a distance must not count as one that fits.
+        let encoding = Encoding::narrowest(Extent { min: u64::MAX - 1, max: u64::MAX });
+        assert!(!encoding.holds(0));
+        assert!(!encoding.holds(253));
+        assert!(encoding.holds(u64::MAX));
     }
 
     #[test]
-    fn small_numbers_keep_base_zero_and_the_widest_form_always_does() {
-        assert_eq!(Form::covering(Extent { min: 3, max: 9 }), Form { base: 0, width: Width::One });
-        assert_eq!(Form::covering(Extent { min: 1, max: 1 }), Form { base: 1, width: Width::Zero });
-        assert_eq!(Form::covering(Extent { min: 5, max: u64::MAX }), Form { base: 0, width: Width::Eight });
-        assert_eq!(Form { base: 0, width: Width::Eight }.starting_at(u64::MAX).base, 0);
+    fn base_is_zero_for_small_numbers_and_for_width_eight() {
+        assert_eq!(Encoding::narrowest(Extent { min: 3, max: 9 }), Encoding { base: 0, width: Width::One });
+        assert_eq!(Encoding::narrowest(Extent { min: 1, max: 1 }), Encoding { base: 1, width: Width::Zero });
+        assert_eq!(
+            Encoding::narrowest(Extent { min: 5, max: u64::MAX }),
+            Encoding { base: 0, width: Width::Eight }
+        );
+        assert_eq!(Encoding { base: 0, width: Width::Eight }.starting_at(u64::MAX).base, 0);
     }
 
     #[test]
-    fn a_search_begins_where_it_is_told() {
-        let (form, bytes) = stored(&[500, 1000, 500, 900]);
-        let column = Column::new(form, &bytes, 4);
+    fn find_starts_at_the_given_row() {
+        let (encoding, bytes) = stored(&[500, 1000, 500, 900]);
+        let column = Column::new(encoding, &bytes, 4);
         assert_eq!(column.find_equal(1, 500), Some(2));
         assert_eq!(column.find_at_most(3, 899), None);
         assert_eq!(column.find_equal(4, 500), None);
-        let (form, bytes) = stored(&[7, 7]);
-        let column = Column::new(form, &bytes, 2);
+        let (encoding, bytes) = stored(&[7, 7]);
+        let column = Column::new(encoding, &bytes, 2);
         assert_eq!(column.find_equal(1, 7), Some(1));
         assert_eq!(column.find_equal(2, 7), None);
     }

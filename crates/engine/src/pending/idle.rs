@@ -1,13 +1,15 @@
-//! The rows that wait longest come first: a merge over all chunks that opens only those it needs.
+//! Visits the rows that have been idle longest: a merge over all chunks that reads only those it needs.
 //!
-//! 1. The rows nobody owns, in the order of their release.
-//! 2. A heap of candidates, the one with the oldest row on top. At first these are shelves, by the oldest time
-//!    each remembers, and the tail. A shelf that comes to the top gives way to its parts, and so on down to chunks.
-//! 3. A chunk that comes to the top hands out its rows, oldest first, up to the time of the next candidate, and
-//!    goes back with the oldest of the rest.
+//! 1. First come the rows without an owner, in the order of their release.
+//! 2. Then a heap of candidates decides, with the candidate that has the oldest row on top. At first the
+//!    candidates are the pages, by the oldest time each has recorded, and the tail. When a page reaches the
+//!    top, it is replaced by parts of itself, and so on down to single chunks.
+//! 3. When a chunk reaches the top, its rows are visited, oldest first, up to the oldest time of the next
+//!    candidate. Then the chunk goes back into the heap with the oldest time of its remaining rows.
 //!
-//! Rows of one time come in the order of their ids: shelves and chunks are in that order too, so that their
-//! positions decide between candidates of one time. When nothing is old enough, one look at each shelf is all.
+//! Rows with equal times are visited in the order of their ids. Pages and chunks are in that order too, so
+//! their positions decide between candidates with equal times. If no row is old enough, only one look at each
+//! page is needed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,33 +17,35 @@ use std::ops::ControlFlow;
 
 use super::{Filter, PendingEntry, PendingList};
 
-/// A candidate of several chunks gives way to so many smaller ones.
-const PARTS: usize = 8;
+/// Number of parts into which a candidate of several chunks is split.
+const SPLIT_PARTS: usize = 8;
 
-/// Neighbouring chunks that have owned rows yet to be visited, none of them delivered before `oldest_ms`.
+/// Consecutive chunks with owned rows that were not visited yet. None of these rows was delivered before
+/// `oldest_ms`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     oldest_ms: u64,
-    /// The tail comes after all shelves and is one chunk.
-    shelf: usize,
+    /// Index of the page. The tail counts as one more page after all others, with one chunk.
+    page: usize,
     first_chunk: usize,
     chunks: usize,
 }
 
 impl Candidate {
-    /// The latest delivery time of rows that this candidate may hand out before `next` has its turn.
-    fn turn_ends_ms(self, next: Option<Candidate>, limit_ms: u64) -> u64 {
+    /// Returns the delivery time up to which rows of this candidate are visited before those of `next`.
+    fn visit_through_ms(self, next: Option<Candidate>, limit_ms: u64) -> u64 {
         match next {
             None => limit_ms,
-            Some(next) if (self.shelf, self.first_chunk) < (next.shelf, next.first_chunk) => next.oldest_ms,
-            // At the same time the other would have come first: its time is greater than this one's.
+            Some(next) if (self.page, self.first_chunk) < (next.page, next.first_chunk) => next.oldest_ms,
+            // `next` comes first among equal times. Its time is greater than this one's, or it would be on
+            // top.
             Some(next) => next.oldest_ms - 1,
         }
     }
 
-    /// The parts of several chunks, of which these are the oldest times.
+    /// Splits a candidate of several chunks, whose oldest times are given.
     fn parts(self, oldest: &[u64]) -> impl Iterator<Item = Candidate> {
-        let chunks = self.chunks.div_ceil(PARTS);
+        let chunks = self.chunks.div_ceil(SPLIT_PARTS);
         let firsts = (self.first_chunk..).step_by(chunks);
         oldest.chunks(chunks).zip(firsts).map(move |(oldest, first_chunk)| Candidate {
             oldest_ms: oldest.iter().copied().fold(u64::MAX, u64::min),
@@ -53,20 +57,21 @@ impl Candidate {
 }
 
 impl PendingEntry {
-    /// How long nobody has touched the row; `None` if it was released.
+    /// Returns how long the row has been idle; `None` if it was released.
     pub fn idle_ms(&self, now_ms: u64) -> Option<u64> {
         self.consumer.map(|_| now_ms.saturating_sub(self.delivered_at_ms))
     }
 
-    /// Whether nobody has touched the row for so long. What was released may change hands at once, however long one asks for.
+    /// Returns whether the row has been idle for at least this long. A released row always has, so it can be
+    /// claimed immediately.
     pub fn is_idle_at_least(&self, min_idle_ms: u64, now_ms: u64) -> bool {
         self.idle_ms(now_ms).is_none_or(|idle_ms| idle_ms >= min_idle_ms)
     }
 }
 
 impl Filter {
-    /// Lets rows through that may be [idle for so long](PendingEntry::is_idle_at_least). Those that were delivered when time
-    /// began pass too, even if that was not so long ago.
+    /// Selects all rows that can be [idle for at least this long](PendingEntry::is_idle_at_least). Can also
+    /// select rows that were delivered at time 0, even if they have not been idle that long.
     pub fn idle_at_least(min_idle_ms: u64, now_ms: u64) -> Filter {
         let limit_ms = (min_idle_ms > 0).then(|| now_ms.saturating_sub(min_idle_ms));
         Filter { delivered_at_or_before_ms: limit_ms, ..Filter::default() }
@@ -74,11 +79,13 @@ impl Filter {
 }
 
 impl PendingList {
-    /// Visits the rows that wait longest, until the visitor breaks: first all rows that nobody owns, in the
-    /// order of their release, then the rows delivered at `delivered_at_or_before_ms` or earlier, the oldest
-    /// first, those of one time in the order of their ids. Without a time, no owned row is visited.
+    /// Visits the rows that have been idle longest, until the visitor breaks.
     ///
-    /// Costs a look at each shelf (131 072 rows), and for each row visited about as much as finding it.
+    /// First come all rows without an owner, in the order of their release. Then come the rows delivered at
+    /// `delivered_at_or_before_ms` or earlier, oldest first, and by id among equal times. If the time is
+    /// `None`, only rows without an owner are visited.
+    ///
+    /// Costs a look at each page (131 072 rows), and for each visited row about as much as finding it by id.
     pub fn longest_idle(
         &self,
         delivered_at_or_before_ms: Option<u64>,
@@ -90,7 +97,7 @@ impl PendingList {
             }
         }
         if let Some(limit_ms) = delivered_at_or_before_ms {
-            // Whether the visitor broke makes no difference at the end.
+            // Nothing follows, so it does not matter whether the visitor broke.
             let _ = self.oldest_first(limit_ms, &mut visit);
         }
     }
@@ -104,56 +111,56 @@ impl PendingList {
             self.candidates().filter(|candidate| candidate.oldest_ms <= limit_ms).map(Reverse).collect();
         let mut rows = Vec::new();
         while let Some(Reverse(candidate)) = candidates.pop() {
-            let shelf = self.shelves.get(candidate.shelf);
+            let page = self.pages.get(candidate.page);
             let (first, end) = (candidate.first_chunk, candidate.first_chunk + candidate.chunks);
-            if let Some(shelf) = shelf
+            if let Some(page) = page
                 && candidate.chunks > 1
             {
-                let parts = candidate.parts(&shelf.oldest_by_chunk()[first..end]);
+                let parts = candidate.parts(&page.oldest_by_chunk()[first..end]);
                 candidates.extend(parts.filter(|part| part.oldest_ms <= limit_ms).map(Reverse));
                 continue;
             }
             let next = candidates.peek().map(|Reverse(next)| *next);
-            let end_ms = candidate.turn_ends_ms(next, limit_ms);
-            let chunk = shelf.map_or(&self.tail, |shelf| shelf.chunk(first));
+            let end_ms = candidate.visit_through_ms(next, limit_ms);
+            let chunk = page.map_or(&self.tail, |page| page.chunk(first));
             rows.clear();
-            let rest_ms = chunk.owned_between(candidate.oldest_ms, end_ms, &mut rows);
+            let remaining_oldest_ms = chunk.collect_owned_between(candidate.oldest_ms, end_ms, &mut rows);
             rows.sort_by_key(|(delivered_at_ms, _)| *delivered_at_ms);
             for (_, row) in &rows {
                 visit(chunk.entry(*row))?;
             }
-            // At the limit itself nothing is left, even if it is the greatest time there is.
-            if end_ms < rest_ms && rest_ms <= limit_ms {
-                candidates.push(Reverse(Candidate { oldest_ms: rest_ms, ..candidate }));
+            // If `end_ms` is `u64::MAX`, no row is left, and `remaining_oldest_ms` is not greater.
+            if end_ms < remaining_oldest_ms && remaining_oldest_ms <= limit_ms {
+                candidates.push(Reverse(Candidate { oldest_ms: remaining_oldest_ms, ..candidate }));
             }
         }
         ControlFlow::Continue(())
     }
 
-    /// Every shelf, by the oldest time it remembers, and the tail.
+    /// Returns every page with the oldest time it has recorded, and the tail.
     fn candidates(&self) -> impl Iterator<Item = Candidate> {
-        let shelves = self.shelves.iter().enumerate().map(|(s, shelf)| Candidate {
-            oldest_ms: shelf.oldest_ms_at_least(),
-            shelf: s,
+        let pages = self.pages.iter().enumerate().map(|(index, page)| Candidate {
+            oldest_ms: page.oldest_ms_at_least(),
+            page: index,
             first_chunk: 0,
-            chunks: shelf.chunk_count(),
+            chunks: page.chunk_count(),
         });
         let tail = (!self.tail.is_empty()).then(|| Candidate {
             oldest_ms: self.tail.oldest_ms(),
-            shelf: self.shelves.iter().len(),
+            page: self.pages.iter().len(),
             first_chunk: 0,
             chunks: 1,
         });
-        shelves.chain(tail)
+        pages.chain(tail)
     }
 
-    /// When the row that somebody owns and that waits longest was delivered.
+    /// Returns the delivery time of the row with an owner that has been idle longest.
     pub fn oldest_delivery_ms(&self) -> Option<u64> {
-        // What a shelf remembers may be too old, so that its chunks have to be asked; but not if another shelf
-        // is known to have something older.
+        // The time that a page has recorded can be too old, so its chunks give the exact time. They are
+        // needed only if the recorded time is older than the exact time of another page.
         let tail_ms = if self.tail.is_empty() { u64::MAX } else { self.tail.oldest_ms() };
-        let oldest_ms = self.shelves.iter().fold(tail_ms, |oldest_ms, shelf| {
-            if shelf.oldest_ms_at_least() < oldest_ms { oldest_ms.min(shelf.oldest_ms()) } else { oldest_ms }
+        let oldest_ms = self.pages.iter().fold(tail_ms, |oldest_ms, page| {
+            if page.oldest_ms_at_least() < oldest_ms { oldest_ms.min(page.oldest_ms()) } else { oldest_ms }
         });
         (self.len() > self.released_len()).then_some(oldest_ms)
     }

@@ -1,31 +1,33 @@
-//! The pending entries of one consumer group: what was delivered to whom, when, how often.
+//! The pending entries of one consumer group: which entry was delivered to which consumer, when and how
+//! often.
 //!
-//! Made for millions of rows at a few bytes each. Three levels, all ordered by id:
+//! Designed for millions of pending entries (rows) at a few bytes each. Three levels, all ordered by id:
 //!
 //! ```text
-//! PendingList   shelves, each up to 512 chunks, with a summary of each; then the tail, one chunk
-//!   Shelf       dense arrays over its chunks: first id, oldest delivery time, consumers
+//! PendingList   pages of up to 512 chunks with a summary of each chunk; then the tail, one chunk
+//!   Page        dense arrays over its chunks: first id, oldest delivery time, consumers
 //!     Chunk     up to 256 rows in columns, each number in the fewest bytes that fit
 //! ```
 //!
-//! New rows come to the tail, which goes to the shelves when it is full. It is never given back: a group whose
-//! few rows come and go has no shelves and allocates nothing.
+//! New rows are added to the tail. A full tail becomes the last chunk of the last page. An empty tail keeps its
+//! memory. So a group that never has more than a few pending entries has no pages, and does not allocate for
+//! each delivery.
 //!
-//! A row that was released belongs to nobody until it is claimed: a queue on the side remembers the
-//! order of releases.
+//! A released row has no owner until it is claimed. A separate queue keeps the order of the releases.
 //!
-//! The summaries (oldest delivery time, consumers) let "idle at least so long" and "of this consumer" pass
-//! over whole shelves and chunks. Rows usually come at the end and go anywhere. The tail has no summary.
+//! The summaries (oldest delivery time, consumers) let the queries "idle at least X" and "of this consumer"
+//! skip whole pages and chunks. Rows are usually added at the end and removed anywhere. The tail has no
+//! summary.
 //!
-//! The list does not know the stream, the names of consumers or the present time, and keeps no counters per
-//! consumer: its group does.
+//! The list does not know the stream, the names of consumers or the current time. It keeps no counters per
+//! consumer; the group does.
 
 mod chunk;
 mod column;
 mod idle;
+mod page;
+mod pages;
 mod released;
-mod shelf;
-mod shelves;
 #[cfg(test)]
 mod tests;
 
@@ -34,45 +36,45 @@ use std::{fmt, mem};
 
 use crate::StreamId;
 use chunk::Chunk;
+use page::Page;
+use pages::Pages;
 use released::Released;
-use shelf::Shelf;
-use shelves::Shelves;
 
-/// A consumer, as a small number that its group has given it. Handles should be dense: the summaries tell
-/// apart 64 neighbouring ones.
+/// A consumer, as a small number that its group assigned. Handles should be dense, because a summary can
+/// distinguish only 64 consecutive handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerHandle(pub u32);
 
-/// The bit that stands for this consumer, and for every 64th other, in a summary. No summary is asked for rows
-/// that nobody owns, so that any bit will do for them.
+/// Returns the bit of this consumer in a summary, which it shares with every 64th other handle. Rows without
+/// an owner get an arbitrary bit, because summaries are never used to find them.
 #[inline]
 fn owner_bit(owner: Option<ConsumerHandle>) -> u64 {
     1 << owner.map_or(0, |handle| handle.0 % u64::BITS)
 }
 
-/// A delivered entry that nobody has acknowledged yet.
+/// An entry that was delivered and not acknowledged yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingEntry {
     /// The entry.
     pub id: StreamId,
-    /// Who it was last delivered to; `None` if it was released and belongs to nobody.
+    /// The consumer it was last delivered to; `None` if it was released and has no owner.
     pub consumer: Option<ConsumerHandle>,
-    /// When it was last delivered; 0 if it belongs to nobody.
+    /// Time of the last delivery (Unix milliseconds); 0 if it has no owner.
     pub delivered_at_ms: u64,
     /// How often it was delivered.
     pub deliveries: u64,
 }
 
 impl PendingEntry {
-    /// The row as everybody may see it: without the stamp of its release.
+    /// Returns the row as callers see it: a released row shows 0 instead of its release stamp.
     #[inline]
-    fn reported(self) -> PendingEntry {
+    fn without_stamp(self) -> PendingEntry {
         let delivered_at_ms = if self.consumer.is_some() { self.delivered_at_ms } else { 0 };
         PendingEntry { delivered_at_ms, ..self }
     }
 }
 
-/// Entries delivered together for the first time.
+/// Entries that are delivered together, for the first time.
 struct NewRows<'a> {
     ids: &'a [StreamId],
     consumer: ConsumerHandle,
@@ -86,103 +88,104 @@ impl NewRows<'_> {
     }
 }
 
-/// Which rows a walk visits. The default accepts every row.
+/// Selects the rows that a walk visits. The default selects every row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only rows of this consumer, and so none that belongs to nobody.
+    /// Only rows of this consumer. This excludes rows without an owner.
     pub consumer: Option<ConsumerHandle>,
-    /// Only rows last delivered at this time or earlier, and rows that belong to nobody.
+    /// Only rows last delivered at this time or earlier, and rows without an owner.
     pub delivered_at_or_before_ms: Option<u64>,
 }
 
 impl Filter {
-    /// A summary with an older time and a common bit may have rows that match; others cannot.
-    fn summary(&self) -> (u64, u64) {
+    /// Returns a time limit and a mask. A page or chunk can contain matching rows only if its oldest time is
+    /// at most the limit and its mask has a bit in common.
+    fn bounds(&self) -> (u64, u64) {
         let limit = self.delivered_at_or_before_ms.unwrap_or(u64::MAX);
         (limit, self.consumer.map_or(u64::MAX, |consumer| owner_bit(Some(consumer))))
     }
 }
 
-/// The rows of one consumer group, ordered by id.
+/// The pending entries (rows) of one consumer group, ordered by id.
 ///
-/// Deliver with [`set`](PendingList::set), claim with `set` too, give back with
-/// [`release`](PendingList::release), acknowledge with [`remove`](PendingList::remove).
-/// [`walk`](PendingList::walk) lists rows, [`longest_idle`](PendingList::longest_idle) finds what should be tried again.
+/// Deliver and claim with [`set`](PendingList::set), release with [`release`](PendingList::release),
+/// acknowledge with [`remove`](PendingList::remove). [`walk`](PendingList::walk) lists rows;
+/// [`longest_idle`](PendingList::longest_idle) finds rows to deliver again.
 ///
-/// `remove` is a single search and tells what it found: who has to know whether a row is there, only to
-/// remove it, need not ask first.
+/// `remove` searches once and returns the row it removed. Callers need not check first whether the row
+/// exists.
 #[derive(Clone, Default)]
 pub struct PendingList {
-    shelves: Shelves,
-    /// The rows after those of all shelves, maybe none.
+    pages: Pages,
+    /// The rows after those of all pages. Can be empty.
     tail: Chunk,
-    /// The first id of the tail.
-    tail_begins: Option<StreamId>,
+    /// The first id in the tail; `None` if the tail is empty.
+    tail_first_id: Option<StreamId>,
     len: u64,
-    /// No row has a greater id. Says what is needed to add rows at the end without a look at the last one.
-    reach: StreamId,
-    /// The rows that nobody owns, in the order of their release.
+    /// No row has a greater id. Rows with greater ids can be appended without reading the last row.
+    upper_bound_id: StreamId,
+    /// The rows without an owner, in the order of their release.
     released: Released,
 }
 
 impl PendingList {
-    /// How many entries are pending.
+    /// Returns the number of pending entries.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether nothing is pending.
+    /// Returns whether no entry is pending.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The row of this id.
+    /// Returns the row with this id.
     pub fn get(&self, id: StreamId) -> Option<PendingEntry> {
-        self.stored(id).map(PendingEntry::reported)
+        self.stored(id).map(PendingEntry::without_stamp)
     }
 
-    /// The row with the smallest id.
+    /// Returns the row with the smallest id.
     pub fn first(&self) -> Option<PendingEntry> {
-        self.shelves.first().or_else(|| self.tail.first())
+        self.pages.first().or_else(|| self.tail.first())
     }
 
-    /// The row with the greatest id.
+    /// Returns the row with the greatest id.
     pub fn last(&self) -> Option<PendingEntry> {
-        self.tail.last().or_else(|| self.shelves.last())
+        self.tail.last().or_else(|| self.pages.last())
     }
 
-    /// The greatest id.
+    /// Returns the greatest id.
     #[inline]
     pub fn last_id(&self) -> Option<StreamId> {
-        if self.tail.is_empty() { self.shelves.last_id() } else { Some(self.tail.last_id()) }
+        if self.tail.is_empty() { self.pages.last_id() } else { Some(self.tail.last_id()) }
     }
 
-    /// Whether every id is smaller than this one.
+    /// Returns whether all ids are smaller than this one.
     #[inline]
     pub fn ends_before(&self, id: StreamId) -> bool {
-        self.reach < id || self.last_id().is_none_or(|last| last < id)
+        self.upper_bound_id < id || self.last_id().is_none_or(|last| last < id)
     }
 
-    /// Makes this the row of its id and returns the row it replaces. Fastest beyond the last id. A row without
-    /// a consumer is [released](PendingList::release).
+    /// Adds this row, or replaces the row with the same id and returns it. Fastest for an id greater than all
+    /// others. A row without a consumer is [released](PendingList::release).
     pub fn set(&mut self, entry: PendingEntry) -> Option<PendingEntry> {
         if entry.consumer.is_none() {
             return self.release(entry.id, entry.deliveries);
         }
         let replaced = self.store(&entry)?;
-        Some(self.let_go(replaced))
+        Some(self.finish_removal(replaced))
     }
 
-    /// Adds a row for each of these ids, which ascend from beyond the last: delivered to this consumer at this time, for the
-    /// first time.
+    /// Appends a row for each of these ids, as delivered to this consumer at this time for the first time.
+    /// The ids ascend and are greater than all ids in the list.
     #[inline]
     pub fn push_run(&mut self, ids: &[StreamId], consumer: ConsumerHandle, delivered_at_ms: u64) {
         let (Some(first), Some(last)) = (ids.first(), ids.last()) else { return };
         debug_assert!(self.ends_before(*first) && ids.is_sorted_by(|a, b| a < b));
-        self.reach = *last;
+        self.upper_bound_id = *last;
         self.len += ids.len() as u64;
         let run = NewRows { ids, consumer, delivered_at_ms };
-        match self.tail_begins {
+        match self.tail_first_id {
             Some(_) if ids.len() == 1 => self.push(&run.row(0)),
             _ => self.push_rows(&run),
         }
@@ -192,9 +195,9 @@ impl PendingList {
     fn push_rows(&mut self, run: &NewRows<'_>) {
         let mut done = 0;
         while done < run.ids.len() {
-            if self.tail_begins.is_none() {
-                self.tail.begin(&run.row(done));
-                self.tail_begins = Some(run.ids[done]);
+            if self.tail_first_id.is_none() {
+                self.tail.push_first(&run.row(done));
+                self.tail_first_id = Some(run.ids[done]);
                 done += 1;
             } else if self.tail.is_full() {
                 self.push(&run.row(done));
@@ -205,43 +208,43 @@ impl PendingList {
         }
     }
 
-    /// Makes the row of this id one that nobody owns, the last of all that were released, and returns the row
-    /// it replaces. Without such a row it begins one.
+    /// Removes the owner of the row with this id and puts the row at the end of the release queue. Returns
+    /// the row it replaces. If the row does not exist, it is created.
     pub fn release(&mut self, id: StreamId, deliveries: u64) -> Option<PendingEntry> {
-        let stamp = self.released.next_stamp(self.time_near(id));
+        let stamp = self.released.next_stamp(self.nearby_time_ms(id));
         let replaced = self.store(&PendingEntry { id, consumer: None, delivered_at_ms: stamp, deliveries });
         self.released.push(stamp, id);
-        Some(self.let_go(replaced?))
+        Some(self.finish_removal(replaced?))
     }
 
-    /// The rows that nobody owns, in the order of their release.
+    /// Returns the rows without an owner, in the order of their release.
     pub fn released(&self) -> impl Iterator<Item = PendingEntry> {
         self.released.iter().filter_map(|(_, id)| self.get(id))
     }
 
-    /// How many rows nobody owns.
+    /// Returns the number of rows without an owner.
     pub fn released_len(&self) -> u64 {
         self.released.len()
     }
 
-    /// Takes the row of this id out.
+    /// Removes the row with this id and returns it.
     #[inline]
     pub fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
         let removed =
-            if self.tail_reaches(id) { self.take_from_tail(id)? } else { self.shelves.remove(id)? };
+            if self.tail_covers(id) { self.remove_from_tail(id)? } else { self.pages.remove(id)? };
         self.len -= 1;
-        Some(self.let_go(removed))
+        Some(self.finish_removal(removed))
     }
 
-    /// Takes all rows of a consumer out and says how many they were.
+    /// Removes all rows of a consumer and returns how many there were.
     pub fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
-        let removed = self.shelves.remove_consumer(consumer) + self.tail.remove_consumer(consumer) as u64;
-        self.tail_begins = self.tail.first().map(|row| row.id);
+        let removed = self.pages.remove_consumer(consumer) + self.tail.remove_consumer(consumer) as u64;
+        self.tail_first_id = self.tail.first().map(|row| row.id);
         self.len -= removed;
         removed
     }
 
-    /// Visits the rows that `filter` accepts, in the order of their ids, from the id `from` on, until the
+    /// Visits the rows that `filter` selects in the order of their ids, starting at the id `from`, until the
     /// visitor breaks.
     pub fn walk(
         &self,
@@ -249,41 +252,41 @@ impl PendingList {
         filter: Filter,
         mut visit: impl FnMut(PendingEntry) -> ControlFlow<()>,
     ) {
-        if self.shelves.walk(from, &filter, &mut visit).is_continue() {
-            // Whether the visitor broke makes no difference at the end.
+        if self.pages.walk(from, &filter, &mut visit).is_continue() {
+            // Nothing follows, so it does not matter whether the visitor broke.
             let _ = self.tail.walk(self.tail.seek(from), &filter, &mut visit);
         }
     }
 
-    /// An estimate of the heap memory held, what the allocator adds to each allocation included.
+    /// Estimates the heap memory in use, including the overhead of the allocator.
     pub fn memory_bytes(&self) -> usize {
         let tail = allocation_bytes(self.tail.allocated_bytes());
-        self.shelves.memory_bytes() + tail + self.released.memory_bytes()
+        self.pages.memory_bytes() + tail + self.released.memory_bytes()
     }
 
-    /// Whether the row of `id`, if there is one, is in the tail.
+    /// Returns whether the row with this id, if it exists, is in the tail.
     #[inline]
-    fn tail_reaches(&self, id: StreamId) -> bool {
-        self.tail_begins.is_some_and(|first| first <= id)
+    fn tail_covers(&self, id: StreamId) -> bool {
+        self.tail_first_id.is_some_and(|first| first <= id)
     }
 
-    /// The row of `id`, with the stamp of its release if nobody owns it.
+    /// Returns the row with this id as it is stored: a released row has its release stamp as delivery time.
     #[inline]
     fn stored(&self, id: StreamId) -> Option<PendingEntry> {
-        if self.tail_reaches(id) { self.tail.get(id) } else { self.shelves.holding(id)?.stored(id) }
+        if self.tail_covers(id) { self.tail.get(id) } else { self.pages.page_of(id)?.stored(id) }
     }
 
-    /// Adds or replaces a row, and returns what was stored before.
+    /// Adds or replaces a row and returns the row as it was stored before.
     fn store(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
-        self.reach = self.reach.max(entry.id);
-        let replaced = match self.tail_begins {
-            None if self.shelves.last_id().is_none_or(|last| last < entry.id) => {
-                self.tail.begin(entry);
-                self.tail_begins = Some(entry.id);
+        self.upper_bound_id = self.upper_bound_id.max(entry.id);
+        let replaced = match self.tail_first_id {
+            None if self.pages.last_id().is_none_or(|last| last < entry.id) => {
+                self.tail.push_first(entry);
+                self.tail_first_id = Some(entry.id);
                 None
             }
-            Some(first) if first <= entry.id || self.shelves.is_empty() => self.store_in_tail(entry),
-            _ => self.shelves.store(entry),
+            Some(first) if first <= entry.id || self.pages.is_empty() => self.store_in_tail(entry),
+            _ => self.pages.store(entry),
         };
         self.len += u64::from(replaced.is_none());
         replaced
@@ -302,95 +305,99 @@ impl PendingList {
             }
             Err(_) if self.tail.is_full() => {
                 self.tail.fit();
-                self.shelves.push(mem::take(&mut self.tail));
-                self.tail_begins = None;
-                self.shelves.store(entry)
+                self.pages.push(mem::take(&mut self.tail));
+                self.tail_first_id = None;
+                self.pages.store(entry)
             }
             Err(row) => {
                 self.tail.insert(row, entry);
-                self.tail_begins = self.tail_begins.min(Some(entry.id));
+                self.tail_first_id = self.tail_first_id.min(Some(entry.id));
                 None
             }
         }
     }
 
-    /// Adds a row after the last, which is in the tail.
+    /// Appends a row after the last row, which is in the tail.
     #[inline]
     fn push(&mut self, entry: &PendingEntry) {
         if self.tail.is_full() {
-            self.begin_another_tail(entry);
+            self.start_next_tail(entry);
         } else {
             self.tail.push(entry);
         }
     }
 
     #[inline(never)]
-    fn begin_another_tail(&mut self, entry: &PendingEntry) {
+    fn start_next_tail(&mut self, entry: &PendingEntry) {
         self.tail.fit();
         let next = Chunk::following(&self.tail, entry);
-        self.shelves.push(mem::replace(&mut self.tail, next));
-        self.tail_begins = Some(entry.id);
+        self.pages.push(mem::replace(&mut self.tail, next));
+        self.tail_first_id = Some(entry.id);
     }
 
     #[inline]
-    fn take_from_tail(&mut self, id: StreamId) -> Option<PendingEntry> {
+    fn remove_from_tail(&mut self, id: StreamId) -> Option<PendingEntry> {
         let row = self.tail.find(id).ok()?;
         let (stored, _) = self.tail.take(row, id);
         if row == 0 {
-            self.tail_begins = (!self.tail.is_empty()).then(|| self.tail.first_id());
+            self.tail_first_id = (!self.tail.is_empty()).then(|| self.tail.first_id());
         }
         Some(stored)
     }
 
-    /// A stored row that has gone, as everybody may see it. If it was released, it no longer is.
+    /// Completes the removal or replacement of a stored row: removes it from the release queue if it was
+    /// there. Returns the row as callers see it.
     #[inline]
-    fn let_go(&mut self, stored: PendingEntry) -> PendingEntry {
+    fn finish_removal(&mut self, stored: PendingEntry) -> PendingEntry {
         if stored.consumer.is_none() {
             self.released.remove(stored.delivered_at_ms);
         }
-        stored.reported()
+        stored.without_stamp()
     }
 
-    /// A time like those of the rows around `id`.
-    fn time_near(&self, id: StreamId) -> u64 {
-        match self.tail_begins {
-            Some(first) if first <= id || self.shelves.is_empty() => self.tail.some_time(),
-            // Ids are mostly times too.
-            _ => self.shelves.holding(id).map_or(id.ms, |shelf| shelf.time_near(id)),
+    /// Returns a time similar to those of the rows around `id`.
+    fn nearby_time_ms(&self, id: StreamId) -> u64 {
+        match self.tail_first_id {
+            Some(first) if first <= id || self.pages.is_empty() => self.tail.first_time_ms(),
+            // Most ids contain the time they were created.
+            _ => self.pages.page_of(id).map_or(id.ms, |page| page.nearby_time_ms(id)),
         }
     }
 
-    /// Verifies every invariant of the structure; for tests and inspection.
+    /// Verifies every invariant of the structure. Used by tests and by offline checks.
     pub fn check(&self) -> Result<(), String> {
-        self.shelves.check()?;
-        if let Some(first) = self.tail_begins {
+        self.pages.check()?;
+        if let Some(first) = self.tail_first_id {
             self.tail.check()?;
-            if self.shelves.last_id().is_some_and(|last| last >= first) {
-                return Err(format!("the shelves reach beyond {first}, into the tail"));
+            if self.pages.last_id().is_some_and(|last| last >= first) {
+                return Err(format!("a page has an id of {first} or greater, which belongs into the tail"));
             }
         }
-        if self.tail_begins != self.tail.first().map(|row| row.id) {
-            return Err("the tail begins elsewhere".into());
+        if self.tail_first_id != self.tail.first().map(|row| row.id) {
+            return Err("the recorded first id of the tail is wrong".into());
         }
-        if self.last_id().is_some_and(|last| last > self.reach) {
-            return Err(format!("a row lies beyond {}", self.reach));
+        if self.last_id().is_some_and(|last| last > self.upper_bound_id) {
+            return Err(format!("a row has an id greater than the upper bound {}", self.upper_bound_id));
         }
-        let rows = self.shelves.iter().map(Shelf::rows).sum::<u64>() + self.tail.len() as u64;
+        let rows = self.pages.iter().map(Page::rows).sum::<u64>() + self.tail.len() as u64;
         if rows != self.len {
-            return Err(format!("the list counts {} rows and has {rows}", self.len));
+            return Err(format!("the list has {rows} rows but counts {}", self.len));
         }
         self.check_released()
     }
 
-    /// Verifies that the rows that nobody owns and the queue of releases agree.
+    /// Verifies that the release queue contains exactly the rows without an owner.
     fn check_released(&self) -> Result<(), String> {
-        let unowned = self.shelves.iter().map(Shelf::unowned).sum::<u64>() + self.tail.unowned() as u64;
+        let unowned = self.pages.iter().map(Page::unowned).sum::<u64>() + self.tail.unowned() as u64;
         if unowned != self.released.len() {
-            return Err(format!("{unowned} rows belong to nobody, {} were released", self.released.len()));
+            return Err(format!(
+                "{unowned} rows have no owner, but the release queue has {}",
+                self.released.len()
+            ));
         }
         for (stamp, id) in self.released.iter() {
             if self.stored(id).is_none_or(|row| row.consumer.is_some() || row.delivered_at_ms != stamp) {
-                return Err(format!("{id} is not the row that was released"));
+                return Err(format!("row {id} in the release queue has an owner or another stamp"));
             }
         }
         Ok(())
@@ -403,7 +410,7 @@ impl fmt::Debug for PendingList {
     }
 }
 
-/// What a request for so many bytes takes from a common allocator: a header of 8, rounded up to 16.
+/// Returns the bytes that a common allocator uses for a request: plus a header of 8, rounded up to 16.
 fn allocation_bytes(requested: usize) -> usize {
     if requested == 0 { 0 } else { (requested + 8).next_multiple_of(16).max(32) }
 }

@@ -1,19 +1,20 @@
-//! The order in which rows were released: first in, first out.
+//! The release queue: the rows without an owner, first in, first out.
 //!
-//! Each release has a stamp, greater than those before it. The row keeps the stamp in the place of its delivery
-//! time, so that it finds its way here whatever becomes of it. Stamps begin near the delivery times around them:
-//! a released row does not make the times of its chunk take more bytes than an hour of waiting would.
+//! Each release gets a stamp greater than all stamps before it. The row stores the stamp in place of its
+//! delivery time, so its position in the queue can be found from the row. Stamps start near the delivery
+//! times of neighbouring rows. So a released row does not make the time column of its chunk wider than a
+//! difference of an hour would.
 //!
-//! Ordinarily nothing is released, and this takes no memory of its own.
+//! Usually no row is released, and the queue takes no memory.
 
 use std::collections::BTreeMap;
 
 use crate::StreamId;
 
-/// Later times are not taken for stamps, so that stamps can be counted up for ever.
+/// Times from here on are not used as stamps, so that counting up never overflows.
 const NEAR_MS_MAX: u64 = 1 << 62;
 
-/// See the module.
+/// The queue, by stamp.
 #[derive(Clone, Default)]
 pub(super) struct Released {
     by_stamp: BTreeMap<u64, StreamId>,
@@ -24,31 +25,32 @@ impl Released {
         self.by_stamp.len() as u64
     }
 
-    /// The stamp of the next release, for a row among delivery times of about `near_ms`.
+    /// Returns the stamp for the next release. `near_ms` is about the delivery time of the neighbouring rows.
     pub(super) fn next_stamp(&self, near_ms: u64) -> u64 {
         let near = if near_ms < NEAR_MS_MAX { near_ms } else { 0 };
         self.by_stamp.last_key_value().map_or(near, |(last, _)| near.max(last + 1))
     }
 
-    /// A row goes to the end. The stamp is greater than all.
+    /// Adds a row at the end. Its stamp is greater than all others.
     pub(super) fn push(&mut self, stamp: u64, id: StreamId) {
         debug_assert!(self.by_stamp.last_key_value().is_none_or(|(last, _)| *last < stamp));
         self.by_stamp.insert(stamp, id);
     }
 
-    /// A row is no longer released, or not since then.
+    /// Removes the row with this stamp: it was claimed, acknowledged or released again.
     pub(super) fn remove(&mut self, stamp: u64) {
         let removed = self.by_stamp.remove(&stamp);
-        debug_assert!(removed.is_some(), "a released row has a stamp of its own");
+        debug_assert!(removed.is_some(), "the stamp of a released row is in the queue");
     }
 
-    /// Stamps and ids, in the order of release.
+    /// Returns stamps and ids in the order of release.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, StreamId)> {
         self.by_stamp.iter().map(|(stamp, id)| (*stamp, *id))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        // Stamps come in order, which leaves the leaves of the tree a little more than half full.
+        // Keys are inserted in ascending order, which leaves the leaves of the tree slightly more than half
+        // full.
         self.by_stamp.len() * size_of::<(u64, StreamId)>() * 2
     }
 }

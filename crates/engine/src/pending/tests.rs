@@ -1,4 +1,4 @@
-//! The edges by hand, and the list against plain collections over seeded histories.
+//! Edge cases, and a comparison with plain collections over random histories of operations.
 
 mod histories;
 mod idle;
@@ -6,10 +6,10 @@ mod idle;
 use std::ops::ControlFlow;
 
 use super::chunk::ROWS_MAX;
-use super::shelf::CHUNKS_MAX;
+use super::page::CHUNKS_MAX;
 use super::*;
 
-/// What a list without rows may keep for the next ones, at most.
+/// Maximum bytes that an empty list keeps for future rows.
 const KEPT_BYTES_MAX: usize = 288;
 
 fn row(ms: u64, seq: u64, consumer: u32, delivered_at_ms: u64) -> PendingEntry {
@@ -21,7 +21,7 @@ fn row(ms: u64, seq: u64, consumer: u32, delivered_at_ms: u64) -> PendingEntry {
     }
 }
 
-fn collected(list: &PendingList, from: StreamId, filter: Filter) -> Vec<PendingEntry> {
+fn walked(list: &PendingList, from: StreamId, filter: Filter) -> Vec<PendingEntry> {
     let mut rows = Vec::new();
     list.walk(from, filter, |entry| {
         rows.push(entry);
@@ -30,7 +30,7 @@ fn collected(list: &PendingList, from: StreamId, filter: Filter) -> Vec<PendingE
     rows
 }
 
-fn accepts(filter: &Filter, entry: &PendingEntry) -> bool {
+fn selects(filter: &Filter, entry: &PendingEntry) -> bool {
     filter.consumer.is_none_or(|consumer| entry.consumer == Some(consumer))
         && (filter.delivered_at_or_before_ms.is_none_or(|limit| entry.delivered_at_ms <= limit)
             || entry.consumer.is_none())
@@ -44,7 +44,8 @@ fn of_consumer(consumer: u32) -> Filter {
     Filter { consumer: Some(ConsumerHandle(consumer)), ..Filter::default() }
 }
 
-/// `count` rows with ids `1-0`, `2-0`, …, one millisecond and one of ten consumers after the other.
+/// Returns a list of `count` rows with ids `1-0`, `2-0`, …, delivered one millisecond apart to ten consumers
+/// in turn.
 fn ascending(count: u64) -> PendingList {
     let mut list = PendingList::default();
     for n in 1..=count {
@@ -55,19 +56,19 @@ fn ascending(count: u64) -> PendingList {
 }
 
 #[test]
-fn an_empty_list_answers_everything_with_nothing() {
+fn empty_list_has_no_rows() {
     let mut list = PendingList::default();
     assert!(list.is_empty());
     assert_eq!((list.first(), list.last(), list.get(StreamId::MIN)), (None, None, None));
     assert_eq!(list.remove(StreamId::MAX), None);
     assert_eq!(list.remove_consumer(ConsumerHandle(0)), 0);
-    assert_eq!(collected(&list, StreamId::MIN, Filter::default()), []);
+    assert_eq!(walked(&list, StreamId::MIN, Filter::default()), []);
     assert_eq!(list.memory_bytes(), 0);
     list.check().expect("sound");
 }
 
 #[test]
-fn set_returns_what_it_replaces_and_remove_what_it_removes() {
+fn set_returns_the_replaced_row_and_remove_the_removed_row() {
     let mut list = PendingList::default();
     let first = row(5, 5, 1, 100);
     let claimed =
@@ -83,7 +84,7 @@ fn set_returns_what_it_replaces_and_remove_what_it_removes() {
 }
 
 #[test]
-fn the_extremes_of_every_number_survive() {
+fn smallest_and_greatest_numbers_are_stored() {
     let mut list = PendingList::default();
     let rows = [
         PendingEntry { deliveries: 0, ..row(0, 0, 0, u64::MAX) },
@@ -95,14 +96,14 @@ fn the_extremes_of_every_number_survive() {
         assert_eq!(list.set(entry), None);
         list.check().expect("sound");
     }
-    assert_eq!(collected(&list, StreamId::MIN, Filter::default()), rows);
-    assert_eq!(collected(&list, StreamId::MIN, idle_since(0)), [rows[1]]);
-    assert_eq!(collected(&list, StreamId::MAX, Filter::default()), [rows[3]]);
-    assert_eq!(collected(&list, StreamId::MIN, of_consumer(u32::MAX)), [rows[1]]);
+    assert_eq!(walked(&list, StreamId::MIN, Filter::default()), rows);
+    assert_eq!(walked(&list, StreamId::MIN, idle_since(0)), [rows[1]]);
+    assert_eq!(walked(&list, StreamId::MAX, Filter::default()), [rows[3]]);
+    assert_eq!(walked(&list, StreamId::MIN, of_consumer(u32::MAX)), [rows[1]]);
 }
 
 #[test]
-fn a_walk_stops_when_told() {
+fn walk_stops_when_the_visitor_breaks() {
     let list = ascending(1000);
     let mut seen = 0;
     list.walk(StreamId::new(300, 1), Filter::default(), |entry| {
@@ -113,7 +114,7 @@ fn a_walk_stops_when_told() {
 }
 
 #[test]
-fn fresh_rows_take_few_bytes_and_removed_ones_give_them_back() {
+fn new_rows_take_few_bytes_and_removed_rows_free_them() {
     let count = 100_000;
     let mut list = ascending(count);
     assert!(list.memory_bytes() as u64 <= count * 5, "{} bytes", list.memory_bytes());
@@ -131,7 +132,7 @@ fn fresh_rows_take_few_bytes_and_removed_ones_give_them_back() {
 }
 
 #[test]
-fn an_old_outlier_does_not_keep_its_chunk_wide() {
+fn removed_outlier_does_not_keep_its_chunk_wide() {
     let count = ROWS_MAX as u64 * 40;
     let mut list = ascending(count);
     let before = list.memory_bytes();
@@ -139,7 +140,7 @@ fn an_old_outlier_does_not_keep_its_chunk_wide() {
         list.set(row(n, 0, 1, 0));
     }
     assert!(list.memory_bytes() > before + before / 2);
-    // The outliers are claimed again, and other rows of their chunks see some life.
+    // The outliers are claimed again, and other rows of their chunks change too.
     for n in 1..=count / 2 {
         list.set(row(n * 2 - 1, 0, 1, 1_000_000 + n * 2));
     }
@@ -148,25 +149,25 @@ fn an_old_outlier_does_not_keep_its_chunk_wide() {
 }
 
 #[test]
-fn a_claimed_row_makes_its_chunk_young_again() {
+fn claiming_the_oldest_row_updates_the_oldest_time() {
     let mut list = ascending(ROWS_MAX as u64);
     list.set(row(9, 0, 1, 5));
-    assert_eq!(collected(&list, StreamId::MIN, idle_since(5)).len(), 1);
+    assert_eq!(walked(&list, StreamId::MIN, idle_since(5)).len(), 1);
     list.set(row(9, 0, 1, 2_000_000));
     list.check().expect("the oldest time is exact");
-    assert_eq!(collected(&list, StreamId::MIN, idle_since(5)), []);
+    assert_eq!(walked(&list, StreamId::MIN, idle_since(5)), []);
 }
 
 #[test]
-fn a_consumer_goes_with_its_rows_only() {
+fn remove_consumer_removes_only_its_rows() {
     let mut list = ascending(10_000);
     // Handle 67 shares its summary bit with handle 3.
     assert_eq!(list.remove_consumer(ConsumerHandle(67)), 0);
     assert_eq!(list.remove_consumer(ConsumerHandle(3)), 1000);
     list.check().expect("sound");
     assert_eq!(list.len(), 9000);
-    assert_eq!(collected(&list, StreamId::MIN, of_consumer(3)), []);
-    assert_eq!(collected(&list, StreamId::MIN, of_consumer(4)).len(), 1000);
+    assert_eq!(walked(&list, StreamId::MIN, of_consumer(3)), []);
+    assert_eq!(walked(&list, StreamId::MIN, of_consumer(4)).len(), 1000);
     for consumer in 0..10 {
         list.remove_consumer(ConsumerHandle(consumer));
     }
@@ -175,37 +176,37 @@ fn a_consumer_goes_with_its_rows_only() {
 }
 
 #[test]
-fn shelves_fill_split_and_merge() {
-    let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
+fn pages_fill_split_and_merge() {
+    let rows_per_page = (ROWS_MAX * CHUNKS_MAX) as u64;
     let mut list = PendingList::default();
-    // Even ids only, so that odd ones can be put between.
-    for n in 0..per_shelf / 2 * 3 {
+    // Even ids only, so that odd ones can be inserted in between.
+    for n in 0..rows_per_page / 2 * 3 {
         list.set(row(n * 2, 0, 1, n));
     }
     list.check().expect("sound");
-    assert_eq!(list.shelves.iter().len(), 2);
-    for n in 0..per_shelf / 8 {
+    assert_eq!(list.pages.iter().len(), 2);
+    for n in 0..rows_per_page / 8 {
         list.set(row(n * 2 + 1, 0, 1, n));
     }
     list.check().expect("sound");
-    assert_eq!(list.shelves.iter().len(), 3);
-    for n in 0..per_shelf * 3 {
+    assert_eq!(list.pages.iter().len(), 3);
+    for n in 0..rows_per_page * 3 {
         if n % 16 != 0 {
             list.remove(StreamId::new(n, 0));
         }
     }
     list.check().expect("sound");
-    assert_eq!(list.shelves.iter().len(), 1);
-    assert_eq!(list.len(), per_shelf * 3 / 16);
+    assert_eq!(list.pages.iter().len(), 1);
+    assert_eq!(list.len(), rows_per_page * 3 / 16);
     list.remove_consumer(ConsumerHandle(1));
     assert!(list.memory_bytes() <= KEPT_BYTES_MAX, "{} bytes", list.memory_bytes());
 }
 
 #[test]
-fn halves_of_a_chunk_join_small_neighbours() {
+fn halves_of_a_split_chunk_merge_with_small_neighbours() {
     let rows = ROWS_MAX as u64;
     let mut list = PendingList::default();
-    // Even ids only, in three full chunks, of which the outer ones then lose most rows.
+    // Even ids only, in three full chunks. Then the outer two lose most of their rows.
     for n in 0..rows * 3 {
         list.set(row(n * 2, 0, 1, n));
     }
@@ -219,25 +220,25 @@ fn halves_of_a_chunk_join_small_neighbours() {
 }
 
 #[test]
-fn halves_of_a_shelf_join_small_neighbours() {
-    let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
+fn halves_of_a_split_page_merge_with_small_neighbours() {
+    let rows_per_page = (ROWS_MAX * CHUNKS_MAX) as u64;
     let mut list = PendingList::default();
-    for n in 0..per_shelf * 3 {
+    for n in 0..rows_per_page * 3 {
         list.set(row(n * 2, 0, 1, n));
     }
-    let few = per_shelf / 8;
-    for n in (0..per_shelf - few).chain(per_shelf * 2 + few..per_shelf * 3) {
+    let few = rows_per_page / 8;
+    for n in (0..rows_per_page - few).chain(rows_per_page * 2 + few..rows_per_page * 3) {
         list.remove(StreamId::new(n * 2, 0));
     }
     list.check().expect("sound");
-    assert_eq!(list.shelves.iter().len(), 3);
-    list.set(row(per_shelf * 3 + 1, 0, 1, 0));
+    assert_eq!(list.pages.iter().len(), 3);
+    list.set(row(rows_per_page * 3 + 1, 0, 1, 0));
     list.check().expect("sound, and merged on both sides");
-    assert_eq!(list.shelves.iter().len(), 2);
+    assert_eq!(list.pages.iter().len(), 2);
 }
 
 #[test]
-fn what_is_left_of_a_long_list_is_small() {
+fn long_list_reduced_to_one_row_is_small() {
     let count = (ROWS_MAX * CHUNKS_MAX * 3) as u64;
     let mut list = ascending(count);
     for n in 2..=count {
@@ -248,20 +249,20 @@ fn what_is_left_of_a_long_list_is_small() {
 }
 
 #[test]
-fn a_copy_shares_the_shelves_that_neither_side_changes() {
-    let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
-    let mut list = ascending(per_shelf * 5);
-    let before = collected(&list, StreamId::MIN, Filter::default());
+fn copy_shares_pages_that_neither_list_changed() {
+    let rows_per_page = (ROWS_MAX * CHUNKS_MAX) as u64;
+    let mut list = ascending(rows_per_page * 5);
+    let before = walked(&list, StreamId::MIN, Filter::default());
     let mut copy = list.clone();
     list.remove(StreamId::new(1, 0));
-    list.set(row(per_shelf + 5, 0, 3, 7));
-    copy.remove(StreamId::new(per_shelf * 2 + 5, 0));
-    let shared = list.shelves.iter().zip(copy.shelves.iter()).map(|(one, other)| std::ptr::eq(one, other));
+    list.set(row(rows_per_page + 5, 0, 3, 7));
+    copy.remove(StreamId::new(rows_per_page * 2 + 5, 0));
+    let shared = list.pages.iter().zip(copy.pages.iter()).map(|(one, other)| std::ptr::eq(one, other));
     assert_eq!(shared.collect::<Vec<_>>(), [false, false, false, true, true]);
-    copy.set(before[per_shelf as usize * 2 + 4]);
-    assert_eq!(collected(&copy, StreamId::MIN, Filter::default()), before);
+    copy.set(before[rows_per_page as usize * 2 + 4]);
+    assert_eq!(walked(&copy, StreamId::MIN, Filter::default()), before);
     assert_eq!(list.len(), copy.len() - 1);
     list.remove_consumer(ConsumerHandle(1));
-    assert_eq!(copy.len(), per_shelf * 5);
+    assert_eq!(copy.len(), rows_per_page * 5);
     [list, copy].iter().for_each(|list| list.check().expect("sound"));
 }

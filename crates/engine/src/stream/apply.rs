@@ -1,21 +1,21 @@
-//! The function that changes a stream, and all that its effects do.
+//! Applies effects to a stream: [`Stream::apply`], and what each effect does.
 
 use std::ops::ControlFlow;
 
 use smallvec::SmallVec;
 
 use super::Stream;
-use super::block::Laid;
+use super::block::EncodedValues;
 use super::claim::DELIVERIES_MAX;
-use super::deliver::{Recipient, UpTo};
+use super::deliver::{AcceptThrough, Recipient};
 use super::group::Group;
 use super::idempotence::IdempotenceLimits;
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
 use crate::{BlockLimits, ClaimedRow, ReleasedRow, StreamEffect, StreamId};
 
 impl Stream {
-    /// Makes the change. Effects come from decisions on this very state, or from a log in the order
-    /// they were written; a group or consumer an effect names is there, or the effect does nothing.
+    /// Applies an effect. Effects are either decided on this exact state, or read from a log in the order in
+    /// which they were written. An effect that names a group or consumer that does not exist does nothing.
     #[inline(always)]
     pub fn apply(&mut self, effect: &StreamEffect<'_>, limits: BlockLimits) {
         match *effect {
@@ -29,7 +29,7 @@ impl Stream {
             StreamEffect::Forget { ids } => self.groups.values_mut().for_each(|group| group.forget(ids)),
             StreamEffect::SetId { last_id, entries_added, max_deleted_id } => {
                 let entries = &mut self.entries;
-                entries.blocks.go_back_to(last_id);
+                entries.blocks.lower_last_id(last_id);
                 entries.last_id = last_id;
                 entries.entries_added = entries_added.unwrap_or(entries.entries_added);
                 entries.max_deleted_id = max_deleted_id.unwrap_or(entries.max_deleted_id);
@@ -43,7 +43,7 @@ impl Stream {
             StreamEffect::Deliver { group, consumer, last, count, at_ms, pending } => {
                 if let Some(group) = self.groups.get_mut(group) {
                     let to = Recipient { consumer, at_ms, pending };
-                    group.deliver(&self.entries, &to, count, &mut UpTo(last));
+                    group.deliver(&self.entries, &to, count, &mut AcceptThrough(last));
                 }
             }
             StreamEffect::IdempotenceConfigure { duration_s, max_size } => {
@@ -63,7 +63,7 @@ impl Stream {
         }
     }
 
-    /// Effects that concern one group and no entry.
+    /// Applies an effect that concerns one group and no entry.
     #[inline(never)]
     fn apply_to_group(&mut self, effect: &StreamEffect<'_>) {
         match *effect {
@@ -98,13 +98,19 @@ impl Stream {
         }
     }
 
-    /// As [`StreamEffect::Append`], and says how the entry lies in its block, if that is as its values alone.
+    /// Appends an entry as [`StreamEffect::Append`] does. Returns the values as the block encodes them, if
+    /// the entry shares its field names with the block.
     #[inline]
-    pub fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) -> Option<Laid<'_>> {
+    pub fn append(
+        &mut self,
+        id: StreamId,
+        fields: &[&[u8]],
+        limits: BlockLimits,
+    ) -> Option<EncodedValues<'_>> {
         self.entries.append(id, fields, limits)
     }
 
-    /// As [`StreamEffect::Ack`], and says how many of these were pending: acknowledging is its own decision.
+    /// Acknowledges entries as [`StreamEffect::Ack`] does. Returns how many of these ids were pending.
     pub(crate) fn acknowledge(&mut self, group: &[u8], ids: &[StreamId]) -> u64 {
         match self.groups.get_mut(group) {
             Some(group) => ids.iter().map(|id| u64::from(group.remove_pending(*id))).sum(),
@@ -135,15 +141,15 @@ impl Group {
     }
 
     fn adopt(&mut self, from: &[u8], to: &[u8], at_ms: u64) {
-        let Some(leaving) = self.consumers.handle(from) else { return };
-        let heir = self.consumers.join(to, at_ms);
+        let Some(old_owner) = self.consumers.handle(from) else { return };
+        let new_owner = self.consumers.join(to, at_ms);
         let mut rows = Vec::new();
-        let filter = Filter { consumer: Some(leaving), ..Filter::default() };
+        let filter = Filter { consumer: Some(old_owner), ..Filter::default() };
         self.pending.walk(StreamId::MIN, filter, |row| {
-            rows.push(PendingEntry { consumer: Some(heir), ..row });
+            rows.push(PendingEntry { consumer: Some(new_owner), ..row });
             ControlFlow::Continue(())
         });
-        let adopter = self.consumers.get_mut(heir);
+        let adopter = self.consumers.get_mut(new_owner);
         adopter.seen_at_ms = at_ms;
         if !rows.is_empty() {
             adopter.active_at_ms = Some(at_ms);

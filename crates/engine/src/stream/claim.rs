@@ -1,4 +1,4 @@
-//! Decisions about claiming: which pending entries change hands.
+//! Decides which pending entries a claim assigns to another consumer.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,57 +7,58 @@ use super::{Group, Stream};
 use crate::pending::{ConsumerHandle, Filter, PendingEntry};
 use crate::{ClaimedRow, StreamId};
 
-/// XAUTOCLAIM looks at this many rows for each it may claim.
+/// Number of rows that XAUTOCLAIM examines per entry it can claim.
 const ROWS_LOOKED_AT_PER_CLAIM: u64 = 10;
 
-/// The greatest number of deliveries that is counted.
+/// Maximum of the delivery count.
 pub(super) const DELIVERIES_MAX: u64 = i64::MAX as u64;
 
-/// How claimed entries are to be.
+/// Which entries are claimed, and what their rows contain afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClaimOptions {
-    /// Only what was delivered at least this long ago.
+    /// Claims only entries that were delivered at least this long ago.
     pub min_idle_ms: u64,
-    /// When it counts as delivered; `None` is now, and so is any later time.
+    /// The time from which a claimed entry counts as delivered. `None` and later times mean now.
     pub delivered_at_ms: Option<u64>,
-    /// How often it counts as delivered, instead of once more than before.
+    /// The delivery count of a claimed entry, instead of one more than before.
     pub deliveries: Option<u64>,
-    /// Claim also what is not pending, if the entry exists.
+    /// Also claims entries that are not pending, if they exist.
     pub force: bool,
-    /// Only ids are wanted: this is no delivery, so it does not count as one.
+    /// The client wants only ids. Such a claim is not a delivery and does not increase the count.
     pub just_ids: bool,
 }
 
-/// What a claim does.
+/// The outcome of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claimed {
-    /// Rows as they stand afterwards, in the order asked for.
+pub struct ClaimDecision {
+    /// The claimed rows as they are afterwards, in the order of the request.
     pub rows: Vec<ClaimedRow>,
-    /// Pending entries whose stream entry is gone: they leave the pending list.
+    /// Pending entries that no longer exist in the stream. They are removed from the pending list.
     pub gone: Vec<StreamId>,
 }
 
-/// What a sweep over the pending list does.
+/// The outcome of XAUTOCLAIM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AutoClaim {
-    /// What changes hands, and what is dropped.
-    pub claimed: Claimed,
-    /// The first row not looked at; `None` when all were.
+pub struct AutoClaimDecision {
+    /// The rows that are claimed and removed.
+    pub claimed: ClaimDecision,
+    /// The first row that was not examined; `None` if all were.
     pub next: Option<StreamId>,
 }
 
 impl Stream {
-    /// What claiming these ids would do. An id named twice is claimed twice, the second time as the first left it.
+    /// Decides a claim of these ids. If an id occurs twice, it is claimed twice; the second claim sees the
+    /// outcome of the first.
     pub fn decide_claim(
         &self,
         group: &Group,
         ids: &[StreamId],
         options: &ClaimOptions,
         now_ms: u64,
-    ) -> Claimed {
+    ) -> ClaimDecision {
         let delivered_at_ms = options.delivered_at_ms.unwrap_or(now_ms).min(now_ms);
-        let mut claimed = Claimed::default();
-        // What became of ids seen before; needed only if one may come again.
+        let mut claimed = ClaimDecision::default();
+        // The outcome for earlier ids; needed only if an id can occur again.
         let mut seen: Option<BTreeMap<StreamId, Option<PendingEntry>>> =
             (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
         let mut near = None;
@@ -78,11 +79,11 @@ impl Stream {
                 (true, None) if !options.force => None,
                 (true, Some(row)) if !row.is_idle_at_least(options.min_idle_ms, now_ms) => Some(row),
                 (true, row) => {
-                    // A row that FORCE creates begins with one delivery, as if it had been read.
+                    // A row that FORCE creates starts with one delivery, as if it had been read.
                     let deliveries = row.map_or(1, |row| row.deliveries);
                     let row = ClaimedRow { id, delivered_at_ms, deliveries: options.count(deliveries) };
                     claimed.rows.push(row);
-                    // Whose it is now does not matter, as long as it is somebody's.
+                    // Which consumer owns the row does not matter here, only that it has an owner.
                     let (consumer, deliveries) = (Some(ConsumerHandle(0)), row.deliveries);
                     Some(PendingEntry { id, consumer, delivered_at_ms, deliveries })
                 }
@@ -94,7 +95,7 @@ impl Stream {
         claimed
     }
 
-    /// What claiming the first `count` rows from `start` on that are idle enough would do.
+    /// Decides a claim of the first `count` rows from `start` on that have been idle long enough.
     pub fn decide_auto_claim(
         &self,
         group: &Group,
@@ -102,8 +103,8 @@ impl Stream {
         count: u64,
         options: &ClaimOptions,
         now_ms: u64,
-    ) -> AutoClaim {
-        let mut found = AutoClaim::default();
+    ) -> AutoClaimDecision {
+        let mut found = AutoClaimDecision::default();
         let (mut looks_left, mut left) = (count.saturating_mul(ROWS_LOOKED_AT_PER_CLAIM), count);
         let mut near = None;
         group.pending().walk(start, Filter::default(), |row| {
@@ -127,7 +128,7 @@ impl Stream {
 }
 
 impl ClaimOptions {
-    /// The count of a row that had `before`.
+    /// Returns the delivery count of a claimed row that had `before` deliveries.
     fn count(&self, before: u64) -> u64 {
         match self.deliveries {
             Some(count) => count,

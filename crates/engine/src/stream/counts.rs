@@ -1,5 +1,6 @@
-//! Live entries per block, summed: "how many lie before this block" and "which block comes next that has
-//! any" in O(log n). A Fenwick tree over block positions that grows at its end.
+//! The number of live entries per block, with prefix sums, as a Fenwick tree over block positions that grows at
+//! its end. The queries "how many entries are before this block" and "which is the next block with live
+//! entries" take O(log n).
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ fn lowbit(n: usize) -> usize {
 }
 
 impl Counts {
-    /// The tree over these counts.
+    /// Creates a tree of these counts.
     pub(super) fn from_counts(counts: impl Iterator<Item = u64>) -> Counts {
         let mut all = Counts::default();
         counts.for_each(|count| all.push(count));
@@ -26,19 +27,19 @@ impl Counts {
         self.tree.len()
     }
 
-    /// A count for the next position.
+    /// Appends a count for the next position.
     pub(super) fn push(&mut self, count: u64) {
         let position = self.tree.len();
         let first = position + 1 - lowbit(position + 1);
         self.tree.push(count + self.before(position) - self.before(first));
     }
 
-    /// The last position goes.
+    /// Removes the last position.
     pub(super) fn pop(&mut self) {
         self.tree.pop();
     }
 
-    /// The sum of the counts before `position`.
+    /// Returns the sum of the counts before `position`.
     pub(super) fn before(&self, position: usize) -> u64 {
         let (mut n, mut sum) = (position, 0);
         while n > 0 {
@@ -57,8 +58,9 @@ impl Counts {
         }
     }
 
-    /// The position in which the sum of all counts up to there reaches `sum`, and what of it is left there: 1 for the first. A
-    /// position beyond the last if it is not reached.
+    /// Returns the position at which the prefix sum reaches `sum`, and the part of `sum` that remains for
+    /// this position (at least 1). Returns the position after the last one if the total is smaller than
+    /// `sum`.
     pub(super) fn position_of(&self, sum: u64) -> (usize, u64) {
         let (mut n, mut left) = (0, sum);
         let mut step = self.tree.len().checked_next_power_of_two().unwrap_or(0);
@@ -72,13 +74,13 @@ impl Counts {
         (n, left)
     }
 
-    /// The counts of these positions become zero, as those of all before them are.
+    /// Sets the counts of these positions to zero. The counts of all positions before them are zero already.
     pub(super) fn clear(&mut self, positions: Range<usize>) {
         if positions.is_empty() {
             return;
         }
         let (end, sum) = (positions.end, self.before(positions.end));
-        // Whatever sums up positions on both sides of the end loses what it has of those before.
+        // A node that covers positions on both sides of the end loses the counts before the end.
         let mut n = end + lowbit(end);
         while n <= self.tree.len() {
             self.tree[n - 1] -= sum - self.before(n - lowbit(n));
@@ -87,12 +89,14 @@ impl Counts {
         self.tree[positions].fill(0);
     }
 
-    /// The first positions go, whose counts are zero, and the others move up. Of `count` at most, the greatest power of two:
-    /// then the sums of all but a few stay as they are. Returns how many went.
+    /// Removes positions at the front, whose counts are zero; the others move up. Removes the greatest power
+    /// of two that is at most `count`, because then almost all sums stay valid. Returns how many were
+    /// removed.
     pub(super) fn cut_zeros(&mut self, count: usize) -> usize {
         let Some(log) = count.checked_ilog2() else { return 0 };
         let cut = 1 << log;
-        // The length of what is summed up at a multiple of `cut` changes with its place. From the end: what lies before is still right.
+        // Nodes at multiples of `cut` cover another number of positions afterwards. Goes backwards, because
+        // each sum needs the unchanged nodes before it.
         for n in (2 * cut..self.tree.len() + 1).step_by(cut).rev() {
             self.tree[n - 1] = self.before(n) - self.before(n - lowbit(n - cut));
         }
@@ -101,12 +105,12 @@ impl Counts {
         cut
     }
 
-    /// The first position at or after `from` whose count is not zero.
+    /// Returns the first position at or after `from` whose count is not zero.
     pub(super) fn next_nonzero(&self, from: usize) -> Option<usize> {
         let target = self.before(from);
         let (mut n, mut left) = (0, target);
         let mut step = self.tree.len().checked_next_power_of_two().unwrap_or(0);
-        // The longest prefix whose sum does not exceed what lies before `from`: zeros belong to it.
+        // Finds the longest prefix whose sum is at most that of the counts before `from`. It includes zeros.
         while step > 0 {
             if n + step <= self.tree.len() && self.tree[n + step - 1] <= left {
                 n += step;
@@ -123,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_cut_tree_is_the_tree_of_what_is_left() {
+    fn clear_and_cut_zeros_match_a_rebuilt_tree() {
         for len in [1, 2, 63, 64, 65, 200] {
             let mut plain: Vec<u64> = (0..len).map(|i| (i * 13 % 7) as u64).collect();
             for count in [0, 1, 2, 3, 31, 32, 33, 63, 64, 65, 100, 128, 199, 200] {
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_reached_where_a_plain_list_reaches_it() {
+    fn position_of_matches_a_plain_list() {
         let plain: Vec<u64> = (0..100).map(|i| (i * 13 % 4) as u64).collect();
         let counts = Counts::from_counts(plain.iter().copied());
         let mut sum = 0;
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_and_searches_agree_with_a_plain_list() {
+    fn before_and_next_nonzero_match_a_plain_list() {
         let mut plain: Vec<u64> = (0..300).map(|i| (i * 7 % 5) as u64).collect();
         let mut counts = Counts::from_counts(plain.iter().copied());
         for round in 0..300 {

@@ -1,4 +1,4 @@
-//! Decisions about entries and ids: what a request would do, without doing it.
+//! Decides requests about entries and ids, without changing the stream.
 
 use super::Stream;
 use super::block::text_bytes;
@@ -6,27 +6,28 @@ use crate::{
     BlockLimits, Exactness, GroupStart, IdSpec, ReadFrom, Refusal, StreamId, Trim, TrimBy, TrimLimit,
 };
 
-/// The largest entry: names and values together.
+/// Maximum size of an entry: names and values together.
 const ENTRY_BYTES_MAX: u64 = 1 << 30;
 
-/// What an approximate trim removes at most when nothing is said: this many full blocks…
+/// Default limit of an approximate trim, in full blocks.
 const TRIM_BLOCKS_DEFAULT: u64 = 100;
-/// … or this many entries when blocks have no limit of entries.
+/// Default limit of an approximate trim, in entries, if blocks have no limit of entries.
 const TRIM_ENTRIES_DEFAULT: u64 = 10_000;
-/// The default is never more than this.
+/// Maximum of the default limit, in entries.
 const TRIM_ENTRIES_DEFAULT_MAX: u64 = 1_000_000;
 
-/// A trim that removes something.
+/// A trim that removes at least one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimDecision {
-    /// Entries up to and including this id go.
+    /// The entries up to and including this id are removed.
     pub through: StreamId,
-    /// How many that are.
+    /// The number of entries removed.
     pub count: u64,
 }
 
 impl ReadFrom {
-    /// Fixes `Last` to the id that is the last now. What is added from then on is new, however often the read runs again.
+    /// Replaces `Last` by the current last id. So when a blocked read runs again, all entries added since
+    /// count as new.
     #[must_use]
     pub fn resolve(self, stream: Option<&Stream>) -> ReadFrom {
         match self {
@@ -35,7 +36,7 @@ impl ReadFrom {
         }
     }
 
-    /// The id after which entries of this stream are read.
+    /// Returns the id after which entries are read. `stream` is `None` if the key does not exist.
     pub fn after(self, stream: Option<&Stream>) -> StreamId {
         match (self, stream) {
             (ReadFrom::After(id), _) => id,
@@ -47,7 +48,7 @@ impl ReadFrom {
 }
 
 impl Stream {
-    /// The id a new entry would get.
+    /// Returns the id that a new entry would get.
     #[inline]
     pub fn decide_add(&self, spec: IdSpec, fields: &[&[u8]], now_ms: u64) -> Result<StreamId, Refusal> {
         if self.entries.last_id == StreamId::MAX {
@@ -72,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// What a trim would remove, if anything.
+    /// Decides what a trim removes; `None` if it removes nothing.
     pub fn decide_trim(&self, trim: &Trim, limits: BlockLimits) -> Option<TrimDecision> {
         match (trim.exactness, trim.by) {
             (Exactness::Approximate, by) => self.decide_trim_blocks(by, trim_limit(trim.limit, limits)),
@@ -88,7 +89,7 @@ impl Stream {
         }
     }
 
-    /// Whole blocks only, and no more than `limit` entries.
+    /// Decides a trim that removes only whole blocks, and at most `limit` entries.
     fn decide_trim_blocks(&self, by: TrimBy, limit: Option<u64>) -> Option<TrimDecision> {
         let mut decision: Option<TrimDecision> = None;
         for block in self.entries.blocks.in_use() {
@@ -107,7 +108,7 @@ impl Stream {
         decision
     }
 
-    /// Which of these ids are entries, each once, in rising order.
+    /// Returns those of these ids that are entries, each once, in ascending order.
     pub fn decide_delete(&self, ids: &[StreamId]) -> Vec<StreamId> {
         let mut found = ids.to_vec();
         if !found.is_sorted_by(|a, b| a < b) {
@@ -119,7 +120,7 @@ impl Stream {
         found
     }
 
-    /// Whether the counters may be set by hand to these.
+    /// Decides whether XSETID can set the counters to these values.
     pub fn decide_set_id(&self, last_id: StreamId, entries_added: Option<u64>) -> Result<(), Refusal> {
         if last_id < self.entries.max_deleted_id {
             return Err(Refusal::SetIdBelowMaxDeleted);
@@ -133,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// The id a group starts behind.
+    /// Returns the id after which a group starts.
     pub fn decide_group_start(&self, start: GroupStart) -> StreamId {
         match start {
             GroupStart::Last => self.entries.last_id,
@@ -141,13 +142,14 @@ impl Stream {
         }
     }
 
-    /// How many entries a group that is said to have read so many counts: never more than were added.
+    /// Returns the number of entries read that a group records for the given number: never more than were
+    /// added.
     pub fn decide_entries_read(&self, entries_read: Option<u64>) -> Option<u64> {
         entries_read.map(|read| read.min(self.entries.entries_added))
     }
 }
 
-/// The most entries an approximate trim removes; `None` is no bound.
+/// Returns the maximum number of entries that an approximate trim removes; `None` means no limit.
 pub(super) fn trim_limit(limit: TrimLimit, limits: BlockLimits) -> Option<u64> {
     match limit {
         TrimLimit::Unlimited | TrimLimit::AtMost(0) => None,

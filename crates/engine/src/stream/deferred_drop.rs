@@ -1,38 +1,41 @@
-//! What a change removes from a stream, where that is much: it is taken out whole before the change is made, so that the
-//! memory can be given back elsewhere, and piece by piece.
+//! Removes large parts of a stream before a change is applied, so that another thread can free their memory
+//! in pieces.
 
 use std::collections::BTreeMap;
 
 use super::{Group, Stream};
 use crate::StreamEffect;
 
-/// Blocks and groups up to so many are freed in less time than it takes to hand them on.
-const FEW: usize = 64;
-/// The same for pending entries.
+/// Up to this many blocks or groups, freeing them is faster than handing them to another thread.
+const FEW_BLOCKS_OR_GROUPS: usize = 64;
+/// The same limit for pending entries.
 const FEW_PENDING: u64 = 10_000;
 
 impl Stream {
-    /// Whether freeing this would hold somebody up.
+    /// Returns whether freeing this stream takes so long that it should be deferred.
     pub(crate) fn is_large(&self) -> bool {
         let many_pending = |group: &Group| group.pending.len() > FEW_PENDING;
-        self.entries.blocks.sealed_count() > FEW
-            || self.groups.len() > FEW
+        self.entries.blocks.sealed_count() > FEW_BLOCKS_OR_GROUPS
+            || self.groups.len() > FEW_BLOCKS_OR_GROUPS
             || self.groups.values().any(many_pending)
     }
 
-    /// Takes out what `effect`, which is applied next, is going to remove, if that is much: a stream of nothing else.
+    /// Removes the part that `effect`, which is applied next, is going to remove, if that part is large.
+    /// Returns it as a stream that contains nothing else.
     #[inline(always)]
     pub(crate) fn take_deferred(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
         match effect {
-            StreamEffect::TrimThrough { .. } | StreamEffect::GroupDestroy { .. } => self.take_much(effect),
+            StreamEffect::TrimThrough { .. } | StreamEffect::GroupDestroy { .. } => self.take_large(effect),
             _ => None,
         }
     }
 
-    fn take_much(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
+    fn take_large(&mut self, effect: &StreamEffect<'_>) -> Option<Stream> {
         let mut deferred = Stream::new();
         match *effect {
-            StreamEffect::TrimThrough { last } if self.entries.blocks.sealed_through(last) > FEW => {
+            StreamEffect::TrimThrough { last }
+                if self.entries.blocks.sealed_through(last) > FEW_BLOCKS_OR_GROUPS =>
+            {
                 let (gone, blocks) = self.entries.blocks.cut_through(last);
                 self.entries.length -= gone;
                 deferred.entries.blocks = blocks;
@@ -47,10 +50,10 @@ impl Stream {
         Some(deferred)
     }
 
-    /// Frees up to so many blocks, the newest first, and says whether there may be more to free. What is left of the stream
-    /// is good for nothing but to go on freeing it.
+    /// Frees up to `blocks` blocks, the newest first, or one group. Returns whether there may be more to
+    /// free. Afterwards the stream can only be freed further.
     pub(crate) fn free_some(&mut self, blocks: usize) -> bool {
-        // An allocator gives back what lies at the end of its memory: what came last goes first.
+        // An allocator returns memory from the end of its heap, so the newest blocks are freed first.
         self.entries.blocks.free_last(blocks) || self.groups.pop_last().is_some()
     }
 }

@@ -1,4 +1,5 @@
-//! Decisions about entries that go, where groups may refer to them: XDELEX, XACKDEL, and trims that look at references.
+//! Decides deletions of entries that groups may still refer to: XDELEX, XACKDEL, and trims that respect
+//! references.
 
 use std::ops::ControlFlow;
 
@@ -7,43 +8,43 @@ use super::references::ReferenceView;
 use super::{EntryRef, Group, IdRange, Stream};
 use crate::{BlockLimits, Exactness, References, StreamId, Trim, TrimBy};
 
-/// What became of an id that was to be deleted.
+/// The outcome for an id that was to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The entry is gone.
+    /// The entry was deleted.
     Deleted,
-    /// There was nothing of that id.
+    /// No entry, or no pending entry, had this id.
     NotFound,
-    /// A group has yet to read or acknowledge the id. The entry stays, if there is one.
+    /// A group has not read or not acknowledged the id yet. The entry stays, if it exists.
     Referenced,
 }
 
-/// What a request to delete does.
+/// The outcome of a request to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteDecision {
-    /// For each id asked, in the order asked.
+    /// The outcome for each id, in the order of the request.
     pub answers: Vec<Deletion>,
-    /// Acknowledged in the group that asked, rising.
+    /// Ids that are acknowledged in the group of the request, ascending.
     pub acknowledged: Vec<StreamId>,
-    /// Entries that go, rising.
+    /// Entries that are deleted, ascending.
     pub deleted: Vec<StreamId>,
-    /// Ids whose pending entries go from every group, rising.
+    /// Ids whose pending entries are removed from every group, ascending.
     pub forgotten: Vec<StreamId>,
 }
 
-/// A trim that looks at references and removes something.
+/// A trim that respects references and removes at least one entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferencedTrim {
-    /// Entries that go, rising.
+    /// Entries that are removed, ascending.
     pub ids: Vec<StreamId>,
-    /// Whether an entry before the last of them stays.
+    /// Whether an entry before the last removed one stays.
     pub has_gaps: bool,
-    /// Those of them whose pending entries go from every group.
+    /// Those of the ids whose pending entries are removed from every group.
     pub forgotten: Vec<StreamId>,
 }
 
 impl Stream {
-    /// What deleting these ids would do. An id named again finds what the first left.
+    /// Decides a deletion of these ids. If an id occurs again, it is not found any more.
     pub fn decide_delete_referenced(&self, ids: &[StreamId], references: References) -> DeleteDecision {
         let mut decision =
             DeleteDecision { answers: vec![Deletion::NotFound; ids.len()], ..DeleteDecision::default() };
@@ -52,7 +53,8 @@ impl Stream {
         let mut near = None;
         for same in places.chunk_by(|a, b| ids[*a] == ids[*b]) {
             let id = ids[same[0]];
-            // References first, as Redis does it: an id that never existed is referenced too while a group has not read that far.
+            // Checks references first, as Redis does. So an id that never existed counts as referenced while
+            // a group has not read that far.
             if references == References::Acked && view.is_referenced(id) {
                 same.iter().for_each(|place| decision.answers[*place] = Deletion::Referenced);
                 continue;
@@ -68,7 +70,8 @@ impl Stream {
         decision
     }
 
-    /// What acknowledging these ids in a group and deleting them would do. An id named again is pending no more.
+    /// Decides an acknowledgement of these ids in a group, together with their deletion. If an id occurs
+    /// again, it is no longer pending.
     pub fn decide_ack_delete(
         &self,
         group: &Group,
@@ -101,7 +104,7 @@ impl Stream {
         decision
     }
 
-    /// What groups need of these ids, if that matters.
+    /// Returns the references of all groups to a range of ids, or none if they do not matter.
     fn view(&self, references: References, range: IdRange, without: Option<&Group>) -> ReferenceView<'_> {
         match references {
             References::Keep => ReferenceView::default(),
@@ -109,10 +112,11 @@ impl Stream {
         }
     }
 
-    /// What a trim would remove when references are looked at: entry by entry, even if it may keep whole blocks.
-    /// Entries that groups need are passed over, and newer ones may go instead.
+    /// Decides a trim that respects references. It goes entry by entry, even if an approximate trim could
+    /// keep whole blocks. It skips entries that groups still need and removes newer entries instead.
     ///
-    /// Costs one look at each group and the entries passed; it ends where a group has not read on.
+    /// Costs one look at each group, and one at each entry passed. It ends at the position of the group that
+    /// has read least.
     pub fn decide_trim_referenced(
         &self,
         trim: &Trim,
@@ -132,19 +136,19 @@ impl Stream {
             (References::Acked, Some(read_through)) => last.min(read_through),
             _ => last,
         };
-        let most = self.entries.length.saturating_sub(keep) as usize;
+        let max_count = self.entries.length.saturating_sub(keep) as usize;
         let mut found = ReferencedTrim::default();
         let mut passed = false;
         let mut first = self.entries.first_id;
         for block in self.entries.blocks.in_use() {
             let is_over = limit.is_some_and(|limit| found.ids.len() as u64 + block.live() > limit);
-            if found.ids.len() >= most || is_over || first > last {
+            if found.ids.len() >= max_count || is_over || first > last {
                 break;
             }
             let block_last = block.last_id();
             let range = IdRange { first, last: block_last.min(last) };
             self.visit_range(range, None, &mut |entry: &EntryRef<'_>| {
-                if found.ids.len() >= most {
+                if found.ids.len() >= max_count {
                     return ControlFlow::Break(());
                 }
                 let id = entry.id();
@@ -166,7 +170,8 @@ impl Stream {
     }
 }
 
-/// The places of ids in the order of ids, equal ones in the order given; and the range they lie in.
+/// Returns the indexes of ids in ascending order of ids, equal ids in the order given, and the range of the
+/// ids.
 fn in_order(ids: &[StreamId]) -> Option<(Vec<usize>, IdRange)> {
     let mut places: Vec<usize> = (0..ids.len()).collect();
     places.sort_by_key(|place| ids[*place]);

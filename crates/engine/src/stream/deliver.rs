@@ -1,4 +1,5 @@
-//! Delivering: the next entries of a group go to one of its consumers, while whoever asked for them looks at them.
+//! Delivery: gives the next entries of a group to one of its consumers, and shows them to the caller at the
+//! same time.
 
 use std::ops::ControlFlow;
 
@@ -9,23 +10,26 @@ use super::{Delivery, EntryRef, EntrySink, Group, Stream};
 use crate::{Refusal, StreamId};
 
 /// Number of entries added to the pending list per call.
-const AT_ONCE: usize = 32;
+const IDS_PER_CALL: usize = 32;
 
-/// Who is given entries, when, and whether they await acknowledgement.
+/// The consumer that gets entries, the time, and whether the entries become pending.
 #[derive(Clone, Copy, Debug)]
 pub struct Recipient<'a> {
-    /// The consumer's name. It joins its group if it is new.
+    /// The name of the consumer. It is created if it does not exist.
     pub consumer: &'a [u8],
-    /// The moment, in Unix milliseconds.
+    /// The time of the delivery (Unix milliseconds).
     pub at_ms: u64,
-    /// Whether they await acknowledgement.
+    /// Whether the entries become pending.
     pub pending: bool,
 }
 
 impl Stream {
-    /// Gives a consumer what its group has not delivered yet, at most `count`, and shows it to `sink`. This is its own decision:
-    /// the change is that of [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with what is returned. An entry the sink
-    /// breaks at counts as delivered. `None`: nothing was delivered, and nothing has changed.
+    /// Delivers up to `count` entries that the group has not delivered yet to a consumer, and passes each to
+    /// `sink`. An entry at which the sink breaks counts as delivered.
+    ///
+    /// Decides and applies in one step: the change is that of a
+    /// [`StreamEffect::Deliver`](crate::StreamEffect::Deliver) with the returned values. Returns `None` if
+    /// nothing was delivered; then nothing has changed.
     #[inline]
     pub fn deliver(
         &mut self,
@@ -40,47 +44,47 @@ impl Stream {
 }
 
 impl Group {
-    /// The same for the group of these entries.
+    /// Delivers up to `max_count` of these entries to a consumer of this group.
     #[inline(never)]
     pub(super) fn deliver(
         &mut self,
         entries: &Entries,
         to: &Recipient<'_>,
-        most: u64,
+        max_count: u64,
         sink: &mut impl EntrySink,
     ) -> Option<Delivery> {
-        if most == 0 || !entries.has_after(self.last_id) {
+        if max_count == 0 || !entries.has_after(self.last_id) {
             return None;
         }
         let mut cursor = entries.cursor_after(self)?;
-        let (mut count, mut behind_last) = (0, None);
-        let mut ids = SmallVec::<[StreamId; AT_ONCE]>::new();
+        let (mut count, mut after_last) = (0, None);
+        let mut ids = SmallVec::<[StreamId; IDS_PER_CALL]>::new();
         entries.blocks.visit_from(&mut cursor, |entry| {
-            behind_last = None;
+            after_last = None;
             if !sink.wants(entry) {
                 return ControlFlow::Break(());
             }
-            if ids.len() == AT_ONCE {
-                self.receive(entries, to, &ids);
+            if ids.len() == IDS_PER_CALL {
+                self.record_delivery(entries, to, &ids);
                 ids.clear();
             }
             ids.push(entry.id());
             count += 1;
-            behind_last = Some(entry.end());
+            after_last = Some(entry.end());
             sink.entry(entry)?;
-            if count < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if count < max_count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        self.receive(entries, to, &ids);
+        self.record_delivery(entries, to, &ids);
         if count > 0 {
-            // The visit stands before the entry it broke off at.
-            self.cursor = Some(behind_last.map_or(cursor, |place| cursor.at(place)));
+            // If the visit ended at an accepted entry, the cursor is still before that entry.
+            self.cursor = Some(after_last.map_or(cursor, |position| cursor.at(position)));
         }
         (count > 0).then_some(Delivery { last: self.last_id, count })
     }
 
-    /// These entries, which follow, are the consumer's.
+    /// Records that the consumer got these entries, which are the next ones of the group.
     #[inline]
-    fn receive(&mut self, entries: &Entries, to: &Recipient<'_>, ids: &[StreamId]) {
+    fn record_delivery(&mut self, entries: &Entries, to: &Recipient<'_>, ids: &[StreamId]) {
         let Some(&last) = ids.last() else { return };
         let handle = self.consumers.join(to.consumer, to.at_ms);
         let consumer = self.consumers.get_mut(handle);
@@ -96,10 +100,10 @@ impl Group {
     }
 }
 
-/// Takes entries up to this one, and looks at none.
-pub(super) struct UpTo(pub(super) StreamId);
+/// Accepts entries up to this id and ignores their content.
+pub(super) struct AcceptThrough(pub(super) StreamId);
 
-impl EntrySink for UpTo {
+impl EntrySink for AcceptThrough {
     #[inline]
     fn wants(&mut self, entry: &EntryRef<'_>) -> bool {
         entry.id() <= self.0
@@ -116,21 +120,21 @@ mod tests {
     use super::*;
     use crate::{BlockLimits, StreamEffect};
 
-    /// Has room for so many entries, and ends the reading after so many.
-    struct Choosy {
-        room: u64,
-        enough: u64,
-        shown: Vec<u64>,
+    /// Accepts `capacity` entries, and breaks after `stop_after` entries.
+    struct LimitedSink {
+        capacity: u64,
+        stop_after: u64,
+        seen: Vec<u64>,
     }
 
-    impl EntrySink for Choosy {
+    impl EntrySink for LimitedSink {
         fn wants(&mut self, _: &EntryRef<'_>) -> bool {
-            (self.shown.len() as u64) < self.room
+            (self.seen.len() as u64) < self.capacity
         }
 
         fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
-            self.shown.push(entry.id().ms);
-            if self.shown.len() as u64 == self.enough {
+            self.seen.push(entry.id().ms);
+            if self.seen.len() as u64 == self.stop_after {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -138,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A stream of entries 1 to `count`, in blocks of ten, and a group at its start.
+    /// Creates a stream of entries 1 to `count` in blocks of ten, and a group at its start.
     fn stream_of(count: u64) -> Stream {
         let (mut stream, limits) = (Stream::new(), BlockLimits { max_bytes: 0, max_entries: 10 });
         for ms in 1..=count {
@@ -150,21 +154,23 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_enough_is_given_no_more_and_the_next_goes_on_there() {
-        const ENTRIES: u64 = 3 * AT_ONCE as u64;
+    fn deliver_stops_at_each_limit_and_continues_after_it() {
+        const ENTRIES: u64 = 3 * IDS_PER_CALL as u64;
         const NEVER: u64 = u64::MAX;
         let to = Recipient { consumer: b"c", at_ms: 7, pending: true };
-        for most in 1..=ENTRIES + 1 {
-            for (count, room, enough) in [(most, NEVER, NEVER), (NEVER, most, NEVER), (NEVER, NEVER, most)] {
+        for max_count in 1..=ENTRIES + 1 {
+            for (count, capacity, stop_after) in
+                [(max_count, NEVER, NEVER), (NEVER, max_count, NEVER), (NEVER, NEVER, max_count)]
+            {
                 let mut stream = stream_of(ENTRIES);
-                let mut sink = Choosy { room, enough, shown: Vec::new() };
+                let mut sink = LimitedSink { capacity, stop_after, seen: Vec::new() };
                 let mut next = 1;
                 while next <= ENTRIES {
-                    sink.shown.clear();
+                    sink.seen.clear();
                     let delivery = stream.deliver(b"g", &to, Some(count), &mut sink).unwrap().unwrap();
-                    let last = ENTRIES.min(next + most - 1);
+                    let last = ENTRIES.min(next + max_count - 1);
                     assert_eq!(delivery, Delivery { last: StreamId::new(last, 0), count: last + 1 - next });
-                    assert!(sink.shown.iter().copied().eq(next..=last), "{most}: {:?}", sink.shown);
+                    assert!(sink.seen.iter().copied().eq(next..=last), "{max_count}: {:?}", sink.seen);
                     stream.check().unwrap();
                     let group = stream.group(b"g").unwrap();
                     assert_eq!((group.pending().len(), group.entries_read()), (last, Some(last)));
@@ -178,14 +184,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_where_nothing_is_delivered() {
+    fn deliver_changes_nothing_if_it_delivers_nothing() {
         let mut stream = stream_of(1);
         let before = format!("{stream:?}");
         let to = Recipient { consumer: b"c", at_ms: 7, pending: true };
-        let mut full = Choosy { room: 0, enough: 1, shown: Vec::new() };
+        let mut full = LimitedSink { capacity: 0, stop_after: 1, seen: Vec::new() };
         assert_eq!(stream.deliver(b"g", &to, None, &mut full), Ok(None));
-        assert_eq!(stream.deliver(b"g", &to, Some(0), &mut UpTo(StreamId::MAX)), Ok(None));
-        assert_eq!(stream.deliver(b"h", &to, None, &mut UpTo(StreamId::MAX)), Err(Refusal::NoGroup));
+        assert_eq!(stream.deliver(b"g", &to, Some(0), &mut AcceptThrough(StreamId::MAX)), Ok(None));
+        assert_eq!(stream.deliver(b"h", &to, None, &mut AcceptThrough(StreamId::MAX)), Err(Refusal::NoGroup));
         assert_eq!(format!("{stream:?}"), before);
     }
 }

@@ -1,6 +1,6 @@
-//! The entries of a stream and what is known of them: how many, which ids, what is gone.
+//! The entries of a stream, with their number, their first and last ids, and which were removed.
 
-use super::block::Laid;
+use super::block::EncodedValues;
 use super::blocks::{Blocks, Cursor};
 use super::group::Group;
 use super::visit::IdRange;
@@ -10,19 +10,19 @@ use crate::{BlockLimits, StreamId};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     pub(super) blocks: Blocks,
-    /// Live entries.
+    /// Number of live entries.
     pub(super) length: u64,
-    /// The greatest id ever given, even if its entry is gone. Ids only grow.
+    /// The greatest id ever assigned, even if its entry was removed. It only increases, except by XSETID.
     pub(super) last_id: StreamId,
-    /// The first live entry; `0-0` when there is none.
+    /// The id of the first live entry; `0-0` if there is none.
     pub(super) first_id: StreamId,
-    /// The last live entry; `0-0` when there is none.
+    /// The id of the last live entry; `0-0` if there is none.
     pub(super) last_entry_id: StreamId,
-    /// The greatest id deleted by name (not by trimming).
+    /// The greatest id that was deleted (not trimmed).
     pub(super) max_deleted_id: StreamId,
-    /// No entry beyond this id was ever deleted or trimmed.
+    /// No entry with a greater id was ever deleted or trimmed.
     pub(super) gone_through: StreamId,
-    /// Entries ever added.
+    /// Number of entries ever added.
     pub(super) entries_added: u64,
 }
 
@@ -35,7 +35,7 @@ impl Entries {
         if id >= self.last_entry_id { self.length } else { self.blocks.live_through(id) }
     }
 
-    /// Where the group reads on.
+    /// Returns a cursor at the next entry of the group.
     #[inline]
     pub(super) fn cursor_after(&self, group: &Group) -> Option<Cursor> {
         match group.cursor {
@@ -44,7 +44,12 @@ impl Entries {
         }
     }
 
-    pub(super) fn append(&mut self, id: StreamId, fields: &[&[u8]], limits: BlockLimits) -> Option<Laid<'_>> {
+    pub(super) fn append(
+        &mut self,
+        id: StreamId,
+        fields: &[&[u8]],
+        limits: BlockLimits,
+    ) -> Option<EncodedValues<'_>> {
         debug_assert!(id > self.last_id, "{id} after {}", self.last_id);
         if self.length == 0 {
             self.first_id = id;
@@ -62,7 +67,7 @@ impl Entries {
         self.find_ends();
     }
 
-    /// Entries go as trimmed ones do: what was deleted by name is not counted on.
+    /// Trims these entries. Unlike a deletion, a trim does not change `max_deleted_id`.
     pub(super) fn trim(&mut self, ids: &[StreamId]) {
         for &id in ids {
             self.remove(id);
@@ -88,7 +93,7 @@ impl Entries {
         removed
     }
 
-    /// After entries went: finds the first and the last that are left, where those may have changed.
+    /// Updates the first and the last id after entries were removed.
     fn find_ends(&mut self) {
         if self.length == 0 {
             (self.first_id, self.last_entry_id) = (StreamId::MIN, StreamId::MIN);

@@ -1,23 +1,24 @@
-//! One entry, read where it lies: nothing is copied.
+//! One entry, read in place without copying.
 
 use std::ops::{ControlFlow, Range};
 
-use super::block::{Place, take_text};
+use super::block::{EntryPosition, take_text};
 use super::value::{self, StoredValue, ValueRef};
 use crate::StreamId;
 
-/// An entry in its block.
+/// A reference to an entry in its block.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'a> {
     id: StreamId,
-    /// The whole block.
+    /// The bytes of the whole block.
     bytes: &'a [u8],
-    /// Where the first field begins.
+    /// Where the first field starts.
     at: usize,
     /// Where the entry ends.
     end: u32,
     pairs: u32,
-    /// Where the names end that this entry shares with others of its block; `None` if each stands before its value.
+    /// Where the field names that this entry shares with others of its block end; `None` if it has its own
+    /// names, each before its value.
     shared_names_end: Option<u32>,
 }
 
@@ -33,67 +34,68 @@ impl<'a> EntryRef<'a> {
         EntryRef { id, bytes, at: fields.start, end: fields.end as u32, pairs, shared_names_end }
     }
 
-    /// The entry's id.
+    /// Returns the id of the entry.
     #[inline]
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// How many fields it has.
+    /// Returns the number of fields.
     #[inline]
     pub fn field_count(&self) -> usize {
         self.pairs as usize
     }
 
-    /// Equal for entries of one block that have the same names in the same order; `None` for an entry with names of its own.
-    /// Means nothing once the stream has changed.
+    /// Returns a number that is equal for entries of one block that have the same field names in the same
+    /// order; `None` for an entry with its own names. Valid only until the stream changes.
     #[inline]
     pub fn shared_names_identity(&self) -> Option<usize> {
         self.shared_names_end.map(|_| self.bytes.as_ptr() as usize)
     }
 
-    /// The names that it shares with others, as they lie in the block: where these bytes are equal, so are the names.
+    /// Returns the field names it shares with others, encoded as in the block: if these bytes are equal, the
+    /// names are equal.
     #[inline]
     pub fn shared_names(&self) -> Option<&'a [u8]> {
         self.shared_names_end.map(|end| &self.bytes[..end as usize])
     }
 
-    /// The fields in order.
+    /// Returns the fields in order.
     #[inline]
     pub fn fields(&self) -> Fields<'a> {
         Fields { entry: *self, names_at: 0, left: self.pairs }
     }
 
-    /// The names in order.
+    /// Returns the field names in order.
     pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.fields().map(|(name, _)| name)
     }
 
-    /// The values in the order of the names.
+    /// Returns the values in the order of the names.
     #[inline]
     pub fn values(&self) -> Values<'a> {
         Values(self.fields())
     }
 
-    /// The same for an entry that shares its names, for whoever copies them: short ones come with the bytes behind
-    /// them, so that a copy need not know their length.
+    /// Returns the values of an entry that shares its field names, for copying. Short values come with the
+    /// bytes that follow them, so that they can be copied with a fixed length.
     #[inline(always)]
     pub fn stored_values(&self) -> StoredValues<'a> {
         debug_assert!(self.shared_names_end.is_some());
         StoredValues { bytes: self.bytes, at: self.at }
     }
 
-    /// The place behind the entry.
+    /// Returns the position after the entry.
     #[inline(always)]
-    pub(super) fn end(&self) -> Place {
-        Place { offset: self.end, before: self.id }
+    pub(super) fn end(&self) -> EntryPosition {
+        EntryPosition { offset: self.end, previous_id: self.id }
     }
 }
 
-/// The fields of an entry, name and value.
+/// An iterator over the fields of an entry: name and value.
 #[derive(Clone)]
 pub struct Fields<'a> {
-    /// `at` moves on as fields are taken.
+    /// Its `at` advances with each field.
     entry: EntryRef<'a>,
     names_at: usize,
     left: u32,
@@ -118,7 +120,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// The values of an entry. Names that it shares are not read.
+/// An iterator over the values of an entry. Does not read field names that it shares.
 #[derive(Clone)]
 pub struct Values<'a>(Fields<'a>);
 
@@ -136,7 +138,7 @@ impl<'a> Iterator for Values<'a> {
     }
 }
 
-/// The values of an entry that shares its names.
+/// Reads the values of an entry that shares its field names.
 #[derive(Clone)]
 pub struct StoredValues<'a> {
     bytes: &'a [u8],
@@ -144,22 +146,23 @@ pub struct StoredValues<'a> {
 }
 
 impl<'a> StoredValues<'a> {
-    /// The next one. Not to be asked more often than the entry has fields.
+    /// Returns the next value. Must not be called more often than the entry has fields.
     #[inline(always)]
     pub fn take(&mut self) -> StoredValue<'a> {
         value::take_stored(self.bytes, &mut self.at)
     }
 }
 
-/// Takes entries as they are read.
+/// Receives entries as they are read.
 pub trait EntrySink {
-    /// Whether there is room for the entry. If not, reading ends before it: it counts as not read.
+    /// Returns whether the sink accepts the entry. If not, reading ends before this entry, which counts as
+    /// not read.
     #[inline]
     fn wants(&mut self, _entry: &EntryRef<'_>) -> bool {
         true
     }
 
-    /// Takes one entry. `Break` ends the reading after it.
+    /// Receives one entry. `Break` ends the reading after it.
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()>;
 }
 

@@ -1,14 +1,14 @@
-//! A name for an entry made of its fields: the same fields, in whatever order, have the same name.
+//! A fingerprint of the fields of an entry. The order of the fields does not matter.
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// 128 bits that tell the content of an entry: name, value, name, value…
+/// Returns a 128-bit fingerprint of fields: name, value, name, value…
 pub fn fingerprint(fields: &[&[u8]]) -> [u8; 16] {
     let (mut low_sum, mut high_sum, mut low_xor, mut high_xor) = (0u64, 0u64, 0u64, 0u64);
     for pair in fields.chunks_exact(2) {
         let mut hash = Xxh3::new();
         hash.update(pair[0]);
-        // The length stands between them, or ("ab", "c") would be ("a", "bc").
+        // The length separates name and value; otherwise ("ab", "c") would equal ("a", "bc").
         hash.update(&(pair[0].len() as u64).to_le_bytes());
         hash.update(pair[1]);
         let hash = hash.digest128();
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_does_not_matter_and_everything_else_does() {
+    fn fingerprint_depends_on_everything_but_field_order() {
         let one = fingerprint(&[b"a", b"1", b"b", b"2"]);
         assert_eq!(one, fingerprint(&[b"b", b"2", b"a", b"1"]));
         for other in [
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_is_its_hash_mixed() {
+    fn fingerprint_of_one_field_is_its_mixed_hash() {
         let hash = xxhash_rust::xxh3::xxh3_128(b"ab\x02\0\0\0\0\0\0\0c");
         let (low, high) = (hash as u64, (hash >> 64) as u64);
         let mixed = (low ^ high.rotate_left(1), high ^ low.rotate_left(1));

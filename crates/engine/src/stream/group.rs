@@ -1,4 +1,4 @@
-//! A consumer group: how far it has read, who reads in it, and what awaits acknowledgement.
+//! A consumer group: its position, its consumers and its pending entries.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::StreamId;
 use crate::bytes::short;
 use crate::pending::{ConsumerHandle, PendingEntry, PendingList};
 
-/// A group of a stream. Read it freely; only the stream changes it.
+/// A group of a stream. Only the stream can change it.
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) last_id: StreamId,
     pub(super) entries_read: Option<u64>,
     pub(super) pending: PendingList,
     pub(super) consumers: Consumers,
-    /// Where the entry after `last_id` begins, if that is known.
+    /// The position of the entry after `last_id`, if it is known.
     pub(super) cursor: Option<Cursor>,
 }
 
@@ -29,45 +29,46 @@ impl Group {
         }
     }
 
-    /// The last entry handed out: the group goes on behind it.
+    /// Returns the id of the last entry delivered. The next delivery starts after it.
     pub fn last_id(&self) -> StreamId {
         self.last_id
     }
 
-    /// How many entries of the stream the group has read, counted as Redis does; `None` when that is not known.
+    /// Returns how many entries of the stream the group has read, counted as Redis does; `None` if that is
+    /// not known.
     pub fn entries_read(&self) -> Option<u64> {
         self.entries_read
     }
 
-    /// The entries that were delivered and not acknowledged.
+    /// Returns the entries that were delivered and not acknowledged.
     pub fn pending(&self) -> &PendingList {
         &self.pending
     }
 
-    /// The consumers, by name.
+    /// Returns the consumers, ordered by name.
     pub fn consumers(
         &self,
     ) -> impl ExactSizeIterator<Item = (&[u8], ConsumerHandle, &Consumer)> + DoubleEndedIterator {
         self.consumers.iter()
     }
 
-    /// The handle of a consumer, by which pending entries name it.
+    /// Returns the handle of a consumer, which pending entries refer to.
     pub fn consumer(&self, name: &[u8]) -> Option<ConsumerHandle> {
         self.consumers.handle(name)
     }
 
-    /// The consumer behind a handle.
+    /// Returns the consumer with this handle.
     pub fn consumer_at(&self, handle: ConsumerHandle) -> &Consumer {
         self.consumers.get(handle)
     }
 
-    /// The name of a pending entry's owner; empty if nobody owns it.
+    /// Returns the name of a pending entry's owner; empty if it has no owner.
     pub fn owner_name(&self, owner: Option<ConsumerHandle>) -> &[u8] {
         owner.map_or(&[], |handle| &self.consumers.get(handle).name)
     }
 
-    /// A row begins, or moves to another consumer; either way it is now as given. One without a consumer goes
-    /// to the end of those that were released.
+    /// Adds a row or replaces the row with the same id. A row without a consumer is put at the end of the
+    /// release queue.
     pub(super) fn set_pending(&mut self, row: PendingEntry) {
         if let Some(owner) = row.consumer {
             self.consumers.get_mut(owner).pending += 1;
@@ -76,7 +77,7 @@ impl Group {
         self.count_out(before);
     }
 
-    /// The same for entries delivered for the first time, in the order of their ids.
+    /// Adds rows for entries that are delivered for the first time, in the order of their ids.
     #[inline]
     pub(super) fn set_pending_run(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         if ids.first().is_some_and(|first| self.pending.ends_before(*first)) {
@@ -87,7 +88,7 @@ impl Group {
         }
     }
 
-    /// The same when the group was set back: some of these may be pending already.
+    /// Adds rows after the group was moved back, so some of these ids can be pending already.
     #[inline(never)]
     fn set_pending_again(&mut self, ids: &[StreamId], owner: ConsumerHandle, at_ms: u64) {
         for &id in ids {
@@ -100,7 +101,7 @@ impl Group {
         }
     }
 
-    /// A row ends; says whether there was one. This is the one search that an acknowledgement needs.
+    /// Removes a row and returns whether it existed. An acknowledgement needs only this search.
     #[inline]
     pub(super) fn remove_pending(&mut self, id: StreamId) -> bool {
         let removed = self.pending.remove(id);
@@ -108,7 +109,7 @@ impl Group {
         removed.is_some()
     }
 
-    /// A row is no longer its owner's.
+    /// Updates the pending count of the owner of a row that was removed or replaced.
     #[inline]
     fn count_out(&mut self, row: Option<PendingEntry>) {
         if let Some(owner) = row.and_then(|row| row.consumer) {
@@ -126,7 +127,7 @@ impl Group {
         size_of::<Group>() + self.pending.memory_bytes() + self.consumers.memory_bytes()
     }
 
-    /// Verifies that pending entries and their owners agree.
+    /// Verifies that the pending counts of consumers match the pending entries.
     pub(super) fn check(&self) -> Result<(), String> {
         self.pending.check()?;
         let mut counts = vec![0u64; self.consumers.slots.len()];
@@ -141,53 +142,55 @@ impl Group {
             std::ops::ControlFlow::Continue(())
         });
         if let Some(row) = orphan {
-            return Err(format!("pending entry {} belongs to no consumer", row.id));
+            return Err(format!("pending entry {} has an unknown owner", row.id));
         }
         for (slot, count) in self.consumers.slots.iter().zip(&counts) {
             let owned = slot.as_ref().map_or(0, |consumer| consumer.pending);
             if owned != *count {
-                return Err(format!("a consumer counts {owned} pending entries and owns {count}"));
+                return Err(format!("a consumer counts {owned} pending entries but owns {count}"));
             }
         }
         let total = counts.iter().sum::<u64>() + self.pending.released_len();
         match total == self.pending.len() {
             true => Ok(()),
-            false => Err(format!("{total} pending entries walked, {} counted", self.pending.len())),
+            false => {
+                Err(format!("there are {total} pending entries, but {} are counted", self.pending.len()))
+            }
         }
     }
 }
 
-/// A reader in a group.
+/// A consumer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consumer {
     name: Box<[u8]>,
-    /// When it last asked (Unix milliseconds).
+    /// Time of its last read, claim or similar request (Unix milliseconds).
     pub seen_at_ms: u64,
-    /// When it last got something; `None` if never.
+    /// Time at which it last got an entry (Unix milliseconds); `None` if never.
     pub active_at_ms: Option<u64>,
-    /// How many pending entries it owns.
+    /// Number of pending entries it owns.
     pub pending: u64,
 }
 
 impl Consumer {
-    /// For how long it has not asked.
+    /// Returns the time since it last used the group.
     pub fn idle_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.seen_at_ms)
     }
 
-    /// For how long it has got nothing; `None` if it never got anything.
+    /// Returns the time since it last got an entry; `None` if it never got one.
     pub fn inactive_ms(&self, now_ms: u64) -> Option<u64> {
         self.active_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms))
     }
 }
 
-/// The consumers of a group: by name in order, and by handle at once.
+/// The consumers of a group, ordered by name and indexed by handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Consumers {
     by_name: BTreeMap<Box<[u8]>, ConsumerHandle>,
     slots: Vec<Option<Consumer>>,
     free: Vec<ConsumerHandle>,
-    /// The slot of the consumer that asked last, or any number: often it asks again.
+    /// Slot of the consumer that was used last. Only a hint: often it is used again.
     recent: usize,
 }
 
@@ -196,7 +199,7 @@ impl Consumers {
         self.by_name.get(name).copied()
     }
 
-    /// The handle of `name`, which joins if it is new.
+    /// Returns the handle of `name`, which is created if it does not exist.
     #[inline]
     pub(super) fn join(&mut self, name: &[u8], at_ms: u64) -> ConsumerHandle {
         if let Some(Some(recent)) = self.slots.get(self.recent)
@@ -251,7 +254,7 @@ impl Consumers {
     }
 
     fn memory_bytes(&self) -> usize {
-        /// A name twice, its place in the tree, its slot.
+        /// Two copies of the name, a place in the tree, and a slot.
         const PER_CONSUMER: usize = 2 * 16 + size_of::<(Box<[u8]>, ConsumerHandle)>() * 3 / 2;
         let names: usize = self.by_name.keys().map(|name| 2 * name.len() + PER_CONSUMER).sum();
         names + self.slots.capacity() * size_of::<Option<Consumer>>() + self.free.capacity() * 4

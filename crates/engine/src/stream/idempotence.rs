@@ -1,28 +1,29 @@
-//! What producers have sent, so that what is sent again is not added again.
+//! The producer history: what producers have sent, so that an entry that is sent twice is added once (XADD
+//! IDMP).
 //!
 //! ```text
-//! ProducerHistory ── kept:      number -> producer, iid, entry, time      in the order they were remembered
+//! ProducerHistory ── items:     number -> producer, iid, entry, time      in the order they were recorded
 //!                 └─ producers: name -> iid -> number, and its numbers in order
 //! ```
 //!
-//! A producer's memory ends with age (`duration_s`) and size (`max_size`): the oldest goes first. Age is looked at when something is
-//! decided or remembered, with the time that comes with it, so replaying effects forgets the same. Everything that was
-//! too old when the last entry was remembered is gone, whoever's it was: so memory is bounded by what was sent
-//! within one duration.
+//! The history of a producer is limited by age (`duration_s`) and by number (`max_size`); the oldest items
+//! are removed first. Ages are checked when something is decided or recorded, at the time that the request or
+//! effect carries. So replaying effects removes the same items. Recording an item removes expired items of
+//! all producers. So the history is no larger than what was sent within one duration.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::Stream;
-use super::parts::BadPart;
+use super::parts::InvalidPart;
 use crate::{Refusal, StreamId};
 
-/// How long, and how much of each producer, is remembered.
+/// Limits of the producer history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotenceLimits {
-    /// Seconds.
+    /// Maximum age of an item in seconds.
     pub duration_s: u64,
-    /// Entries of one producer.
+    /// Maximum number of items of one producer.
     pub max_size: u64,
 }
 
@@ -33,63 +34,65 @@ impl Default for IdempotenceLimits {
 }
 
 impl IdempotenceLimits {
-    /// Whether what was remembered at `since_ms` is forgotten at `now_ms`.
-    fn is_over(self, since_ms: u64, now_ms: u64) -> bool {
+    /// Returns whether an item recorded at `since_ms` has expired at `now_ms`.
+    fn has_expired(self, since_ms: u64, now_ms: u64) -> bool {
         since_ms.saturating_add(self.duration_s.saturating_mul(1000)) <= now_ms
     }
 }
 
-/// What a stream says of its memory at some moment.
+/// What XINFO reports about the producer history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdempotenceInfo {
     /// The limits in force.
     pub limits: IdempotenceLimits,
-    /// Producers of which something is remembered.
+    /// Number of producers with at least one item.
     pub producers: u64,
-    /// Entries that are remembered.
+    /// Number of items.
     pub iids: u64,
-    /// Entries ever remembered.
+    /// Number of items ever recorded.
     pub added: u64,
-    /// How often something was sent again.
+    /// Number of duplicates that were not added.
     pub duplicates: u64,
 }
 
-/// Something that is remembered.
+/// An item of the producer history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remembered<'a> {
-    /// Who sent it.
+pub struct HistoryItem<'a> {
+    /// The name of the producer.
     pub producer: &'a [u8],
-    /// The producer's name for it.
+    /// The id that the producer gave the entry.
     pub iid: &'a [u8],
-    /// The entry it became.
+    /// The entry that was added.
     pub id: StreamId,
-    /// Its age counts from here.
+    /// The time from which its age counts (Unix milliseconds).
     pub since_ms: u64,
 }
 
-/// The memory of one stream.
+/// The producer history of one stream.
 #[derive(Clone, Debug)]
 pub(super) struct ProducerHistory {
     limits: IdempotenceLimits,
-    kept: BTreeMap<u64, Kept>,
+    items: BTreeMap<u64, OwnedItem>,
     producers: BTreeMap<Arc<[u8]>, Producer>,
     next_number: u64,
     added: u64,
     duplicates: u64,
 }
 
+/// An item of the producer history as it is stored.
 #[derive(Clone, Debug)]
-struct Kept {
+struct OwnedItem {
     producer: Arc<[u8]>,
     iid: Arc<[u8]>,
     id: StreamId,
     since_ms: u64,
 }
 
+/// The items of one producer, by their numbers.
 #[derive(Clone, Debug, Default)]
 struct Producer {
     by_iid: BTreeMap<Arc<[u8]>, u64>,
-    /// Rising.
+    /// Ascending.
     numbers: VecDeque<u64>,
 }
 
@@ -97,7 +100,7 @@ impl ProducerHistory {
     fn new(limits: IdempotenceLimits) -> ProducerHistory {
         ProducerHistory {
             limits,
-            kept: BTreeMap::new(),
+            items: BTreeMap::new(),
             producers: BTreeMap::new(),
             next_number: 0,
             added: 0,
@@ -105,93 +108,96 @@ impl ProducerHistory {
         }
     }
 
-    fn find(&self, producer: &[u8], iid: &[u8]) -> Option<&Kept> {
-        self.kept.get(self.producers.get(producer)?.by_iid.get(iid)?)
+    fn find(&self, producer: &[u8], iid: &[u8]) -> Option<&OwnedItem> {
+        self.items.get(self.producers.get(producer)?.by_iid.get(iid)?)
     }
 
     fn configure(&mut self, limits: IdempotenceLimits) {
         if limits != self.limits {
-            self.kept.clear();
+            self.items.clear();
             self.producers.clear();
             self.limits = limits;
         }
     }
 
     fn remember(&mut self, producer: &[u8], iid: &[u8], id: StreamId, at_ms: u64) {
-        self.forget_old(at_ms);
-        // An entry may have an id in the future: that must not make the memory of it endless.
-        self.keep(&Remembered { producer, iid, id, since_ms: id.ms.min(at_ms) });
+        self.remove_expired(at_ms);
+        // The id of an entry can be in the future. Then the age counts from now, or the item would be kept
+        // too long.
+        self.insert(&HistoryItem { producer, iid, id, since_ms: id.ms.min(at_ms) });
         self.added = self.added.saturating_add(1);
-        let most = self.limits.max_size.max(1);
+        let max_items = self.limits.max_size.max(1);
         while let Some(numbers) = self.producers.get(producer).map(|producer| &producer.numbers)
-            && numbers.len() as u64 > most
+            && numbers.len() as u64 > max_items
         {
-            self.forget(numbers[0]);
+            self.remove(numbers[0]);
         }
     }
 
-    fn keep(&mut self, what: &Remembered<'_>) {
-        if let Some(&before) = self.producers.get(what.producer).and_then(|found| found.by_iid.get(what.iid))
+    fn insert(&mut self, item: &HistoryItem<'_>) {
+        if let Some(&before) = self.producers.get(item.producer).and_then(|found| found.by_iid.get(item.iid))
         {
-            self.forget(before);
+            self.remove(before);
         }
-        let name = match self.producers.get_key_value(what.producer) {
+        let name = match self.producers.get_key_value(item.producer) {
             Some((name, _)) => Arc::clone(name),
-            None => Arc::from(what.producer),
+            None => Arc::from(item.producer),
         };
-        let (number, iid) = (self.next_number, Arc::<[u8]>::from(what.iid));
+        let (number, iid) = (self.next_number, Arc::<[u8]>::from(item.iid));
         self.next_number += 1;
         let producer = self.producers.entry(Arc::clone(&name)).or_default();
         producer.by_iid.insert(Arc::clone(&iid), number);
         producer.numbers.push_back(number);
-        self.kept.insert(number, Kept { producer: name, iid, id: what.id, since_ms: what.since_ms });
+        self.items.insert(number, OwnedItem { producer: name, iid, id: item.id, since_ms: item.since_ms });
     }
 
-    /// Forgets from the oldest on what is over. One that is behind a younger one, because it was recorded by hand, goes
-    /// when that does.
-    fn forget_old(&mut self, now_ms: u64) {
-        while let Some((&number, oldest)) = self.kept.first_key_value()
-            && self.limits.is_over(oldest.since_ms, now_ms)
+    /// Removes expired items, starting with the oldest. An expired item after one that has not expired stays
+    /// until that one expires. This happens only for items recorded with XIDMPRECORD.
+    fn remove_expired(&mut self, now_ms: u64) {
+        while let Some((&number, oldest)) = self.items.first_key_value()
+            && self.limits.has_expired(oldest.since_ms, now_ms)
         {
-            self.forget(number);
+            self.remove(number);
         }
     }
 
-    fn forget(&mut self, number: u64) {
-        let Some(kept) = self.kept.remove(&number) else { return };
-        let Some(producer) = self.producers.get_mut(&kept.producer) else { return };
-        producer.by_iid.remove(&kept.iid);
+    fn remove(&mut self, number: u64) {
+        let Some(item) = self.items.remove(&number) else { return };
+        let Some(producer) = self.producers.get_mut(&item.producer) else { return };
+        producer.by_iid.remove(&item.iid);
         if let Ok(at) = producer.numbers.binary_search(&number) {
             producer.numbers.remove(at);
         }
         if producer.numbers.is_empty() {
-            self.producers.remove(&kept.producer);
+            self.producers.remove(&item.producer);
         }
     }
 
     fn info(&self, now_ms: u64) -> IdempotenceInfo {
-        let mut over: BTreeMap<&Arc<[u8]>, usize> = BTreeMap::new();
-        for kept in self.kept.values() {
-            if self.limits.is_over(kept.since_ms, now_ms) {
-                *over.entry(&kept.producer).or_default() += 1;
+        let mut expired: BTreeMap<&Arc<[u8]>, usize> = BTreeMap::new();
+        for item in self.items.values() {
+            if self.limits.has_expired(item.since_ms, now_ms) {
+                *expired.entry(&item.producer).or_default() += 1;
             }
         }
-        let silent =
-            over.iter().filter(|(name, over)| self.producers[**name].numbers.len() == **over).count();
+        let without_items = expired
+            .iter()
+            .filter(|(name, expired)| self.producers[**name].numbers.len() == **expired)
+            .count();
         IdempotenceInfo {
             limits: self.limits,
-            producers: (self.producers.len() - silent) as u64,
-            iids: (self.kept.len() - over.values().sum::<usize>()) as u64,
+            producers: (self.producers.len() - without_items) as u64,
+            iids: (self.items.len() - expired.values().sum::<usize>()) as u64,
             added: self.added,
             duplicates: self.duplicates,
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        /// Places in three trees and a queue, and the two counters of a shared text.
-        const PER_IID: usize = size_of::<Kept>() + 3 * size_of::<u64>() + size_of::<Arc<[u8]>>() + 16;
+        /// Three tree positions, a queue position, and the two counters of a shared text.
+        const PER_IID: usize = size_of::<OwnedItem>() + 3 * size_of::<u64>() + size_of::<Arc<[u8]>>() + 16;
         const PER_PRODUCER: usize = size_of::<Producer>() + size_of::<Arc<[u8]>>() + 16;
-        let iids: usize = self.kept.values().map(|kept| kept.iid.len() + PER_IID * 3 / 2).sum();
+        let iids: usize = self.items.values().map(|item| item.iid.len() + PER_IID * 3 / 2).sum();
         let producers: usize = self.producers.keys().map(|name| name.len() + PER_PRODUCER * 3 / 2).sum();
         size_of::<ProducerHistory>() + iids + producers
     }
@@ -202,46 +208,60 @@ impl ProducerHistory {
             let mut numbers: Vec<u64> = producer.by_iid.values().copied().collect();
             numbers.sort_unstable();
             if numbers.is_empty() || !producer.numbers.iter().eq(&numbers) {
-                return Err(format!("producer {}: its names and their order differ", name.escape_ascii()));
+                return Err(format!(
+                    "producer {}: its index of iids and its list of items differ",
+                    name.escape_ascii()
+                ));
             }
             if numbers.len() as u64 > self.limits.max_size.max(1) {
-                return Err(format!("producer {}: {} remembered", name.escape_ascii(), numbers.len()));
+                return Err(format!(
+                    "producer {}: {} items are more than its limit",
+                    name.escape_ascii(),
+                    numbers.len()
+                ));
             }
             for (iid, number) in &producer.by_iid {
-                let kept = self.kept.get(number);
-                if kept.is_none_or(|kept| kept.producer != *name || kept.iid != *iid) {
-                    return Err(format!("producer {}: number {number} is not its own", name.escape_ascii()));
+                let item = self.items.get(number);
+                if item.is_none_or(|item| item.producer != *name || item.iid != *iid) {
+                    return Err(format!(
+                        "producer {}: item {number} is missing or belongs to another producer",
+                        name.escape_ascii()
+                    ));
                 }
             }
             counted += numbers.len();
         }
-        match counted == self.kept.len() {
+        match counted == self.items.len() {
             true => Ok(()),
-            false => Err(format!("producers remember {counted}, {} are kept", self.kept.len())),
+            false => {
+                Err(format!("the producers have {counted} items, but the history has {}", self.items.len()))
+            }
         }
     }
 }
 
-/// The part of a memory that [`Stream::remembered`] does not show.
+/// The limits and counters of a producer history. [`Stream::history_items`] returns its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryCounters {
     /// The limits in force.
     pub limits: IdempotenceLimits,
-    /// Entries ever remembered.
+    /// Number of items ever recorded.
     pub added: u64,
-    /// How often something was sent again.
+    /// Number of duplicates that were not added.
     pub duplicates: u64,
 }
 
 impl Stream {
-    /// The entry that the producer has sent under this name, if that is remembered at this time.
+    /// Returns the entry that the producer has sent with this `iid`, if the history has it and it has not
+    /// expired.
     pub fn query_remembered(&self, producer: &[u8], iid: &[u8], now_ms: u64) -> Option<StreamId> {
         let history = self.history.as_ref()?;
-        let kept = history.find(producer, iid)?;
-        (!history.limits.is_over(kept.since_ms, now_ms)).then_some(kept.id)
+        let item = history.find(producer, iid)?;
+        (!history.limits.has_expired(item.since_ms, now_ms)).then_some(item.id)
     }
 
-    /// Whether an entry that is there may be recorded as this one; false if it is already.
+    /// Decides whether an existing entry can be recorded for this `iid`. Returns false if it is recorded
+    /// already.
     pub fn decide_record(
         &self,
         producer: &[u8],
@@ -255,36 +275,36 @@ impl Stream {
         match self.query_remembered(producer, iid, now_ms) {
             None => Ok(true),
             Some(found) if found == id => Ok(false),
-            Some(_) => Err(Refusal::RememberedOtherwise),
+            Some(_) => Err(Refusal::IidConflict),
         }
     }
 
-    /// The stream's own limits; `None` while nothing was remembered or configured.
+    /// Returns the stream's own limits; `None` if nothing was recorded or configured.
     pub fn idempotence_limits(&self) -> Option<IdempotenceLimits> {
         self.history.as_ref().map(|history| history.limits)
     }
 
-    /// What the stream says of its memory; a stream without one has these limits.
-    pub fn query_idempotence(&self, otherwise: IdempotenceLimits, now_ms: u64) -> IdempotenceInfo {
+    /// Returns the state of the producer history. A stream without one reports the limits `default_limits`.
+    pub fn query_idempotence(&self, default_limits: IdempotenceLimits, now_ms: u64) -> IdempotenceInfo {
         self.history
             .as_ref()
-            .map_or_else(|| ProducerHistory::new(otherwise).info(now_ms), |history| history.info(now_ms))
+            .map_or_else(|| ProducerHistory::new(default_limits).info(now_ms), |history| history.info(now_ms))
     }
 
-    /// What the memory counts; `None` if the stream has none.
+    /// Returns the limits and counters of the producer history; `None` if the stream has none.
     pub fn history_counters(&self) -> Option<HistoryCounters> {
         let history = self.history.as_ref()?;
         Some(HistoryCounters { limits: history.limits, added: history.added, duplicates: history.duplicates })
     }
 
-    /// Everything that is remembered, oldest first, also what is over and was not forgotten yet.
-    pub fn remembered(&self) -> impl ExactSizeIterator<Item = Remembered<'_>> {
-        let kept = self.history.as_ref().map_or(const { &BTreeMap::new() }, |history| &history.kept);
-        kept.values().map(|kept| Remembered {
-            producer: &kept.producer,
-            iid: &kept.iid,
-            id: kept.id,
-            since_ms: kept.since_ms,
+    /// Returns all items, oldest first, including expired items that were not removed yet.
+    pub fn history_items(&self) -> impl ExactSizeIterator<Item = HistoryItem<'_>> {
+        let items = self.history.as_ref().map_or(const { &BTreeMap::new() }, |history| &history.items);
+        items.values().map(|item| HistoryItem {
+            producer: &item.producer,
+            iid: &item.iid,
+            id: item.id,
+            since_ms: item.since_ms,
         })
     }
 
@@ -295,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// Limits come first: without them nothing is remembered.
+    /// Records an item. Does nothing if no limits were configured.
     pub(super) fn remember(&mut self, producer: &[u8], iid: &[u8], id: StreamId, at_ms: u64) {
         if let Some(history) = &mut self.history {
             history.remember(producer, iid, id, at_ms);
@@ -308,23 +328,25 @@ impl Stream {
         }
     }
 
-    /// Begins a memory that was kept outside.
+    /// Creates the producer history from stored counters, without items.
     pub(super) fn load_history(&mut self, counters: &HistoryCounters) {
         let mut history = ProducerHistory::new(counters.limits);
         (history.added, history.duplicates) = (counters.added, counters.duplicates);
         self.history = Some(Box::new(history));
     }
 
-    /// The next thing remembered, in order.
-    pub(super) fn load_remembered(&mut self, what: &Remembered<'_>) -> Result<(), BadPart> {
-        let Some(history) = &mut self.history else { return Err(BadPart("remembered without limits")) };
-        if history.find(what.producer, what.iid).is_some() {
-            return Err(BadPart("a producer's name for an entry comes twice"));
+    /// Adds the next stored item.
+    pub(super) fn load_history_item(&mut self, item: &HistoryItem<'_>) -> Result<(), InvalidPart> {
+        let Some(history) = &mut self.history else {
+            return Err(InvalidPart("an item of the producer history comes before its limits"));
+        };
+        if history.find(item.producer, item.iid).is_some() {
+            return Err(InvalidPart("a producer has two items with the same iid"));
         }
-        history.keep(what);
-        let most = history.limits.max_size.max(1);
-        match history.producers[what.producer].numbers.len() as u64 > most {
-            true => Err(BadPart("more of a producer is remembered than may be")),
+        history.insert(item);
+        let max_items = history.limits.max_size.max(1);
+        match history.producers[item.producer].numbers.len() as u64 > max_items {
+            true => Err(InvalidPart("a producer has more items than the limit of its stream")),
             false => Ok(()),
         }
     }

@@ -1,20 +1,20 @@
-//! How far a group is behind: exactly, and as Redis estimates it.
+//! The lag of a group: exactly, and as Redis estimates it.
 //!
-//! Redis counts entries ever added and ever read, and gives up (null) when deletions have made the
-//! difference unsure. We can count, so by default we do; the estimate is kept for those who
-//! compare with Redis, and because `entries-read` is defined by it.
+//! Redis counts entries ever added and ever read, and reports null if deletions have made the difference
+//! uncertain. We can count exactly and do so by default. The estimate is still needed for comparison with
+//! Redis, and because `entries-read` is defined by it.
 
 use super::entries::Entries;
 use super::{Group, Stream};
 use crate::StreamId;
 
 impl Stream {
-    /// Entries the group has not delivered yet. Always known.
+    /// Returns the number of entries that the group has not delivered yet.
     pub fn query_lag_exact(&self, group: &Group) -> u64 {
         self.entries.length - self.entries.live_through(group.last_id)
     }
 
-    /// The same by Redis' rules: `None` where Redis answers null.
+    /// Returns the lag as Redis estimates it; `None` where Redis replies null.
     pub fn query_lag_estimated(&self, group: &Group) -> Option<u64> {
         self.entries.estimate_lag(group)
     }
@@ -35,7 +35,8 @@ impl Entries {
         read.map(|read| self.entries_added.saturating_sub(read))
     }
 
-    /// Entries read when these have been delivered to the group one after the other, by Redis' rules.
+    /// Returns the number of entries read after these have been delivered to the group in order, by the rules
+    /// of Redis.
     #[inline]
     pub(super) fn entries_read_after(&self, group: &Group, delivered: &[StreamId]) -> Option<u64> {
         match group.entries_read {
@@ -64,18 +65,19 @@ impl Entries {
         read
     }
 
-    /// Whether every entry that is read behind `id` counts. If so, that holds of every greater id too.
+    /// Returns whether every entry read after `id` increases the count by one. If so, this holds for every
+    /// greater id too.
     #[inline]
     fn counts_on_from(&self, id: StreamId) -> bool {
         id >= self.first_id && !self.has_deletions_from(id)
     }
 
-    /// Whether an entry at or beyond `id` may have been deleted.
+    /// Returns whether an entry with this id or a greater one may have been deleted.
     fn has_deletions_from(&self, id: StreamId) -> bool {
         self.length > 0 && self.max_deleted_id != StreamId::MIN && id <= self.max_deleted_id
     }
 
-    /// How many entries were ever added up to `id`, where that can be told.
+    /// Returns how many entries with an id of at most `id` were ever added; `None` if that cannot be derived.
     fn estimate_read_through(&self, id: StreamId) -> Option<u64> {
         if self.entries_added == 0 {
             return Some(0);

@@ -1,8 +1,8 @@
-//! How many bytes Redis would need for the same node.
+//! Computes how many bytes Redis would need for a node.
 //!
-//! A Redis node is a listpack, and Redis starts a new one by its size in bytes. Approximate trimming
-//! removes whole nodes, so where they end is visible to users; we end our blocks where Redis
-//! ends its nodes, and for that count the bytes a listpack would take. Nothing is stored this way.
+//! A node of Redis is a listpack. Redis starts a new node when the size in bytes reaches a limit. Approximate
+//! trimming removes whole nodes, so users can see where nodes end. Our blocks end where the nodes of Redis
+//! would end, and for that we count the bytes of a listpack. Nothing is stored in this format.
 //!
 //! ```text
 //! node  := header(6) count deleted field-count name… 0 entry… end(1)
@@ -11,22 +11,23 @@
 
 use crate::bytes::number::parse_integer;
 
-/// Header and end mark of an empty listpack.
-const FRAME_BYTES: u64 = 7;
+/// Bytes of an empty listpack: header and end mark.
+const EMPTY_LISTPACK_BYTES: u64 = 7;
 
-/// The bytes of a node before its first entry, without its two counters.
+/// Returns the bytes of a node before its first entry, without its two counters.
 pub(super) fn head_bytes(fields: &[&[u8]]) -> u64 {
     let names: u64 = fields.iter().step_by(2).map(|name| text_bytes(name)).sum();
-    FRAME_BYTES + integer_bytes(fields.len() as i64 / 2) + names + integer_bytes(0)
+    EMPTY_LISTPACK_BYTES + integer_bytes(fields.len() as i64 / 2) + names + integer_bytes(0)
 }
 
-/// The bytes of the two counters of a node.
+/// Returns the bytes of the two counters of a node.
 pub(super) fn counter_bytes(live: u64, deleted: u64) -> u64 {
     integer_bytes(live as i64) + integer_bytes(deleted as i64)
 }
 
-/// The bytes of one entry besides its names and values. Its id lies `ms_delta`, `seq_delta` from the node's first.
-pub(super) fn entry_frame_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, same_names: bool) -> u64 {
+/// Returns the bytes of an entry without its names and values. Its id differs by `ms_delta` and `seq_delta`
+/// from the first id of the node.
+pub(super) fn entry_overhead_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, same_names: bool) -> u64 {
     let pairs = pairs as i64;
     let counts = match same_names {
         true => integer_bytes(pairs + 3),
@@ -36,12 +37,12 @@ pub(super) fn entry_frame_bytes(ms_delta: i64, seq_delta: i64, pairs: usize, sam
     flags + integer_bytes(ms_delta) + integer_bytes(seq_delta) + counts
 }
 
-/// The bytes of a name or value.
+/// Returns the bytes of a name or value.
 pub(super) fn text_bytes(text: &[u8]) -> u64 {
     parse_integer(text).map_or_else(|| bytes_of_length(text.len()), integer_bytes)
 }
 
-/// The bytes of a text that is no number.
+/// Returns the bytes of a text that is not an integer.
 #[inline]
 pub(super) fn bytes_of_length(len: usize) -> u64 {
     let len = len as u64;
@@ -52,7 +53,7 @@ pub(super) fn bytes_of_length(len: usize) -> u64 {
     })
 }
 
-/// The bytes of a number. Its own length takes one of them.
+/// Returns the bytes of an integer, including its length.
 #[inline]
 pub(super) fn integer_bytes(value: i64) -> u64 {
     match value {
@@ -65,7 +66,7 @@ pub(super) fn integer_bytes(value: i64) -> u64 {
     }
 }
 
-/// Each element ends with its own length, so that a listpack can be read backwards.
+/// Adds the bytes of an element's own length at its end, which allows reading a listpack backwards.
 #[inline]
 fn with_back_length(len: u64) -> u64 {
     len + match len {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_listpack_elements() {
+    fn sizes_match_listpack_elements() {
         assert_eq!(integer_bytes(127), 2);
         assert_eq!(integer_bytes(128), 3);
         assert_eq!(integer_bytes(-1), 3);

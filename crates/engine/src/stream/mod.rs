@@ -1,8 +1,9 @@
 //! A stream: entries in order, and the groups that read them.
 //!
-//! How to drive it: ask (`query_*`, `visit_*`), decide (`decide_*`: on `&self`, may refuse), then
-//! [`Stream::apply`] the effect. [`Stream::append`], [`Stream::deliver`] and acknowledging are decided while they are made: each makes the change of
-//! one effect. Nothing else changes a stream, so replaying its effects in order gives the same stream again. [`Stream::check`] verifies every invariant.
+//! How to use it: query (`query_*`, `visit_*`), decide (`decide_*`: takes `&self`, may refuse), then
+//! [`Stream::apply`] the effect. [`Stream::append`], [`Stream::deliver`] and acknowledging decide and apply
+//! one effect in one step. Nothing else changes a stream, so replaying its effects in order gives the same
+//! stream again. [`Stream::check`] verifies every invariant.
 //!
 //! ```text
 //! Stream ── Blocks: [sealed] [sealed] … [open]       entries, packed; see `block`
@@ -22,8 +23,8 @@ mod delete;
 mod deliver;
 mod entries;
 mod entry;
-mod extract;
 mod fingerprint;
+mod frozen_range;
 mod group;
 mod idempotence;
 mod lag;
@@ -42,18 +43,18 @@ use crate::StreamId;
 use entries::Entries;
 use idempotence::ProducerHistory;
 
-pub use block::Laid;
-pub use claim::{AutoClaim, ClaimOptions, Claimed};
+pub use block::EncodedValues;
+pub use claim::{AutoClaimDecision, ClaimDecision, ClaimOptions};
 pub use decide::TrimDecision;
 pub use delete::{DeleteDecision, Deletion, ReferencedTrim};
 pub use deliver::Recipient;
 pub use entry::{EntryRef, EntrySink, Fields, StoredValues, Values};
-pub use extract::Extract;
 pub use fingerprint::fingerprint;
+pub use frozen_range::FrozenRange;
 pub use group::{Consumer, Group};
-pub use idempotence::{HistoryCounters, IdempotenceInfo, IdempotenceLimits, Remembered};
-pub use parts::{BadPart, BlockParts, Counters, StreamBuilder};
-pub use release::{Before, ClaimSink, NackOptions, OwnRelease, Taken};
+pub use idempotence::{HistoryCounters, HistoryItem, IdempotenceInfo, IdempotenceLimits};
+pub use parts::{BlockParts, Counters, InvalidPart, StreamBuilder};
+pub use release::{ClaimSink, IdleClaim, NackOptions, OwnRelease, PriorDelivery};
 pub use rows::{PendingQuery, PendingRow};
 pub use value::{SHORT_TEXT, StoredValue, ValueRef, is_packed};
 pub use visit::{Delivery, IdRange};
@@ -63,77 +64,77 @@ pub use visit::{Delivery, IdRange};
 pub struct Stream {
     entries: Entries,
     groups: BTreeMap<Box<[u8]>, Group>,
-    /// `None` until a producer asks for it, which few do.
+    /// `None` until a producer uses idempotence or configures it, which few do.
     history: Option<Box<ProducerHistory>>,
 }
 
 impl Stream {
-    /// An empty stream.
+    /// Creates an empty stream.
     pub fn new() -> Stream {
         Stream::default()
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> u64 {
         self.entries.length
     }
 
-    /// Whether there are no entries. An empty stream is still a key.
+    /// Returns whether there are no entries. An empty stream is still a key.
     pub fn is_empty(&self) -> bool {
         self.entries.length == 0
     }
 
-    /// The greatest id ever given.
+    /// Returns the greatest id that the stream ever assigned.
     pub fn last_id(&self) -> StreamId {
         self.entries.last_id
     }
 
-    /// The id of the first entry, `0-0` if there is none.
+    /// Returns the id of the first entry, or `0-0` if there is none.
     pub fn first_entry_id(&self) -> StreamId {
         self.entries.first_id
     }
 
-    /// The id of the last entry, `0-0` if there is none.
+    /// Returns the id of the last entry, or `0-0` if there is none.
     pub fn last_entry_id(&self) -> StreamId {
         self.entries.last_entry_id
     }
 
-    /// The greatest id deleted by name.
+    /// Returns the greatest id of an entry that was deleted, not trimmed.
     pub fn max_deleted_id(&self) -> StreamId {
         self.entries.max_deleted_id
     }
 
-    /// Entries ever added.
+    /// Returns the number of entries ever added.
     pub fn entries_added(&self) -> u64 {
         self.entries.entries_added
     }
 
-    /// How many blocks hold the entries.
+    /// Returns the number of blocks that hold the entries.
     pub fn block_count(&self) -> usize {
         self.entries.blocks.count()
     }
 
-    /// The groups, by name.
+    /// Returns the groups, ordered by name.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = (&[u8], &Group)> {
         self.groups.iter().map(|(name, group)| (&**name, group))
     }
 
-    /// The group of that name.
+    /// Returns the group of this name.
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.groups.get(name)
     }
 
-    /// Whether the group has entries left to deliver.
+    /// Returns whether the group has entries left to deliver.
     pub fn has_undelivered(&self, group: &Group) -> bool {
         self.has_entries_after(group.last_id)
     }
 
-    /// Whether there is an entry with a greater id.
+    /// Returns whether there is an entry with a greater id.
     pub fn has_entries_after(&self, id: StreamId) -> bool {
         self.entries.has_after(id)
     }
 
-    /// What the stream takes in memory.
+    /// Returns the bytes that the stream takes in memory.
     pub fn memory_bytes(&self) -> usize {
         let groups: usize =
             self.groups.iter().map(|(name, group)| name.len() + 16 + group.memory_bytes()).sum();
@@ -154,11 +155,13 @@ impl Stream {
             std::ops::ControlFlow::Continue(())
         });
         if (length, first, last) != (self.entries.length, self.entries.first_id, self.entries.last_entry_id) {
-            return Err(format!("{length} entries {first}..{last}, counted {self:?}"));
+            return Err(format!(
+                "the stream has {length} entries {first}..{last}, but its counters differ: {self:?}"
+            ));
         }
         if self.entries.last_entry_id > self.entries.last_id {
             return Err(format!(
-                "entry {} beyond the last id {}",
+                "entry {} is greater than the last id {}",
                 self.entries.last_entry_id, self.entries.last_id
             ));
         }
@@ -169,11 +172,15 @@ impl Stream {
         self.history.as_ref().map_or(Ok(()), |history| history.check())
     }
 
-    /// The exact lag is what a walk over the undelivered entries counts.
+    /// Verifies that the exact lag equals the number of undelivered entries.
     fn check_lag(&self, group: &Group) -> Result<(), String> {
         let walked =
             self.visit_undelivered(group, None, &mut |_: &EntryRef<'_>| std::ops::ControlFlow::Continue(()));
         let (walked, counted) = (walked.map_or(0, |delivery| delivery.count), self.query_lag_exact(group));
-        if walked == counted { Ok(()) } else { Err(format!("lag is {walked}, counted {counted}")) }
+        if walked == counted {
+            Ok(())
+        } else {
+            Err(format!("the lag is {walked}, but the count is {counted}"))
+        }
     }
 }

@@ -1,70 +1,70 @@
-//! A stream taken apart, to be kept outside of memory, and put together again.
+//! Takes a stream apart so that it can be stored, and builds a stream from stored parts.
 //!
-//! Taking apart: [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`], [`Stream::history_counters`],
-//! [`Stream::remembered`]. Putting together: a
-//! [`StreamBuilder`] is given the same parts in the same order. It trusts none of them: whatever it
-//! accepts is a stream that [`Stream::check`] finds sound, and one made of a stream's own parts answers and changes
-//! exactly as that stream does.
+//! To take a stream apart, use [`Stream::counters`], [`Stream::blocks`], [`Stream::groups`],
+//! [`Stream::history_counters`] and [`Stream::history_items`]. To build a stream, pass the same parts in the
+//! same order to a [`StreamBuilder`]. It does not trust them: it accepts only parts from which it can build a
+//! stream that passes [`Stream::check`]. A stream built from the parts of another stream behaves exactly as
+//! that stream does.
 //!
-//! How parts are written down is not known here.
+//! This file does not know how parts are encoded.
 
 use std::fmt;
 
 use super::block::Block;
 use super::blocks::AnyBlock;
-use super::idempotence::{HistoryCounters, Remembered};
+use super::idempotence::{HistoryCounters, HistoryItem};
 use super::visit::IdRange;
 use super::{Group, Stream};
 use crate::StreamId;
 use crate::pending::PendingEntry;
 
-/// What a stream knows besides its entries and groups.
+/// What a stream stores besides its entries and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The greatest id ever given.
+    /// The greatest id ever assigned.
     pub last_id: StreamId,
-    /// The greatest id deleted by name.
+    /// The greatest id that was deleted (not trimmed).
     pub max_deleted_id: StreamId,
-    /// No entry beyond this id was ever deleted or trimmed.
+    /// No entry with a greater id was ever deleted or trimmed.
     pub gone_through: StreamId,
-    /// Entries ever added.
+    /// Number of entries ever added.
     pub entries_added: u64,
 }
 
-/// A run of entries, and what cannot be found out from its bytes.
+/// The bytes of a block, and the facts that cannot be derived from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockParts<'a> {
-    /// The names, then the entries, packed.
+    /// The field names, then the encoded entries.
     pub bytes: &'a [u8],
-    /// How many names come first.
+    /// Number of field names.
     pub name_count: u32,
-    /// The id of the first entry ever written here.
+    /// The id of the first entry ever written to the block.
     pub base: StreamId,
-    /// The id of the last entry ever written here.
+    /// The id of the last entry ever written to the block.
     pub last_id: StreamId,
-    /// Entries ever written here.
+    /// Number of entries ever written to the block.
     pub slots: u32,
-    /// What Redis' node would take, without its two counters.
+    /// Bytes that the node of Redis would take, without its two counters.
     pub node_bytes: u64,
 }
 
-/// What is wrong with a part.
+/// Why a part of a stream is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadPart(pub &'static str);
+pub struct InvalidPart(pub &'static str);
 
-impl fmt::Display for BadPart {
+impl fmt::Display for InvalidPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl std::error::Error for BadPart {}
+impl std::error::Error for InvalidPart {}
 
-/// Counts go up by one now and then: below this they can do so for ever.
+/// Greatest accepted counter value, so low that counting up never overflows.
 const COUNT_MAX: u64 = 3 << 62;
 
 impl Stream {
-    /// What the stream knows besides its entries and groups.
+    /// Returns what the stream stores besides its entries and groups.
     pub fn counters(&self) -> Counters {
         Counters {
             last_id: self.entries.last_id,
@@ -74,25 +74,26 @@ impl Stream {
         }
     }
 
-    /// The blocks that have entries, oldest first; new entries join the last. There are [`Stream::block_count`] of them.
+    /// Returns the blocks that have entries, oldest first. New entries are appended to the last one. There
+    /// are [`Stream::block_count`] blocks.
     pub fn blocks(&self) -> impl Iterator<Item = BlockParts<'_>> {
         self.entries.blocks.in_use().map(AnyBlock::parts)
     }
 }
 
-/// Puts a stream together: its blocks in order, then each group with its consumers and its pending entries.
+/// Builds a stream: first its blocks in order, then each group with its consumers and its pending entries.
 #[derive(Debug)]
 pub struct StreamBuilder {
     stream: Stream,
-    /// The group that consumers and pending entries are for.
+    /// The current group, to which consumers and pending entries are added.
     group: Option<(Box<[u8]>, Group)>,
 }
 
 impl StreamBuilder {
-    /// Begins a stream.
-    pub fn new(counters: &Counters) -> Result<StreamBuilder, BadPart> {
+    /// Starts a stream with these counters.
+    pub fn new(counters: &Counters) -> Result<StreamBuilder, InvalidPart> {
         if counters.entries_added > COUNT_MAX {
-            return Err(BadPart("more entries were added than can be"));
+            return Err(InvalidPart("the number of entries added is greater than the maximum"));
         }
         let mut stream = Stream::new();
         stream.entries.last_id = counters.last_id;
@@ -102,104 +103,110 @@ impl StreamBuilder {
         Ok(StreamBuilder { stream, group: None })
     }
 
-    /// The next block.
-    pub fn block(&mut self, parts: &BlockParts<'_>) -> Result<(), BadPart> {
+    /// Adds the next block.
+    pub fn block(&mut self, parts: &BlockParts<'_>) -> Result<(), InvalidPart> {
         let entries = &mut self.stream.entries;
         let mut block = Block::from_parts(parts)?;
         if block.last_id() > entries.last_id {
-            // The last id was set back over entries that are deleted: the next entry comes before them.
-            block.forget_dead();
+            // XSETID has lowered the last id below those of deleted entries. The next entry may have a
+            // smaller id than they have.
+            block.discard_deleted();
         }
         if block.last_id() > entries.last_id {
-            return Err(BadPart("an entry lies beyond the stream's last id"));
+            return Err(InvalidPart("an entry is greater than the last id of its stream"));
         }
         entries.length += block.live();
         entries.blocks.join(block)
     }
 
-    /// The next group, in the order of names.
+    /// Adds the next group, in the order of names.
     pub fn group(
         &mut self,
         name: &[u8],
         last_id: StreamId,
         entries_read: Option<u64>,
-    ) -> Result<(), BadPart> {
+    ) -> Result<(), InvalidPart> {
         self.end_group();
         if self.stream.groups.last_key_value().is_some_and(|(last, _)| **last >= *name) {
-            return Err(BadPart("groups are not in the order of their names"));
+            return Err(InvalidPart("the groups are not in ascending order of names"));
         }
         if entries_read.is_some_and(|read| read > COUNT_MAX) {
-            return Err(BadPart("a group has read more entries than can be"));
+            return Err(InvalidPart("the number of entries read by a group is greater than the maximum"));
         }
         self.group = Some((name.into(), Group::new(last_id, entries_read)));
         Ok(())
     }
 
-    /// The next consumer of the last group, in the order of names. Pending entries name the first one 0, the
-    /// next 1, and so on.
+    /// Adds the next consumer of the current group, in the order of names. Pending entries refer to consumers
+    /// by their index, starting at 0.
     pub fn consumer(
         &mut self,
         name: &[u8],
         seen_at_ms: u64,
         active_at_ms: Option<u64>,
-    ) -> Result<(), BadPart> {
-        let Some((_, group)) = &mut self.group else { return Err(BadPart("a consumer without a group")) };
+    ) -> Result<(), InvalidPart> {
+        let Some((_, group)) = &mut self.group else {
+            return Err(InvalidPart("a consumer comes before its group"));
+        };
         if group.consumers().next_back().is_some_and(|(last, ..)| last >= name) {
-            return Err(BadPart("consumers are not in the order of their names"));
+            return Err(InvalidPart("the consumers are not in ascending order of names"));
         }
         let handle = group.consumers.join(name, seen_at_ms);
         group.consumers.get_mut(handle).active_at_ms = active_at_ms;
         Ok(())
     }
 
-    /// The next pending entry of the last group, in the order of ids.
-    pub fn pending(&mut self, row: PendingEntry) -> Result<(), BadPart> {
+    /// Adds the next pending entry of the current group, in the order of ids.
+    pub fn pending(&mut self, row: PendingEntry) -> Result<(), InvalidPart> {
         let Some((_, group)) = &mut self.group else {
-            return Err(BadPart("a pending entry without a group"));
+            return Err(InvalidPart("a pending entry comes before its group"));
         };
         if group.pending.last_id().is_some_and(|last| last >= row.id) {
-            return Err(BadPart("pending entries are not in the order of their ids"));
+            return Err(InvalidPart("the pending entries are not in ascending order of ids"));
         }
         if row.consumer.is_some_and(|owner| owner.0 as usize >= group.consumers().len()) {
-            return Err(BadPart("a pending entry belongs to no consumer"));
+            return Err(InvalidPart("a pending entry has an unknown owner"));
         }
         group.set_pending(row);
         Ok(())
     }
 
-    /// The order in which the pending entries of the last group that belong to nobody were released: all of them, each once.
-    pub fn released(&mut self, ids: &[StreamId]) -> Result<(), BadPart> {
+    /// Sets the release queue of the current group: the ids of all its pending entries without an owner, each
+    /// once.
+    pub fn released(&mut self, ids: &[StreamId]) -> Result<(), InvalidPart> {
         let Some((_, group)) = &mut self.group else {
-            return Err(BadPart("released entries without a group"));
+            return Err(InvalidPart("a release queue comes before its group"));
         };
         let mut sorted = ids.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
         if sorted.len() != ids.len() || sorted.len() as u64 != group.pending.released_len() {
-            return Err(BadPart("not every released entry comes once"));
+            return Err(InvalidPart(
+                "the release queue does not contain every entry without an owner exactly once",
+            ));
         }
         let rows = ids.iter().map(|id| group.pending.get(*id).filter(|row| row.consumer.is_none()));
         let rows: Option<Vec<PendingEntry>> = rows.collect();
-        let rows = rows.ok_or(BadPart("a released entry is not pending, or belongs to somebody"))?;
+        let rows = rows.ok_or(InvalidPart("an entry in the release queue is not pending or has an owner"))?;
         rows.into_iter().for_each(|row| group.set_pending(row));
         Ok(())
     }
 
-    /// What the stream remembers of producers, without what that is.
-    pub fn memory(&mut self, counters: &HistoryCounters) -> Result<(), BadPart> {
+    /// Sets the limits and counters of the producer history, without its items.
+    pub fn history(&mut self, counters: &HistoryCounters) -> Result<(), InvalidPart> {
         if counters.added > COUNT_MAX || counters.duplicates > COUNT_MAX {
-            return Err(BadPart("more was remembered than can be"));
+            return Err(InvalidPart("a counter of the producer history is greater than the maximum"));
         }
         self.stream.load_history(counters);
         Ok(())
     }
 
-    /// The next thing that is remembered, oldest first.
-    pub fn remembered(&mut self, what: &Remembered<'_>) -> Result<(), BadPart> {
-        self.stream.load_remembered(what)
+    /// Adds the next item of the producer history, oldest first.
+    pub fn history_item(&mut self, item: &HistoryItem<'_>) -> Result<(), InvalidPart> {
+        self.stream.load_history_item(item)
     }
 
-    /// The stream, complete.
+    /// Returns the complete stream.
     pub fn finish(mut self) -> Stream {
         self.end_group();
         let entries = &mut self.stream.entries;

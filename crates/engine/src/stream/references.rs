@@ -1,14 +1,15 @@
-//! Which entries groups still need, asked for many ids at once.
+//! Finds out, for many ids in one pass, which entries groups still need.
 //!
-//! An entry is referred to by a group that has not read it yet, and by a group in which it is pending. With many groups nobody
-//! may ask each of them about each entry. So a view is made once for a command:
+//! A group refers to an entry if it has not read it yet, or if the entry is pending in the group. With many
+//! groups it would be too slow to ask each group about each entry. So a command creates one view:
 //!
-//! 1. The smallest position of all groups: whatever lies beyond it is unread by somebody.
-//! 2. Of each group whose pending entries reach into the ids in question, the first such row, in a heap.
+//! 1. The smallest position of all groups. All entries after it are unread in at least one group.
+//! 2. A heap with the first pending entry in the range of ids, for each group that has one.
 //!
-//! Ids are then asked in rising order. The top of the heap is the next row anywhere; rows that were passed are searched
-//! on from the id asked, so a group without rows there costs nothing more. Making the view costs O(groups), an id costs O(1)
-//! and O(log rows + log groups) for each group whose row was passed.
+//! Callers then ask for ids in ascending order. The top of the heap is the next pending entry of any group.
+//! Pending entries before the requested id are replaced by the next one of their group. So a group without
+//! pending entries in the range costs nothing more. Creating the view costs O(groups). An id costs O(1), plus
+//! O(log rows + log groups) for each group whose pending entry was passed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,18 +19,19 @@ use super::{Group, IdRange, Stream};
 use crate::StreamId;
 use crate::pending::PendingList;
 
-/// What groups need of a range of ids. The default: nothing.
+/// The references of groups to a range of ids. The default has no references.
 #[derive(Default)]
 pub(super) struct ReferenceView<'s> {
-    /// Every group has read up to here; `None` without groups.
+    /// All groups have read up to this id; `None` if there are no groups.
     read_through: Option<StreamId>,
     lists: Vec<&'s PendingList>,
-    /// The next row of each list that has one left.
+    /// The next pending entry of each list that has one left: its id and the index of the list.
     next: BinaryHeap<Reverse<(StreamId, usize)>>,
 }
 
 impl<'s> ReferenceView<'s> {
-    /// What the groups need of `range`. Rows of `without` are about to go and do not count.
+    /// Creates a view of `range`. Ignores the pending entries of `without`, because they are about to be
+    /// removed.
     pub(super) fn new(stream: &'s Stream, range: IdRange, without: Option<&Group>) -> ReferenceView<'s> {
         let read_through = stream.groups.values().map(|group| group.last_id).min();
         let lists = stream
@@ -47,17 +49,18 @@ impl<'s> ReferenceView<'s> {
         view
     }
 
-    /// No entry beyond this id can go: some group has not read it.
+    /// Returns the id after which no entry can be removed, because some group has not read it.
     pub(super) fn read_through(&self) -> Option<StreamId> {
         self.read_through
     }
 
-    /// Whether any group has yet to read or to acknowledge the entry. Ids rise from call to call.
+    /// Returns whether any group has not read or not acknowledged the entry. Ids must ascend from call to
+    /// call.
     pub(super) fn is_referenced(&mut self, id: StreamId) -> bool {
         self.read_through.is_some_and(|read_through| read_through < id) || self.is_pending(id)
     }
 
-    /// Whether the entry is pending in any group. Ids rise from call to call.
+    /// Returns whether the entry is pending in any group. Ids must ascend from call to call.
     pub(super) fn is_pending(&mut self, id: StreamId) -> bool {
         while let Some(&Reverse((next, list))) = self.next.peek() {
             if next >= id {
@@ -69,7 +72,7 @@ impl<'s> ReferenceView<'s> {
         false
     }
 
-    /// Finds the next row of a list from `id` on.
+    /// Finds the next pending entry of a list from `id` on.
     fn advance(&mut self, list: usize, id: StreamId) {
         self.lists[list].walk(id, Default::default(), |row| {
             self.next.push(Reverse((row.id, list)));

@@ -1,4 +1,4 @@
-//! Decisions about pending entries that are given back, taken over because they were idle for long, or kept for longer.
+//! Decides releases of pending entries, claims of idle ones, and extensions of leases.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,68 +8,68 @@ use super::{EntryRef, Group, Stream};
 use crate::pending::Filter;
 use crate::{ClaimedRow, NackMode, ReleasedRow, StreamId};
 
-/// How pending entries are given back.
+/// How pending entries are released (XNACK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NackOptions {
-    /// What the consumer says of them.
+    /// Why the consumer releases them.
     pub mode: NackMode,
-    /// How often they count as delivered, whatever was said.
+    /// The delivery count to set, whatever the mode.
     pub deliveries: Option<u64>,
-    /// Also what is not pending, if the entry exists.
+    /// Also releases entries that are not pending, if they exist.
     pub force: bool,
 }
 
-/// A delivery that its consumer gives back.
+/// One delivery that its consumer releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnRelease {
     /// The entry.
     pub id: StreamId,
-    /// Which delivery it is: how often the entry had been delivered with it.
+    /// The delivery count of this delivery, which identifies it.
     pub delivery: u64,
-    /// How often it counts as delivered from now on.
+    /// The delivery count after the release.
     pub deliveries: u64,
 }
 
-/// How a row stood before it was taken over.
+/// The state of a pending entry before it was claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
-    /// For how long nobody had touched it; `None` if it had been given back.
+pub struct PriorDelivery {
+    /// How long it had been idle; `None` if it had been released.
     pub idle_ms: Option<u64>,
     /// How often it had been delivered.
     pub deliveries: u64,
 }
 
-/// Takes entries as they are read by a consumer that also takes over what others left.
+/// Receives the entries of a read that claims idle entries before it delivers new ones.
 pub trait ClaimSink {
-    /// Whether there is room for the entry. If not, reading ends before it.
+    /// Returns whether the sink accepts the entry. If not, reading ends before it.
     fn wants(&mut self, _entry: &EntryRef<'_>) -> bool {
         true
     }
 
-    /// Takes one entry. `before` says how it was pending; `None`: it is new.
-    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<Before>);
+    /// Receives one entry. `before` is its state as a pending entry; `None` if the entry is new.
+    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<PriorDelivery>);
 }
 
-impl<F: FnMut(&EntryRef<'_>, Option<Before>)> ClaimSink for F {
-    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<Before>) {
+impl<F: FnMut(&EntryRef<'_>, Option<PriorDelivery>)> ClaimSink for F {
+    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<PriorDelivery>) {
         self(entry, before);
     }
 }
 
-/// What a consumer takes over.
+/// The outcome of a claim of idle entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Rows as they stand afterwards, in the order shown.
+pub struct IdleClaim {
+    /// The claimed rows as they are afterwards, in the order visited.
     pub rows: Vec<ClaimedRow>,
-    /// Whether the sink had no room for the next one.
+    /// Whether the sink refused an entry.
     pub is_full: bool,
 }
 
 impl Stream {
-    /// What giving these ids back would do, in the order asked. An id named twice is given back twice.
+    /// Decides a release of these ids, in this order. If an id occurs twice, it is released twice.
     pub fn decide_nack(&self, group: &Group, ids: &[StreamId], options: NackOptions) -> Vec<ReleasedRow> {
         let mut rows: Vec<ReleasedRow> = Vec::new();
-        // Counts of ids seen before; needed only if one may come again.
+        // The delivery counts of earlier ids; needed only if an id can occur again.
         let mut seen: Option<BTreeMap<StreamId, u64>> = (!ids.is_sorted_by(|a, b| a < b)).then(BTreeMap::new);
         for &id in ids {
             let before = seen.as_ref().and_then(|seen| seen.get(&id).copied());
@@ -92,8 +92,8 @@ impl Stream {
         rows
     }
 
-    /// What giving these deliveries back would do. A row that is not this consumer's any more stays as it is, and so does one
-    /// that was delivered again since, even if to the same consumer.
+    /// Decides a release of these deliveries by their consumer. A row that belongs to another consumer now
+    /// does not change. The same holds for a row that was delivered again, even if to the same consumer.
     pub fn decide_release(&self, group: &Group, consumer: &[u8], given: &[OwnRelease]) -> Vec<ReleasedRow> {
         let Some(owner) = group.consumer(consumer) else { return Vec::new() };
         let is_ours = |given: &&OwnRelease| {
@@ -104,16 +104,19 @@ impl Stream {
         released.map(|given| ReleasedRow { id: given.id, deliveries: given.deliveries }).collect()
     }
 
-    /// Whether a consumer may end a pending entry as a dead letter: its own, or one whose entry is gone, which nobody can work on.
+    /// Returns whether a consumer can dead-letter a pending entry: its own, or one whose entry no longer
+    /// exists.
     pub fn may_dead_letter(&self, group: &Group, consumer: &[u8], id: StreamId) -> bool {
         let Some(row) = group.pending().get(id) else { return false };
         let is_its_own = row.consumer.is_some() && row.consumer == group.consumer(consumer);
         is_its_own || !self.contains(id)
     }
 
-    /// What a consumer takes over that walks through the rows from `start` on for what nobody has touched for `min_idle_ms`, and
-    /// the id from which to go on; `None` when all rows were looked at. `visit` is shown up to `count` such rows, with their
-    /// deliveries as they are from now on. Those whose entry is gone are shown too, and stay as they are.
+    /// Decides a claim that walks through the rows from `start` on and takes those that have been idle for
+    /// `min_idle_ms`. Calls `visit` for up to `count` such rows, with their delivery count after the claim.
+    /// Rows whose entry no longer exists are visited too, but not claimed.
+    ///
+    /// Returns the claimed rows, and the id at which the next call starts; `None` if all rows were examined.
     pub fn visit_claim(
         &self,
         group: &Group,
@@ -143,8 +146,8 @@ impl Stream {
         (rows, next)
     }
 
-    /// What a consumer takes over when it asks for what nobody has touched for `min_idle_ms`, at most `count`: first what was given
-    /// back, then what has been idle longest. Rows whose entry is gone are passed over and stay.
+    /// Decides a claim of up to `count` rows that have been idle for `min_idle_ms`: first released rows, then
+    /// those that have been idle longest. Skips rows whose entry no longer exists.
     pub fn visit_idle(
         &self,
         group: &Group,
@@ -152,10 +155,10 @@ impl Stream {
         count: Option<u64>,
         now_ms: u64,
         sink: &mut impl ClaimSink,
-    ) -> Taken {
-        let mut taken = Taken::default();
-        let most = count.unwrap_or(u64::MAX);
-        if most == 0 {
+    ) -> IdleClaim {
+        let mut taken = IdleClaim::default();
+        let max_count = count.unwrap_or(u64::MAX);
+        if max_count == 0 {
             return taken;
         }
         let mut near = None;
@@ -167,30 +170,35 @@ impl Stream {
                 taken.is_full = true;
                 return ControlFlow::Break(());
             }
-            let before = Before { idle_ms: row.idle_ms(now_ms), deliveries: row.deliveries };
+            let before = PriorDelivery { idle_ms: row.idle_ms(now_ms), deliveries: row.deliveries };
             sink.entry(&entry, Some(before));
             let deliveries = row.deliveries.saturating_add(1).min(DELIVERIES_MAX);
             taken.rows.push(ClaimedRow { id: row.id, delivered_at_ms: now_ms, deliveries });
-            if taken.rows.len() as u64 >= most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if taken.rows.len() as u64 >= max_count {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         taken
     }
 
-    /// Whether a consumer that asks for what has been idle for `min_idle_ms` may get something that was pending.
+    /// Returns whether a consumer that claims entries idle for `min_idle_ms` may get a pending entry.
     pub fn has_idle(&self, group: &Group, min_idle_ms: u64, now_ms: u64) -> bool {
         let pending = group.pending();
         pending.released_len() > 0
             || pending.oldest_delivery_ms().is_some_and(|oldest| oldest.saturating_add(min_idle_ms) <= now_ms)
     }
 
-    /// When a consumer that found nothing idle for `min_idle_ms` may find something, if nothing is added or given back
-    /// before: later than now.
+    /// Returns the earliest time, later than now, at which a consumer that found no entry idle for
+    /// `min_idle_ms` may find one, provided that nothing is added or released before.
     pub fn query_idle_at(&self, group: &Group, min_idle_ms: u64, now_ms: u64) -> u64 {
         let idle_at = |delivered_at_ms: u64| delivered_at_ms.saturating_add(min_idle_ms);
         let pending = group.pending();
         let mut next = pending.oldest_delivery_ms().map(idle_at);
         if next.is_some_and(|at_ms| at_ms <= now_ms) {
-            // Old enough, and not taken: their entries are gone. What counts is the first that is not old enough.
+            // These rows are idle long enough but were not claimed, so their entries no longer exist. Finds
+            // the first row that is not idle long enough yet.
             next = None;
             pending.longest_idle(Some(u64::MAX), |row| {
                 let at_ms = idle_at(row.delivered_at_ms);
@@ -201,11 +209,12 @@ impl Stream {
                 ControlFlow::Break(())
             });
         }
-        // A row that is delivered after this moment cannot be idle sooner.
+        // A row that is delivered later becomes idle later still.
         next.unwrap_or_else(|| idle_at(now_ms)).max(now_ms.saturating_add(1))
     }
 
-    /// Of these ids, each as it stands when its consumer keeps it for longer; `None` where it is not the consumer's.
+    /// Decides an extension of leases. Returns the row of each id after the extension; `None` if the consumer
+    /// does not own it.
     pub fn decide_extend(
         &self,
         group: &Group,

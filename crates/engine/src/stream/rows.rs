@@ -1,4 +1,4 @@
-//! What is pending in a group, as people ask for it.
+//! Lists the pending entries of a group, as XPENDING does.
 
 use std::ops::ControlFlow;
 
@@ -11,29 +11,29 @@ use crate::pending::Filter;
 pub struct PendingQuery<'a> {
     /// Only these ids.
     pub ids: IdRange,
-    /// Only what is pending with this consumer, and so nothing that was released.
+    /// Only entries of this consumer. This excludes released entries.
     pub consumer: Option<&'a [u8]>,
-    /// Only what nobody has touched for so long. What was released always matches.
+    /// Only entries that have been idle for at least this long. Released entries always match.
     pub min_idle_ms: u64,
-    /// The most rows: those that match are counted, not those that were looked at.
+    /// Maximum number of entries listed.
     pub count: u64,
 }
 
-/// A pending entry as it stands now.
+/// A pending entry with its idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingRow<'a> {
     /// The entry.
     pub id: StreamId,
-    /// Whose it is; `None` if it was released.
+    /// The name of its owner; `None` if it was released.
     pub consumer: Option<&'a [u8]>,
-    /// How long ago it was delivered or extended; `None` if it was released.
+    /// Time since it was delivered or its lease was extended; `None` if it was released.
     pub idle_ms: Option<u64>,
     /// How often it was delivered.
     pub deliveries: u64,
 }
 
 impl Group {
-    /// Visits the pending entries that match, by id. Says how many there were.
+    /// Visits the pending entries that match, in the order of ids. Returns how many matched.
     pub fn visit_pending<'g>(
         &'g self,
         query: &PendingQuery<'_>,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn released_rows_match_any_idle_time_and_counts_apply_to_what_matches() {
+    fn released_rows_match_any_idle_time_and_count_limits_matches() {
         let mut group = Group::new(StreamId::MIN, None);
         let owner = group.consumers.join(b"a", 0);
         for (ms, delivered_at_ms) in [(1, 90), (2, 50), (3, 90), (4, 0), (5, 50)] {

@@ -1,26 +1,29 @@
-//! Sealed blocks in order, in chunks that are shared by reference: a copy of a long stream copies the list of chunks
-//! and nothing below it, and whoever changes a chunk that is shared copies that one.
+//! The sealed blocks of a stream in order, in chunks that are shared by reference.
+//!
+//! A copy of a long stream copies only the list of chunks. If a chunk is shared, the first stream that
+//! changes it makes its own copy.
 //!
 //! ```text
-//! chunks   [··345678] [········] [········] [··      ]     all but the first and the last are full
+//! chunks   [  ■■■■■■] [■■■■■■■■] [■■■■■■■■] [■■      ]     all but the first and the last are full
 //! ```
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::block::Sealed;
+use super::block::SealedBlock;
 use super::visit::IdRange;
 use crate::StreamId;
 
-/// Blocks in a full chunk. Copying a stream touches one chunk in so many blocks; changing a shared chunk copies them.
+/// Number of blocks in a full chunk. Copying a stream costs one reference per chunk; changing a shared chunk
+/// copies its list of blocks.
 const CHUNK_BLOCKS: usize = if cfg!(test) { 4 } else { 256 };
 
 /// The sealed blocks of a stream. No chunk is empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SealedBlocks {
-    chunks: VecDeque<Arc<Vec<Sealed>>>,
-    /// How many blocks the first chunk lacks, counted from its front.
-    missing: usize,
+    chunks: VecDeque<Arc<Vec<SealedBlock>>>,
+    /// Number of blocks missing at the front of the first chunk.
+    missing_front: usize,
     len: usize,
 }
 
@@ -34,41 +37,43 @@ impl SealedBlocks {
     }
 
     #[inline]
-    pub(super) fn get(&self, position: usize) -> Option<&Sealed> {
-        let (chunk, at) = self.place(position);
+    pub(super) fn get(&self, index: usize) -> Option<&SealedBlock> {
+        let (chunk, at) = self.locate(index);
         self.chunks.get(chunk)?.get(at)
     }
 
-    pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut Sealed> {
-        let (chunk, at) = self.place(position);
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut SealedBlock> {
+        let (chunk, at) = self.locate(index);
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(at)
     }
 
-    /// The chunk of a position, and where in it.
+    /// Returns the chunk of a block, and the index of the block in it.
     #[inline]
-    fn place(&self, position: usize) -> (usize, usize) {
-        let counted = position + self.missing;
+    fn locate(&self, index: usize) -> (usize, usize) {
+        let counted = index + self.missing_front;
         match counted / CHUNK_BLOCKS {
-            0 => (0, position),
+            0 => (0, index),
             chunk => (chunk, counted % CHUNK_BLOCKS),
         }
     }
 
-    pub(super) fn front(&self) -> Option<&Sealed> {
+    pub(super) fn front(&self) -> Option<&SealedBlock> {
         self.chunks.front()?.first()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Sealed> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SealedBlock> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }
 
-    pub(super) fn push_back(&mut self, sealed: Sealed) {
-        let room = |last: &Arc<Vec<Sealed>>, missing: usize| last.len() + missing < CHUNK_BLOCKS;
-        let missing = if self.chunks.len() == 1 { self.missing } else { 0 };
+    pub(super) fn push_back(&mut self, sealed: SealedBlock) {
+        let has_room =
+            |last: &Arc<Vec<SealedBlock>>, missing_front: usize| last.len() + missing_front < CHUNK_BLOCKS;
+        let missing_front = if self.chunks.len() == 1 { self.missing_front } else { 0 };
         match self.chunks.back_mut() {
-            Some(last) if room(last, missing) => Arc::make_mut(last).push(sealed),
+            Some(last) if has_room(last, missing_front) => Arc::make_mut(last).push(sealed),
             Some(_) => {
-                // A stream as long as this fills the next one too, and a list that grows leaves gaps between blocks.
+                // A stream this long will fill the chunk. Growing the list in steps would leave gaps in
+                // memory between blocks.
                 let mut chunk = Vec::with_capacity(CHUNK_BLOCKS);
                 chunk.push(sealed);
                 self.chunks.push_back(Arc::new(chunk));
@@ -78,30 +83,30 @@ impl SealedBlocks {
         self.len += 1;
     }
 
-    pub(super) fn pop_back(&mut self) -> Option<Sealed> {
+    pub(super) fn pop_back(&mut self) -> Option<SealedBlock> {
         let last = Arc::make_mut(self.chunks.back_mut()?);
         let popped = last.pop();
         if last.is_empty() {
             self.chunks.pop_back();
             if self.chunks.is_empty() {
-                self.missing = 0;
+                self.missing_front = 0;
             }
         }
         self.len -= 1;
         popped
     }
 
-    /// Takes the first `count` blocks out.
+    /// Removes the first `count` blocks and returns them.
     pub(super) fn cut_front(&mut self, count: usize) -> SealedBlocks {
-        let mut cut = SealedBlocks { missing: self.missing, ..SealedBlocks::default() };
+        let mut cut = SealedBlocks { missing_front: self.missing_front, ..SealedBlocks::default() };
         while cut.len < count {
             let Some(first) = self.chunks.front_mut() else { break };
             let wanted = count - cut.len;
             let part = if first.len() <= wanted {
-                self.missing = 0;
+                self.missing_front = 0;
                 self.chunks.pop_front().unwrap_or_default()
             } else {
-                self.missing += wanted;
+                self.missing_front += wanted;
                 Arc::new(Arc::make_mut(first).drain(..wanted).collect())
             };
             self.len -= part.len();
@@ -111,13 +116,13 @@ impl SealedBlocks {
         cut
     }
 
-    /// Keeps the blocks that have live entries.
+    /// Keeps only blocks that have live entries.
     pub(super) fn retain_live(&mut self) {
         let live = std::mem::take(self);
         live.iter().filter(|sealed| !sealed.is_empty()).for_each(|sealed| self.push_back(sealed.clone()));
     }
 
-    /// How many blocks begin at or before `id`.
+    /// Returns the number of blocks whose base is `id` or smaller.
     pub(super) fn count_through(&self, id: StreamId) -> usize {
         let chunk =
             self.chunks.partition_point(|chunk| chunk.first().is_some_and(|first| first.base() <= id));
@@ -125,51 +130,54 @@ impl SealedBlocks {
         let within = self.chunks[chunk].partition_point(|sealed| sealed.base() <= id);
         match chunk {
             0 => within,
-            chunk => chunk * CHUNK_BLOCKS - self.missing + within,
+            chunk => chunk * CHUNK_BLOCKS - self.missing_front + within,
         }
     }
 
-    /// The chunks that hold a range of ids, shared.
+    /// Returns the chunks that hold a range of ids, shared.
     pub(super) fn around(&self, range: IdRange) -> SealedBlocks {
         let begins_by =
-            |id: StreamId| move |chunk: &Arc<Vec<Sealed>>| chunk.first().is_some_and(|f| f.base() <= id);
+            |id: StreamId| move |chunk: &Arc<Vec<SealedBlock>>| chunk.first().is_some_and(|f| f.base() <= id);
         let from = self.chunks.partition_point(begins_by(range.first)).saturating_sub(1);
         let to = self.chunks.partition_point(begins_by(range.last)).max(from);
         let chunks: VecDeque<_> = self.chunks.range(from..to).cloned().collect();
         let len = chunks.iter().map(|chunk| chunk.len()).sum();
-        SealedBlocks { chunks, missing: if from == 0 { self.missing } else { 0 }, len }
+        SealedBlocks { chunks, missing_front: if from == 0 { self.missing_front } else { 0 }, len }
     }
 
-    /// Drops chunks of which every block ends before `id`.
-    pub(super) fn let_go_before(&mut self, id: StreamId) {
+    /// Drops chunks in which every block ends before `id`.
+    pub(super) fn drop_before(&mut self, id: StreamId) {
         while self.chunks.get(1).and_then(|next| next.first()).is_some_and(|next| next.base() <= id) {
             self.len -= self.chunks.pop_front().map_or(0, |chunk| chunk.len());
-            self.missing = 0;
+            self.missing_front = 0;
         }
     }
 
-    /// Drops chunks of which every block begins after `id`.
-    pub(super) fn let_go_after(&mut self, id: StreamId) {
+    /// Drops chunks in which every block starts after `id`.
+    pub(super) fn drop_after(&mut self, id: StreamId) {
         while self.chunks.back().and_then(|last| last.first()).is_some_and(|first| first.base() > id) {
             self.len -= self.chunks.pop_back().map_or(0, |chunk| chunk.len());
         }
     }
 
-    pub(super) fn list_bytes(&self) -> usize {
+    pub(super) fn list_memory_bytes(&self) -> usize {
         let chunks: usize = self.chunks.iter().map(|chunk| chunk.capacity()).sum();
-        chunks * size_of::<Sealed>() + self.chunks.capacity() * size_of::<Arc<Vec<Sealed>>>()
+        chunks * size_of::<SealedBlock>() + self.chunks.capacity() * size_of::<Arc<Vec<SealedBlock>>>()
     }
 
-    /// Verifies what this file promises.
+    /// Verifies the invariants stated in this file.
     pub(super) fn check(&self) -> Result<(), String> {
-        let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing } else { 0 };
+        let expected = |at: usize| CHUNK_BLOCKS - if at == 0 { self.missing_front } else { 0 };
         let last = self.chunks.len().saturating_sub(1);
-        let wrong = |(at, chunk): (usize, &Arc<Vec<Sealed>>)| {
+        let wrong = |(at, chunk): (usize, &Arc<Vec<SealedBlock>>)| {
             chunk.is_empty() || chunk.len() > expected(at) || (at < last && chunk.len() < expected(at))
         };
         let counted: usize = self.chunks.iter().map(|chunk| chunk.len()).sum();
         if self.chunks.iter().enumerate().any(wrong) || counted != self.len {
-            return Err(format!("{counted} sealed blocks in chunks, counted {}", self.len));
+            return Err(format!(
+                "a chunk of sealed blocks is empty, short or too long, or {counted} blocks are counted as {}",
+                self.len
+            ));
         }
         Ok(())
     }
@@ -180,24 +188,24 @@ mod tests {
     use super::*;
     use crate::stream::block::Block;
 
-    fn sealed(number: u64) -> Sealed {
+    fn sealed(number: u64) -> SealedBlock {
         let (id, fields): (_, [&[u8]; 2]) = (StreamId::new(number, 0), [b"n", b"1"]);
         let mut block = Block::new(id, &fields, Vec::new());
         block.push(id, &fields);
-        Sealed::seal(block).0
+        SealedBlock::seal(block).0
     }
 
     fn bases(blocks: &SealedBlocks) -> Vec<u64> {
         blocks.iter().map(|sealed| sealed.base().ms).collect()
     }
 
-    /// Every operation against a plain list, in an order that a small generator chooses.
+    /// Compares every operation with a plain list, in random order.
     #[test]
-    fn behaves_as_a_plain_list() {
-        let (mut blocks, mut plain, mut next, mut dice) = (SealedBlocks::default(), Vec::new(), 0u64, 7u64);
+    fn sealed_blocks_match_a_plain_list() {
+        let (mut blocks, mut plain, mut next, mut random) = (SealedBlocks::default(), Vec::new(), 0u64, 7u64);
         for round in 0..20_000 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (choice, amount) = ((dice >> 33) % 10, (dice >> 40) as usize % 11);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (choice, amount) = ((random >> 33) % 10, (random >> 40) as usize % 11);
             match choice {
                 0..6 => {
                     blocks.push_back(sealed(next));
@@ -213,7 +221,7 @@ mod tests {
                 }
                 8 => {
                     let copy = blocks.clone();
-                    let (before, was_empty) = (bases(&copy), copy.front().map(Sealed::is_empty));
+                    let (before, was_empty) = (bases(&copy), copy.front().map(SealedBlock::is_empty));
                     if let Some(first) = blocks.get_mut(0) {
                         let id = first.base();
                         first.change(|block| block.delete(id));
@@ -222,10 +230,10 @@ mod tests {
                     blocks.push_back(sealed(next));
                     plain.push(next);
                     next += 1;
-                    assert_eq!((bases(&copy), copy.front().map(Sealed::is_empty)), (before, was_empty));
+                    assert_eq!((bases(&copy), copy.front().map(SealedBlock::is_empty)), (before, was_empty));
                 }
                 _ => {
-                    let id = StreamId::new((dice >> 20) % (next + 1), u64::MAX);
+                    let id = StreamId::new((random >> 20) % (next + 1), u64::MAX);
                     assert_eq!(blocks.count_through(id), plain.iter().filter(|ms| **ms <= id.ms).count());
                 }
             }
@@ -238,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_blocks_with_live_entries_are_kept() {
+    fn retain_live_keeps_only_blocks_with_live_entries() {
         let mut blocks = SealedBlocks::default();
         (0..30).for_each(|number| blocks.push_back(sealed(number)));
         for number in (0..30).step_by(3) {

@@ -1,23 +1,23 @@
-//! Field values inside a block: text as it is, or a number in fewer bytes.
+//! Field values in a block: text, or an integer in fewer bytes.
 //!
-//! A value that is the canonical decimal form of an integer is kept as that integer and written out
-//! again on reading, byte for byte the same.
+//! A value that is the canonical decimal text of an integer is stored as that integer. Reading it gives the
+//! same text, byte for byte.
 
 use super::listpack;
 use crate::bytes::number::parse_integer;
-use crate::bytes::{Draft, varint};
+use crate::bytes::{Appender, varint};
 
-/// A value of an entry, as it lies in its block.
+/// A value of an entry, as stored in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueRef<'a> {
     /// The bytes themselves.
     Bytes(&'a [u8]),
-    /// A number; its decimal form is the value.
+    /// An integer. Its decimal text is the value.
     Int(i64),
 }
 
 impl ValueRef<'_> {
-    /// The value as bytes of its own.
+    /// Returns the value as owned bytes.
     pub fn to_vec(self) -> Vec<u8> {
         match self {
             ValueRef::Bytes(bytes) => bytes.to_vec(),
@@ -26,28 +26,29 @@ impl ValueRef<'_> {
     }
 }
 
-/// Text of at most this many bytes is short.
+/// Maximum length of a short text in bytes.
 pub const SHORT_TEXT: usize = 16;
 
-/// A value for whoever copies it.
+/// A value of an entry, for copying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredValue<'a> {
-    /// The first so many of these bytes; the rest is anything.
+    /// A short text: the array starts with its bytes, as many as the number states. The other bytes are
+    /// arbitrary.
     Short(&'a [u8; SHORT_TEXT], usize),
-    /// The bytes themselves: there are many, or they lie at the very end of the block.
+    /// A text that is long or at the very end of the block.
     Bytes(&'a [u8]),
-    /// A number; its decimal form is the value.
+    /// An integer. Its decimal text is the value.
     Int(i64),
 }
 
-/// Numbers beyond this do not fit a tagged varint and stay text.
+/// Greater integers do not fit into a tagged varint and are stored as text.
 const PACKED_MAX: i64 = (1 << 61) - 1;
 
-/// Writes a value: a tag of `length << 1` and the bytes, or of `number << 1 | 1`. Returns what a
-/// listpack would take for it.
+/// Writes a value: `length << 1` and the bytes, or `integer << 1 | 1`. Returns the bytes that a listpack
+/// would take for it.
 #[inline(always)]
-pub(super) fn put(out: &mut Draft<'_>, value: &[u8]) -> u64 {
-    // Most text shows by its first byte that it is no number.
+pub(super) fn put(out: &mut Appender<'_>, value: &[u8]) -> u64 {
+    // The first byte of most text shows that it is not an integer.
     let number = match value.first() {
         Some(b'-'..=b'9') => parse_integer(value),
         _ => None,
@@ -63,7 +64,7 @@ pub(super) fn put(out: &mut Draft<'_>, value: &[u8]) -> u64 {
     listpack::integer_bytes(number)
 }
 
-/// Whether a number is kept as one.
+/// Returns whether an integer is stored as such, and not as text.
 #[inline]
 pub fn is_packed(number: i64) -> bool {
     (-PACKED_MAX..=PACKED_MAX).contains(&number)
@@ -81,7 +82,7 @@ pub(super) fn take<'a>(bytes: &'a [u8], at: &mut usize) -> ValueRef<'a> {
     ValueRef::Bytes(&bytes[start..*at])
 }
 
-/// The same, for whoever copies it.
+/// Reads the value at `*at` for copying and moves past it.
 #[inline(always)]
 pub(super) fn take_stored<'a>(bytes: &'a [u8], at: &mut usize) -> StoredValue<'a> {
     if let Some((&tag, rest)) = bytes.get(*at..).and_then(<[u8]>::split_first)
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_canonical_forms_are_integers() {
+    fn parse_integer_accepts_only_canonical_values() {
         for (text, number) in [
             (&b"0"[..], Some(0)),
             (b"-1", Some(-1)),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_byte_for_byte() {
+    fn reading_a_value_returns_the_written_bytes() {
         let values = [
             &b""[..],
             b"of sixteen bytes",
@@ -137,11 +138,11 @@ mod tests {
             b"-9223372036854775808",
         ];
         let mut bytes = Vec::new();
-        let mut draft = Draft::new(&mut bytes);
+        let mut appender = Appender::new(&mut bytes);
         values.iter().for_each(|value| {
-            put(&mut draft, value);
+            put(&mut appender, value);
         });
-        draft.finish();
+        appender.finish();
         let mut at = 0;
         for value in values {
             let mut stored_at = at;

@@ -1,4 +1,4 @@
-//! Reading entries: each is handed to a sink where it lies, and nothing is built in between.
+//! Reads entries: passes each one to a sink in place, without copying it.
 
 use std::ops::ControlFlow;
 
@@ -19,29 +19,29 @@ impl IdRange {
     /// Every id.
     pub const ALL: IdRange = IdRange { first: StreamId::MIN, last: StreamId::MAX };
 
-    /// Ids greater than `id`; `None` if there can be none.
+    /// Returns the range of ids greater than `id`; `None` if there are no greater ids.
     pub fn after(id: StreamId) -> Option<IdRange> {
         id.next().map(|first| IdRange { first, last: StreamId::MAX })
     }
 }
 
-/// A run of entries handed to a sink.
+/// The last id and the number of entries that were passed to a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The last of them.
+    /// The id of the last entry.
     pub last: StreamId,
-    /// How many there were.
+    /// The number of entries.
     pub count: u64,
 }
 
 impl Stream {
-    /// Shows the entries of a range in order, at most `count`. Returns how many were shown.
+    /// Passes the entries of a range to `sink` in order, at most `count`. Returns how many were passed.
     pub fn visit_range(&self, range: IdRange, count: Option<u64>, sink: &mut impl EntrySink) -> u64 {
         if range.first > range.last || range.first > self.entries.last_entry_id {
             return 0;
         }
-        let most = count.unwrap_or(u64::MAX);
-        if most == 0 {
+        let max_count = count.unwrap_or(u64::MAX);
+        if max_count == 0 {
             return 0;
         }
         let mut shown = 0;
@@ -51,12 +51,13 @@ impl Stream {
             }
             shown += 1;
             sink.entry(entry)?;
-            if shown < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if shown < max_count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         shown
     }
 
-    /// The same from the last entry back to the first.
+    /// Passes the entries of a range to `sink` from the last one to the first, at most `count`. Returns how
+    /// many were passed.
     pub fn visit_range_back(&self, range: IdRange, count: Option<u64>, sink: &mut impl EntrySink) -> u64 {
         if range.first > range.last || count == Some(0) {
             return 0;
@@ -72,7 +73,8 @@ impl Stream {
         shown
     }
 
-    /// Shows what the group has not delivered yet, at most `count`. An entry the sink breaks at counts as shown.
+    /// Passes the entries that the group has not delivered yet to `sink`, at most `count`. The entry at which
+    /// the sink breaks is included.
     #[inline(never)]
     pub fn visit_undelivered(
         &self,
@@ -80,8 +82,8 @@ impl Stream {
         count: Option<u64>,
         sink: &mut impl EntrySink,
     ) -> Option<Delivery> {
-        let most = count.unwrap_or(u64::MAX);
-        if most == 0 || !self.has_undelivered(group) {
+        let max_count = count.unwrap_or(u64::MAX);
+        if max_count == 0 || !self.has_undelivered(group) {
             return None;
         }
         let mut shown = Delivery { last: StreamId::MIN, count: 0 };
@@ -91,12 +93,13 @@ impl Stream {
             }
             shown = Delivery { last: entry.id(), count: shown.count + 1 };
             sink.entry(entry)?;
-            if shown.count < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if shown.count < max_count { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         (shown.count > 0).then_some(shown)
     }
 
-    /// Shows the entries of these ids in their order, or that they are gone. Fastest when ids rise.
+    /// Calls `visit` for each of these ids in the given order, with its entry or `None` if it does not exist.
+    /// Fastest if the ids ascend.
     pub fn visit_ids(&self, ids: &[StreamId], mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>)) {
         self.visit_ids_while(ids, |id, entry| {
             visit(id, entry);
@@ -104,7 +107,7 @@ impl Stream {
         });
     }
 
-    /// The same, until `visit` breaks.
+    /// Does the same until `visit` breaks.
     pub fn visit_ids_while(
         &self,
         ids: &[StreamId],
@@ -118,28 +121,28 @@ impl Stream {
         }
     }
 
-    /// Whether there is an entry of this id.
+    /// Returns whether an entry with this id exists.
     pub fn contains(&self, id: StreamId) -> bool {
         self.entries.blocks.get(id, &mut None).is_some()
     }
 
-    /// The entry of this id.
+    /// Returns the entry with this id.
     pub fn get(&self, id: StreamId) -> Option<EntryRef<'_>> {
         self.entries.blocks.get(id, &mut None)
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     pub fn first_entry(&self) -> Option<EntryRef<'_>> {
         self.get(self.entries.first_id)
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     pub fn last_entry(&self) -> Option<EntryRef<'_>> {
         self.get(self.entries.last_entry_id)
     }
 
-    /// The ids pending with a consumer that are greater than `after`, at most `count`.
-    pub fn query_history(
+    /// Returns up to `count` ids greater than `after` that are pending with a consumer.
+    pub fn query_consumer_pending(
         &self,
         group: &Group,
         consumer: ConsumerHandle,

@@ -1,36 +1,36 @@
-//! Floating-point counters, with the precision that clients of such counters have always seen.
+//! Floating-point arithmetic for INCRBYFLOAT and HINCRBYFLOAT, with the precision of Redis.
 //!
-//! Redis adds in the 80-bit format of x86 and writes 17 decimals, so that 0.1 and 0.2 make 0.3. To
-//! answer alike on every machine the same arithmetic is done here in integers: a mantissa of 64 bits,
-//! rounded to nearest, ties to even. Three steps: text to number, sum, number to text; each exact but
-//! for that one rounding.
+//! Redis adds in the 80-bit format of x86 and prints 17 decimals, so that 0.1 plus 0.2 is 0.3. To give the
+//! same results on every machine, this file does the same arithmetic with integers: a 64-bit mantissa,
+//! rounded to nearest, ties to even. There are three steps: text to number, sum, number to text. Each is
+//! exact except for one rounding.
 
 use std::fmt;
 
-use super::wide::Wide;
+use super::big_uint::BigUint;
 
-/// The greatest power of two a number may start with.
+/// Greatest exponent of the leading bit.
 const EXPONENT_MAX: i32 = 16383;
-/// Numbers that start below this power of two are zero.
+/// A number whose leading bit has a smaller exponent is rounded to zero.
 const EXPONENT_MIN: i32 = -16446;
-/// The longest text that is read at all.
+/// Text of this length or longer is rejected.
 const TEXT_BYTES_MAX: usize = 5 * 1024;
-/// Decimals written, before trailing zeros go.
+/// Number of decimals written, before trailing zeros are removed.
 const DECIMALS: u32 = 17;
-/// A decimal exponent beyond every number that could be read.
+/// A decimal exponent greater than that of any number in range.
 const DECIMAL_EXPONENT_BOUND: i64 = 20_000;
 
-/// A number with a mantissa of 64 bits.
+/// A floating-point number with a 64-bit mantissa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Float80 {
     negative: bool,
-    size: Size,
+    magnitude: Magnitude,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Size {
+enum Magnitude {
     Zero,
-    /// `mantissa * 2^exponent`; the mantissa's top bit is set.
+    /// `mantissa * 2^exponent`. The top bit of the mantissa is set.
     Finite {
         mantissa: u64,
         exponent: i32,
@@ -40,10 +40,10 @@ enum Size {
 
 impl Float80 {
     /// Zero.
-    pub const ZERO: Float80 = Float80 { negative: false, size: Size::Zero };
+    pub const ZERO: Float80 = Float80 { negative: false, magnitude: Magnitude::Zero };
 
-    /// Reads a number as C reads one: decimal or hexadecimal, with an exponent, or `inf`. Refused are
-    /// surrounding spaces, `nan`, and numbers beyond the range.
+    /// Parses a number as C does: decimal or hexadecimal, with an optional exponent, or `inf`. Rejects
+    /// surrounding spaces, `nan`, and numbers out of range.
     pub fn parse(text: &[u8]) -> Option<Float80> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -53,40 +53,40 @@ impl Float80 {
             [b'+', rest @ ..] => (false, rest),
             rest => (false, rest),
         };
-        let size = match digits {
+        let magnitude = match digits {
             [b'0', b'x' | b'X', hex @ ..] => parse_hexadecimal(hex)?,
             [b'i' | b'I', ..] => parse_infinity(digits)?,
             decimal => parse_decimal(decimal)?,
         };
-        Some(Float80 { negative, size })
+        Some(Float80 { negative, magnitude })
     }
 
-    /// Whether this is a number, and not infinity.
+    /// Returns whether this is not an infinity.
     pub fn is_finite(self) -> bool {
-        self.size != Size::Infinite
+        self.magnitude != Magnitude::Infinite
     }
 
-    /// The sum, unless it is no finite number.
+    /// Returns the sum, or `None` if it is not finite.
     pub fn plus(self, other: Float80) -> Option<Float80> {
-        match (self.size, other.size) {
-            (Size::Infinite, _) | (_, Size::Infinite) => None,
-            (Size::Zero, _) => Some(other),
-            (_, Size::Zero) => Some(self),
-            (Size::Finite { exponent: a, .. }, Size::Finite { exponent: b, .. }) if a < b => {
+        match (self.magnitude, other.magnitude) {
+            (Magnitude::Infinite, _) | (_, Magnitude::Infinite) => None,
+            (Magnitude::Zero, _) => Some(other),
+            (_, Magnitude::Zero) => Some(self),
+            (Magnitude::Finite { exponent: a, .. }, Magnitude::Finite { exponent: b, .. }) if a < b => {
                 other.plus_smaller(self)
             }
             _ => self.plus_smaller(other),
         }
     }
 
-    /// Adds a finite number whose exponent is not greater.
+    /// Adds a finite number with an exponent that is not greater.
     fn plus_smaller(self, smaller: Float80) -> Option<Float80> {
-        let (Size::Finite { mantissa: a, exponent }, Size::Finite { mantissa: b, exponent: low }) =
-            (self.size, smaller.size)
+        let (Magnitude::Finite { mantissa: a, exponent }, Magnitude::Finite { mantissa: b, exponent: low }) =
+            (self.magnitude, smaller.magnitude)
         else {
             return None;
         };
-        // Room below for the bits that are shifted out, and one above for the carry.
+        // Bits below for what is shifted out, and one bit above for the carry.
         const GUARD: u32 = 62;
         let a = u128::from(a) << GUARD;
         let b = shift_right_sticky(u128::from(b) << GUARD, (exponent - low) as u32);
@@ -96,31 +96,31 @@ impl Float80 {
             (false, false) => (smaller.negative, b - a),
         };
         match round(sum, exponent - GUARD as i32) {
-            Size::Infinite => None,
-            size => Some(Float80 { negative, size }),
+            Magnitude::Infinite => None,
+            magnitude => Some(Float80 { negative, magnitude }),
         }
     }
 }
 
 impl fmt::Display for Float80 {
-    /// Plain decimals, at most 17 of them, without trailing zeros.
+    /// Writes plain decimal text with at most 17 decimals and no trailing zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = match self.size {
-            Size::Zero => "0".to_owned(),
-            Size::Infinite => "inf".to_owned(),
-            Size::Finite { mantissa, exponent } if exponent >= 0 => {
-                let mut whole = Wide::from(mantissa);
+        let digits = match self.magnitude {
+            Magnitude::Zero => "0".to_owned(),
+            Magnitude::Infinite => "inf".to_owned(),
+            Magnitude::Finite { mantissa, exponent } if exponent >= 0 => {
+                let mut whole = BigUint::from(mantissa);
                 whole.shift_left(exponent as u32);
                 whole.into_decimal()
             }
-            Size::Finite { mantissa, exponent } => decimals(mantissa, exponent.unsigned_abs()),
+            Magnitude::Finite { mantissa, exponent } => decimals(mantissa, exponent.unsigned_abs()),
         };
         let sign = if self.negative && digits != "0" { "-" } else { "" };
         write!(f, "{sign}{digits}")
     }
 }
 
-/// The text of `mantissa / 2^shift`.
+/// Returns the decimal text of `mantissa / 2^shift`.
 fn decimals(mantissa: u64, shift: u32) -> String {
     const SCALE: u128 = 10u128.pow(DECIMALS);
     let scaled = round_half_even(u128::from(mantissa) * SCALE, shift);
@@ -129,61 +129,62 @@ fn decimals(mantissa: u64, shift: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn parse_infinity(text: &[u8]) -> Option<Size> {
+fn parse_infinity(text: &[u8]) -> Option<Magnitude> {
     let known = text.eq_ignore_ascii_case(b"inf") || text.eq_ignore_ascii_case(b"infinity");
-    known.then_some(Size::Infinite)
+    known.then_some(Magnitude::Infinite)
 }
 
-fn parse_decimal(text: &[u8]) -> Option<Size> {
-    let Scanned { mut digits, fraction_digits, significant, exponent } = scan(text, 10)?;
+fn parse_decimal(text: &[u8]) -> Option<Magnitude> {
+    let NumberParts { mut digits, fraction_digits, significant, exponent } = parse_parts(text, 10)?;
     let exponent = exponent - i64::from(fraction_digits);
     if digits.is_zero() {
-        return Some(Size::Zero);
+        return Some(Magnitude::Zero);
     }
-    // Far outside the range there is nothing to compute, only much of it.
+    // Rejected early: the exact computation would take long, and the result would be out of range.
     if (exponent + i64::from(significant)).abs() > DECIMAL_EXPONENT_BOUND / 2 {
         return None;
     }
     let power = exponent.unsigned_abs() as u32;
     if exponent >= 0 {
         digits.multiply_by_ten_to(power);
-        return in_range(round_wide(&digits, 0, false));
+        return in_range(round_big(&digits, 0, false));
     }
-    // Enough bits above the point that the quotient has more than a mantissa, with bits to round by.
+    // Shifts left so far that the quotient has more bits than a mantissa, to have bits to round by.
     let divisor_bits = power * 10 / 3 + 1;
     let shift = (divisor_bits + 66).saturating_sub(digits.bits());
     digits.shift_left(shift);
     let inexact = digits.divide_by_ten_to(power);
-    in_range(round_wide(&digits, -(shift as i32), inexact))
+    in_range(round_big(&digits, -(shift as i32), inexact))
 }
 
-fn parse_hexadecimal(text: &[u8]) -> Option<Size> {
-    let Scanned { digits, fraction_digits, exponent, .. } = scan(text, 16)?;
+fn parse_hexadecimal(text: &[u8]) -> Option<Magnitude> {
+    let NumberParts { digits, fraction_digits, exponent, .. } = parse_parts(text, 16)?;
     if digits.is_zero() {
-        return Some(Size::Zero);
+        return Some(Magnitude::Zero);
     }
     let exponent = exponent - 4 * i64::from(fraction_digits);
-    in_range(round_wide(&digits, exponent.clamp(-100_000, 100_000) as i32, false))
+    in_range(round_big(&digits, exponent.clamp(-100_000, 100_000) as i32, false))
 }
 
-/// A number beyond the range cannot be read.
-fn in_range(size: Size) -> Option<Size> {
-    matches!(size, Size::Finite { .. }).then_some(size)
+/// Returns `None` for a number out of range.
+fn in_range(magnitude: Magnitude) -> Option<Magnitude> {
+    matches!(magnitude, Magnitude::Finite { .. }).then_some(magnitude)
 }
 
-/// The parts of a number's text.
-struct Scanned {
-    digits: Wide,
-    /// How many digits stand after the point.
+/// The parsed parts of a number's text.
+struct NumberParts {
+    digits: BigUint,
+    /// Number of digits after the point.
     fraction_digits: u32,
-    /// How many digits count, leading zeros apart.
+    /// Number of digits without leading zeros.
     significant: u32,
     exponent: i64,
 }
 
-/// Takes a number apart: digits with an optional point among them, and an optional exponent.
-fn scan(text: &[u8], base: u32) -> Option<Scanned> {
-    let mut scanned = Scanned { digits: Wide::default(), fraction_digits: 0, significant: 0, exponent: 0 };
+/// Parses digits with an optional point among them, and an optional exponent.
+fn parse_parts(text: &[u8], base: u32) -> Option<NumberParts> {
+    let mut parts =
+        NumberParts { digits: BigUint::default(), fraction_digits: 0, significant: 0, exponent: 0 };
     let (mut seen_point, mut seen_digit) = (false, false);
     let mut rest = text;
     while let [byte, after @ ..] = rest {
@@ -191,9 +192,9 @@ fn scan(text: &[u8], base: u32) -> Option<Scanned> {
             seen_point = true;
         } else if let Some(digit) = char::from(*byte).to_digit(base) {
             seen_digit = true;
-            scanned.digits.multiply_add(base, digit);
-            scanned.fraction_digits += u32::from(seen_point);
-            scanned.significant += u32::from(!scanned.digits.is_zero());
+            parts.digits.multiply_add(base, digit);
+            parts.fraction_digits += u32::from(seen_point);
+            parts.significant += u32::from(!parts.digits.is_zero());
         } else {
             break;
         }
@@ -203,14 +204,14 @@ fn scan(text: &[u8], base: u32) -> Option<Scanned> {
     match rest {
         [] => {}
         [mark, exponent @ ..] if mark.eq_ignore_ascii_case(&marker) => {
-            scanned.exponent = scan_exponent(exponent)?
+            parts.exponent = parse_exponent(exponent)?
         }
         _ => return None,
     }
-    seen_digit.then_some(scanned)
+    seen_digit.then_some(parts)
 }
 
-fn scan_exponent(text: &[u8]) -> Option<i64> {
+fn parse_exponent(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
         [b'-', rest @ ..] => (-1, rest),
         [b'+', rest @ ..] => (1, rest),
@@ -219,42 +220,42 @@ fn scan_exponent(text: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // A longer exponent says nothing that a bound does not.
+    // Any greater exponent is out of range too, so the value can be capped.
     let bounded = digits.iter().fold(0i64, |sum, digit| (sum * 10 + i64::from(digit - b'0')).min(1 << 40));
     Some(sign * bounded)
 }
 
-fn round_wide(number: &Wide, exponent: i32, inexact: bool) -> Size {
-    // Two bits past the mantissa and one that stands for all the others round as the whole would.
+fn round_big(number: &BigUint, exponent: i32, inexact: bool) -> Magnitude {
+    // Two bits below the mantissa and a sticky bit for all lower bits give the same rounding as all bits.
     let surplus = number.bits().saturating_sub(66);
     let sticky = inexact || number.any_bit_below(surplus);
     let high = u128::from(number.bits_from(surplus + 64)) << 64 | u128::from(number.bits_from(surplus));
     round(high << 1 | u128::from(sticky), exponent + surplus as i32 - 1)
 }
 
-/// The nearest number to `bits * 2^exponent`.
-fn round(bits: u128, exponent: i32) -> Size {
+/// Returns the number nearest to `bits * 2^exponent`.
+fn round(bits: u128, exponent: i32) -> Magnitude {
     if bits == 0 {
-        return Size::Zero;
+        return Magnitude::Zero;
     }
     let surplus = i32::try_from(u128::BITS - bits.leading_zeros()).unwrap_or(0) - 64;
     let (mantissa, exponent) = match surplus {
         ..=0 => ((bits << -surplus) as u64, exponent + surplus),
         _ => {
             let rounded = round_half_even(bits, surplus as u32);
-            // Rounding up may carry into a sixty-fifth bit; what is below it is then zero.
+            // Rounding up can carry into a 65th bit. All bits below it are then zero.
             let carried = (rounded >> 64) as i32;
             ((rounded >> carried) as u64, exponent + surplus + carried)
         }
     };
     match exponent + 63 {
-        EXPONENT_MIN..=EXPONENT_MAX => Size::Finite { mantissa, exponent },
-        ..EXPONENT_MIN => Size::Zero,
-        _ => Size::Infinite,
+        EXPONENT_MIN..=EXPONENT_MAX => Magnitude::Finite { mantissa, exponent },
+        ..EXPONENT_MIN => Magnitude::Zero,
+        _ => Magnitude::Infinite,
     }
 }
 
-/// `number / 2^shift`, to the nearest, ties to even.
+/// Returns `number / 2^shift`, rounded to nearest, ties to even.
 fn round_half_even(number: u128, shift: u32) -> u128 {
     if shift == 0 {
         return number;
@@ -268,7 +269,7 @@ fn round_half_even(number: u128, shift: u32) -> u128 {
     whole + u128::from(rest > half || (rest == half && whole & 1 == 1))
 }
 
-/// Shifts right; if a set bit is lost, the lowest bit stands for it.
+/// Shifts right. If a set bit is shifted out, the lowest bit of the result is set.
 fn shift_right_sticky(number: u128, shift: u32) -> u128 {
     if shift >= u128::BITS {
         return u128::from(number != 0);
@@ -286,9 +287,9 @@ mod tests {
         a.plus(b).map(|sum| sum.to_string())
     }
 
-    /// Sums as a Redis 7.0.15 answers INCRBYFLOAT.
+    /// Expected sums are the replies of Redis 7.0.15 to INCRBYFLOAT.
     #[test]
-    fn sums_are_those_of_80_bit_arithmetic() {
+    fn sums_match_80_bit_arithmetic() {
         let known = [
             ("0.1", "0.2", "0.3"),
             ("10.50", "0.1", "10.6"),
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_number_is_refused() {
+    fn parse_rejects_text_that_is_not_a_number() {
         for bad in
             ["", " 1", "1 ", "abc", "nan", "1e", "e5", ".", "-", "0x", "1..2", "--1", "1e5000", "1e-5000"]
         {
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn infinity_is_read_but_never_a_sum() {
+    fn parse_accepts_infinity_but_no_sum_is_infinite() {
         assert!(!Float80::parse(b"-inf").unwrap().is_finite());
         assert!(Float80::parse(b"1e4932").unwrap().is_finite());
         assert_eq!(sum("1.1e4932", "1.1e4932"), None);

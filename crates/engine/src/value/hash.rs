@@ -1,7 +1,7 @@
-//! A hash: fields and their values. Small ones are packed and keep the order in which fields came;
-//! larger ones are a table. What has become a table stays one.
+//! A hash: fields and their values. A small hash is packed and keeps its fields in insertion order. A larger
+//! one is a hash table, and stays one when it shrinks.
 
-use super::packed::{self, Packed};
+use super::packed::{self, PackedItems};
 use super::table::Table;
 use super::{Hashing, Layout};
 use crate::memory::allocation_bytes;
@@ -9,27 +9,29 @@ use crate::memory::allocation_bytes;
 /// A hash value.
 #[derive(Clone, Debug)]
 pub struct Hash {
-    form: Form,
+    repr: HashRepr,
 }
 
+/// How a hash is stored.
 #[derive(Clone, Debug)]
-enum Form {
+enum HashRepr {
     /// field, value, field, value…
-    Packed(Packed),
+    Packed(PackedItems),
     Table(Box<Table<Box<[u8]>>>),
 }
 
-/// A packed field is followed by its value.
+/// Number of items per field: a packed field is followed by its value.
 const PAIR: usize = 2;
 
 impl Default for Hash {
     fn default() -> Self {
-        Hash { form: Form::Packed(Packed::default()) }
+        Hash { repr: HashRepr::Packed(PackedItems::default()) }
     }
 }
 
 impl Hash {
-    /// A hash of these pairs in this layout, or in the one they need. A field that comes again changes its value.
+    /// Creates a hash of these pairs in this layout, or in the layout they need. If a field occurs twice, the
+    /// later value wins.
     pub fn with_layout<'a>(
         layout: Layout,
         count: usize,
@@ -37,59 +39,59 @@ impl Hash {
         hashing: Hashing,
     ) -> Hash {
         let mut hash = match layout {
-            Layout::Table => Hash { form: Form::Table(Box::new(Table::with_capacity(count, hashing))) },
+            Layout::Table => Hash { repr: HashRepr::Table(Box::new(Table::with_capacity(count, hashing))) },
             _ => Hash::default(),
         };
         pairs.for_each(|(field, value)| hash.set(field, value, hashing));
         hash
     }
 
-    /// How many fields there are.
+    /// Returns the number of fields.
     pub fn len(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.len() / PAIR,
-            Form::Table(table) => table.len(),
+        match &self.repr {
+            HashRepr::Packed(packed) => packed.len() / PAIR,
+            HashRepr::Table(table) => table.len(),
         }
     }
 
-    /// Whether there are none.
+    /// Returns whether the hash has no fields.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        match &self.form {
-            Form::Packed(packed) => {
+        match &self.repr {
+            HashRepr::Packed(packed) => {
                 let (_, value_at) = packed.item_at(packed.find(field, PAIR)?)?;
                 Some(packed.item_at(value_at)?.0)
             }
-            Form::Table(table) => Some(table.get(field)?),
+            HashRepr::Table(table) => Some(table.get(field)?),
         }
     }
 
-    /// Hands every field and its value to `visit`.
+    /// Calls `visit` with every field and its value.
     pub fn visit<'a>(&'a self, mut visit: impl FnMut(&'a [u8], &'a [u8])) {
-        match &self.form {
-            Form::Packed(packed) => {
+        match &self.repr {
+            HashRepr::Packed(packed) => {
                 let mut items = packed.iter();
                 while let (Some(field), Some(value)) = (items.next(), items.next()) {
                     visit(field, value);
                 }
             }
-            Form::Table(table) => table.iter().for_each(|(field, value)| visit(field, value)),
+            HashRepr::Table(table) => table.iter().for_each(|(field, value)| visit(field, value)),
         }
     }
 
-    /// The layout.
+    /// Returns the memory layout.
     pub fn layout(&self) -> Layout {
-        match self.form {
-            Form::Packed(_) => Layout::Packed,
-            Form::Table(_) => Layout::Table,
+        match self.repr {
+            HashRepr::Packed(_) => Layout::Packed,
+            HashRepr::Table(_) => Layout::Table,
         }
     }
 
-    /// Gives fields their values: field, value, field, value…
+    /// Sets fields: field, value, field, value…
     pub(crate) fn apply_set(&mut self, pairs: &[&[u8]], hashing: Hashing) {
         for pair in pairs.chunks_exact(PAIR) {
             self.set(pair[0], pair[1], hashing);
@@ -97,58 +99,58 @@ impl Hash {
     }
 
     fn set(&mut self, field: &[u8], value: &[u8], hashing: Hashing) {
-        match &mut self.form {
-            Form::Packed(packed) if !Packed::takes(field) || !Packed::takes(value) => {
-                self.form = Form::Table(unpack(packed, hashing));
+        match &mut self.repr {
+            HashRepr::Packed(packed) if !PackedItems::can_hold(field) || !PackedItems::can_hold(value) => {
+                self.repr = HashRepr::Table(unpack(packed, hashing));
                 self.set(field, value, hashing);
             }
-            Form::Packed(packed) => match packed.find(field, PAIR) {
+            HashRepr::Packed(packed) => match packed.find(field, PAIR) {
                 Some(at) => packed.replace(at + 1 + field.len(), value),
                 None if packed.len() < packed::ITEMS_MAX * PAIR => {
                     packed.push(field);
                     packed.push(value);
                 }
                 None => {
-                    self.form = Form::Table(unpack(packed, hashing));
+                    self.repr = HashRepr::Table(unpack(packed, hashing));
                     self.set(field, value, hashing);
                 }
             },
-            Form::Table(table) => table.insert(field, value.into()),
+            HashRepr::Table(table) => table.insert(field, value.into()),
         }
     }
 
-    /// Removes fields; those that are not there are passed over.
+    /// Removes fields. Ignores fields that do not exist.
     pub(crate) fn apply_delete(&mut self, fields: &[&[u8]]) {
         for field in fields {
-            match &mut self.form {
-                Form::Packed(packed) => {
+            match &mut self.repr {
+                HashRepr::Packed(packed) => {
                     if let Some(at) = packed.find(field, PAIR) {
                         packed.remove(at, PAIR);
                     }
                 }
-                Form::Table(table) => table.remove(field),
+                HashRepr::Table(table) => table.remove(field),
             }
         }
     }
 
-    /// Bytes allocated behind it.
+    /// Returns the bytes allocated.
     pub fn memory_bytes(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.memory_bytes(),
-            Form::Table(table) => allocation_bytes(size_of_val(&**table)) + table.memory_bytes(),
+        match &self.repr {
+            HashRepr::Packed(packed) => packed.memory_bytes(),
+            HashRepr::Table(table) => allocation_bytes(size_of_val(&**table)) + table.memory_bytes(),
         }
     }
 
-    /// Verifies that the form is sound, and no field is there twice.
+    /// Verifies that the representation is valid and no field occurs twice.
     pub fn check(&self) -> Result<(), String> {
-        match &self.form {
-            Form::Packed(packed) => packed.check().and_then(|()| check_pairs(packed)),
-            Form::Table(table) => table.check(),
+        match &self.repr {
+            HashRepr::Packed(packed) => packed.check().and_then(|()| check_pairs(packed)),
+            HashRepr::Table(table) => table.check(),
         }
     }
 }
 
-fn unpack(packed: &Packed, hashing: Hashing) -> Box<Table<Box<[u8]>>> {
+fn unpack(packed: &PackedItems, hashing: Hashing) -> Box<Table<Box<[u8]>>> {
     let mut table = Box::new(Table::with_capacity(packed.len() / PAIR + 1, hashing));
     let mut items = packed.iter();
     while let (Some(field), Some(value)) = (items.next(), items.next()) {
@@ -157,14 +159,14 @@ fn unpack(packed: &Packed, hashing: Hashing) -> Box<Table<Box<[u8]>>> {
     table
 }
 
-fn check_pairs(packed: &Packed) -> Result<(), String> {
+fn check_pairs(packed: &PackedItems) -> Result<(), String> {
     if !packed.len().is_multiple_of(PAIR) || packed.len() > packed::ITEMS_MAX * PAIR {
-        return Err(format!("a packed hash of {} items", packed.len()));
+        return Err(format!("a packed hash has {} items, which is odd or too many", packed.len()));
     }
     let mut fields: Vec<_> = packed.iter().step_by(PAIR).collect();
     fields.sort_unstable();
     match fields.windows(2).find(|two| two[0] == two[1]) {
-        Some(two) => Err(format!("packed hash field {} is there twice", two[0].escape_ascii())),
+        Some(two) => Err(format!("packed hash field {} occurs twice", two[0].escape_ascii())),
         None => Ok(()),
     }
 }
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn small_hashes_keep_the_order_of_fields() {
+    fn small_hash_keeps_insertion_order() {
         let mut hash = Hash::default();
         hash.apply_set(&[b"z", b"1", b"a", b"2", b"m", b"3", b"a", b"22"], Hashing::new(1));
         hash.apply_delete(&[b"z", b"absent"]);
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_value_or_many_fields_make_a_table() {
+    fn long_value_or_many_fields_convert_to_a_table() {
         let long = [b'x'; packed::ITEM_BYTES_MAX + 1];
         let mut hash = Hash::default();
         hash.apply_set(&[b"f", b"v", b"g", &long], Hashing::new(1));

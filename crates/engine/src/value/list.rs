@@ -1,4 +1,4 @@
-//! A list: values in order, open at both ends.
+//! A list: values in order, with pushes and pops at both ends.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use super::Layout;
 use crate::ListEnd;
 use crate::memory::allocation_bytes;
 
-/// Lists up to this size count as packed.
+/// Lists of up to this many bytes have the layout `Packed`.
 const PACKED_BYTES_MAX: usize = 8192;
-/// Below this many values a list is not worth shrinking.
+/// A list of fewer values than this is not shrunk.
 const SHRINK_FROM: usize = 32;
 
-/// A list value. Any position is reached in one step; the ends grow and shrink in one step.
+/// A list value. Access by position, push and pop take constant time.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     values: VecDeque<Box<[u8]>>,
@@ -22,29 +22,32 @@ pub struct List {
 }
 
 impl List {
-    /// A list of these values, head first.
+    /// Creates a list of these values, head first.
     pub fn of<'a>(values: impl Iterator<Item = &'a [u8]>) -> List {
         let mut list = List::default();
         values.for_each(|value| list.apply_push(ListEnd::Tail, &[value]));
         list
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the list has no values.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The values at these positions, head first. The range must lie within the list.
+    /// Returns the values at these positions, head first.
+    ///
+    /// # Panics
+    /// If the range is not within the list.
     pub fn range(&self, positions: std::ops::Range<usize>) -> impl Iterator<Item = &[u8]> {
         self.values.range(positions).map(|value| &**value)
     }
 
-    /// The first `count` values as seen from one end.
+    /// Returns the first `count` values from one end, outermost first.
     pub fn from_end(&self, end: ListEnd, count: usize) -> impl Iterator<Item = &[u8]> {
         let last = self.len().wrapping_sub(1);
         (0..count.min(self.len())).map(move |n| match end {
@@ -53,12 +56,12 @@ impl List {
         })
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> Layout {
         if self.value_bytes + self.len() > PACKED_BYTES_MAX { Layout::LongList } else { Layout::Packed }
     }
 
-    /// Values join at one end, one after the other.
+    /// Pushes values at one end, one after the other.
     pub(crate) fn apply_push(&mut self, end: ListEnd, values: &[&[u8]]) {
         for &value in values {
             self.value_bytes += value.len();
@@ -70,7 +73,7 @@ impl List {
         }
     }
 
-    /// The outermost `count` values leave, or all there are.
+    /// Removes up to `count` values from one end.
     pub(crate) fn apply_pop(&mut self, end: ListEnd, count: u64) {
         for _ in 0..count {
             let popped = match end {
@@ -86,17 +89,20 @@ impl List {
         }
     }
 
-    /// Bytes allocated behind it.
+    /// Returns the bytes allocated.
     pub fn memory_bytes(&self) -> usize {
         allocation_bytes(self.values.capacity() * size_of::<Box<[u8]>>()) + self.content_bytes
     }
 
-    /// Verifies that the bytes are counted right.
+    /// Verifies that the byte counts are correct.
     pub fn check(&self) -> Result<(), String> {
         let value_bytes: usize = self.values.iter().map(|value| value.len()).sum();
         let content_bytes: usize = self.values.iter().map(|value| allocation_bytes(value.len())).sum();
         if (value_bytes, content_bytes) != (self.value_bytes, self.content_bytes) {
-            return Err(format!("a list of {value_bytes} bytes counted {}", self.value_bytes));
+            return Err(format!(
+                "the values of a list have {value_bytes} bytes, but it counts {}",
+                self.value_bytes
+            ));
         }
         Ok(())
     }
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn pushing_at_the_head_reverses() {
+    fn pushing_at_the_head_reverses_the_order() {
         let mut list = list(&[b"c"]);
         list.apply_push(ListEnd::Head, &[b"b", b"a"]);
         assert_eq!(list.range(0..3).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
@@ -121,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn popping_more_than_there_is_empties_the_list() {
+    fn popping_more_values_than_exist_empties_the_list() {
         let mut list = list(&[b"a", b"b"]);
         list.apply_pop(ListEnd::Tail, u64::MAX);
         assert!(list.is_empty());
@@ -130,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drained_list_gives_memory_back() {
+    fn list_frees_memory_when_values_are_popped() {
         let mut list = list(&vec![&b"value"[..]; 10_000]);
         assert_eq!(list.layout(), Layout::LongList);
         let full = list.memory_bytes();

@@ -1,8 +1,10 @@
-//! What lives under a key: a stream, or one of the plain values beside it.
+//! The value of a key: a stream, or a string, hash, list or set.
 //!
-//! Values know nothing of keys, expiry or databases (that is the keyspace's) and nothing of how a
-//! client spells their types. Queries take `&self`; content changes only when the keyspace applies an effect.
+//! Values do not know keys, expiry or databases, which belong to the keyspace. They do not know the type
+//! names that clients see either. Queries take `&self`; the content changes only when the keyspace applies an
+//! effect.
 
+mod big_uint;
 mod float80;
 mod hash;
 mod list;
@@ -10,7 +12,6 @@ mod packed;
 mod set;
 mod table;
 mod text;
-mod wide;
 
 pub use float80::Float80;
 pub use hash::Hash;
@@ -22,7 +23,7 @@ pub use text::Text;
 use crate::memory::allocation_bytes;
 use crate::{BlockLimits, Effect, Stream};
 
-/// The content of a key. Small on its own (24 bytes): everything but a string is behind a box.
+/// The value of a key. It has 24 bytes: everything but a string is boxed.
 #[derive(Clone)]
 pub enum Value {
     /// Entries, groups and their pending entries.
@@ -31,7 +32,7 @@ pub enum Value {
     String(Text),
     /// Fields and their values.
     Hash(Box<Hash>),
-    /// Values in order, open at both ends.
+    /// Values in order, with pushes and pops at both ends.
     List(Box<List>),
     /// Distinct members.
     Set(Box<Set>),
@@ -52,30 +53,30 @@ pub enum Kind {
     Set,
 }
 
-/// How a value is laid out in memory, in the classes that clients know.
+/// How a value is stored in memory, in the classes that OBJECT ENCODING shows to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// A string that is the text of an integer.
+    /// A string that is the canonical text of an integer.
     Integer,
-    /// A string short enough to lie beside its header.
+    /// A string that Redis would store in one allocation with its header.
     ShortString,
     /// Any other string.
     LongString,
-    /// Few, short items, one after the other.
+    /// A few short items in one allocation.
     Packed,
-    /// Integers in order.
+    /// A sorted array of integers.
     SortedIntegers,
     /// A hash table.
     Table,
-    /// More list than fits one packed node.
+    /// A list too large for one packed node.
     LongList,
     /// The blocks of a stream.
     Blocks,
 }
 
 impl Value {
-    /// The empty value that `effect` starts from when its key is not there; `None` for effects that
-    /// change nothing on a missing key.
+    /// Returns the empty value that `effect` starts from if its key does not exist; `None` for effects that
+    /// change nothing then.
     pub(crate) fn created_by(effect: &Effect<'_>) -> Option<Value> {
         match effect {
             Effect::StringSet { .. } | Effect::StringAppend { .. } => Some(Value::String(Text::default())),
@@ -88,11 +89,12 @@ impl Value {
         }
     }
 
-    /// Changes the content. Effects on the key itself (delete, expiry) are the keyspace's and do
+    /// Changes the content. Effects on the key itself (delete, expiry) are applied by the keyspace and do
     /// nothing here.
     ///
     /// # Panics
-    /// When the effect is for another type of value: it was not decided on this one.
+    /// If the effect is for another type of value. This is a bug of the caller, which decided on another
+    /// value.
     #[inline(always)]
     pub(crate) fn apply(&mut self, effect: &Effect<'_>, limits: BlockLimits, hashing: Hashing) {
         match (self, *effect) {
@@ -111,7 +113,7 @@ impl Value {
         }
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn kind(&self) -> Kind {
         match self {
             Value::Stream(_) => Kind::Stream,
@@ -122,7 +124,7 @@ impl Value {
         }
     }
 
-    /// The layout.
+    /// Returns the memory layout.
     pub fn layout(&self) -> Layout {
         match self {
             Value::Stream(_) => Layout::Blocks,
@@ -133,9 +135,10 @@ impl Value {
         }
     }
 
-    /// Whether the key goes with its content. A string may be empty and a stream stays when it is.
+    /// Returns whether the key has to be removed because its value is empty. Strings and streams can be
+    /// empty.
     #[inline]
-    pub(crate) fn is_used_up(&self) -> bool {
+    pub(crate) fn is_empty_collection(&self) -> bool {
         match self {
             Value::Stream(_) | Value::String(_) => false,
             Value::Hash(hash) => hash.is_empty(),
@@ -144,9 +147,9 @@ impl Value {
         }
     }
 
-    /// Whether freeing this would hold somebody up.
+    /// Returns whether freeing this value takes so long that it should be deferred.
     pub fn is_large(&self) -> bool {
-        /// Items up to so many, and strings up to so many bytes, are freed in less time than it takes to hand them on.
+        /// Up to this many items or bytes, freeing a value is faster than handing it to another thread.
         const FEW_ITEMS: usize = 1024;
         const FEW_BYTES: usize = 1 << 20;
         match self {
@@ -158,7 +161,8 @@ impl Value {
         }
     }
 
-    /// Takes out what `effect`, which is applied next, is going to remove, if that is much.
+    /// Removes and returns the part that `effect`, which is applied next, is going to remove, if that part is
+    /// large.
     #[inline(always)]
     pub(crate) fn take_deferred(&mut self, effect: &Effect<'_>) -> Option<Value> {
         match (self, effect) {
@@ -172,8 +176,8 @@ impl Value {
         }
     }
 
-    /// Frees a part of the value, about `blocks` blocks of a stream, and says whether there is more. What is left is good
-    /// for nothing but to go on freeing it.
+    /// Frees part of the value, about `blocks` blocks of a stream, and returns whether there is more to free.
+    /// Afterwards the value can only be freed further.
     pub fn free_some(&mut self, blocks: usize) -> bool {
         match self {
             Value::Stream(stream) => stream.free_some(blocks),
@@ -184,7 +188,7 @@ impl Value {
         }
     }
 
-    /// Bytes allocated behind this value, allocator headers included.
+    /// Returns the bytes allocated for this value, including the overhead of the allocator.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Value::Stream(stream) => boxed::<Stream>() + stream.memory_bytes(),
@@ -216,12 +220,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_three_words() {
+    fn value_has_24_bytes() {
         assert_eq!(size_of::<Value>(), 24);
     }
 
     #[test]
-    fn a_string_replaces_any_other_type() {
+    fn string_set_replaces_a_value_of_any_type() {
         let mut value = Value::created_by(&Effect::SetAdd { members: &[] }).unwrap();
         let effect = Effect::StringSet { value: b"text", expires_at_ms: None };
         value.apply(&effect, BlockLimits::default(), Hashing::new(1));
@@ -230,7 +234,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "cannot change a String")]
-    fn an_effect_for_another_type_is_a_bug() {
+    fn apply_panics_for_an_effect_of_another_type() {
         let mut value = Value::String(Text::new(b"text"));
         value.apply(&Effect::SetAdd { members: &[b"m"] }, BlockLimits::default(), Hashing::new(1));
     }

@@ -1,4 +1,4 @@
-//! Few, short items in one allocation, for small hashes and sets.
+//! A few short items in one allocation, for small hashes and sets.
 //!
 //! ```text
 //! +-----+-----------+-----+-----------+--
@@ -6,41 +6,42 @@
 //! +-----+-----------+-----+-----------+--
 //! ```
 //!
-//! Searching walks; with at most [`ITEMS_MAX`] items of [`ITEM_BYTES_MAX`] bytes that is cheaper than
-//! hashing and costs one byte an item instead of a pointer, a length and an allocation.
+//! A search reads item by item. With at most [`ITEMS_MAX`] items (or pairs) of up to [`ITEM_BYTES_MAX`] bytes
+//! this is cheaper than hashing. An item takes one extra byte instead of a pointer, a length and an
+//! allocation.
 
 use crate::memory::allocation_bytes;
 
-/// The most items (of a set) or pairs (of a hash) that stay packed.
+/// Maximum number of items (of a set) or pairs (of a hash) that are packed.
 pub(super) const ITEMS_MAX: usize = 128;
-/// The longest item that can be packed.
+/// Maximum length of a packed item in bytes.
 pub(super) const ITEM_BYTES_MAX: usize = 64;
 
-/// A sequence of short byte strings. An offset points at an item's length byte.
+/// A sequence of short byte strings. An offset is that of an item's length byte.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct PackedItems {
     bytes: Vec<u8>,
     items: u32,
 }
 
-impl Packed {
+impl PackedItems {
     pub(super) fn len(&self) -> usize {
         self.items as usize
     }
 
-    /// Whether `item` is short enough to be kept here.
-    pub(super) fn takes(item: &[u8]) -> bool {
+    /// Returns whether `item` is short enough.
+    pub(super) fn can_hold(item: &[u8]) -> bool {
         item.len() <= ITEM_BYTES_MAX
     }
 
-    /// The item at `offset`, and the offset of the next.
+    /// Returns the item at `offset` and the offset of the next item.
     pub(super) fn item_at(&self, offset: usize) -> Option<(&[u8], usize)> {
         let start = offset + 1;
         let end = start + usize::from(*self.bytes.get(offset)?);
         Some((&self.bytes[start..end], end))
     }
 
-    /// The offset of the first item equal to `wanted`, looking at every `stride`-th.
+    /// Returns the offset of the first item equal to `wanted`, comparing only every `stride`-th item.
     pub(super) fn find(&self, wanted: &[u8], stride: usize) -> Option<usize> {
         let mut offset = 0;
         while let Some((item, mut next)) = self.item_at(offset) {
@@ -71,7 +72,7 @@ impl Packed {
         self.items += 1;
     }
 
-    /// Puts `item` in the place of the one at `offset`.
+    /// Replaces the item at `offset`.
     pub(super) fn replace(&mut self, offset: usize, item: &[u8]) {
         let Some((old, end)) = self.item_at(offset) else { return };
         if old.len() < item.len() {
@@ -81,7 +82,7 @@ impl Packed {
         self.bytes.splice(offset + 1..end, item.iter().copied());
     }
 
-    /// Removes `count` items from `offset` on.
+    /// Removes `count` items, starting at `offset`.
     pub(super) fn remove(&mut self, offset: usize, count: usize) {
         let mut end = offset;
         for _ in 0..count {
@@ -105,18 +106,21 @@ impl Packed {
         while offset < self.bytes.len() {
             let len = usize::from(self.bytes[offset]);
             if len > ITEM_BYTES_MAX || offset + 1 + len > self.bytes.len() {
-                return Err(format!("packed item of {len} bytes at {offset} of {}", self.bytes.len()));
+                return Err(format!(
+                    "packed item of {len} bytes at {offset} is too long or ends after byte {}",
+                    self.bytes.len()
+                ));
             }
             offset += 1 + len;
             items += 1;
         }
         if items != self.items {
-            return Err(format!("{items} packed items, counted {}", self.items));
+            return Err(format!("{items} packed items, but the count is {}", self.items));
         }
         Ok(())
     }
 
-    /// Grows by a quarter rather than by doubling: these live by the million and grow seldom.
+    /// Grows by a quarter instead of doubling: there can be millions of these values, and they rarely grow.
     fn make_room(&mut self, additional: usize) {
         let needed = self.bytes.len() + additional;
         if needed > self.bytes.capacity() {
@@ -126,7 +130,7 @@ impl Packed {
 }
 
 fn len_byte(item: &[u8]) -> u8 {
-    assert!(Packed::takes(item), "an item of {} bytes is too long to be packed", item.len());
+    assert!(PackedItems::can_hold(item), "an item of {} bytes is too long to be packed", item.len());
     item.len() as u8
 }
 
@@ -134,14 +138,14 @@ fn len_byte(item: &[u8]) -> u8 {
 mod tests {
     use super::*;
 
-    fn packed(items: &[&[u8]]) -> Packed {
-        let mut packed = Packed::default();
+    fn packed(items: &[&[u8]]) -> PackedItems {
+        let mut packed = PackedItems::default();
         items.iter().for_each(|item| packed.push(item));
         packed
     }
 
     #[test]
-    fn strides_look_at_fields_only() {
+    fn find_compares_only_every_stride_th_item() {
         let packed = packed(&[b"a", b"b", b"b", b"c"]);
         assert_eq!(packed.find(b"b", 1), Some(2));
         assert_eq!(packed.find(b"b", 2), Some(4));
@@ -149,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_replaced_and_removed_in_place() {
+    fn replace_and_remove_keep_the_other_items() {
         let mut packed = packed(&[b"one", b"", b"three"]);
         packed.replace(4, b"second");
         packed.remove(0, 1);
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "too long")]
-    fn long_items_are_not_taken() {
+    fn push_panics_for_an_item_that_is_too_long() {
         packed(&[&[0; ITEM_BYTES_MAX + 1]]);
     }
 }

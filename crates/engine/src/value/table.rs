@@ -1,4 +1,4 @@
-//! Byte strings in a hash table, for hashes and sets that outgrow their packed form.
+//! A hash table of byte strings, for hashes and sets that are too large to be packed.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -8,22 +8,22 @@ use hashbrown::hash_table::Entry;
 
 use crate::memory::allocation_bytes;
 
-/// Below this many items a table is not worth shrinking.
+/// A table of fewer items than this is not shrunk.
 const SHRINK_FROM: usize = 64;
 
-/// The hash function, with its seed. The seed comes from outside so that nothing here is random.
+/// A hash function with its seed. The caller passes the seed, because the engine has no random source.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashing {
     seed: u64,
 }
 
 impl Hashing {
-    /// A hash function of its own for every seed.
+    /// Creates the hash function of this seed.
     pub fn new(seed: u64) -> Hashing {
         Hashing { seed }
     }
 
-    /// The hash of some bytes.
+    /// Returns the hash of `bytes`.
     #[inline]
     pub fn hash(self, bytes: &[u8]) -> u64 {
         let mut hasher = FixedState::with_seed(self.seed).build_hasher();
@@ -32,34 +32,34 @@ impl Hashing {
     }
 }
 
-/// What a table keeps beside an item: the value of a field, or nothing.
-pub(super) trait Beside {
-    /// Bytes allocated for it.
+/// What a table stores with each key: the value of a hash field, or `()` for a set.
+pub(super) trait TableValue {
+    /// Returns the bytes allocated for it.
     fn heap_bytes(&self) -> usize;
 }
 
-impl Beside for () {
+impl TableValue for () {
     fn heap_bytes(&self) -> usize {
         0
     }
 }
 
-impl Beside for Box<[u8]> {
+impl TableValue for Box<[u8]> {
     fn heap_bytes(&self) -> usize {
         allocation_bytes(self.len())
     }
 }
 
-/// A hash table from byte strings to `V`. Keeps its hash function, so that queries need no other.
+/// A hash table from byte strings to `V`. Stores its hash function, so that lookups need no argument.
 #[derive(Clone, Debug)]
 pub(super) struct Table<V> {
     hashing: Hashing,
     items: HashTable<(Box<[u8]>, V)>,
-    /// Bytes allocated for what the items hold.
+    /// Bytes allocated for keys and values.
     content_bytes: usize,
 }
 
-impl<V: Beside> Table<V> {
+impl<V: TableValue> Table<V> {
     pub(super) fn with_capacity(items: usize, hashing: Hashing) -> Table<V> {
         Table { hashing, items: HashTable::with_capacity(items), content_bytes: 0 }
     }
@@ -76,7 +76,7 @@ impl<V: Beside> Table<V> {
         self.items.iter().map(|(key, value)| (&**key, value))
     }
 
-    /// Sets what is kept beside `key`, which joins if it was not there.
+    /// Sets the value of `key`, which is added if it does not exist.
     pub(super) fn insert(&mut self, key: &[u8], value: V) {
         let hashing = self.hashing;
         self.content_bytes += value.heap_bytes();
@@ -106,14 +106,17 @@ impl<V: Beside> Table<V> {
         allocation_bytes(self.items.allocation_size()) + self.content_bytes
     }
 
-    /// Verifies that every item is found under its hash and that the bytes are counted right.
+    /// Verifies that every item is found by its key and that the byte count is correct.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some((key, _)) = self.iter().find(|(key, _)| self.get(key).is_none()) {
-            return Err(format!("table item {} is not found under its hash", key.escape_ascii()));
+            return Err(format!("the table does not find its item {}", key.escape_ascii()));
         }
         let content: usize = self.iter().map(|(key, v)| allocation_bytes(key.len()) + v.heap_bytes()).sum();
         if content != self.content_bytes {
-            return Err(format!("table items hold {content} bytes, counted {}", self.content_bytes));
+            return Err(format!(
+                "the items of a table take {content} bytes, but it counts {}",
+                self.content_bytes
+            ));
         }
         Ok(())
     }
@@ -124,13 +127,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_make_different_functions() {
+    fn different_seeds_give_different_hashes() {
         assert_eq!(Hashing::new(7).hash(b"key"), Hashing::new(7).hash(b"key"));
         assert_ne!(Hashing::new(7).hash(b"key"), Hashing::new(8).hash(b"key"));
     }
 
     #[test]
-    fn a_table_shrinks_with_its_content() {
+    fn table_shrinks_when_items_are_removed() {
         let mut table = Table::<()>::with_capacity(0, Hashing::new(1));
         let keys: Vec<_> = (0..10_000u32).map(u32::to_le_bytes).collect();
         keys.iter().for_each(|key| table.insert(key, ()));

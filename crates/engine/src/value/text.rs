@@ -1,12 +1,12 @@
-//! A string: bytes that are set as a whole or grow at the end.
+//! A string: bytes that are overwritten as a whole or appended to.
 
 use super::Layout;
 use crate::bytes::number;
 use crate::memory::allocation_bytes;
 
-/// The longest string that counts as short: header and bytes share a 64-byte line.
+/// Maximum length of a short string, whose header and bytes share a 64-byte cache line in Redis.
 const SHORT_BYTES_MAX: usize = 44;
-/// Slack that is not worth a new allocation when a string is overwritten.
+/// Unused bytes that do not justify a new allocation when a string is overwritten.
 const SLACK_BYTES: usize = 64;
 
 /// A string value.
@@ -16,17 +16,17 @@ pub struct Text {
 }
 
 impl Text {
-    /// A string of exactly these bytes.
+    /// Creates a string of these bytes.
     pub fn new(bytes: &[u8]) -> Text {
         Text { bytes: bytes.to_vec() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> Layout {
         if number::parse_integer(&self.bytes).is_some() {
             Layout::Integer
@@ -37,7 +37,7 @@ impl Text {
         }
     }
 
-    /// Overwrites the string, in place where that wastes little.
+    /// Overwrites the string. Reuses the allocation if that wastes little memory.
     pub(crate) fn apply_set(&mut self, bytes: &[u8]) {
         let fits = bytes.len()..=2 * bytes.len() + SLACK_BYTES;
         if fits.contains(&self.bytes.capacity()) {
@@ -48,12 +48,12 @@ impl Text {
         }
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     pub(crate) fn apply_append(&mut self, tail: &[u8]) {
         self.bytes.extend_from_slice(tail);
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub fn memory_bytes(&self) -> usize {
         allocation_bytes(self.bytes.capacity())
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overwriting_gives_memory_back() {
+    fn overwriting_a_long_string_frees_memory() {
         let mut text = Text::new(&[b'x'; 10_000]);
         text.apply_set(b"short");
         assert_eq!(text.as_bytes(), b"short");

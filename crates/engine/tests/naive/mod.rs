@@ -1,4 +1,4 @@
-//! A stream the slow and obvious way: ordered maps, one row at a time.
+//! A stream implemented in the slow and obvious way: ordered maps, one row at a time.
 
 mod newer;
 
@@ -8,23 +8,25 @@ use millstream_engine::stream::{ClaimOptions, IdRange, IdempotenceLimits};
 use millstream_engine::{IdSpec, StreamId, TrimBy};
 
 pub(crate) type NaiveEntry = Vec<(Vec<u8>, Vec<u8>)>;
-/// Owner (nobody is empty), delivery time, deliveries.
+/// Owner (empty if released), delivery time in milliseconds, delivery count.
 pub(crate) type NaiveRow = (Vec<u8>, u64, u64);
+/// Id, delivery time in milliseconds and delivery count of claimed entries.
 type Rows = Vec<(StreamId, u64, u64)>;
 
 #[derive(Default)]
-pub(crate) struct Naive {
+pub(crate) struct NaiveStream {
     pub(crate) entries: BTreeMap<StreamId, NaiveEntry>,
     pub(crate) last_id: StreamId,
     pub(crate) max_deleted: StreamId,
     pub(crate) entries_added: u64,
     pub(crate) groups: BTreeMap<Vec<u8>, NaiveGroup>,
-    pub(crate) memory: Option<NaiveMemory>,
+    pub(crate) producer_history: Option<NaiveProducerHistory>,
 }
 
-/// What producers sent: producer, name, entry, since when; in order.
+/// What idempotent adds remember. `kept` holds producer, idempotent id, entry id and time in milliseconds, the oldest
+/// first.
 #[derive(Default)]
-pub(crate) struct NaiveMemory {
+pub(crate) struct NaiveProducerHistory {
     pub(crate) limits: IdempotenceLimits,
     pub(crate) kept: Vec<(Vec<u8>, Vec<u8>, StreamId, u64)>,
     pub(crate) added: u64,
@@ -36,7 +38,7 @@ pub(crate) struct NaiveGroup {
     pub(crate) last_id: StreamId,
     pub(crate) consumers: BTreeSet<Vec<u8>>,
     pub(crate) pending: BTreeMap<StreamId, NaiveRow>,
-    /// In the order of release.
+    /// Released ids, in the order of their release.
     pub(crate) released: Vec<StreamId>,
 }
 
@@ -61,7 +63,7 @@ impl NaiveGroup {
     }
 }
 
-impl Naive {
+impl NaiveStream {
     pub(crate) fn last_entry(&self) -> StreamId {
         self.entries.keys().next_back().copied().unwrap_or_default()
     }

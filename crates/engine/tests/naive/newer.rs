@@ -1,11 +1,11 @@
-//! The newer commands on the naive stream: references, releases, claiming reads, what producers sent.
+//! The newer commands on the naive stream: deletion by references, releases, claiming reads, idempotent adds.
 
-use millstream_engine::stream::{Before, Deletion, IdempotenceLimits};
+use millstream_engine::stream::{Deletion, IdempotenceLimits, PriorDelivery};
 use millstream_engine::{NackMode, References, StreamId, TrimBy};
 
-use super::{Naive, NaiveEntry, NaiveMemory, most, once_more};
+use super::{NaiveEntry, NaiveProducerHistory, NaiveStream, most, once_more};
 
-impl Naive {
+impl NaiveStream {
     fn is_referenced(&self, id: &StreamId) -> bool {
         self.groups.values().any(|group| group.last_id < *id || group.pending.contains_key(id))
     }
@@ -59,7 +59,7 @@ impl Naive {
         answers
     }
 
-    /// An exact trim, entry by entry.
+    /// Trims exactly, entry by entry, and returns the removed ids.
     pub(crate) fn trim_referenced(&mut self, by: TrimBy, references: References) -> Vec<StreamId> {
         let mut gone = Vec::new();
         for id in self.entries.keys().copied().collect::<Vec<_>>() {
@@ -110,7 +110,7 @@ impl Naive {
         count
     }
 
-    /// What a reader that claims is shown, at most `count`.
+    /// Returns the entries of a claiming read, at most `count`, and what was known of each before.
     pub(crate) fn read_claiming(
         &mut self,
         group: &[u8],
@@ -118,7 +118,7 @@ impl Naive {
         min_idle_ms: u64,
         count: Option<u64>,
         now_ms: u64,
-    ) -> Vec<(StreamId, NaiveEntry, Option<Before>)> {
+    ) -> Vec<(StreamId, NaiveEntry, Option<PriorDelivery>)> {
         let found = self.groups.get_mut(group).unwrap();
         let mut order = found.released.clone();
         let owned = found.pending.iter().filter(|(id, _)| !found.released.contains(id));
@@ -136,7 +136,7 @@ impl Naive {
             let is_owned = !found.released.contains(&id);
             let (_, delivered_at_ms, deliveries) = found.pending[&id].clone();
             let idle_ms = is_owned.then(|| now_ms.saturating_sub(delivered_at_ms));
-            shown.push((id, entry.clone(), Some(Before { idle_ms, deliveries })));
+            shown.push((id, entry.clone(), Some(PriorDelivery { idle_ms, deliveries })));
             found.consumers.insert(consumer.to_vec());
             found.give(id, (consumer.to_vec(), now_ms, once_more(deliveries, true)));
         }
@@ -171,31 +171,33 @@ impl Naive {
     }
 
     pub(crate) fn configure(&mut self, limits: IdempotenceLimits) {
-        let memory = self.memory.get_or_insert_with(|| NaiveMemory { limits, ..NaiveMemory::default() });
-        if memory.limits != limits {
-            memory.kept.clear();
-            memory.limits = limits;
+        let history = self
+            .producer_history
+            .get_or_insert_with(|| NaiveProducerHistory { limits, ..NaiveProducerHistory::default() });
+        if history.limits != limits {
+            history.kept.clear();
+            history.limits = limits;
         }
     }
 
     pub(crate) fn recall(&self, producer: &[u8], iid: &[u8], now_ms: u64) -> Option<StreamId> {
-        let memory = self.memory.as_ref()?;
-        let mut live = memory.kept.iter().filter(|kept| kept.3 + memory.limits.duration_s * 1000 > now_ms);
+        let history = self.producer_history.as_ref()?;
+        let mut live = history.kept.iter().filter(|kept| kept.3 + history.limits.duration_s * 1000 > now_ms);
         live.find(|kept| kept.0 == producer && kept.1 == iid).map(|kept| kept.2)
     }
 
     pub(crate) fn remember(&mut self, producer: &[u8], iid: &[u8], id: StreamId, now_ms: u64) {
-        let memory = self.memory.as_mut().unwrap();
-        let is_over = |since_ms: u64| since_ms + memory.limits.duration_s * 1000 <= now_ms;
-        let old = memory.kept.iter().take_while(|kept| is_over(kept.3)).count();
-        memory.kept.drain(..old);
-        memory.kept.retain(|kept| kept.0 != producer || kept.1 != iid);
-        memory.kept.push((producer.to_vec(), iid.to_vec(), id, id.ms.min(now_ms)));
-        memory.added += 1;
-        let own = memory.kept.iter().filter(|kept| kept.0 == producer).count() as u64;
-        if own > memory.limits.max_size {
-            let oldest = memory.kept.iter().position(|kept| kept.0 == producer).unwrap();
-            memory.kept.remove(oldest);
+        let history = self.producer_history.as_mut().unwrap();
+        let is_over = |since_ms: u64| since_ms + history.limits.duration_s * 1000 <= now_ms;
+        let old = history.kept.iter().take_while(|kept| is_over(kept.3)).count();
+        history.kept.drain(..old);
+        history.kept.retain(|kept| kept.0 != producer || kept.1 != iid);
+        history.kept.push((producer.to_vec(), iid.to_vec(), id, id.ms.min(now_ms)));
+        history.added += 1;
+        let own = history.kept.iter().filter(|kept| kept.0 == producer).count() as u64;
+        if own > history.limits.max_size {
+            let oldest = history.kept.iter().position(|kept| kept.0 == producer).unwrap();
+            history.kept.remove(oldest);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Reports for programs: one JSON object. Keys of the data are text with bytes that are not printable ASCII escaped as `\xNN`.
+//! Reports of `check` as JSON objects. Keys are strings; bytes outside of printable ASCII are escaped as `\xNN`.
 
 use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
 use serde_json::{Value, json};
 
-/// A folder that was checked.
+/// Returns the report of a check.
 pub(super) fn of_report(report: &Report) -> Value {
-    let (held, log) = (report.contents, &report.log);
+    let (contents, log) = (report.contents, &report.log);
     let snapshot = report.snapshot.as_ref().map(|found| {
         json!({
             "name": found.name, "position": found.position, "keys": found.keys, "keys_written": found.keys_written,
@@ -31,24 +31,24 @@ pub(super) fn of_report(report: &Report) -> Value {
             "torn": torn.map(|torn| json!({ "file": torn.file, "offset": torn.at, "bytes": torn.bytes })),
         },
         "contents": {
-            "keys": held.keys,
-            "streams": held.streams,
-            "entries": held.entries,
-            "groups": held.groups,
-            "pending": held.pending,
+            "keys": contents.keys,
+            "streams": contents.streams,
+            "entries": contents.entries,
+            "groups": contents.groups,
+            "pending": contents.pending,
         },
         "leftovers": report.leftovers,
         "damage": list(&report.damage, finding),
     })
 }
 
-/// A folder that was saved from.
+/// Returns the report of a salvage.
 pub(super) fn of_salvage(report: &SalvageReport) -> Value {
     json!({
         "lost_nothing": report.lost_nothing(),
-        "lost_positions": list(&report.lost_positions, positions),
+        "lost_positions": list(&report.lost_positions, lost_positions),
         "lost_snapshot_keys": report.lost_keys_count,
-        "lost_snapshot_places": list(&report.lost_keys, place),
+        "lost_snapshot_places": list(&report.lost_keys, lost_keys),
         "damaged_keys": list(&report.damaged_keys, damaged_key),
         "found": of_report(&report.found),
         "saved": of_report(&report.saved),
@@ -67,11 +67,11 @@ fn finding(found: &Finding) -> Value {
     })
 }
 
-fn positions(lost: &LostPositions) -> Value {
+fn lost_positions(lost: &LostPositions) -> Value {
     json!({ "first": lost.first, "last": lost.last, "file": lost.file, "what": lost.what })
 }
 
-fn place(lost: &Finding) -> Value {
+fn lost_keys(lost: &Finding) -> Value {
     json!({ "file": lost.file, "offset": lost.offset, "what": lost.what })
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_that_are_no_text_are_escaped() {
+    fn keys_with_other_bytes_are_escaped() {
         assert_eq!(json!(text(b"k\xff\"")).to_string(), "\"k\\\\xff\\\\\\\"\"");
     }
 }

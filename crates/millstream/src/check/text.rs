@@ -1,122 +1,137 @@
-//! Reports for people: what there is, then what is wrong, then what to do.
+//! Reports of `check` as text: first the contents of the folder, then the damage, then the fixes.
 
 use std::fmt::{self, Display, Write};
 
 use millstream_store::check::{DamagedKey, Finding, LostPositions, Report, SalvageReport};
 
-/// More damaged places than this are counted, not shown; `--json` shows all. Losses are always all shown.
+/// Maximum number of damaged places that are listed. The rest is only counted; `--json` lists all of them.
+///
+/// Losses are always listed in full.
 const SHOWN_MAX: usize = 50;
 
-/// A folder that was checked.
+/// Returns the report of a check.
 pub(super) fn of_report(report: &Report) -> String {
     let mut out = String::new();
-    line(&mut out, "folder", &report.folder);
-    put_report(&mut out, report);
+    write_row(&mut out, "folder", &report.folder);
+    write_report(&mut out, report);
     match report.damage.len() {
-        0 => line(&mut out, "verdict", "sound"),
+        0 => write_row(&mut out, "verdict", "sound"),
         count => {
-            line(
+            write_row(
                 &mut out,
                 "verdict",
                 format_args!("damaged in {}; nothing was changed", counted(count as u64, "place")),
             );
-            put_some(&mut out, &report.damage, |out, found| {
-                put_finding(out, found);
-                tell(out, format_args!("    way out: {}", found.way_out));
+            write_some(&mut out, &report.damage, |out, found| {
+                write_finding(out, found);
+                write_text(out, format_args!("    fix: {}", found.way_out));
             });
         }
     }
     out
 }
 
-/// A folder that was saved from.
+/// Returns the report of a salvage.
 pub(super) fn of_salvage(report: &SalvageReport) -> String {
     let mut out = String::new();
-    line(&mut out, "from", &report.found.folder);
-    put_report(&mut out, &report.found);
+    write_row(&mut out, "from", &report.found.folder);
+    write_report(&mut out, &report.found);
     if !report.found.is_sound() {
-        line(&mut out, "damage", counted(report.found.damage.len() as u64, "place"));
-        put_some(&mut out, &report.found.damage, put_finding);
+        write_row(&mut out, "damage", counted(report.found.damage.len() as u64, "place"));
+        write_some(&mut out, &report.found.damage, write_finding);
     }
-    line(&mut out, "to", &report.saved.folder);
-    put_contents(&mut out, &report.saved);
+    write_row(&mut out, "to", &report.saved.folder);
+    write_contents(&mut out, &report.saved);
     if report.lost_nothing() {
-        line(&mut out, "verdict", "nothing was lost");
+        write_row(&mut out, "verdict", "nothing was lost");
         if report.found.manifest.is_none() {
             out.push_str(
-                "            though without the manifest nobody can tell whether the log was cut short\n",
+                "            without the manifest, check cannot know whether the end of the log is missing\n",
             );
         }
         return out;
     }
-    line(&mut out, "verdict", "something was lost");
-    report.lost_positions.iter().for_each(|lost| put_positions(&mut out, lost));
+    write_row(&mut out, "verdict", "data was lost");
+    report.lost_positions.iter().for_each(|lost| write_lost_positions(&mut out, lost));
     if let (Some(keys), false) = (report.lost_keys_count, report.lost_keys.is_empty()) {
-        tell(&mut out, format_args!("  lost: {} of the snapshot", counted(keys, "key")));
+        write_text(&mut out, format_args!("  lost: {} of the snapshot", counted(keys, "key")));
     }
     for lost in &report.lost_keys {
         let (offset, file, what) = (lost.offset.unwrap_or(0), &lost.file, &lost.what);
-        tell(&mut out, format_args!("  lost: keys at offset {offset} of {file}: {what}"));
+        write_text(&mut out, format_args!("  lost: keys at offset {offset} of {file}: {what}"));
     }
-    report.damaged_keys.iter().for_each(|damaged| put_damaged_key(&mut out, damaged));
+    report.damaged_keys.iter().for_each(|damaged| write_damaged_key(&mut out, damaged));
     out.push_str(
-        "\nEvery intact record was applied in order, those behind damage too. Changes that do not fit what is left were left\n\
-         out, and their keys are named above. A lost position may have concerned any key.\n",
+        "\nSalvage applied every intact record in order, including records after damage. It skipped changes that do not fit\n\
+         the salvaged data; their keys are listed above. A lost position may have changed any key.\n",
     );
     out
 }
 
-fn put_report(out: &mut String, report: &Report) {
+fn write_report(out: &mut String, report: &Report) {
     if let Some(holder) = &report.in_use {
-        line(
-            out,
-            "in use",
-            format_args!("by {holder}: what is under way there may look torn or damaged here"),
-        );
+        write_row(out, "in use", format_args!("by {holder}: its unfinished writes can look torn or damaged"));
     }
     let bytes = report.files.iter().map(|file| file.bytes).sum();
-    line(out, "files", format_args!("{}, {}", report.files.len(), size(bytes)));
+    write_row(out, "files", format_args!("{}, {}", report.files.len(), size(bytes)));
     match &report.manifest {
         Some(manifest) => {
             let snapshot =
                 manifest.snapshot.map_or("no snapshot".to_owned(), |at| format!("snapshot at {at}"));
             let (first, durable) = (manifest.first, manifest.durable);
-            line(
+            write_row(
                 out,
                 "manifest",
-                format_args!("{snapshot}, log from {first}, durable to {durable} at least"),
+                format_args!("{snapshot}, log from {first}, durable up to at least {durable}"),
             );
         }
-        None => line(out, "manifest", "none that can be used"),
+        None => write_row(out, "manifest", "missing or unusable"),
     }
     if let Some(snapshot) = &report.snapshot {
         let of = snapshot.keys_written.map_or("an unknown number".to_owned(), |keys| keys.to_string());
-        line(out, "snapshot", format_args!("{}: {} of {of} keys intact", snapshot.name, snapshot.keys));
+        write_row(out, "snapshot", format_args!("{}: {} of {of} keys intact", snapshot.name, snapshot.keys));
     }
     let log = &report.log;
     let segments = counted(log.segments as u64, "segment");
     let records = counted(log.records, "record");
-    line(out, "log", format_args!("{segments}, {}, {records}, last position {}", size(log.bytes), log.last));
+    write_row(
+        out,
+        "log",
+        format_args!("{segments}, {}, {records}, last position {}", size(log.bytes), log.last),
+    );
     if let Some(torn) = &log.torn {
         let (bytes, at, file) = (torn.bytes, torn.at, &torn.file);
-        line(out, "torn tail", format_args!("{bytes} bytes at offset {at} of {file}"));
-        tell(out, format_args!("{:12}nobody was told of them; the next start cuts them off", ""));
+        write_row(out, "torn tail", format_args!("{bytes} bytes at offset {at} of {file}"));
+        write_text(
+            out,
+            format_args!(
+                "{:12}an unfinished write, acknowledged to no client; the next start removes it",
+                ""
+            ),
+        );
     }
     if !report.leftovers.is_empty() {
-        line(out, "leftovers", format_args!("{}; the next start removes them", report.leftovers.join(", ")));
+        write_row(
+            out,
+            "leftovers",
+            format_args!("{}; the next start removes them", report.leftovers.join(", ")),
+        );
     }
-    put_contents(out, report);
+    write_contents(out, report);
 }
 
-fn put_contents(out: &mut String, report: &Report) {
-    let held = report.contents;
-    let (keys, streams, entries) =
-        (counted(held.keys, "key"), counted(held.streams, "stream"), counted(held.entries, "entry"));
-    let (groups, pending) = (counted(held.groups, "group"), held.pending);
-    line(out, "contents", format_args!("{keys}; {streams} with {entries}, {groups}, {pending} pending"));
+fn write_contents(out: &mut String, report: &Report) {
+    let contents = report.contents;
+    let (keys, streams, entries) = (
+        counted(contents.keys, "key"),
+        counted(contents.streams, "stream"),
+        counted(contents.entries, "entry"),
+    );
+    let (groups, pending) = (counted(contents.groups, "group"), contents.pending);
+    write_row(out, "contents", format_args!("{keys}; {streams} with {entries}, {groups}, {pending} pending"));
 }
 
-fn put_finding(out: &mut String, found: &Finding) {
+fn write_finding(out: &mut String, found: &Finding) {
     let mut at = String::new();
     if let Some(offset) = found.offset {
         at += &format!(", offset {offset}");
@@ -127,50 +142,52 @@ fn put_finding(out: &mut String, found: &Finding) {
     if let Some((db, key)) = &found.key {
         at += &format!(", key {} of database {db}", Quoted(key));
     }
-    tell(out, format_args!("  {}{at}\n    {}", found.file, found.what));
+    write_text(out, format_args!("  {}{at}\n    {}", found.file, found.what));
 }
 
-fn put_positions(out: &mut String, lost: &LostPositions) {
+fn write_lost_positions(out: &mut String, lost: &LostPositions) {
     let (first, file, what) = (lost.first, &lost.file, &lost.what);
     match lost.last {
-        None => tell(out, format_args!("  lost: positions from {first} on ({file}: {what})")),
+        None => write_text(out, format_args!("  lost: positions from {first} on ({file}: {what})")),
         Some(last) if last < first => {
-            tell(out, format_args!("  in doubt: positions from {first} on ({file}: {what})"))
+            write_text(out, format_args!("  possibly lost: positions from {first} on ({file}: {what})"))
         }
-        Some(last) if last == first => tell(out, format_args!("  lost: position {first} ({file}: {what})")),
-        Some(last) => tell(out, format_args!("  lost: positions {first} to {last} ({file}: {what})")),
+        Some(last) if last == first => {
+            write_text(out, format_args!("  lost: position {first} ({file}: {what})"))
+        }
+        Some(last) => write_text(out, format_args!("  lost: positions {first} to {last} ({file}: {what})")),
     }
 }
 
-fn put_damaged_key(out: &mut String, damaged: &DamagedKey) {
+fn write_damaged_key(out: &mut String, damaged: &DamagedKey) {
     let (key, db, why) = (Quoted(&damaged.key), damaged.db, &damaged.why);
     match damaged.position {
         Some(position) => {
             let changes = counted(damaged.changes, "change");
-            tell(
+            write_text(
                 out,
                 format_args!(
-                    "  key {key} of database {db}: {changes} left out, from position {position} on: {why}"
+                    "  key {key} of database {db}: {changes} skipped, from position {position} on: {why}"
                 ),
             );
         }
-        None => tell(out, format_args!("  key {key} of database {db} left out: {why}")),
+        None => write_text(out, format_args!("  key {key} of database {db} skipped: {why}")),
     }
 }
 
-fn put_some<T>(out: &mut String, items: &[T], mut put: impl FnMut(&mut String, &T)) {
+fn write_some<T>(out: &mut String, items: &[T], mut put: impl FnMut(&mut String, &T)) {
     items.iter().take(SHOWN_MAX).for_each(|item| put(out, item));
     if items.len() > SHOWN_MAX {
-        tell(out, format_args!("  and {} more; --json lists them all", items.len() - SHOWN_MAX));
+        write_text(out, format_args!("  and {} more; --json lists them all", items.len() - SHOWN_MAX));
     }
 }
 
-fn line(out: &mut String, name: &str, what: impl Display) {
-    tell(out, format_args!("{name:<12}{what}"));
+fn write_row(out: &mut String, name: &str, what: impl Display) {
+    write_text(out, format_args!("{name:<12}{what}"));
 }
 
-fn tell(out: &mut String, what: fmt::Arguments<'_>) {
-    writeln!(out, "{what}").expect("a string takes everything");
+fn write_text(out: &mut String, what: fmt::Arguments<'_>) {
+    writeln!(out, "{what}").expect("writing to a string cannot fail");
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -181,7 +198,7 @@ fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// Bytes as people say them.
+/// Formats a number of bytes in the largest unit that fits, such as `1.5 KiB`.
 fn size(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -196,7 +213,7 @@ fn size(bytes: u64) -> String {
     format!("{scaled:.1} {}", units[unit])
 }
 
-/// A key between double quotes, whatever is in it.
+/// A key in double quotes, with special bytes escaped.
 struct Quoted<'a>(&'a [u8]);
 
 impl Display for Quoted<'_> {
@@ -210,8 +227,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_said_in_the_largest_unit_below_them() {
-        let said = [0, 1023, 1024, 1536, 5 << 20, 3 << 30].map(size);
-        assert_eq!(said, ["0 bytes", "1023 bytes", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB"]);
+    fn sizes_use_the_largest_unit_that_fits() {
+        let shown = [0, 1023, 1024, 1536, 5 << 20, 3 << 30].map(size);
+        assert_eq!(shown, ["0 bytes", "1023 bytes", "1.0 KiB", "1.5 KiB", "5.0 MiB", "3.0 GiB"]);
     }
 }

@@ -1,97 +1,97 @@
-//! The books of the demonstration: what was produced and what was finished, told by those who did it, against what the
-//! store says in the end.
+//! The ledger of the demo: compares the messages that producers sent and handlers finished with the final contents of
+//! the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_worker::backend::StreamId;
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::{Admin, Error};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-/// What was produced and what was finished, as it happens.
+/// Records which messages were produced and which were finished, while the demo runs.
 #[derive(Debug, Default)]
-pub(super) struct Books {
-    pages: Mutex<Pages>,
+pub(super) struct MessageTracker {
+    ids: Mutex<TrackedIds>,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct TrackedIds {
     produced: BTreeSet<StreamId>,
-    /// How often each was finished.
+    /// How many times each message was finished.
     finished: BTreeMap<StreamId, u64>,
 }
 
-impl Books {
-    pub(super) fn produced(&self, ids: &[StreamId]) {
-        self.pages.lock().produced.extend(ids);
+impl MessageTracker {
+    pub(super) fn produced(&self, produced: &[StreamId]) {
+        self.ids.lock().produced.extend(produced);
     }
 
     pub(super) fn finished(&self, id: StreamId) {
-        *self.pages.lock().finished.entry(id).or_default() += 1;
+        *self.ids.lock().finished.entry(id).or_default() += 1;
     }
 
-    /// How many messages were produced, and how many of them are finished.
+    /// Returns the numbers of produced and of finished messages.
     pub(super) fn counts(&self) -> (u64, u64) {
-        let pages = self.pages.lock();
-        (pages.produced.len() as u64, pages.finished.len() as u64)
+        let ids = self.ids.lock();
+        (ids.produced.len() as u64, ids.finished.len() as u64)
     }
 
-    /// Closes the books.
-    pub(super) async fn close(
+    /// Compares the recorded messages with the pending entries and the dead letters of the store.
+    pub(super) async fn ledger(
         &self,
         backend: &dyn Admin,
         stream: &str,
         group: &str,
         dead_letters: &str,
     ) -> Result<Ledger, Error> {
-        let letters = backend.all_entries(dead_letters).await?;
+        let entries = backend.all_entries(dead_letters).await?;
         let dead: BTreeSet<StreamId> =
-            letters.iter().filter_map(Letter::read).map(|letter| letter.origin).collect();
+            entries.iter().filter_map(DeadLetter::read).map(|dead_letter| dead_letter.origin).collect();
         let rows = backend.all_pending(stream, group).await?;
         let pending: BTreeSet<StreamId> = rows.iter().map(|row| row.id).collect();
-        let pages = self.pages.lock();
-        let is_done = |id: &StreamId| pages.finished.contains_key(id) && !pending.contains(id);
-        let places = |id: &StreamId| {
-            [is_done(id), dead.contains(id), pending.contains(id)].into_iter().filter(|there| *there).count()
+        let ids = self.ids.lock();
+        let is_done = |id: &StreamId| ids.finished.contains_key(id) && !pending.contains(id);
+        let states = |id: &StreamId| {
+            [is_done(id), dead.contains(id), pending.contains(id)].into_iter().filter(|found| *found).count()
         };
         let count =
-            |wanted: &dyn Fn(&StreamId) -> bool| pages.produced.iter().filter(|id| wanted(id)).count() as u64;
+            |wanted: &dyn Fn(&StreamId) -> bool| ids.produced.iter().filter(|id| wanted(id)).count() as u64;
         Ok(Ledger {
-            produced: pages.produced.len() as u64,
+            produced: ids.produced.len() as u64,
             done: count(&is_done),
             dead: count(&|id| dead.contains(id)),
             pending: count(&|id| pending.contains(id)),
-            lost: count(&|id| places(id) == 0),
-            in_two_places: count(&|id| places(id) > 1),
-            finished_again: pages.finished.values().map(|times| times - 1).sum(),
+            lost: count(&|id| states(id) == 0),
+            in_several_states: count(&|id| states(id) > 1),
+            finished_again: ids.finished.values().map(|times| times - 1).sum(),
         })
     }
 }
 
-/// The books, closed.
+/// Where every message of the demo is in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ledger {
     /// Messages produced.
     pub(super) produced: u64,
     /// Messages finished and acknowledged.
     pub(super) done: u64,
-    /// Messages among the dead letters.
+    /// Messages that are dead letters.
     pub(super) dead: u64,
     /// Messages still pending.
     pub(super) pending: u64,
-    /// Messages that are nowhere.
+    /// Messages that are not finished, not pending and not dead letters.
     pub(super) lost: u64,
-    /// Messages that are done and dead, or the like.
-    pub(super) in_two_places: u64,
-    /// How often a message was finished that had been before: by a worker that died before it could say so.
+    /// Messages in more than one state, for example finished and dead-lettered.
+    pub(super) in_several_states: u64,
+    /// Number of repeated runs: a worker finished a message that another had finished before but not acknowledged.
     pub(super) finished_again: u64,
 }
 
 impl Ledger {
-    /// Whether every message is in exactly one place.
+    /// Whether every message is in exactly one state.
     pub(super) fn balances(&self) -> bool {
-        self.lost == 0 && self.in_two_places == 0 && self.produced == self.done + self.dead + self.pending
+        self.lost == 0 && self.in_several_states == 0 && self.produced == self.done + self.dead + self.pending
     }
 
     pub(super) fn json(&self) -> Value {
@@ -113,25 +113,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_message_that_nobody_has_is_lost_and_told_so() {
+    async fn an_unaccounted_message_is_counted_as_lost() {
         let backend = millstream_worker::connect("memory:").await.unwrap();
         let entry = NewEntry { fields: vec![("n".into(), "1".into())], idempotence: None };
         let ids = backend.add("s", &[entry.clone(), entry.clone(), entry], None).await.unwrap();
         backend.create_group("s", "g", Start::Beginning).await.unwrap();
         let read = Read { stream: "s", group: "g", consumer: "c", count: 1, block: None, claim_idle: None };
         backend.read(&read).await.unwrap();
-        let books = Books::default();
-        books.produced(&ids);
-        books.finished(ids[1]);
-        books.finished(ids[1]);
-        let ledger = books.close(&*backend, "s", "g", "dead").await.unwrap();
+        let tracker = MessageTracker::default();
+        tracker.produced(&ids);
+        tracker.finished(ids[1]);
+        tracker.finished(ids[1]);
+        let ledger = tracker.ledger(&*backend, "s", "g", "dead").await.unwrap();
         let expected = Ledger {
             produced: 3,
             done: 1,
             dead: 0,
             pending: 1,
             lost: 1,
-            in_two_places: 0,
+            in_several_states: 0,
             finished_again: 1,
         };
         assert_eq!(ledger, expected);

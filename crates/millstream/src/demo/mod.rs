@@ -1,10 +1,11 @@
-//! `millstream demo`: everything a worker does, in half a minute, on a store in memory.
+//! `millstream demo`: shows in half a minute what workers do, on an in-memory store.
 //!
-//! Producers, a pool that grows, a worker that is killed with messages in its hands, messages that cannot be handled,
-//! recovery, dead letters, their second chance, and the ledger: every message is in exactly one place.
+//! Producers send orders to a pool that grows. A second worker is killed with messages in flight, and the pool takes
+//! them over. Some messages fail, become dead letters, and are redriven after a fix. In the end, the ledger shows that
+//! every message is in exactly one state.
 
+mod display;
 mod ledger;
-mod stage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::names::dead_letters_of;
 use millstream_worker::producer::Producer;
 use millstream_worker::redrive::{Filter, Redrive, redrive};
@@ -22,21 +23,21 @@ use millstream_worker::{
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use self::ledger::{Books, Ledger};
-use self::stage::{Figures, Stage};
+use self::display::{DemoDisplay, Figures};
+use self::ledger::{Ledger, MessageTracker};
 use crate::ops::Failure;
 use crate::ops::output::{GOOD, print_json, print_line};
 use crate::ops::value::{count, counted};
 
 const STREAM: &str = "orders";
 const GROUP: &str = "billing";
-/// The worker that will not live long.
+/// Consumer name of the worker that is killed.
 const DOOMED: &str = "doomed";
 const PRODUCERS: u64 = 3;
 const MAX_DELIVERIES: u64 = 3;
-/// What a message with a bug on its way says, until the bug is fixed.
+/// The error of messages that meet the bug, until it is fixed.
 const BUG: &str = "cannot divide by zero: the tax table is empty";
-/// How often the stage is looked at.
+/// Interval at which the demo reads its progress and updates the display.
 const TICK: Duration = Duration::from_millis(50);
 
 const EXAMPLES: &str = "\
@@ -45,35 +46,36 @@ Examples:
   millstream demo --fast
   millstream demo --fast --json
 
-Nothing is written anywhere: the store is in memory and gone with the process. Exit code 5 if a message was lost.";
+The demo takes about half a minute. Its store is in memory: nothing is written to disk.
+Exit code 5 means that a message was lost.";
 
-/// Show it all in half a minute, on a store in memory
+/// Show producers, workers, a crash, dead letters and a redrive on an in-memory store
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
-    /// In a few seconds, with fewer messages
+    /// Take only a few seconds, with fewer messages
     #[arg(long)]
     fast: bool,
-    /// Tell the ledger as JSON
+    /// Print the ledger as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How much there is to see, and how fast.
+/// The size and the pace of the demo.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     messages: u64,
-    /// Messages produced in a second.
+    /// Messages produced per second.
     rate: f64,
-    /// How long handling one takes.
+    /// Time to handle one message.
     work: Duration,
     lease: Duration,
-    /// How often the autoscaler looks.
-    look: Duration,
+    /// Interval at which the autoscaler decides.
+    autoscale_interval: Duration,
     slots_max: usize,
-    /// One message in so many is poison: no try will ever succeed.
+    /// Every n-th message is invalid: no attempt can succeed.
     poison_every: u64,
-    /// One message in so many meets the bug.
+    /// Every n-th message meets the bug.
     bug_every: u64,
 }
 
@@ -82,7 +84,7 @@ const FULL: Plan = Plan {
     rate: 800.0,
     work: Duration::from_millis(8),
     lease: Duration::from_secs(3),
-    look: Duration::from_millis(250),
+    autoscale_interval: Duration::from_millis(250),
     slots_max: 16,
     poison_every: 3_000,
     bug_every: 500,
@@ -93,14 +95,14 @@ const FAST: Plan = Plan {
     rate: 600.0,
     work: Duration::from_millis(4),
     lease: Duration::from_millis(400),
-    look: Duration::from_millis(50),
+    autoscale_interval: Duration::from_millis(50),
     slots_max: 8,
     poison_every: 200,
     bug_every: 60,
 };
 
 impl Plan {
-    /// What is the matter with the n-th message.
+    /// Returns the kind of the n-th message.
     fn kind(&self, n: u64) -> &'static str {
         match () {
             () if n.is_multiple_of(self.poison_every) => "poison",
@@ -114,36 +116,36 @@ impl Demo {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let plan = if self.fast { FAST } else { FULL };
         let backend = millstream_worker::connect("memory:").await?;
-        let mut show = Show {
+        let mut run = DemoRun {
             plan,
             backend,
-            books: Arc::new(Books::default()),
+            tracker: Arc::new(MessageTracker::default()),
             fixed: Arc::new(AtomicBool::new(false)),
-            stage: Stage::new(plan.messages),
+            display: DemoDisplay::new(plan.messages),
             slots_most: 0,
             left_behind: 0,
             redriven: 0,
         };
-        let played = show.play().await;
-        show.stage.clear();
-        let (ledger, report) = played?;
-        self.tell(&show, &ledger, &report)?;
+        let result = run.run().await;
+        run.display.clear();
+        let (ledger, report) = result?;
+        self.print_ledger(&run, &ledger, &report)?;
         if ledger.balances() { Ok(()) } else { Err(Failure::Check) }
     }
 
-    fn tell(&self, show: &Show, ledger: &Ledger, report: &Report) -> Result<(), Failure> {
-        let seconds = show.stage.elapsed().as_secs_f64();
+    fn print_ledger(&self, run: &DemoRun, ledger: &Ledger, report: &Report) -> Result<(), Failure> {
+        let seconds = run.display.elapsed().as_secs_f64();
         if self.json {
-            let mut told = ledger.json();
-            told["left_behind"] = show.left_behind.into();
-            told["redelivered"] = report.redelivered.into();
-            told["retried"] = report.retried.into();
-            told["redriven"] = show.redriven.into();
-            told["slots_most"] = show.slots_most.into();
-            told["seconds"] = ((seconds * 10.0).round() / 10.0).into();
-            return print_json(&told);
+            let mut json = ledger.json();
+            json["left_behind"] = run.left_behind.into();
+            json["redelivered"] = report.redelivered.into();
+            json["retried"] = report.retried.into();
+            json["redriven"] = run.redriven.into();
+            json["slots_most"] = run.slots_most.into();
+            json["seconds"] = ((seconds * 10.0).round() / 10.0).into();
+            return print_json(&json);
         }
-        print_line(&format!("The ledger after {seconds:.0} s:"))?;
+        print_line(&format!("Ledger after {seconds:.0} s:"))?;
         let rows = [
             ("in", ledger.produced),
             ("done", ledger.done),
@@ -156,35 +158,39 @@ impl Demo {
         }
         if ledger.balances() {
             print_line(&format!(
-                "{GOOD}Every message is in exactly one place.{GOOD:#} {} delivered more than once, {} finished more than once.",
+                "{GOOD}Every message is in exactly one place.{GOOD:#} {} were redelivered, {} were handled more than once.",
                 count(report.redelivered),
                 count(ledger.finished_again)
             ))?;
         }
-        print_line("Try it on a server: millstream serve, then millstream work --help")
+        print_line(
+            "Next: start a server with: millstream serve, and a worker as shown by: millstream work --help",
+        )
     }
 }
 
-/// Those that send.
+/// The running producers.
 type Producers = JoinSet<Result<(), millstream_worker::Error>>;
 
-/// The show as it goes on.
-struct Show {
+/// A running demo.
+struct DemoRun {
     plan: Plan,
     backend: Arc<dyn Admin>,
-    books: Arc<Books>,
+    tracker: Arc<MessageTracker>,
     /// Whether the bug has been fixed.
     fixed: Arc<AtomicBool>,
-    stage: Stage,
+    display: DemoDisplay,
+    /// The largest size of the pool so far.
     slots_most: usize,
+    /// Messages that were in flight in the killed worker.
     left_behind: u64,
     redriven: u64,
 }
 
-impl Show {
-    async fn play(&mut self) -> Result<(Ledger, Report), Failure> {
+impl DemoRun {
+    async fn run(&mut self) -> Result<(Ledger, Report), Failure> {
         let plan = self.plan;
-        self.stage.scene(&format!(
+        self.display.step(&format!(
             "{PRODUCERS} producers send {} orders; a pool of 1 to {} slots handles them.",
             count(plan.messages),
             plan.slots_max
@@ -193,48 +199,48 @@ impl Show {
         let handle = pool.handle();
         let pool = tokio::spawn(pool.run());
         let mut producers = self.produce();
-        self.until(&handle, |figures| figures.produced >= plan.messages / 4).await?;
-        self.stage.detail(&format!("the pool has grown to {} slots", handle.slots()));
+        self.wait_until(&handle, |figures| figures.produced >= plan.messages / 4).await?;
+        self.display.detail(&format!("the pool has grown to {} slots", handle.slots()));
         self.kill_a_worker(&handle).await?;
-        while self.held_by_doomed().await? > 0 {
-            self.look(&handle).await?;
+        while self.pending_of_doomed().await? > 0 {
+            self.poll(&handle).await?;
         }
-        self.stage.detail("its leases ran out, and the pool has taken over everything it left");
-        self.until_all_is_sent(&handle, &mut producers).await?;
-        self.until(&handle, Figures::is_quiet).await?;
-        self.read_dead_letters().await?;
+        self.display.detail("its leases expired, and the pool has taken over its orders");
+        self.wait_for_producers(&handle, &mut producers).await?;
+        self.wait_until(&handle, Figures::is_drained).await?;
+        self.show_dead_letters().await?;
         self.redrive(&handle).await?;
-        self.stage.scene("The pool drains.");
+        self.display.step("The pool drains.");
         handle.drain();
         let report = pool.await.map_err(|error| Failure::Other(format!("the pool failed: {error}")))??;
-        let ledger = self.books.close(&*self.backend, STREAM, GROUP, &dead_letters_of(STREAM)).await?;
+        let ledger = self.tracker.ledger(&*self.backend, STREAM, GROUP, &dead_letters_of(STREAM)).await?;
         Ok((ledger, report))
     }
 
-    /// The pool that stays.
+    /// Returns the worker that handles the orders until the end.
     fn pool(&self) -> Result<Worker, Failure> {
-        let (work, books, fixed) = (self.plan.work, Arc::clone(&self.books), Arc::clone(&self.fixed));
+        let (work, tracker, fixed) = (self.plan.work, Arc::clone(&self.tracker), Arc::clone(&self.fixed));
         let handler = move |message: Message| {
-            let (books, fixed) = (Arc::clone(&books), Arc::clone(&fixed));
+            let (tracker, fixed) = (Arc::clone(&tracker), Arc::clone(&fixed));
             async move {
                 sleep(work).await;
                 match message.text("kind") {
                     Some("poison") => {
-                        return Err(HandlerError::reject("the amount is 'twelve', which is no number"));
+                        return Err(HandlerError::reject("the amount 'twelve' is not a number"));
                     }
                     Some("bug") if !fixed.load(Ordering::Relaxed) => return Err(HandlerError::retry(BUG)),
                     _ => {}
                 }
-                books.finished(message.id);
+                tracker.finished(message.id);
                 Ok(())
             }
         };
-        let look = self.plan.look;
+        let interval = self.plan.autoscale_interval;
         let autoscale = Autoscale::between(1..=self.plan.slots_max)
-            .every(look)
-            .patience(look, look * 8)
-            .cool_down(look * 2);
-        self.worker("pool").handler(handler).autoscale(autoscale).build().map_err(broken)
+            .every(interval)
+            .patience(interval, interval * 8)
+            .cool_down(interval * 2);
+        self.worker("pool").handler(handler).autoscale(autoscale).build().map_err(build_failure)
     }
 
     fn worker(&self, name: &str) -> millstream_worker::WorkerBuilder {
@@ -244,14 +250,14 @@ impl Show {
             .consumer_name(WorkerName::given(name))
             .lease(self.plan.lease)
             .max_deliveries(MAX_DELIVERIES)
-            .retry(Backoff::exponential(self.plan.look..self.plan.look * 4))
+            .retry(Backoff::exponential(self.plan.autoscale_interval..self.plan.autoscale_interval * 4))
     }
 
     /// Starts the producers.
     fn produce(&self) -> Producers {
         let mut producers = JoinSet::new();
         for number in 0..PRODUCERS {
-            let (plan, books) = (self.plan, Arc::clone(&self.books));
+            let (plan, tracker) = (self.plan, Arc::clone(&self.tracker));
             let producer = Producer::new(self.backend.clone(), STREAM);
             producers.spawn(async move {
                 let began = Instant::now();
@@ -259,7 +265,7 @@ impl Show {
                     tokio::time::sleep_until(began + Duration::from_secs_f64(n as f64 / plan.rate)).await;
                     let order = format!("order {n}");
                     let id = producer.send([("kind", plan.kind(n)), ("order", order.as_str())]).await?;
-                    books.produced(&[id]);
+                    tracker.produced(&[id]);
                 }
                 Ok(())
             });
@@ -267,37 +273,37 @@ impl Show {
         producers
     }
 
-    /// A second worker takes messages, hangs, and is killed.
+    /// Starts a second worker that reads messages and hangs, and kills it.
     async fn kill_a_worker(&mut self, handle: &WorkerHandle) -> Result<(), Failure> {
-        self.stage.scene("A second worker joins, takes some orders, hangs, and is killed.");
+        self.display.step("A second worker joins, reads some orders, hangs, and is killed.");
         let hanging = |_: Message| async { std::future::pending::<()>().await };
-        let doomed = self.worker(DOOMED).handler(hanging).concurrency(4).build().map_err(broken)?;
+        let doomed = self.worker(DOOMED).handler(hanging).concurrency(4).build().map_err(build_failure)?;
         let doomed = tokio::spawn(doomed.run());
-        while self.held_by_doomed().await? < 4 {
-            self.look(handle).await?;
+        while self.pending_of_doomed().await? < 4 {
+            self.poll(handle).await?;
         }
-        // No farewell: what it has stays with it, as after kill -9.
+        // Like kill -9: its messages stay pending with it.
         doomed.abort();
-        // Aborted is how it ends.
+        // The result is always that the task was aborted.
         let _ = doomed.await;
-        self.left_behind = self.held_by_doomed().await?;
+        self.left_behind = self.pending_of_doomed().await?;
         let left = counted(self.left_behind, "order", "orders");
-        self.stage.detail(&format!("killed with {left} in its hands"));
+        self.display.detail(&format!("killed with {left} in flight"));
         Ok(())
     }
 
-    async fn held_by_doomed(&self) -> Result<u64, Failure> {
+    async fn pending_of_doomed(&self) -> Result<u64, Failure> {
         let summary = self.backend.pending_summary(STREAM, GROUP).await?;
         Ok(summary.consumers.iter().find(|(name, _)| name == DOOMED).map_or(0, |(_, rows)| *rows))
     }
 
-    async fn until_all_is_sent(
+    async fn wait_for_producers(
         &mut self,
         handle: &WorkerHandle,
         producers: &mut Producers,
     ) -> Result<(), Failure> {
         while !producers.is_empty() {
-            self.look(handle).await?;
+            self.poll(handle).await?;
             while let Some(sent) = producers.try_join_next() {
                 sent.map_err(|error| Failure::Other(format!("a producer failed: {error}")))??;
             }
@@ -305,56 +311,56 @@ impl Show {
         Ok(())
     }
 
-    /// Tells why messages died.
-    async fn read_dead_letters(&mut self) -> Result<(), Failure> {
-        self.stage
-            .scene("Some orders could not be handled. They are among the dead letters, with the reason:");
-        let letters = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
+    /// Prints the errors of the dead letters.
+    async fn show_dead_letters(&mut self) -> Result<(), Failure> {
+        self.display
+            .step("Some orders cannot be handled. They become dead letters, which contain the reason:");
+        let entries = self.backend.all_entries(&dead_letters_of(STREAM)).await?;
         let mut errors: BTreeMap<(String, u64), u64> = BTreeMap::new();
-        for letter in letters.iter().filter_map(Letter::read) {
-            *errors.entry((letter.error, letter.deliveries)).or_default() += 1;
+        for dead_letter in entries.iter().filter_map(DeadLetter::read) {
+            *errors.entry((dead_letter.error, dead_letter.deliveries)).or_default() += 1;
         }
-        for ((error, deliveries), letters) in errors {
-            let tries = counted(deliveries, "try", "tries");
-            self.stage.detail(&format!("{} after {tries}: {error}", counted(letters, "order", "orders")));
+        for ((error, deliveries), number) in errors {
+            let attempts = counted(deliveries, "attempt", "attempts");
+            self.display.detail(&format!("{} after {attempts}: {error}", counted(number, "order", "orders")));
         }
         Ok(())
     }
 
-    /// Mends the bug and gives those it killed another chance.
+    /// Fixes the bug and redrives the messages that failed because of it.
     async fn redrive(&mut self, handle: &WorkerHandle) -> Result<(), Failure> {
-        self.stage.scene("The tax table is mended, and those that died of it get another chance.");
+        self.display.step("The tax table is fixed, and the orders that failed because of it are redriven.");
         self.fixed.store(true, Ordering::Relaxed);
         let filter = Filter { error: Some(BUG.to_owned()), ..Filter::default() };
         let request = Redrive { filter, ..Redrive::default() };
         let done = redrive(&*self.backend, &dead_letters_of(STREAM), &request, |_| {}).await?;
         self.redriven = done.redriven;
-        self.until(handle, Figures::is_quiet).await?;
-        self.stage.detail(&format!(
-            "{} given back to the group and done",
+        self.wait_until(handle, Figures::is_drained).await?;
+        self.display.detail(&format!(
+            "{} given back to the group and handled",
             counted(done.redriven, "order", "orders")
         ));
         Ok(())
     }
 
-    /// Looks on until something is so.
-    async fn until(
+    /// Polls until a condition holds.
+    async fn wait_until(
         &mut self,
         handle: &WorkerHandle,
-        is_so: impl Fn(&Figures) -> bool,
+        condition: impl Fn(&Figures) -> bool,
     ) -> Result<(), Failure> {
         loop {
-            let figures = self.look(handle).await?;
-            if is_so(&figures) {
+            let figures = self.poll(handle).await?;
+            if condition(&figures) {
                 return Ok(());
             }
         }
     }
 
-    /// Waits a moment and shows how it stands.
-    async fn look(&mut self, handle: &WorkerHandle) -> Result<Figures, Failure> {
+    /// Waits for [`TICK`], then reads the current figures and shows them.
+    async fn poll(&mut self, handle: &WorkerHandle) -> Result<Figures, Failure> {
         sleep(TICK).await;
-        let (produced, finished) = self.books.counts();
+        let (produced, finished) = self.tracker.counts();
         let groups = self.backend.groups(STREAM).await?;
         let group = groups.iter().find(|group| group.name == GROUP);
         let dead = self.backend.stream(&dead_letters_of(STREAM)).await?;
@@ -363,24 +369,24 @@ impl Show {
             finished,
             slots: handle.slots(),
             busy: handle.busy(),
-            // Before the group is there, nothing of it has been read.
+            // Until the worker has created the group, every message is unread.
             lag: group.map_or(Some(produced), |group| group.lag).unwrap_or_default(),
             pending: group.map_or(0, |group| group.pending),
             dead: dead.map_or(0, |dead| dead.length),
         };
         self.slots_most = self.slots_most.max(figures.slots);
-        self.stage.show(&figures);
+        self.display.show(&figures);
         Ok(figures)
     }
 }
 
 impl Figures {
-    /// Whether everything that is there has been dealt with.
-    fn is_quiet(&self) -> bool {
+    /// Whether no message is unread or pending.
+    fn is_drained(&self) -> bool {
         self.lag == 0 && self.pending == 0
     }
 }
 
-fn broken(error: millstream_worker::worker::BuildError) -> Failure {
+fn build_failure(error: millstream_worker::worker::BuildError) -> Failure {
     Failure::Other(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `millstream add`: messages from the command line, from lines of standard input, or many of a kind for load.
+//! `millstream add`: adds messages from the command line or from lines of standard input, or many similar ones as load.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use millstream_worker::backend::{Fields, Idempotence, NewEntry, StreamId, Trim};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
+use super::lookup;
 use super::output::{note, print_json, print_line, progress_bar};
 use super::until_ctrl_c;
 use super::value::{count, counted};
 
-/// How many entries travel together.
-const BATCH: u64 = 1000;
-/// The placeholder that becomes the number of the message.
-const NUMBER: &str = "{i}";
+/// Maximum number of entries added in one call.
+const CHUNK_MAX: u64 = 1000;
+/// Placeholder for the number of the message.
+const NUMBER_PLACEHOLDER: &str = "{i}";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,42 +32,42 @@ Examples:
   millstream add orders 'item=book {i}' --count 1000 --rate 5000
   echo '{\"item\":\"book\"}' | millstream add orders -
 
-A line of standard input that is a JSON object becomes an entry with its members as fields; any other line becomes the
-field `data`.";
+With -, every line of standard input becomes an entry. A JSON object becomes the fields of the entry; any other line \
+becomes the field 'data'.";
 
 /// Add messages to a stream
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Add {
-    /// The stream, which comes to be with its first entry
+    /// Stream name; the stream is created with its first entry
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
-    /// Fields of the entry; `-` reads an entry from each line of standard input
+    /// Fields of the entry; - adds an entry for each line of standard input
     #[arg(value_name = "FIELD=VALUE")]
     fields: Vec<String>,
-    /// A JSON document, added as the field `data`
+    /// Add this JSON document as the field 'data'
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
-    /// Keep about so many entries; older ones go
+    /// Trim the stream to about N entries, the newest ones
     #[arg(long, value_name = "N")]
     maxlen: Option<u64>,
-    /// Keep exactly so many entries at most
+    /// Make the limit of --maxlen exact
     #[arg(long, requires = "maxlen")]
     exact: bool,
-    /// Who sends, for adding a message only once
+    /// Name of the producer, to add a message only once; requires --iid
     #[arg(long, value_name = "NAME", requires = "iid")]
     producer: Option<String>,
-    /// The sender's name for the message: sent again, it is not added again
+    /// Id of the message, unique for the producer: a message with a known id is not added again
     #[arg(long, value_name = "ID", requires = "producer")]
     iid: Option<String>,
-    /// Add the message so often; {i} in a value becomes the number of the message
+    /// Number of messages to add; {i} in a value becomes the number of the message
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// The most messages in a second
+    /// Maximum number of messages per second [default: no limit]
     #[arg(long, value_name = "N", value_parser = parse_rate)]
     rate: Option<f64>,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl Add {
@@ -76,46 +76,50 @@ impl Add {
         let fields = self.template()?;
         if fields.is_empty() && !from_lines {
             return Err(Failure::Usage(
-                "an entry needs at least one field: give FIELD=VALUE, --data JSON, or - for lines of standard input"
+                "an entry needs at least one field: pass FIELD=VALUE, --data JSON, or - to read lines of standard input"
                     .to_owned(),
             ));
         }
         if self.iid.is_some() && (from_lines || self.count != 1) {
-            return Err(Failure::Usage("--iid names one message; leave out - and --count".to_owned()));
+            return Err(Failure::Usage(
+                "--iid identifies a single message: it cannot be combined with - or --count".to_owned(),
+            ));
         }
         let backend = until_ctrl_c(self.common.connect_or_create()).await?;
         if self.iid.is_some() && !backend.capabilities().idempotent_adds {
             return Err(Failure::Other(format!(
-                "{} cannot add a message only once\nleave out --producer and --iid and let workers skip repeats (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
-                backend.place()
+                "{} does not support idempotent adds\nleave out --producer and --iid and let workers skip duplicates (millstream work --dedupe 1d --dedupe-field FIELD), or use Millstream or Redis 8.6",
+                backend.location()
             )));
         }
-        let mut load = Load::new(self, &*backend);
-        let done = match from_lines {
-            true => until_ctrl_c(load.add_lines(&fields)).await,
-            false => until_ctrl_c(load.add_many(&fields)).await,
+        let mut run = AddRun::new(self, &*backend);
+        let result = match from_lines {
+            true => until_ctrl_c(run.add_lines(&fields)).await,
+            false => until_ctrl_c(run.add_many(&fields)).await,
         };
-        match done {
-            Ok(()) => load.tell(from_lines),
-            Err(failure) => Err(load.cut_off(failure)?),
+        match result {
+            Ok(()) => run.print_result(from_lines),
+            Err(failure) => Err(run.print_partial_result(failure)?),
         }
     }
 
-    /// The fields that every entry has.
+    /// Returns the fields given on the command line, which every entry has.
     fn template(&self) -> Result<Fields, Failure> {
         let mut fields = Fields::new();
         for field in self.fields.iter().filter(|field| *field != "-") {
             let Some((name, value)) = field.split_once('=') else {
-                return Err(Failure::Usage(format!("{field:?} is no field; write it as name=value")));
+                return Err(Failure::Usage(format!("invalid field {field:?}: expected NAME=VALUE")));
             };
             if name.is_empty() {
-                return Err(Failure::Usage(format!("{field:?} has no name; write it as name=value")));
+                return Err(Failure::Usage(format!(
+                    "invalid field {field:?}: the name is empty; expected NAME=VALUE"
+                )));
             }
             fields.push((name.to_owned().into(), value.to_owned().into()));
         }
         if let Some(data) = &self.data {
             if let Err(error) = serde_json::from_str::<Value>(data) {
-                return Err(Failure::Usage(format!("--data is no JSON: {error}")));
+                return Err(Failure::Usage(format!("invalid JSON in --data: {error}")));
             }
             fields.push(("data".into(), data.clone().into()));
         }
@@ -134,46 +138,46 @@ impl Add {
 
 fn parse_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-    rate.ok_or_else(|| "a rate is a number above 0, of messages in a second".to_owned())
+    rate.ok_or_else(|| "expected a number greater than 0".to_owned())
 }
 
-/// Messages on their way, and how many there were.
-struct Load<'a> {
+/// A running `add`, and what it has added so far.
+struct AddRun<'a> {
     add: &'a Add,
     backend: &'a dyn Admin,
     began: Instant,
     added: u64,
-    /// Those that were sent and not answered for.
-    on_the_way: u64,
-    /// Those that were there already.
+    /// Entries that were sent and not acknowledged yet.
+    unconfirmed: u64,
+    /// Messages that the stream already contained.
     duplicates: u64,
     first: Option<StreamId>,
     last: Option<StreamId>,
 }
 
-impl<'a> Load<'a> {
-    fn new(add: &'a Add, backend: &'a dyn Admin) -> Load<'a> {
-        Load {
+impl<'a> AddRun<'a> {
+    fn new(add: &'a Add, backend: &'a dyn Admin) -> AddRun<'a> {
+        AddRun {
             add,
             backend,
             began: Instant::now(),
             added: 0,
-            on_the_way: 0,
+            unconfirmed: 0,
             duplicates: 0,
             first: None,
             last: None,
         }
     }
 
-    /// The same message again and again.
+    /// Adds the message of the command line `--count` times.
     async fn add_many(&mut self, fields: &Fields) -> Result<(), Failure> {
         let bar = match self.add.count {
-            ..=BATCH => ProgressBar::hidden(),
+            ..=CHUNK_MAX => ProgressBar::hidden(),
             count => progress_bar(count, "{bar:30} {human_pos}/{human_len} ({per_sec}, {eta} left)"),
         };
         while self.sent() < self.add.count {
-            let batch = self.batch().min(self.add.count - self.sent());
-            let entries: Vec<NewEntry> = (1..=batch)
+            let chunk = self.chunk_size().min(self.add.count - self.sent());
+            let entries: Vec<NewEntry> = (1..=chunk)
                 .map(|n| NewEntry {
                     fields: numbered(fields, self.sent() + n),
                     idempotence: self.add.idempotence(),
@@ -186,12 +190,14 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// A message for each line. What lies ready goes together; an entry never waits for the next line.
+    /// Adds an entry for each line of standard input.
+    ///
+    /// Lines that are already available are added in one call. An entry never waits for the next line.
     async fn add_lines(&mut self, fields: &Fields) -> Result<(), Failure> {
         let mut lines = stdin_lines();
         let mut ready = Vec::new();
-        let batch = usize::try_from(self.batch()).unwrap_or(usize::MAX);
-        while lines.recv_many(&mut ready, batch).await > 0 {
+        let chunk = usize::try_from(self.chunk_size()).unwrap_or(usize::MAX);
+        while lines.recv_many(&mut ready, chunk).await > 0 {
             let mut entries = Vec::with_capacity(ready.len());
             for line in ready.drain(..) {
                 let line =
@@ -200,7 +206,7 @@ impl<'a> Load<'a> {
                 all.extend(fields_of_line(&line));
                 if all.iter().any(|(name, _)| name.is_empty()) {
                     return Err(Failure::Usage(format!(
-                        "a field of this line has no name: {}",
+                        "invalid line, a field name is empty: {}",
                         line.trim_end()
                     )));
                 }
@@ -225,18 +231,18 @@ impl<'a> Load<'a> {
             tokio::time::sleep_until(due.into()).await;
         }
         let stream = &self.add.stream;
-        // What is added gets a greater id than everything before it.
+        // A new entry has a greater id than all entries before it. An id up to this one belongs to a duplicate.
         let newest = match self.add.iid {
-            Some(_) => known::look(self.backend, stream).await?.map(|info| info.last_id),
+            Some(_) => lookup::find_stream(self.backend, stream).await?.map(|info| info.last_id),
             None => None,
         };
-        self.on_the_way = entries.len() as u64;
+        self.unconfirmed = entries.len() as u64;
         let added = self.backend.add(stream, entries, self.add.trim()).await;
-        let ids = added.map_err(|error| known::about(stream, error))?;
-        self.on_the_way = 0;
-        let repeated = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
-        self.duplicates += repeated;
-        self.added += ids.len() as u64 - repeated;
+        let ids = added.map_err(|error| lookup::stream_error(stream, error))?;
+        self.unconfirmed = 0;
+        let duplicates = ids.iter().filter(|id| newest.is_some_and(|newest| **id <= newest)).count() as u64;
+        self.duplicates += duplicates;
+        self.added += ids.len() as u64 - duplicates;
         self.first = self.first.or(ids.first().copied());
         self.last = ids.last().copied().or(self.last);
         Ok(ids)
@@ -246,46 +252,50 @@ impl<'a> Load<'a> {
         self.added + self.duplicates
     }
 
-    /// How many go together: about ten batches a second where the rate is limited.
-    fn batch(&self) -> u64 {
-        // A float beyond the range of the integer becomes its greatest value, and `clamp` follows.
-        self.add.rate.map_or(BATCH, |rate| ((rate / 10.0) as u64).clamp(1, BATCH))
+    /// Number of entries per call. With `--rate`, there are about ten calls per second.
+    fn chunk_size(&self) -> u64 {
+        // The cast saturates, so `clamp` also handles rates beyond the range of `u64`.
+        self.add.rate.map_or(CHUNK_MAX, |rate| ((rate / 10.0) as u64).clamp(1, CHUNK_MAX))
     }
 
-    /// What was added before it failed or was interrupted, so that the rest can be added later.
-    fn cut_off(&self, failure: Failure) -> Result<Failure, Failure> {
+    /// Reports what was added before a failure or Ctrl-C, so that the user can add the rest later.
+    fn print_partial_result(&self, failure: Failure) -> Result<Failure, Failure> {
         if matches!(failure, Failure::Output(_)) {
             return Ok(failure);
         }
         if self.add.common.json {
-            let mut told = self.json();
-            told["on_the_way"] = Value::from(self.on_the_way);
-            told["error"] = Value::from(failure.to_string());
-            print_json(&told)?;
+            let mut json = self.json();
+            json["on_the_way"] = Value::from(self.unconfirmed);
+            json["error"] = Value::from(failure.to_string());
+            print_json(&json)?;
         }
-        let Some(line) = self.so_far(&failure) else { return Ok(failure) };
+        let Some(line) = self.progress_line(&failure) else { return Ok(failure) };
         if failure.is_silent() {
             note(&line);
         }
-        Ok(failure.and(&line))
+        Ok(failure.with_line(&line))
     }
 
-    /// What is there, for people; nothing if it is plain that nothing is.
-    fn so_far(&self, failure: &Failure) -> Option<String> {
+    /// Describes what was added. `None` if the failure itself makes clear that nothing was.
+    fn progress_line(&self, failure: &Failure) -> Option<String> {
         let entries = |number| counted(number, "entry", "entries");
-        // A single entry that was refused is not there.
-        let unknown = match failure {
-            Failure::Other(_) | Failure::NotFound(_) if self.on_the_way == 1 => 0,
-            _ => self.on_the_way,
+        // If the store refused a single entry, it was not added.
+        let unconfirmed = match failure {
+            Failure::Other(_) | Failure::NotFound(_) if self.unconfirmed == 1 => 0,
+            _ => self.unconfirmed,
         };
-        match (self.last, unknown) {
+        match (self.last, unconfirmed) {
             (None, 0) if !failure.is_silent() => None,
             (None, 0) => Some("nothing was added".to_owned()),
-            (None, unknown) => Some(format!("on the way: {}, which may be there or not", entries(unknown))),
-            (Some(last), 0) => Some(format!("added before: {}, the last is {last}", entries(self.added))),
-            (Some(last), _) => Some(format!(
-                "added before: {}, the last is {last}; what was on its way may be there too",
-                entries(self.added)
+            (None, unconfirmed) => Some(format!(
+                "sent but not confirmed: {}, which may or may not have been added",
+                entries(unconfirmed)
+            )),
+            (Some(last), 0) => Some(format!("added so far: {}, last id {last}", entries(self.added))),
+            (Some(last), unconfirmed) => Some(format!(
+                "added so far: {}, last id {last}; {} more may have been added",
+                entries(self.added),
+                count(unconfirmed)
             )),
         }
     }
@@ -301,7 +311,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    fn tell(&self, from_lines: bool) -> Result<(), Failure> {
+    fn print_result(&self, from_lines: bool) -> Result<(), Failure> {
         if self.add.common.json {
             return print_json(&self.json());
         }
@@ -309,12 +319,12 @@ impl<'a> Load<'a> {
         match (self.added, self.last) {
             _ if from_lines => Ok(()),
             (0, Some(id)) => {
-                note("it was there already, and is not added again");
+                note("the stream already contains this message: it was not added again");
                 print_line(&id.to_string())
             }
             (1, Some(id)) => print_line(&id.to_string()),
             (added, last) => print_line(&format!(
-                "added {} entries in {seconds:.1} s ({} a second), the last is {}",
+                "added {} entries in {seconds:.1} s ({} per second), last id {}",
                 count(added),
                 count((added as f64 / seconds.max(0.001)) as u64),
                 last.unwrap_or_default()
@@ -323,23 +333,23 @@ impl<'a> Load<'a> {
     }
 }
 
-/// The lines of standard input, read by a thread of their own: reading them cannot be waited for otherwise.
+/// Reads the lines of standard input on a separate thread, because reading standard input blocks.
 fn stdin_lines() -> mpsc::Receiver<std::io::Result<String>> {
-    let (sender, lines) = mpsc::channel(BATCH as usize);
+    let (sender, lines) = mpsc::channel(CHUNK_MAX as usize);
     std::thread::spawn(move || {
         let mut input = BufReader::new(std::io::stdin());
         loop {
             let mut line = String::new();
-            let told = match input.read_line(&mut line) {
+            let sent = match input.read_line(&mut line) {
                 Ok(0) => return,
                 Ok(_) => sender.blocking_send(Ok(line)),
                 Err(error) => {
-                    // Whether anyone still listens no longer matters.
+                    // This fails only if the receiver is gone. The thread ends in any case.
                     let _ = sender.blocking_send(Err(error));
                     return;
                 }
             };
-            if told.is_err() {
+            if sent.is_err() {
                 return;
             }
         }
@@ -347,7 +357,7 @@ fn stdin_lines() -> mpsc::Receiver<std::io::Result<String>> {
     lines
 }
 
-/// The fields of a line; none of an empty one.
+/// Returns the fields of a line. An empty line has none.
 fn fields_of_line(line: &str) -> Fields {
     let line = line.trim_end_matches(['\r', '\n']);
     match serde_json::from_str(line) {
@@ -363,14 +373,16 @@ fn fields_of_line(line: &str) -> Fields {
     }
 }
 
-/// The fields of the n-th message.
+/// Returns the fields of the n-th message.
 fn numbered(fields: &Fields, n: u64) -> Fields {
-    let has_number = |value: &[u8]| value.windows(NUMBER.len()).any(|part| part == NUMBER.as_bytes());
+    let has_number = |value: &[u8]| {
+        value.windows(NUMBER_PLACEHOLDER.len()).any(|part| part == NUMBER_PLACEHOLDER.as_bytes())
+    };
     let number = n.to_string();
     let mut numbered = fields.clone();
     for (_, value) in numbered.iter_mut().filter(|(_, value)| has_number(value)) {
-        // Arguments are text.
-        *value = String::from_utf8_lossy(value).replace(NUMBER, &number).into();
+        // Command-line arguments are UTF-8, so the conversion is lossless.
+        *value = String::from_utf8_lossy(value).replace(NUMBER_PLACEHOLDER, &number).into();
     }
     numbered
 }
@@ -380,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_become_fields() {
+    fn lines_are_parsed_into_fields() {
         let line = |text| super::super::value::fields_line(&fields_of_line(text));
         assert_eq!(line("{\"a\":\"x\",\"b\":2,\"c\":[1]}\n"), "a=x b=2 c=[1]");
         assert_eq!(line("plain\r\n"), "data=plain");
@@ -389,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_numbered() {
+    fn the_placeholder_becomes_the_number_of_the_message() {
         let fields: Fields = vec![("a".into(), "x{i}-{i}".into()), ("b".into(), "y".into())];
         assert_eq!(super::super::value::fields_line(&numbered(&fields, 7)), "a=x7-7 b=y");
     }

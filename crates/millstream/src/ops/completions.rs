@@ -1,4 +1,4 @@
-//! `millstream completions`: what a shell needs to complete our command line.
+//! `millstream completions`: prints a script with which a shell completes our command line.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -12,20 +12,20 @@ Examples:
   millstream completions zsh > _millstream
   millstream completions fish > millstream.fish";
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell to print completions for
     #[arg(value_enum)]
     shell: Shell,
 }
 
 impl Completions {
-    /// Prints completions of the whole command line.
-    pub(crate) fn run(&self, mut whole: Command) -> Result<(), Failure> {
+    /// Prints the completions for a command line.
+    pub(crate) fn run(&self, mut command_line: Command) -> Result<(), Failure> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut whole, "millstream", &mut text);
+        clap_complete::generate(self.shell, &mut command_line, "millstream", &mut text);
         print_raw(&String::from_utf8_lossy(&text))
     }
 }

@@ -1,4 +1,4 @@
-//! Asking before something is gone: a question on a terminal, `--yes` elsewhere.
+//! Confirmation before a command deletes something: a question on a terminal, `--yes` elsewhere.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -6,37 +6,40 @@ use clap::Args;
 
 use super::failure::Failure;
 
-/// The option of commands that take something away.
+/// The `--yes` option of commands that delete something.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Confirm {
-    /// Do it without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     yes: bool,
 }
 
 impl Confirm {
-    /// Goes on if `--yes` was said or a person says so.
-    pub(crate) async fn ask(self, what: &str) -> Result<(), Failure> {
+    /// Returns `Ok` if `--yes` was given or the user confirms.
+    ///
+    /// `action` completes the sentence "About to …", for example "remove group billing".
+    pub(crate) async fn ask(self, action: &str) -> Result<(), Failure> {
         if self.yes {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
             return Err(Failure::Usage(format!(
-                "{what}: nobody can be asked here; say --yes if it is meant"
+                "confirmation required to {action}\nstandard input is not a terminal: pass --yes to confirm"
             )));
         }
-        let question = format!("{what}. Go on? [y/N] ");
-        // On a thread of its own, so that Ctrl-C is an answer too.
-        let answer = tokio::task::spawn_blocking(move || answer_to(&question)).await;
-        let answer = answer.map_err(|error| Failure::Other(format!("cannot ask: {error}")))??;
+        let question = format!("About to {action}. Continue? [y/N] ");
+        // On a separate thread, so that Ctrl-C works while it waits.
+        let answer = tokio::task::spawn_blocking(move || prompt(&question)).await;
+        let answer =
+            answer.map_err(|error| Failure::Other(format!("cannot ask for confirmation: {error}")))??;
         if matches!(answer.trim(), "y" | "Y" | "yes") {
             return Ok(());
         }
-        Err(Failure::Other("nothing was changed".to_owned()))
+        Err(Failure::Other("cancelled: nothing was changed".to_owned()))
     }
 }
 
-fn answer_to(question: &str) -> io::Result<String> {
+fn prompt(question: &str) -> io::Result<String> {
     let mut out = io::stderr().lock();
     out.write_all(question.as_bytes())?;
     out.flush()?;

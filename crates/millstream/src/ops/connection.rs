@@ -1,4 +1,4 @@
-//! Where the store is, and the options that every command has.
+//! The options common to all commands, and the connection to the store that they name.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use millstream_worker::{Admin, Error};
 use super::failure::Failure;
 
 const DEFAULT_URL: &str = "redis://127.0.0.1:6379";
-/// Read in this order when no `--url` is given.
-const VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
+/// Environment variables that replace `--url`, in order of precedence.
+const URL_VARIABLES: [&str; 2] = ["MILLSTREAM_URL", "REDIS_URL"];
 
-/// The options that every command has.
+/// The options common to all commands.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Common {
-    /// The store: redis://, rediss://, redis+cluster://HOST,HOST, rediss+cluster://HOST,HOST, unix://SOCKET,
-    /// embedded:FOLDER or memory:
+pub(crate) struct CommonOptions {
+    /// Store to use: redis://HOST:PORT, rediss://HOST:PORT (TLS), redis+cluster://HOST,HOST,
+    /// rediss+cluster://HOST,HOST, unix://SOCKET, embedded:FOLDER or memory:
     /// [env: MILLSTREAM_URL, REDIS_URL] [default: redis://127.0.0.1:6379]
     #[arg(short, long, global = true, value_name = "URL", help_heading = "Common options")]
     url: Option<String>,
-    /// Tell it as JSON, for programs
+    /// Print JSON instead of text
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
 }
 
-impl Common {
-    /// The URL of the store, wherever it was said.
+impl CommonOptions {
+    /// Returns the URL of the store: from `--url`, from the environment, or the default.
     pub(crate) fn url(&self) -> String {
-        let said = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
-        let url = self.url.clone().or_else(|| VARIABLES.into_iter().find_map(said));
+        let from_environment = |name: &str| std::env::var(name).ok().filter(|url| !url.is_empty());
+        let url = self.url.clone().or_else(|| URL_VARIABLES.into_iter().find_map(from_environment));
         url.unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
-    /// The store, for looking and for changing what is there.
+    /// Connects to a store that must exist.
     pub(crate) async fn connect(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
         millstream_worker::connect_existing(&url).await.map_err(|error| {
@@ -42,11 +42,11 @@ impl Common {
             if !no_store {
                 return failure;
             }
-            failure.and("make one in a folder of its own with: millstream add STREAM FIELD=VALUE --url embedded:FOLDER")
+            failure.with_line("create a store with: millstream add STREAM FIELD=VALUE --url embedded:FOLDER")
         })
     }
 
-    /// The store, for commands that may begin one.
+    /// Connects to a store. Creates an embedded store if the folder is missing or empty.
     pub(crate) async fn connect_or_create(&self) -> Result<Arc<dyn Admin>, Failure> {
         let url = self.url();
         millstream_worker::connect(&url).await.map_err(|error| cannot_open(&url, error))
@@ -61,25 +61,29 @@ fn cannot_open(url: &str, error: Error) -> Failure {
     if error.kind() == ErrorKind::Unreachable && url.starts_with("embedded:") {
         return Failure::cannot_open_folder(&message);
     }
-    let is_no_cluster = url.contains("+cluster://") && message.contains("cluster support disabled");
+    let is_not_cluster = url.contains("+cluster://") && message.contains("cluster support disabled");
     let failure = Failure::from(Error::new(error.kind(), message));
-    if is_no_cluster { failure.and("it is no cluster: leave out +cluster in the URL") } else { failure }
+    if is_not_cluster {
+        failure.with_line("the server is not a cluster: remove +cluster from the URL")
+    } else {
+        failure
+    }
 }
 
-/// A URL that may be shown.
+/// Returns the URL with its password replaced by `***`.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
-        Some((way_in, host)) => {
-            let user = way_in.split(':').next().unwrap_or_default();
+        Some((credentials, host)) => {
+            let user = credentials.split(':').next().unwrap_or_default();
             format!("{scheme}://{user}:***@{host}{}", without_pass(&rest[end..]))
         }
         None => format!("{scheme}://{}", without_pass(rest)),
     }
 }
 
-/// The same for the parameter by which the URL of a Unix socket says it.
+/// Replaces the value of the `pass` parameter, in which the URL of a Unix socket has its password.
 fn without_pass(rest: &str) -> String {
     let Some((before, secret)) = ["?pass=", "&pass="].iter().find_map(|name| {
         let at = rest.find(name)? + name.len();
@@ -96,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn passwords_are_replaced() {
         assert_eq!(without_password("redis://me:secret@host:1/2"), "redis://me:***@host:1/2");
         assert_eq!(without_password("redis://:p@ss@host"), "redis://:***@host");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");

@@ -1,4 +1,4 @@
-//! `millstream consumer`: who reads for a group, and how one leaves without leaving messages behind.
+//! `millstream consumer`: lists the consumers of a group, and removes one without losing its pending entries.
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
@@ -7,14 +7,14 @@ use millstream_worker::group_manager::GroupManager;
 use serde_json::json;
 
 use super::confirm::Confirm;
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
-use super::named::NamedGroup;
+use super::group_args::GroupArgs;
+use super::lookup;
 use super::output::{note, print, print_json, print_line};
-use super::shape;
 use super::table::{Table, row};
-use super::value::{age, age_or_nothing, count, counted};
+use super::to_json;
+use super::value::{age, age_or_absent, count, counted};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,7 @@ const RM_EXAMPLES: &str = "\
 Examples:
   millstream consumer rm orders billing worker-2 --heir worker-1 --yes
 
-What is pending with the consumer becomes the heir's in the same step: nothing is lost.";
+The heir takes over the pending entries of the consumer in the same step, so none is lost.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConsumerAction {
@@ -38,9 +38,9 @@ pub(crate) enum ConsumerAction {
     #[command(after_help = LS_EXAMPLES)]
     Ls {
         #[command(flatten)]
-        of: NamedGroup,
+        group_args: GroupArgs,
     },
-    /// Remove a consumer after another one has taken over its messages
+    /// Remove a consumer and move its pending entries to another one
     #[command(after_help = RM_EXAMPLES)]
     Rm(RemoveConsumer),
 }
@@ -48,14 +48,14 @@ pub(crate) enum ConsumerAction {
 #[derive(Args, Debug)]
 pub(crate) struct RemoveConsumer {
     #[command(flatten)]
-    of: NamedGroup,
-    /// The consumer that goes
+    group_args: GroupArgs,
+    /// Consumer to remove
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
-    /// Who takes over its messages; needed if it has any
+    /// Consumer that takes over the pending entries; required if there are any
     #[arg(long, value_name = "NAME")]
     heir: Option<String>,
-    /// Only tell what would happen
+    /// Print what would be done, without doing it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -63,49 +63,50 @@ pub(crate) struct RemoveConsumer {
 }
 
 impl ConsumerAction {
-    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
-            ConsumerAction::Ls { of } => list(common, of).await,
+            ConsumerAction::Ls { group_args } => list(common, group_args).await,
             ConsumerAction::Rm(remove) => remove.run(common).await,
         }
     }
 }
 
-async fn list(common: &Common, NamedGroup { stream, group }: &NamedGroup) -> Result<(), Failure> {
+async fn list(common: &CommonOptions, GroupArgs { stream, group }: &GroupArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    known::group(&*backend, stream, group).await?;
+    lookup::group(&*backend, stream, group).await?;
     let consumers = backend.consumers(stream, group).await?;
     if common.json {
-        return print_json(&consumers.iter().map(shape::consumer).collect());
+        return print_json(&consumers.iter().map(to_json::consumer).collect());
     }
     if consumers.is_empty() {
         note(&format!("group {group} of stream {stream} has no consumers"));
     }
     let rows = consumers.iter().map(|consumer| {
-        row![&consumer.name, count(consumer.pending), age(consumer.idle), age_or_nothing(consumer.inactive),]
+        row![&consumer.name, count(consumer.pending), age(consumer.idle), age_or_absent(consumer.inactive),]
     });
     print(Table::new(&["CONSUMER", ">PENDING", ">IDLE", ">INACTIVE"], rows))
 }
 
 impl RemoveConsumer {
-    async fn run(&self, common: &Common) -> Result<(), Failure> {
-        let RemoveConsumer { of: NamedGroup { stream, group }, consumer, heir, dry_run, confirm } = self;
+    async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
+        let RemoveConsumer { group_args: GroupArgs { stream, group }, consumer, heir, dry_run, confirm } =
+            self;
         let backend = common.connect().await?;
-        let found = known::consumer(&*backend, stream, group, consumer).await?;
+        let found = lookup::consumer(&*backend, stream, group, consumer).await?;
         let consumers = backend.consumers(stream, group).await?;
         let entries = |number| counted(number, "pending entry", "pending entries");
         let heir_is_new =
             heir.as_ref().is_some_and(|heir| !consumers.iter().any(|other| other.name == *heir));
-        let question = match heir {
+        let action = match heir {
             Some(heir) => {
-                let (new, many) =
-                    (if heir_is_new { ", a new consumer," } else { "" }, entries(found.pending));
-                format!("{consumer} leaves group {group} of {stream}; {heir}{new} takes over {many}")
+                let (new, moved) =
+                    (if heir_is_new { ", a new consumer" } else { "" }, entries(found.pending));
+                format!("remove {consumer} from group {group} of {stream} and move {moved} to {heir}{new}")
             }
-            None if found.pending == 0 => format!("{consumer} leaves group {group} of {stream} with nothing"),
+            None if found.pending == 0 => format!("remove {consumer} from group {group} of {stream}"),
             None => {
                 return Err(Failure::Usage(format!(
-                    "{consumer} has {}; say who takes over with --heir NAME\nthere are: {}",
+                    "consumer {consumer} has {}: name the consumer that takes over with --heir NAME\nother consumers: {}",
                     entries(found.pending),
                     others(&consumers, consumer)
                 )));
@@ -114,7 +115,7 @@ impl RemoveConsumer {
         let (heir, moved) = if *dry_run {
             (heir.clone(), found.pending)
         } else {
-            confirm.ask(&question).await?;
+            confirm.ask(&action).await?;
             let groups = GroupManager::new(backend);
             let removed = groups.remove_consumer(stream, group, consumer, heir.as_deref()).await?;
             (Some(removed.heir), removed.adopted)
@@ -131,22 +132,22 @@ impl RemoveConsumer {
             }));
         }
         if *dry_run {
-            return print_line(&format!("would happen: {question}"));
+            return print_line(&format!("would {action}"));
         }
         let heir = heir.unwrap_or_default();
         print_line(&match moved {
-            0 => format!("removed {consumer}; nothing was pending with it"),
+            0 => format!("removed {consumer}; it had no pending entries"),
             moved => format!("removed {consumer}; {} moved to {heir}", entries(moved)),
         })?;
         if heir_is_new {
-            note(&format!("{heir} was no consumer of {group} before: it is new"));
+            note(&format!("{heir} is a new consumer of group {group}"));
         }
         Ok(())
     }
 }
 
-fn others(consumers: &[ConsumerInfo], but: &str) -> String {
+fn others(consumers: &[ConsumerInfo], except: &str) -> String {
     let names: Vec<&str> =
-        consumers.iter().map(|other| other.name.as_str()).filter(|name| *name != but).collect();
-    if names.is_empty() { "no others; a new name is fine".to_owned() } else { names.join(", ") }
+        consumers.iter().map(|other| other.name.as_str()).filter(|name| *name != except).collect();
+    if names.is_empty() { "none; a new name creates a consumer".to_owned() } else { names.join(", ") }
 }

@@ -1,4 +1,4 @@
-//! Why a command failed: the sentence for people, the way out, and the exit code for scripts.
+//! Why a command failed: a message, a hint how to fix it, and the exit code.
 
 use std::fmt;
 use std::io;
@@ -7,44 +7,44 @@ use std::process::ExitCode;
 use millstream_worker::Error;
 use millstream_worker::backend::ErrorKind;
 
-/// A command that failed.
+/// The error of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The store could not be reached or did not let us in.
+    /// The store is unreachable or denied access.
     Connection(String),
-    /// What was named is not there; the sentence says what is.
+    /// The named thing does not exist. The message lists what exists.
     NotFound(String),
-    /// The command line makes no sense as it stands.
+    /// The command line is invalid.
     Usage(String),
-    /// A check found something. It has been told already.
+    /// A check found problems. The command has already printed them.
     Check,
-    /// It was refused, or went wrong.
+    /// Any other error.
     Other(String),
-    /// A signal of this number ended it. Nobody has to be told.
+    /// A signal with this number ended the command. No message is printed.
     Interrupted(i32),
-    /// What was found could not be written.
+    /// Writing the output failed.
     Output(io::Error),
 }
 
 impl Failure {
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            // A reader that has seen enough, as `head` does, is no failure.
+            // It is not an error if the reader, such as `head`, closes the pipe early.
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Failure::Other(_) | Failure::Output(_) => ExitCode::FAILURE,
             Failure::Usage(_) => ExitCode::from(2),
             Failure::Connection(_) => ExitCode::from(3),
             Failure::NotFound(_) => ExitCode::from(4),
             Failure::Check => ExitCode::from(5),
-            // As shells tell it.
+            // The convention of shells.
             Failure::Interrupted(signal) => {
                 u8::try_from(128 + signal).map_or(ExitCode::FAILURE, ExitCode::from)
             }
         }
     }
 
-    /// Whether there is still something to say.
+    /// Whether the failure needs no message.
     pub(crate) fn is_silent(&self) -> bool {
         match self {
             Failure::Check | Failure::Interrupted(_) => true,
@@ -53,15 +53,15 @@ impl Failure {
         }
     }
 
-    /// A folder with a store in it could not be opened, as the text says.
+    /// Returns the failure to open the folder of an embedded store, with a hint that fits `text`.
     pub(super) fn cannot_open_folder(text: &str) -> Failure {
-        let otherwise = "see whether the folder can be used, or name another with --url";
-        let way_out = way_out(text, &WAYS_INTO_THE_FOLDER, otherwise);
-        Failure::Connection(format!("{text}\n{way_out}"))
+        let default = "check that the folder is accessible, or choose another store with --url";
+        let hint = hint(text, &FOLDER_HINTS, default);
+        Failure::Connection(format!("{text}\n{hint}"))
     }
 
-    /// The same with another line for people.
-    pub(crate) fn and(self, line: &str) -> Failure {
+    /// Appends a line to the message.
+    pub(crate) fn with_line(self, line: &str) -> Failure {
         let more = |text: String| format!("{text}\n{line}");
         match self {
             Failure::Connection(text) => Failure::Connection(more(text)),
@@ -92,50 +92,56 @@ impl From<Error> for Failure {
         match error.kind() {
             ErrorKind::Unreachable => {
                 let text = error.to_string();
-                let otherwise = "the connection broke: see whether the server still runs, and whether it wants TLS (rediss://)";
-                let way_out = way_out(&text, &WAYS_TO_THE_SERVER, otherwise);
-                Failure::Connection(format!("{text}\n{way_out}"))
+                let default = "the connection broke: check that the server is running, and whether it requires TLS (rediss://)";
+                let hint = hint(&text, &CONNECTION_HINTS, default);
+                Failure::Connection(format!("{text}\n{hint}"))
             }
             ErrorKind::NoStore => Failure::NotFound(error.to_string()),
             ErrorKind::Denied => Failure::Connection(format!(
-                "{error}\ngive the name and the password in the URL: --url redis://NAME:PASSWORD@HOST"
+                "{error}\npass the user name and the password in the URL: --url redis://USER:PASSWORD@HOST"
             )),
             ErrorKind::NotWritable if error.to_string().contains("OOM ") => Failure::Other(format!(
-                "{error}\ntrim or delete what is no longer needed, or let it have more memory (maxmemory)"
+                "{error}\ntrim or delete streams that are no longer needed, or raise the server's maxmemory"
             )),
             ErrorKind::Busy => Failure::Connection(format!("{error}\ntry again in a moment")),
             ErrorKind::NoGroup => {
-                Failure::NotFound(format!("{error}\nsee what is there with: millstream group ls"))
+                Failure::NotFound(format!("{error}\nlist the existing groups with: millstream group ls"))
             }
             _ => Failure::Other(error.to_string()),
         }
     }
 }
 
-/// The ways out when the server cannot be reached, by the words of the system and of the client library.
-const WAYS_TO_THE_SERVER: [(&str, &str); 7] = [
-    ("connection refused", "start one with: millstream serve, or name another with --url"),
-    ("no such file", "start one with: millstream serve, or name another with --url"),
-    ("permission denied", "run it as a user who may use the socket, or name another with --url"),
-    ("certificate", "name who signs the server's certificate: --url 'rediss://HOST?ca=FILE'"),
-    ("corrupt message", "it does not speak TLS there: begin the URL with redis://, or name the port for TLS"),
-    ("lookup address", "there is no such host: correct its name in the URL"),
-    ("timed out", "nothing answers there: see whether the host, the port and the way to it are right"),
+/// Hints for an unreachable server, by a part of the error text of the system or of the client library.
+const CONNECTION_HINTS: [(&str, &str); 7] = [
+    ("connection refused", "start a server with: millstream serve, or choose another store with --url"),
+    ("no such file", "start a server with: millstream serve, or choose another store with --url"),
+    (
+        "permission denied",
+        "run the command as a user with access to the socket, or choose another store with --url",
+    ),
+    (
+        "certificate",
+        "the certificate is not trusted: name its certificate authority with --url 'rediss://HOST?ca=FILE'",
+    ),
+    ("corrupt message", "the server does not speak TLS on this port: use redis:// or the port for TLS"),
+    ("lookup address", "the host does not exist: correct the host name in the URL"),
+    ("timed out", "the host does not respond: check the host name, the port and the network"),
 ];
 
-/// The ways out when a folder cannot be opened, by the words of the store and of the system.
-const WAYS_INTO_THE_FOLDER: [(&str, &str); 5] = [
-    ("in use by", "stop the process that has it, or let both use a server: millstream serve --dir FOLDER"),
-    ("is damaged", "look closer with: millstream check FOLDER"),
-    ("permission denied", "run it as the user that the folder belongs to, or name another with --url"),
-    ("read-only file system", "nothing can be written there: name a folder on another disk with --url"),
-    ("no space left", "make room on its disk, or name a folder on another one with --url"),
+/// Hints for a folder that cannot be opened, by a part of the error text of the store or of the system.
+const FOLDER_HINTS: [(&str, &str); 5] = [
+    ("in use by", "stop that process, or let all processes use a server: millstream serve --dir FOLDER"),
+    ("is damaged", "list the damage with: millstream check FOLDER"),
+    ("permission denied", "run the command as the owner of the folder, or choose another store with --url"),
+    ("read-only file system", "choose a folder on a writable disk with --url"),
+    ("no space left", "free space on the disk, or choose a folder on another disk with --url"),
 ];
 
-/// The first way out whose words are in the text.
-fn way_out(text: &str, ways: &[(&str, &'static str)], otherwise: &'static str) -> &'static str {
+/// Returns the first hint whose key is contained in the error text.
+fn hint(text: &str, hints: &[(&str, &'static str)], default: &'static str) -> &'static str {
     let text = text.to_lowercase();
-    ways.iter().find(|(words, _)| text.contains(words)).map_or(otherwise, |(_, way_out)| way_out)
+    hints.iter().find(|(part, _)| text.contains(part)).map_or(default, |(_, hint)| hint)
 }
 
 impl From<io::Error> for Failure {
@@ -149,13 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_does_not_open_has_nothing_to_do_with_connections() {
-        let told = |text: &str| Failure::cannot_open_folder(text).to_string();
-        assert!(told("Read-only file system (os error 30)").ends_with("on another disk with --url"));
-        assert!(told("No space left on device (os error 28)").contains("\nmake room on its disk"));
-        assert!(told("No such file or directory").ends_with("name another with --url"));
+    fn folder_failures_get_no_connection_hints() {
+        let message = |text: &str| Failure::cannot_open_folder(text).to_string();
+        assert!(message("Read-only file system (os error 30)").ends_with("on a writable disk with --url"));
+        assert!(message("No space left on device (os error 28)").contains("\nfree space on the disk"));
+        assert!(message("No such file or directory").ends_with("choose another store with --url"));
         for text in ["x", "No such file or directory"] {
-            assert!(!told(text).contains("connection") && !told(text).contains("serve"), "{text}");
+            assert!(!message(text).contains("connection") && !message(text).contains("serve"), "{text}");
         }
     }
 }

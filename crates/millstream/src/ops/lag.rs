@@ -1,4 +1,4 @@
-//! `millstream lag`: how far behind groups are, with an exit code for scripts.
+//! `millstream lag`: shows how far behind groups are, and exits with 5 above a limit.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::monitor::{GroupSnapshot, Monitor};
 use serde_json::{Value, json};
 
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
+use super::lookup;
 use super::output::{BAD, GOOD, note, print, print_json};
-use super::shape;
 use super::table::{Cell, Table, row};
 use super::time::parse_duration;
-use super::value::{age, age_or_nothing, count};
+use super::to_json;
+use super::value::{age, age_or_absent, count, format_lag};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,17 +22,17 @@ Examples:
   millstream lag orders billing --fail-lag 1000
   millstream lag orders --fail-age 5m --json
 
-Exit code 5 if a group has more entries to read than --fail-lag, or an entry, unread or pending, older than
+Exit code 5 means that a group has more unread entries than --fail-lag, or an unread or pending entry older than \
 --fail-age.";
 
-/// Tell how far behind groups are; for scripts, fail when it is too far
+/// Show how far behind groups are, and fail above a limit
 #[derive(Args, Debug)]
 #[command(name = "lag", after_help = EXAMPLES)]
 pub(crate) struct LagCommand {
-    /// The stream; all streams without it
+    /// Stream name [default: all streams]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: Option<String>,
-    /// The group; all groups without it
+    /// Group name [default: all groups]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     group: Option<String>,
     /// Fail if a group has more unread entries than this
@@ -42,25 +42,25 @@ pub(crate) struct LagCommand {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     fail_age: Option<Duration>,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl LagCommand {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let groups = self.groups().await?;
-        let too_far: Vec<Option<String>> = groups.iter().map(|group| self.too_far(group)).collect();
+        let problems: Vec<Option<String>> = groups.iter().map(|group| self.problem(group)).collect();
         if self.common.json {
-            let told = |(group, reason): (&GroupSnapshot, &Option<String>)| {
-                let mut told = shape::group(group);
-                told["ok"] = json!(reason.is_none());
-                told["problem"] = json!(reason);
-                told
+            let json = |(group, problem): (&GroupSnapshot, &Option<String>)| {
+                let mut json = to_json::group(group);
+                json["ok"] = json!(problem.is_none());
+                json["problem"] = json!(problem);
+                json
             };
-            print_json(&groups.iter().zip(&too_far).map(told).collect::<Value>())?;
+            print_json(&groups.iter().zip(&problems).map(json).collect::<Value>())?;
         } else {
-            print(table(&groups, &too_far))?;
+            print(table(&groups, &problems))?;
         }
-        if too_far.iter().any(Option::is_some) { Err(Failure::Check) } else { Ok(()) }
+        if problems.iter().any(Option::is_some) { Err(Failure::Check) } else { Ok(()) }
     }
 
     async fn groups(&self) -> Result<Vec<GroupSnapshot>, Failure> {
@@ -68,48 +68,48 @@ impl LagCommand {
         let monitor = Monitor::new(backend.clone());
         let groups = match (&self.stream, &self.group) {
             (Some(stream), Some(group)) => {
-                known::group(&*backend, stream, group).await?;
+                lookup::group(&*backend, stream, group).await?;
                 monitor.group(stream, group).await?.into_iter().collect()
             }
             (Some(stream), None) => {
-                known::stream(&*backend, stream).await?;
+                lookup::stream(&*backend, stream).await?;
                 monitor.stream(stream).await?.map(|stream| stream.groups).unwrap_or_default()
             }
             (None, _) => monitor.streams("*").await?.into_iter().flat_map(|stream| stream.groups).collect(),
         };
         if groups.is_empty() {
             let stream = self.stream.as_deref().unwrap_or("STREAM");
-            note(&format!("there are no groups; make one with: millstream group create {stream} GROUP"));
+            note(&format!("no groups; create one with: millstream group create {stream} GROUP"));
         }
         Ok(groups)
     }
 
-    /// Why a group is too far behind, if it is.
-    fn too_far(&self, group: &GroupSnapshot) -> Option<String> {
-        if let Some(most) = self.fail_lag.filter(|most| group.lag.count > *most) {
-            return Some(format!("more than {} unread", count(most)));
+    /// Returns why a group is too far behind. `None` if it is within the limits.
+    fn problem(&self, group: &GroupSnapshot) -> Option<String> {
+        if let Some(limit) = self.fail_lag.filter(|limit| group.lag.count > *limit) {
+            return Some(format!("more than {} unread", count(limit)));
         }
-        let most = self.fail_age?;
-        let over = |waited: Option<Duration>| waited.is_some_and(|waited| waited > most);
+        let limit = self.fail_age?;
+        let over = |waited: Option<Duration>| waited.is_some_and(|waited| waited > limit);
         if over(group.unread_age()) {
-            return Some(format!("unread for more than {}", age(most)));
+            return Some(format!("unread for more than {}", age(limit)));
         }
-        over(group.pending_age()).then(|| format!("pending for more than {}", age(most)))
+        over(group.pending_age()).then(|| format!("pending for more than {}", age(limit)))
     }
 }
 
-fn table(groups: &[GroupSnapshot], too_far: &[Option<String>]) -> Table {
-    let rows = groups.iter().zip(too_far).map(|(group, reason)| {
+fn table(groups: &[GroupSnapshot], problems: &[Option<String>]) -> Table {
+    let rows = groups.iter().zip(problems).map(|(group, problem)| {
         row![
             &group.stream,
             &group.name,
-            shape::lag(group.lag),
+            format_lag(group.lag),
             count(group.pending),
-            age_or_nothing(group.unread_age()),
-            age_or_nothing(group.pending_age()),
-            match reason {
-                None => Cell::painted(GOOD, "ok"),
-                Some(reason) => Cell::painted(BAD, reason),
+            age_or_absent(group.unread_age()),
+            age_or_absent(group.pending_age()),
+            match problem {
+                None => Cell::styled(GOOD, "ok"),
+                Some(problem) => Cell::styled(BAD, problem),
             },
         ]
     });

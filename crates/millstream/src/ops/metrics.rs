@@ -1,4 +1,4 @@
-//! `millstream metrics`: streams and groups for Prometheus, under the names that dashboards know.
+//! `millstream metrics`: metrics of streams and groups for Prometheus, with the names that dashboards expect.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use millstream_worker::health::{HealthServer, Probes};
 use millstream_worker::metrics::definitions::BACKEND_UP;
-use millstream_worker::metrics::{Consumers, Text, exporter_text};
+use millstream_worker::metrics::{ConsumerSeries, PrometheusText, exporter_text};
 use millstream_worker::monitor::{Limits, Monitor};
 use tokio_util::sync::CancellationToken;
 
 use super::address::parse_address;
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
 use super::output::{note, print_raw};
 
@@ -23,88 +23,90 @@ Examples:
   millstream metrics --once 'orders*' --no-consumers
   millstream metrics --listen 127.0.0.1:9121
 
-Names: those of redis_exporter for streams (redis_stream_group_lag and so on), and with millstream_ what it has no name for:
-ages, exactness of the lag, stuck messages, health, dead letters. The port also answers /livez and /readyz.";
+Streams and groups have the metric names of redis_exporter, such as redis_stream_group_lag. Metrics without a name there \
+begin with millstream_: ages, exactness of the lag, stuck messages, health, dead letters.
+The address also serves /livez and /readyz.";
 
 /// Serve metrics of streams and groups for Prometheus
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+// The hidden --json gets an error message of its own.
+#[command(after_help = EXAMPLES, mut_arg("json", |json| json.hide(true)))]
 pub(crate) struct Metrics {
-    /// Only streams that match this glob pattern
+    /// Only streams whose names match this glob pattern
     #[arg(default_value = "*")]
     pattern: String,
-    /// Write the metrics to standard output and end
+    /// Print the metrics to standard output and exit
     #[arg(long)]
     once: bool,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9121", value_parser = parse_address)]
     listen: String,
-    /// No series for each consumer
+    /// Omit the series of single consumers
     #[arg(long)]
     no_consumers: bool,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl Metrics {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         if self.common.json {
-            return Err(Failure::Usage(
-                "metrics are text for Prometheus; for JSON there is: millstream lag --json".to_owned(),
-            ));
+            return Err(Failure::Usage("metrics has no JSON output; use: millstream lag --json".to_owned()));
         }
         let backend = self.common.connect().await?;
-        let place = backend.place();
+        let location = backend.location();
         let exporter = Exporter {
             monitor: Monitor::new(backend),
             pattern: self.pattern.clone(),
-            consumers: if self.no_consumers { Consumers::Left } else { Consumers::Each },
-            store_answers: AtomicBool::new(true),
+            consumers: if self.no_consumers { ConsumerSeries::Omitted } else { ConsumerSeries::Each },
+            store_responds: AtomicBool::new(true),
         };
         if self.once {
-            return print_raw(&exporter.look().await?);
+            return print_raw(&exporter.collect().await?);
         }
         let server = HealthServer::bind(&self.listen)
             .await
             .map_err(|error| Failure::Other(format!("cannot listen on {}: {error}", self.listen)))?;
-        note(&format!("metrics of {place} on http://{}/metrics", server.local_addr()?));
+        note(&format!("serving metrics of {location} at http://{}/metrics", server.local_addr()?));
         server.serve(Arc::new(exporter), CancellationToken::new()).await;
         Ok(())
     }
 }
 
+/// Collects the metrics for every request.
 struct Exporter {
     monitor: Monitor,
     pattern: String,
-    consumers: Consumers,
-    store_answers: AtomicBool,
+    consumers: ConsumerSeries,
+    /// Whether the last collection reached the store.
+    store_responds: AtomicBool,
 }
 
 impl Exporter {
-    async fn look(&self) -> Result<String, millstream_worker::Error> {
+    async fn collect(&self) -> Result<String, millstream_worker::Error> {
         let streams = self.monitor.streams(&self.pattern).await;
-        self.store_answers.store(streams.is_ok(), Ordering::Relaxed);
+        self.store_responds.store(streams.is_ok(), Ordering::Relaxed);
         let text = exporter_text(&streams?, &Limits::default(), self.consumers);
-        Ok(text + &store_is_up(true))
+        Ok(text + &backend_up(true))
     }
 }
 
 impl Probes for Exporter {
     fn ready(&self) -> Result<(), String> {
-        if self.store_answers.load(Ordering::Relaxed) {
+        if self.store_responds.load(Ordering::Relaxed) {
             Ok(())
         } else {
-            Err("the store does not answer".to_owned())
+            Err("the store does not respond".to_owned())
         }
     }
 
     fn metrics(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
-        Box::pin(async { self.look().await.unwrap_or_else(|_| store_is_up(false)) })
+        Box::pin(async { self.collect().await.unwrap_or_else(|_| backend_up(false)) })
     }
 }
 
-fn store_is_up(up: bool) -> String {
-    let mut text = Text::default();
+fn backend_up(up: bool) -> String {
+    let mut text = PrometheusText::default();
     text.family(BACKEND_UP.name, BACKEND_UP.help, BACKEND_UP.kind);
     text.sample::<&str, &str>(BACKEND_UP.name, &[], u8::from(up));
     text.finish()

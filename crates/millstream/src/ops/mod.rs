@@ -1,8 +1,8 @@
-//! The commands for operators: they look at streams and groups on any store, and mend what is wrong there.
+//! The commands for operators: they show streams and groups of any store, and change them.
 //!
-//! Data goes to the standard output, as tables for people or with `--json` for programs; everything else goes to
-//! the standard error. Exit codes: 0 done, 1 it failed, 2 asked for in the wrong way, 3 no connection, 4 not found,
-//! 5 a check found problems, 130 interrupted.
+//! Data goes to standard output: tables for people, or JSON for programs with `--json`. Everything else goes to
+//! standard error. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 no connection, 4 not found, 5 a check found
+//! problems, 130 interrupted.
 
 pub(crate) mod add;
 pub(crate) mod address;
@@ -14,27 +14,27 @@ pub(crate) mod dlq;
 pub(crate) mod doctor;
 mod failure;
 pub(crate) mod group;
-pub(crate) mod known;
+mod group_args;
 pub(crate) mod lag;
+pub(crate) mod lookup;
 pub(crate) mod metrics;
-mod named;
 pub(crate) mod output;
 pub(crate) mod pending;
-pub(crate) mod shape;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod tail;
 pub(crate) mod time;
+pub(crate) mod to_json;
 pub(crate) mod value;
 
 pub(crate) use failure::Failure;
 
 use tokio::signal::unix::SignalKind;
 
-/// Does it, unless Ctrl-C comes before it is done.
-pub(crate) async fn until_ctrl_c<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs a future until it completes. If Ctrl-C arrives first, drops it and returns [`Failure::Interrupted`].
+pub(crate) async fn until_ctrl_c<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
-        done = doing => done,
+        result = future => result,
         Ok(()) = tokio::signal::ctrl_c() => {
             Err(Failure::Interrupted(SignalKind::interrupt().as_raw_value()))
         }

@@ -1,4 +1,4 @@
-//! Writing to the standard output: text in colour where a person looks at it, and JSON.
+//! Output: coloured text and JSON on standard output; remarks and progress bars on standard error.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -10,17 +10,17 @@ use serde_json::Value;
 
 use super::failure::Failure;
 
-/// For headings: there, but not in the way.
+/// Style of headings and secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// For what is well.
+/// Style of good news.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what wants attention.
+/// Style of warnings.
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// For what is wrong.
+/// Style of errors.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// The colour of a verdict.
-pub(crate) fn style_of(health: Health) -> Style {
+/// Returns the style for a health status.
+pub(crate) fn health_style(health: Health) -> Style {
     match health {
         Health::Ok => GOOD,
         Health::Degraded => WARN,
@@ -28,58 +28,58 @@ pub(crate) fn style_of(health: Health) -> Style {
     }
 }
 
-/// Writes text for people.
+/// Prints text. Strips its styles unless standard output is a terminal.
 pub(crate) fn print(text: impl Display) -> Result<(), Failure> {
     write(anstream::stdout().lock(), text)
 }
 
-/// Writes a line for people.
+/// Prints a line of text. Strips its styles unless standard output is a terminal.
 pub(crate) fn print_line(line: &str) -> Result<(), Failure> {
     print(format_args!("{line}\n"))
 }
 
-/// Writes one JSON document.
+/// Prints one JSON document over several lines.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
     print_raw(&format!("{value:#}\n"))
 }
 
-/// Writes one JSON document on a line of its own, for commands that tell one thing after another.
+/// Prints one JSON document on one line, for commands that print a sequence of them.
 pub(crate) fn print_json_line(value: &Value) -> Result<(), Failure> {
     print_raw(&format!("{value}\n"))
 }
 
-/// Writes text as it is.
+/// Prints text unchanged.
 pub(crate) fn print_raw(text: &str) -> Result<(), Failure> {
     write(io::stdout().lock(), text)
 }
 
 fn write(mut out: impl Write, text: impl Display) -> Result<(), Failure> {
-    // In one piece: a line that others write must not come in between.
+    // One write, so that output of other processes cannot appear in the middle.
     out.write_all(text.to_string().as_bytes())?;
     out.flush()?;
     Ok(())
 }
 
-/// Tells people something that is no data.
+/// Prints a remark to standard error.
 pub(crate) fn note(text: &str) {
-    // Nobody is there to be told if this fails.
+    // If standard error is closed, there is no place left to report it.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
-/// A bar on standard error, hidden where nobody would see it.
+/// Returns a progress bar on standard error. It is hidden unless standard error is a terminal.
 pub(crate) fn progress_bar(total: u64, template: &str) -> ProgressBar {
-    if !progress_is_seen() {
+    if !progress_is_visible() {
         return ProgressBar::hidden();
     }
     ProgressBar::new(total).with_style(bar_style(template))
 }
 
-/// The style of a bar, from a template of indicatif.
+/// Returns the style of a progress bar for an indicatif template.
 pub(crate) fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Whether a person looks at what goes to standard error, so that progress may be drawn there.
-pub(crate) fn progress_is_seen() -> bool {
+/// Whether standard error is a terminal that can show progress bars.
+pub(crate) fn progress_is_visible() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }

@@ -1,4 +1,4 @@
-//! `millstream stream`: which streams there are, and what is in one.
+//! `millstream stream`: lists streams, and describes one.
 
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
@@ -6,14 +6,14 @@ use millstream_worker::backend::StreamId;
 use millstream_worker::monitor::{Monitor, StreamSnapshot};
 use serde_json::{Value, json};
 
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
+use super::lookup;
 use super::output::{note, print, print_json};
-use super::shape;
-use super::table::{Facts, Table, row};
-use super::time::show_moment;
-use super::value::{NOTHING, age_of, age_or_nothing, count};
+use super::table::{Properties, Table, row};
+use super::time::format_time;
+use super::to_json;
+use super::value::{ABSENT, age_of, age_or_absent, count, format_lag};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -35,63 +35,63 @@ pub(crate) enum StreamAction {
     /// List streams
     #[command(after_help = LS_EXAMPLES)]
     Ls {
-        /// Only names that match this glob pattern
+        /// Only streams whose names match this glob pattern
         #[arg(default_value = "*")]
         pattern: String,
     },
-    /// Tell all about one stream and its groups
+    /// Describe a stream and its groups
     #[command(after_help = INFO_EXAMPLES)]
     Info {
-        /// The stream
+        /// Stream name
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
     },
 }
 
 impl StreamAction {
-    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             StreamAction::Ls { pattern } => list(common, pattern).await,
-            StreamAction::Info { stream } => tell_all(common, stream).await,
+            StreamAction::Info { stream } => describe(common, stream).await,
         }
     }
 }
 
-async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
+async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let streams = known::streams(&*backend, pattern).await?;
+    let streams = lookup::streams(&*backend, pattern).await?;
     if common.json {
-        return print_json(&streams.iter().map(|(name, info)| shape::stream(name, info)).collect());
+        return print_json(&streams.iter().map(|(name, info)| to_json::stream(name, info)).collect());
     }
     if streams.is_empty() {
-        note(&format!("no streams match {pattern} in {}", backend.place()));
+        note(&format!("no streams match {pattern} in {}", backend.location()));
     }
     let rows = streams.iter().map(|(name, info)| {
         row![
             name,
             count(info.length),
             count(info.groups),
-            info.entries_added.map_or_else(|| NOTHING.to_owned(), count),
+            info.entries_added.map_or_else(|| ABSENT.to_owned(), count),
             info.last_id.to_string(),
-            age_or_nothing(age_of(info.last_id)),
+            age_or_absent(age_of(info.last_id)),
         ]
     });
     print(Table::new(&["STREAM", ">LENGTH", ">GROUPS", ">ADDED", "LAST-ID", ">LAST-ADDED"], rows))
 }
 
-async fn tell_all(common: &Common, name: &str) -> Result<(), Failure> {
+async fn describe(common: &CommonOptions, name: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    known::stream(&*backend, name).await?;
+    lookup::stream(&*backend, name).await?;
     let Some(found) = Monitor::new(backend).stream(name).await? else {
-        return Err(Failure::NotFound(format!("stream {name} has just gone")));
+        return Err(Failure::NotFound(format!("stream {name} was deleted a moment ago")));
     };
     if common.json {
-        let mut told = shape::stream(name, &found.info);
-        told["dead_letters"] = json!(found.dead_letters_length);
-        told["group_list"] = found.groups.iter().map(shape::group).collect::<Value>();
-        return print_json(&told);
+        let mut json = to_json::stream(name, &found.info);
+        json["dead_letters"] = json!(found.dead_letters_length);
+        json["group_list"] = found.groups.iter().map(to_json::group).collect::<Value>();
+        return print_json(&json);
     }
-    print(facts(&found))?;
+    print(properties(&found))?;
     if found.groups.is_empty() {
         return Ok(());
     }
@@ -99,7 +99,7 @@ async fn tell_all(common: &Common, name: &str) -> Result<(), Failure> {
         row![
             &group.name,
             count(group.consumers.len() as u64),
-            shape::lag(group.lag),
+            format_lag(group.lag),
             count(group.pending),
             group.last_delivered.to_string(),
         ]
@@ -108,21 +108,22 @@ async fn tell_all(common: &Common, name: &str) -> Result<(), Failure> {
     print(format_args!("\n{table}"))
 }
 
-fn facts(found: &StreamSnapshot) -> Facts {
+fn properties(found: &StreamSnapshot) -> Properties {
     let info = &found.info;
-    let told = |id: Option<StreamId>| match id {
-        None => NOTHING.to_owned(),
-        Some(id) if age_of(id).is_some() => format!("{id}  ({})", show_moment(id.ms)),
+    let with_time = |id: Option<StreamId>| match id {
+        None => ABSENT.to_owned(),
+        Some(id) if age_of(id).is_some() => format!("{id}  ({})", format_time(id.ms)),
         Some(id) => id.to_string(),
     };
-    let mut facts = Facts::default();
-    facts.push("stream", &found.name);
-    facts.push("length", count(info.length));
-    facts.push("added ever", info.entries_added.map_or_else(|| NOTHING.to_owned(), count));
-    facts.push("first entry", told(info.first_entry));
-    facts.push("last entry", told(info.last_entry));
-    facts.push("last id", told(Some(info.last_id)));
-    facts.push("groups", count(info.groups));
-    facts.push("dead letters", format!("{}  ({})", count(found.dead_letters_length), found.dead_letters));
-    facts
+    let mut properties = Properties::default();
+    properties.push("stream", &found.name);
+    properties.push("length", count(info.length));
+    properties.push("ever added", info.entries_added.map_or_else(|| ABSENT.to_owned(), count));
+    properties.push("first entry", with_time(info.first_entry));
+    properties.push("last entry", with_time(info.last_entry));
+    properties.push("last id", with_time(Some(info.last_id)));
+    properties.push("groups", count(info.groups));
+    properties
+        .push("dead letters", format!("{}  ({})", count(found.dead_letters_length), found.dead_letters));
+    properties
 }

@@ -1,4 +1,4 @@
-//! Aligned columns for people; plain text when nobody looks.
+//! Tables and property lists with aligned columns.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use super::output::DIM;
 
 const GAP: &str = "   ";
 
-/// Rows under headings. A heading that begins with `>` is of numbers: its column is aligned to the right.
+/// Rows under headings. The column of a heading that begins with `>` is aligned to the right, for numbers.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Whether a column is aligned to the right.
-    to_the_right: Vec<bool>,
-    /// The first one is the headings.
+    /// Whether each column is aligned to the right.
+    right_aligned: Vec<bool>,
+    /// The first row contains the headings.
     rows: Vec<Vec<Cell>>,
 }
 
-/// A text in a table, and its colour.
+/// A cell of a table: text and its style.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -25,8 +25,8 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// A text in a colour.
-    pub(crate) fn painted(style: Style, text: impl Into<String>) -> Cell {
+    /// Creates a cell with a style.
+    pub(crate) fn styled(style: Style, text: impl Into<String>) -> Cell {
         Cell { text: text.into(), style }
     }
 
@@ -41,20 +41,20 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A row of a table, from texts and cells: `row![name, count(3), Cell::painted(BAD, "late")]`.
+/// Creates a row of a table from strings and cells: `row![name, count(3), Cell::styled(BAD, "late")]`.
 macro_rules! row {
     ($($cell:expr),+ $(,)?) => { vec![$($crate::ops::table::Cell::from($cell)),+] };
 }
 pub(crate) use row;
 
 impl Table {
-    /// A table of rows that have as many cells as there are titles.
+    /// Creates a table. Every row must have one cell for each title.
     pub(crate) fn new(titles: &[&'static str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Table {
-        let heading = |title: &&'static str| Cell::painted(DIM, title.trim_start_matches('>'));
+        let heading = |title: &&'static str| Cell::styled(DIM, title.trim_start_matches('>'));
         let headings = titles.iter().map(heading).collect();
         let rows: Vec<_> = std::iter::once(headings).chain(rows).collect();
         debug_assert!(rows.iter().all(|row| row.len() == titles.len()));
-        Table { to_the_right: titles.iter().map(|title| title.starts_with('>')).collect(), rows }
+        Table { right_aligned: titles.iter().map(|title| title.starts_with('>')).collect(), rows }
     }
 
     fn width(&self, column: usize) -> usize {
@@ -66,9 +66,9 @@ impl Table {
         for (at, cell) in cells.iter().enumerate() {
             let padding = " ".repeat(widths[at] - cell.width());
             let Cell { text, style } = cell;
-            match (self.to_the_right[at], at == last) {
+            match (self.right_aligned[at], at == last) {
                 (true, _) => write!(f, "{padding}{style}{text}{style:#}")?,
-                // No blanks at the ends of lines.
+                // No spaces at the end of a line.
                 (false, true) => write!(f, "{style}{text}{style:#}")?,
                 (false, false) => write!(f, "{style}{text}{style:#}{padding}")?,
             }
@@ -80,23 +80,23 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<usize> = (0..self.to_the_right.len()).map(|column| self.width(column)).collect();
+        let widths: Vec<usize> = (0..self.right_aligned.len()).map(|column| self.width(column)).collect();
         self.rows.iter().try_for_each(|row| self.write_line(f, &widths, row))
     }
 }
 
-/// Names and values under each other, for one thing told in full.
+/// A list of names and values, one pair per line, that describes one thing.
 #[derive(Debug, Default)]
-pub(crate) struct Facts(Vec<(String, Cell)>);
+pub(crate) struct Properties(Vec<(String, Cell)>);
 
-impl Facts {
-    /// Adds a fact.
+impl Properties {
+    /// Adds a property.
     pub(crate) fn push(&mut self, name: impl Into<String>, value: impl Into<Cell>) {
         self.0.push((name.into(), value.into()));
     }
 }
 
-impl fmt::Display for Facts {
+impl fmt::Display for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.0.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
         for (name, Cell { text, style }) in &self.0 {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_lines_end_with_text() {
-        let rows = [row!["orders", "12", "x"], row!["é", "1,234,567", Cell::painted(DIM, "longer")]];
+        let rows = [row!["orders", "12", "x"], row!["é", "1,234,567", Cell::styled(DIM, "longer")]];
         let table = Table::new(&["STREAM", ">LENGTH", "NOTE"], rows);
         assert_eq!(
             plain(&table),
@@ -128,10 +128,10 @@ mod tests {
     }
 
     #[test]
-    fn facts_stand_under_each_other() {
-        let mut facts = Facts::default();
-        facts.push("id", "1-1");
-        facts.push("consumer", "a");
-        assert_eq!(plain(&facts), "id         1-1\nconsumer   a\n");
+    fn values_of_properties_are_aligned() {
+        let mut properties = Properties::default();
+        properties.push("id", "1-1");
+        properties.push("consumer", "a");
+        assert_eq!(plain(&properties), "id         1-1\nconsumer   a\n");
     }
 }

@@ -1,19 +1,19 @@
-//! Durations, moments and positions as people type them.
+//! Parses durations, times, ids and stream positions from the command line, and formats times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millstream_worker::backend::StreamId;
 
-/// Reads `500ms`, `30s`, `5m`, `2h`, `7d` or several together, as `1h30m`.
+/// Parses a duration such as `500ms`, `30s`, `5m`, `2h`, `7d` or `1h30m`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration; write it as 500ms, 30s, 5m, 1h30m or 7d");
+    let invalid = || "expected a duration such as 500ms, 30s, 5m, 1h30m or 7d".to_owned();
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
     if rest.is_empty() {
-        return Err(wrong());
+        return Err(invalid());
     }
     while !rest.is_empty() {
-        let digits_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let digits_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
         let (number, after) = rest.split_at(digits_end);
         let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
@@ -24,27 +24,29 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
             "h" => 3600.0,
             "d" => 86_400.0,
             "w" => 604_800.0,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         };
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
+        let number: f64 = number.parse().map_err(|_| invalid())?;
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| invalid())?;
+        total = total.checked_add(part).ok_or_else(invalid)?;
         rest = after;
     }
     Ok(total)
 }
 
-/// Reads `2026-11-15`, `2026-11-15T10:30`, `2026-11-15 10:30:00` or `2026-11-15T10:30:00+02:00`, in UTC if no zone
-/// is named, or milliseconds since 1970. Gives milliseconds since 1970.
-pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no moment; write it as 2026-11-15 or 2026-11-15T10:30:00Z");
+/// Parses a time and returns it in milliseconds since 1970.
+///
+/// Accepts `2026-11-15`, `2026-11-15T10:30`, `2026-11-15 10:30:00` and `2026-11-15T10:30:00+02:00`, in UTC unless the
+/// text has a zone, and milliseconds since 1970.
+pub(crate) fn parse_time(text: &str) -> Result<u64, String> {
+    let invalid = || "expected a time such as 2026-11-15 or 2026-11-15T10:30:00Z".to_owned();
     if text.len() > 10 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().map_err(|_| wrong());
+        return text.parse().map_err(|_| invalid());
     }
-    moment(text.trim()).ok_or_else(wrong)
+    calendar_time(text.trim()).ok_or_else(invalid)
 }
 
-fn moment(text: &str) -> Option<u64> {
+fn calendar_time(text: &str) -> Option<u64> {
     let (date, rest) = match text.find(['T', ' ']) {
         Some(at) => (&text[..at], &text[at + 1..]),
         None => (text, ""),
@@ -66,7 +68,7 @@ fn moment(text: &str) -> Option<u64> {
     u64::try_from(whole * 1000 + (seconds * 1000.0) as i64).ok()
 }
 
-/// A time of day and its distance from UTC.
+/// Splits a time of day from its zone. Returns the time and its offset from UTC in seconds.
 fn split_zone(text: &str) -> Option<(&str, i64)> {
     if let Some(clock) = text.strip_suffix(['Z', 'z']) {
         return Some((clock, 0));
@@ -77,8 +79,9 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
     Some((&text[..at], if text[at..].starts_with('-') { -seconds } else { seconds }))
 }
 
-/// Days from the beginning of 1970 to a date of the Gregorian calendar. Years begin in March here, so that the day
-/// that comes every four years is the last one.
+/// Returns the days from the beginning of 1970 to a date of the Gregorian calendar.
+///
+/// Counts years from March, so that a leap day is the last day of its year.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year / 4 - year / 100 + year / 400;
@@ -86,17 +89,18 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     365 * year + leap_days + days_of_months + day - 1 - DAYS_BEFORE_EPOCH
 }
 
-/// Days from the 1st of March of the year 0 to the beginning of 1970.
+/// Days from 1 March of the year 0 to the beginning of 1970.
 const DAYS_BEFORE_EPOCH: i64 = 719_468;
 
-/// Milliseconds since 1970 as `2026-11-15T10:30:00.123Z`.
-pub(crate) fn show_moment(ms: u64) -> String {
+/// Formats milliseconds since 1970 as `2026-11-15T10:30:00.123Z`.
+pub(crate) fn format_time(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date_of(days);
     let (hours, minutes, seconds) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{:03}Z", ms % 1000)
 }
 
+/// Returns the year, month and day of a number of days since 1970.
 fn date_of(days: u64) -> (u64, u64, u64) {
     let days = days + DAYS_BEFORE_EPOCH.unsigned_abs();
     let (era, day) = (days / 146_097, days % 146_097);
@@ -108,29 +112,29 @@ fn date_of(days: u64) -> (u64, u64, u64) {
     (if month <= 2 { year + 1 } else { year }, month, day)
 }
 
-/// Milliseconds since 1970, now.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     super::value::millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Reads an id: `1731664200000-0`, or the milliseconds alone.
+/// Parses an entry id: `1731664200000-0`, or only the milliseconds.
 pub(crate) fn parse_id(text: &str) -> Result<StreamId, String> {
     millstream_protocol::ids::parse_id(text.as_bytes())
-        .map_err(|_| format!("{text:?} is no id; write it as 1731664200000-0"))
+        .map_err(|_| "expected an id of the form MS-SEQ, for example 1731664200000-0".to_owned())
 }
 
-/// Where in a stream to begin.
+/// A position in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
-    /// With the oldest entry.
+    /// The oldest entry.
     Earliest,
-    /// With the next entry that comes.
+    /// The next entry that is added.
     Latest,
-    /// With this entry, or the first one after it.
+    /// The entry with this id, or the first one after it.
     At(StreamId),
 }
 
-/// Reads `earliest`, `latest`, an id, a moment, or how long ago: `10m`.
+/// Parses `earliest`, `latest`, an id, a time, or a duration before now such as `10m`.
 pub(crate) fn parse_position(text: &str) -> Result<Position, String> {
     match text {
         "earliest" | "0" => return Ok(Position::Earliest),
@@ -140,15 +144,13 @@ pub(crate) fn parse_position(text: &str) -> Result<Position, String> {
     let at_ms = |ms| Position::At(StreamId::new(ms, 0));
     parse_id(text)
         .map(Position::At)
-        .or_else(|_| parse_moment(text).map(at_ms))
+        .or_else(|_| parse_time(text).map(at_ms))
         .or_else(|_| {
             parse_duration(text).map(|ago| at_ms(now_ms().saturating_sub(super::value::millis(ago))))
         })
         .map_err(|_| {
-            format!(
-                "{text:?} is no position; say earliest, latest, an id, a moment as 2026-11-15T10:30:00Z, \
-                 or how long ago as 10m"
-            )
+            "expected earliest, latest, an id, a time such as 2026-11-15T10:30:00Z, or a duration before now such as 10m"
+                .to_owned()
         })
 }
 
@@ -157,34 +159,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read() {
+    fn durations_are_parsed() {
         let ms = |text| parse_duration(text).map(|duration| duration.as_millis());
         assert_eq!(ms("500ms"), Ok(500));
         assert_eq!(ms("1h30m"), Ok(5_400_000));
         assert_eq!(ms("1.5s"), Ok(1500));
         assert_eq!(ms("2m 3s"), Ok(123_000));
-        for wrong in ["", "10", "x", "5 apples", "-3s", "s", "1e9w"] {
-            assert!(ms(wrong).unwrap_err().contains("is no duration"), "{wrong}");
+        for invalid in ["", "10", "x", "5 apples", "-3s", "s", "1e9w"] {
+            assert!(ms(invalid).unwrap_err().contains("expected a duration"), "{invalid}");
         }
     }
 
     #[test]
-    fn moments_are_read_and_shown() {
-        assert_eq!(parse_moment("1970-01-01"), Ok(0));
-        assert_eq!(parse_moment("2024-02-29T12:30:15.5Z"), Ok(1_709_209_815_500));
-        assert_eq!(parse_moment("2024-02-29 14:30:15+02:00"), Ok(1_709_209_815_000));
-        assert_eq!(parse_moment("1709209815000"), Ok(1_709_209_815_000));
-        for wrong in ["", "2024", "2024-13-01", "2024-01-01T25:00", "2024-01-01Tx", "yesterday"] {
-            assert!(parse_moment(wrong).is_err(), "{wrong}");
+    fn times_are_parsed_and_formatted() {
+        assert_eq!(parse_time("1970-01-01"), Ok(0));
+        assert_eq!(parse_time("2024-02-29T12:30:15.5Z"), Ok(1_709_209_815_500));
+        assert_eq!(parse_time("2024-02-29 14:30:15+02:00"), Ok(1_709_209_815_000));
+        assert_eq!(parse_time("1709209815000"), Ok(1_709_209_815_000));
+        for invalid in ["", "2024", "2024-13-01", "2024-01-01T25:00", "2024-01-01Tx", "yesterday"] {
+            assert!(parse_time(invalid).is_err(), "{invalid}");
         }
         for ms in [0, 951_782_400_000, 1_709_209_815_500, 4_107_542_399_999] {
-            assert_eq!(parse_moment(&show_moment(ms)), Ok(ms));
+            assert_eq!(parse_time(&format_time(ms)), Ok(ms));
         }
-        assert_eq!(show_moment(1_709_209_815_500), "2024-02-29T12:30:15.500Z");
+        assert_eq!(format_time(1_709_209_815_500), "2024-02-29T12:30:15.500Z");
     }
 
     #[test]
-    fn positions_are_read() {
+    fn positions_are_parsed() {
         assert_eq!(parse_position("earliest"), Ok(Position::Earliest));
         assert_eq!(parse_position("latest"), Ok(Position::Latest));
         assert_eq!(parse_position("5-1"), Ok(Position::At(StreamId::new(5, 1))));

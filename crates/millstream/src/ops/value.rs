@@ -1,16 +1,17 @@
-//! How ids, ages, counts and fields are shown to people and told to programs.
+//! Formats counts, ages, lags and fields for tables and for JSON.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use millstream_worker::backend::{Fields, StreamId};
+use millstream_worker::monitor::Lag;
 use serde_json::{Map, Value, json};
 
-/// What stands in a table where there is nothing to say.
-pub(crate) const NOTHING: &str = "-";
+/// Cell of a table that has no value.
+pub(crate) const ABSENT: &str = "-";
 
-/// A count with separators: `1,234,567`.
+/// Formats a number with separators: `1,234,567`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
@@ -23,12 +24,18 @@ pub(crate) fn count(number: u64) -> String {
     shown
 }
 
-/// A count and its noun: `1 entry`, `2,000 entries`.
+/// Formats a number with its noun: `1 entry`, `2,000 entries`.
 pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// A duration in its two greatest units: `2m 3s`.
+/// Formats a lag: `1,234`, or `≥10,000` if it is a lower bound.
+pub(crate) fn format_lag(lag: Lag) -> String {
+    let at_least = if lag.is_exact() { "" } else { "≥" };
+    format!("{at_least}{}", count(lag.count))
+}
+
+/// Formats a duration in its two largest units: `2m 3s`.
 pub(crate) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -41,28 +48,28 @@ pub(crate) fn age(duration: Duration) -> String {
     }
 }
 
-/// The same where there may be none.
-pub(crate) fn age_or_nothing(duration: Option<Duration>) -> String {
-    duration.map_or_else(|| NOTHING.to_owned(), age)
+/// Formats a duration like [`age`], or returns [`ABSENT`] for `None`.
+pub(crate) fn age_or_absent(duration: Option<Duration>) -> String {
+    duration.map_or_else(|| ABSENT.to_owned(), age)
 }
 
-/// How long ago an entry was added, by the time in its id; `None` if the id tells no time of the past.
+/// Returns the age of an entry by the time in its id. `None` if the id is not a time in the past.
 pub(crate) fn age_of(id: StreamId) -> Option<Duration> {
     millstream_worker::message::age_of(id, SystemTime::now())
 }
 
-/// Milliseconds, as JSON tells every duration.
+/// Returns a duration in milliseconds, the unit of all durations in JSON.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970.
+/// Returns a time in milliseconds since 1970.
 pub(crate) fn millis_since_epoch(time: SystemTime) -> u64 {
     millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Bytes as text that is safe on a terminal: control characters and what is no text are escaped.
-pub(crate) fn text(bytes: &[u8]) -> String {
+/// Converts bytes to text that is safe on a terminal: escapes control characters and bytes that are not UTF-8.
+pub(crate) fn printable(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -79,7 +86,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     shown
 }
 
-/// The beginning of a text, for a column.
+/// Cuts a text to this number of characters, with `…` at the end.
 pub(crate) fn clipped(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
@@ -90,28 +97,29 @@ pub(crate) fn clipped(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// Fields on one line: `item=book note="two words"`.
+/// Formats fields on one line: `item=book note="two words"`.
 pub(crate) fn fields_line(fields: &Fields) -> String {
     let field = |(name, value): &(Bytes, Bytes)| {
-        let value = text(value);
+        let value = printable(value);
         let quoted = value.is_empty() || value.contains([' ', '"']);
         let value = if quoted { format!("\"{}\"", value.replace('"', "\\\"")) } else { value };
-        format!("{}={value}", text(name))
+        format!("{}={value}", printable(name))
     };
     fields.iter().map(field).collect::<Vec<_>>().join(" ")
 }
 
-/// Fields as an object. A name that is there more than once has a list of values; bytes that are no text are
-/// `{"hex": "…"}`.
+/// Returns fields as a JSON object.
+///
+/// A name that occurs more than once has an array of values. A value that is not UTF-8 is `{"hex": "…"}`.
 pub(crate) fn fields_json(fields: &Fields) -> Value {
     let mut object = Map::new();
     for (name, value) in fields {
         let value = bytes_json(value);
-        match object.entry(text(name)) {
+        match object.entry(printable(name)) {
             serde_json::map::Entry::Vacant(vacant) => {
                 vacant.insert(value);
             }
-            serde_json::map::Entry::Occupied(mut there) => match there.get_mut() {
+            serde_json::map::Entry::Occupied(mut occupied) => match occupied.get_mut() {
                 Value::Array(values) => values.push(value),
                 first => *first = json!([first.take(), value]),
             },
@@ -145,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_have_two_units() {
+    fn ages_have_at_most_two_units() {
         let shown = |ms| age(Duration::from_millis(ms));
         assert_eq!(shown(850), "850ms");
         assert_eq!(shown(12_999), "12s");
@@ -155,20 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn ids_made_by_hand_have_no_age() {
+    fn ids_that_are_no_times_have_no_age() {
         assert_eq!(age_of(StreamId::new(1, 1)), None);
         assert!(age_of(StreamId::new(1_700_000_000_000, 0)).is_some());
         assert_eq!(age_of(StreamId::MAX), None);
     }
 
     #[test]
-    fn what_could_harm_a_terminal_is_escaped() {
-        assert_eq!(text("a\u{1b}[2J\né".as_bytes()), "a\\u{1b}[2J\\né");
-        assert_eq!(text(b"\xff\x00z"), "\\xff\\u{0}z");
+    fn control_characters_and_other_bytes_are_escaped() {
+        assert_eq!(printable("a\u{1b}[2J\né".as_bytes()), "a\\u{1b}[2J\\né");
+        assert_eq!(printable(b"\xff\x00z"), "\\xff\\u{0}z");
     }
 
     #[test]
-    fn fields_on_a_line_and_as_json() {
+    fn fields_are_formatted_as_a_line_and_as_json() {
         let field = |name: &'static str, value: &'static [u8]| (Bytes::from(name), Bytes::from(value));
         let fields = vec![field("a", b"1"), field("b", b"two words"), field("a", b"\xff"), field("c", b"")];
         assert_eq!(fields_line(&fields), "a=1 b=\"two words\" a=\\xff c=\"\"");

@@ -1,82 +1,82 @@
-//! From keys to actions. One table tells people what the keys do.
+//! Maps keys to actions, and lists the keys for the help.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What somebody wants.
+/// An action of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Leave.
+    /// Quit.
     Quit,
-    /// Leave at once, as Ctrl-C does everywhere.
+    /// Quit as after Ctrl-C.
     Interrupt,
-    /// Give the terminal back until the shell wakes us.
+    /// Suspend the process until the shell continues it.
     Suspend,
-    /// So many rows down, or up if negative.
+    /// Move down by this number of rows, or up if negative.
     Move(isize),
-    /// To the first row.
+    /// Move to the first row.
     First,
-    /// To the last row.
+    /// Move to the last row.
     Last,
     /// Open the selected row.
     Open,
-    /// Back to where we came from.
+    /// Go back to the overview, or clear the filter.
     Back,
-    /// Begin to type a filter.
+    /// Start typing a filter.
     Filter,
-    /// Add this to the filter.
+    /// Append this character to the filter.
     Type(char),
-    /// Take the last character of the filter away.
+    /// Remove the last character of the filter.
     Erase,
-    /// Take the whole filter away.
+    /// Clear the filter.
     EraseAll,
-    /// The filter is as it should be.
-    Keep,
+    /// Stop typing and keep the filter.
+    KeepFilter,
     /// Sort by the next column.
     Sort,
-    /// Sort the other way round.
+    /// Reverse the order.
     Reverse,
-    /// Stop looking, or go on.
+    /// Pause or resume polling.
     Pause,
-    /// Look less often.
+    /// Poll less often.
     Slower,
-    /// Look more often.
+    /// Poll more often.
     Faster,
-    /// Look now.
-    LookNow,
-    /// Tell what the keys do, or stop telling.
+    /// Poll now.
+    PollNow,
+    /// Show or hide the help.
     Help,
 }
 
-/// What keys mean at the moment.
+/// How keys are interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// They are commands.
+    /// Keys are commands.
     Browse,
-    /// They are the text of the filter.
+    /// Keys are the text of the filter.
     Typing,
 }
 
-/// The keys and what they do, as help tells it.
+/// The keys and their descriptions for the help.
 pub(super) const HELP: [(&str, &str); 13] = [
-    ("j k ↓ ↑", "the next row, the one before"),
-    ("PgDn PgUp Home End", "further, to the first row, to the last"),
+    ("j k ↓ ↑", "move to the next or the previous row"),
+    ("PgDn PgUp Home End", "move by a page, to the first row, to the last row"),
     ("Enter l →", "open a group: consumers, stuck messages, dead letters"),
-    ("Esc h ←", "back; in the overview it drops the filter"),
-    ("/", "filter by words in the names, or ok, degraded, critical"),
+    ("Esc h ←", "go back; in the overview, clear the filter"),
+    ("/", "filter by parts of names, or by ok, degraded, critical"),
     ("s", "sort by the next column"),
-    ("r", "sort the other way round"),
-    ("p", "pause, and go on"),
-    ("+ -", "look less often, more often"),
-    ("Space", "look now"),
-    ("?", "this help"),
+    ("r", "reverse the order"),
+    ("p", "pause or resume"),
+    ("+ -", "update less often, more often"),
+    ("Space", "update now"),
+    ("?", "show this help"),
     ("Ctrl-Z", "suspend"),
     ("q Ctrl-C", "quit"),
 ];
 
-/// How far a page is.
+/// Rows per page.
 const PAGE: isize = 10;
 
-/// What a key asks for; `None` if nothing.
+/// Returns the action of a key. `None` if it has none.
 pub(super) fn action(key: KeyEvent, mode: Mode) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
@@ -114,10 +114,10 @@ fn browse(code: KeyCode) -> Option<Action> {
         KeyCode::Char('s') => Action::Sort,
         KeyCode::Char('r') => Action::Reverse,
         KeyCode::Char('p') => Action::Pause,
-        // Without Shift the key of + is = on many keyboards.
+        // On many keyboards, + without Shift is =.
         KeyCode::Char('+' | '=') => Action::Slower,
         KeyCode::Char('-') => Action::Faster,
-        KeyCode::Char(' ') => Action::LookNow,
+        KeyCode::Char(' ') => Action::PollNow,
         KeyCode::Char('?') => Action::Help,
         _ => return None,
     })
@@ -127,7 +127,7 @@ fn typing(code: KeyCode) -> Option<Action> {
     Some(match code {
         KeyCode::Char(c) => Action::Type(c),
         KeyCode::Backspace => Action::Erase,
-        KeyCode::Enter => Action::Keep,
+        KeyCode::Enter => Action::KeepFilter,
         KeyCode::Esc => Action::Back,
         KeyCode::Down => Action::Move(1),
         KeyCode::Up => Action::Move(-1),
@@ -144,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_commands_or_text() {
+    fn characters_are_commands_or_text() {
         assert_eq!(pressed(KeyCode::Char('q'), Mode::Browse), Some(Action::Quit));
         assert_eq!(pressed(KeyCode::Char('q'), Mode::Typing), Some(Action::Type('q')));
         assert_eq!(pressed(KeyCode::Enter, Mode::Browse), Some(Action::Open));
-        assert_eq!(pressed(KeyCode::Enter, Mode::Typing), Some(Action::Keep));
+        assert_eq!(pressed(KeyCode::Enter, Mode::Typing), Some(Action::KeepFilter));
         assert_eq!(pressed(KeyCode::Esc, Mode::Typing), Some(Action::Back));
         assert_eq!(pressed(KeyCode::Char('j'), Mode::Browse), pressed(KeyCode::Down, Mode::Browse));
         assert_eq!(pressed(KeyCode::Char('='), Mode::Browse), Some(Action::Slower));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn control_works_while_typing() {
+    fn control_keys_work_while_typing() {
         let control = |c, mode| action(KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL), mode);
         for mode in [Mode::Browse, Mode::Typing] {
             assert_eq!(control('c', mode), Some(Action::Interrupt));
@@ -173,18 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn letting_a_key_go_is_no_second_press() {
+    fn releasing_a_key_does_nothing() {
         let mut key = KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE);
         key.kind = KeyEventKind::Release;
         assert_eq!(action(key, Mode::Browse), None);
     }
 
     #[test]
-    fn help_tells_every_letter_that_does_something() {
-        let told: String = HELP.iter().map(|(keys, _)| *keys).collect::<Vec<_>>().join(" ");
+    fn help_lists_every_character_with_an_action() {
+        let listed: String = HELP.iter().map(|(keys, _)| *keys).collect::<Vec<_>>().join(" ");
         for c in ('a'..='z').chain(['/', '?', '+', '-']) {
-            let does = pressed(KeyCode::Char(c), Mode::Browse).is_some();
-            assert_eq!(told.split(' ').any(|key| key == c.to_string()), does, "{c}");
+            let has_action = pressed(KeyCode::Char(c), Mode::Browse).is_some();
+            assert_eq!(listed.split(' ').any(|key| key == c.to_string()), has_action, "{c}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The loop: looks and keys come in, frames go out.
+//! The event loop of the live view: receives snapshots and keys, and draws frames.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,29 +11,29 @@ use tokio::time::MissedTickBehavior;
 
 use super::draw::{Palette, draw};
 use super::keys::{self, Action};
+use super::poller::{PollResult, PollSchedule, Poller};
 use super::screen::{self, Screen};
 use super::state::State;
-use super::watcher::{Pace, Seen, Watcher};
 use crate::ops::Failure;
 
-/// How often a frame is drawn though nothing has happened: for how long the store has been silent must be seen.
+/// Interval at which a frame is drawn without events, to update how long the store has not replied.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Shows what the watcher sees until somebody quits.
-pub(super) async fn run(watcher: Watcher, interval: Duration) -> Result<(), Failure> {
+/// Shows the live view until the user quits.
+pub(super) async fn run(poller: Poller, interval: Duration) -> Result<(), Failure> {
     let state = State::new(interval, Instant::now());
-    let (pace, pace_of_watcher) = watch::channel(state.pace);
-    let (seen_by_watcher, seen) = mpsc::channel(1);
+    let (schedule, poller_schedule) = watch::channel(state.schedule);
+    let (poller_results, results) = mpsc::channel(1);
     tokio::select! {
-        done = interact(state, &pace, seen) => done,
-        Err(failure) = watcher.watch(pace_of_watcher, seen_by_watcher) => Err(failure),
+        done = interact(state, &schedule, results) => done,
+        Err(failure) = poller.run(poller_schedule, poller_results) => Err(failure),
     }
 }
 
 async fn interact(
     mut state: State,
-    pace: &watch::Sender<Pace>,
-    mut seen: mpsc::Receiver<Seen>,
+    schedule: &watch::Sender<PollSchedule>,
+    mut results: mpsc::Receiver<PollResult>,
 ) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -45,8 +45,8 @@ async fn interact(
     loop {
         screen.draw(|frame| draw(&mut state, &palette, Instant::now(), frame)).map_err(no_terminal)?;
         let event = tokio::select! {
-            Some(seen) = seen.recv() => {
-                state.receive(seen, Instant::now());
+            Some(result) = results.recv() => {
+                state.receive(result, Instant::now());
                 continue;
             }
             Some(event) = events.recv() => event.map_err(no_terminal)?,
@@ -54,7 +54,7 @@ async fn interact(
             _ = hang_up.recv() => return Err(interrupted(SignalKind::hangup())),
             _ = ticks.tick() => continue,
         };
-        // A change of size is seen when the next frame is drawn.
+        // The next frame adapts to a changed size by itself.
         let Event::Key(key) = event else { continue };
         let Some(action) = keys::action(key, state.mode()) else { continue };
         match action {
@@ -63,7 +63,9 @@ async fn interact(
             Action::Suspend => screen.suspend().map_err(no_terminal)?,
             _ => {
                 state.act(action);
-                pace.send_if_modified(|pace| std::mem::replace(pace, state.pace) != state.pace);
+                schedule.send_if_modified(|schedule| {
+                    std::mem::replace(schedule, state.schedule) != state.schedule
+                });
             }
         }
     }
@@ -82,6 +84,6 @@ fn interrupted(signal: SignalKind) -> Failure {
 
 fn no_terminal(error: io::Error) -> Failure {
     Failure::Other(format!(
-        "cannot draw on this terminal: {error}\nfor plain text there is: millstream top --once"
+        "cannot draw on this terminal: {error}\nfor plain text, run: millstream top --once"
     ))
 }

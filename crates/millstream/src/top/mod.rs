@@ -1,33 +1,33 @@
-//! `millstream top`: streams, groups, lag, rates and stuck messages, live in a terminal. It changes nothing.
+//! `millstream top`: shows streams, groups, lag, rates and stuck messages live in a terminal. It is read-only.
 //!
 //! ```text
-//! watcher ──a look at the store──▶ State ◀──an action── keys ◀──a key── screen
-//!                                    └───────▶ draw ──a frame──────────▶ screen
+//! poller ──snapshot of the store──▶ State ◀──action── keys ◀──key── screen
+//!                                     └──────▶ draw ──frame───────▶ screen
 //! ```
 //!
-//! `State` and `draw` know neither the store nor the terminal: what they get is data, and so is what they give.
+//! `State` and `draw` know neither the store nor the terminal: their input and output are plain data.
 
 mod draw;
 mod history;
 mod keys;
 mod live;
 mod once;
+mod poller;
 mod row;
 #[cfg(test)]
 mod sample;
 mod screen;
 mod state;
-mod watcher;
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use clap::Args;
 
+use self::poller::{ALL_STREAMS, Poller};
 use self::state::{INTERVAL_MAX, INTERVAL_MIN};
-use self::watcher::{EVERYTHING, Watcher};
 use crate::ops::Failure;
-use crate::ops::connection::Common;
+use crate::ops::connection::CommonOptions;
 use crate::ops::time::parse_duration;
 use crate::ops::value::age;
 
@@ -37,46 +37,44 @@ Examples:
   millstream top 'orders*' --interval 500ms
   millstream top --once --interval 1s
 
-Keys: j/k or arrows move, Enter opens a group, Esc goes back, / filters, s sorts, p pauses, + and - change the interval,
-? tells all of them, q quits. It only looks: nothing here changes a stream or a group.
---once looks twice, an interval apart, to know the rates. For programs there is: millstream lag --json";
+Keys: j/k or arrows move, Enter opens a group, Esc goes back, / filters, s sorts, p pauses, + and - change the interval, \
+? lists all keys, q quits. The view is read-only: no key modifies data.
+--once reads the store twice, one interval apart, to compute rates. For JSON, run: millstream lag --json";
 
 /// Watch streams and groups live: lag, rates, stuck messages
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+// The hidden --json gets an error message of its own.
+#[command(after_help = EXAMPLES, mut_arg("json", |json| json.hide(true)))]
 pub(crate) struct Top {
-    /// Only streams that match this glob pattern
-    #[arg(default_value = EVERYTHING)]
+    /// Only streams whose names match this glob pattern
+    #[arg(default_value = ALL_STREAMS)]
     pattern: String,
-    /// The time from one look to the next
+    /// Time between updates, from 100ms to 1m
     #[arg(short, long, value_name = "DURATION", default_value = "2s", value_parser = parse_interval)]
     interval: Duration,
-    /// Print one frame as plain text and end
+    /// Print one frame as plain text and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl Top {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         if self.common.json {
-            return Err(Failure::Usage(
-                "top is for people; for programs there is: millstream lag --json".to_owned(),
-            ));
+            return Err(Failure::Usage("top has no JSON output; use: millstream lag --json".to_owned()));
         }
-        let watcher = Watcher::new(self.common.clone(), self.pattern.clone());
+        let poller = Poller::new(self.common.clone(), self.pattern.clone());
         if self.once {
-            return once::run(watcher, self.interval).await;
+            return once::run(poller, self.interval).await;
         }
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         if dumb || !io::stdout().is_terminal() {
             return Err(Failure::Usage(
-                "top needs a terminal that can be drawn on; for plain text there is: millstream top --once"
-                    .to_owned(),
+                "top needs an interactive terminal; for plain text, run: millstream top --once".to_owned(),
             ));
         }
-        live::run(watcher, self.interval).await
+        live::run(poller, self.interval).await
     }
 }
 
@@ -85,7 +83,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     if (INTERVAL_MIN..=INTERVAL_MAX).contains(&interval) {
         return Ok(interval);
     }
-    Err(format!("an interval is between {} and {}", age(INTERVAL_MIN), age(INTERVAL_MAX)))
+    Err(format!("expected a duration between {} and {}", age(INTERVAL_MIN), age(INTERVAL_MAX)))
 }
 
 #[cfg(test)]
@@ -93,10 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_neither_a_storm_nor_for_ever() {
+    fn the_interval_is_limited() {
         assert_eq!(parse_interval("500ms"), Ok(Duration::from_millis(500)));
-        for wrong in ["10ms", "2h", "x"] {
-            assert!(parse_interval(wrong).is_err(), "{wrong}");
+        for invalid in ["10ms", "2h", "x"] {
+            assert!(parse_interval(invalid).is_err(), "{invalid}");
         }
     }
 }

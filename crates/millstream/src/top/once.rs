@@ -1,19 +1,19 @@
-//! One frame as plain text, for scripts and for reports.
+//! `top --once`: one frame as plain text, for scripts and reports.
 
 use std::time::{Duration, Instant};
 
 use super::draw;
+use super::poller::Poller;
 use super::state::State;
-use super::watcher::Watcher;
 use crate::ops::Failure;
 use crate::ops::output::print_raw;
 
-/// Looks twice, an interval apart, and prints what there is to see.
-pub(super) async fn run(mut watcher: Watcher, interval: Duration) -> Result<(), Failure> {
+/// Polls the store twice, one interval apart, and prints a frame.
+pub(super) async fn run(mut poller: Poller, interval: Duration) -> Result<(), Failure> {
     let mut state = State::new(interval, Instant::now());
-    state.receive(Ok(watcher.look().await?), Instant::now());
+    state.receive(Ok(poller.poll().await?), Instant::now());
     tokio::time::sleep(interval).await;
-    state.receive(Ok(watcher.look().await?), Instant::now());
+    state.receive(Ok(poller.poll().await?), Instant::now());
     let lines = draw::plain(&state);
     print_raw(&lines.iter().map(|line| format!("{}\n", line.trim_end())).collect::<String>())
 }

@@ -1,58 +1,58 @@
-//! The rows of the overview: one for each group, and one for each stream that no group reads.
+//! The rows of the overview: one for each group, and one for each stream without groups.
 
 use std::cmp::Ordering;
 
 use millstream_worker::monitor::{
-    GroupRates, GroupSnapshot, Health, Limits, StreamRates, StreamSnapshot, Verdict,
+    GroupRates, GroupSnapshot, GroupVerdict, Health, Limits, StreamRates, StreamSnapshot,
 };
 
-use super::watcher::Look;
+use super::poller::StoreSnapshot;
 
-/// What a row is about.
+/// Identifies a row: a group, or a stream without groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    /// The stream.
+pub(super) struct RowKey {
+    /// Name of the stream.
     pub(super) stream: String,
-    /// The group; `None` for a stream that has none.
+    /// Name of the group. `None` for a stream without groups.
     pub(super) group: Option<String>,
 }
 
-/// A row.
+/// A row of the overview.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// What it is about.
-    pub(super) key: Key,
-    /// How many entries the stream has.
+    /// The group or stream of the row.
+    pub(super) key: RowKey,
+    /// Number of entries in the stream.
     pub(super) length: u64,
-    /// Entries added per second, where known.
+    /// Entries added per second. `None` before the second poll.
     pub(super) added: Option<f64>,
-    /// The group.
+    /// State of the group. `None` for a stream without groups.
     pub(super) group: Option<GroupRow>,
 }
 
-/// What a row says about its group.
+/// The state of the group of a row.
 #[derive(Clone, Debug)]
 pub(super) struct GroupRow {
-    /// The group as last seen.
+    /// The group at the last poll.
     pub(super) snapshot: GroupSnapshot,
-    /// What it did since the look before, where known.
+    /// Rates since the poll before. `None` if they are unknown.
     pub(super) rates: Option<GroupRates>,
-    /// Whether it is well, and why not.
-    pub(super) verdict: Verdict,
+    /// Health of the group, with its problems.
+    pub(super) verdict: GroupVerdict,
 }
 
 impl Row {
-    /// How well its group is.
+    /// Returns the health of the group. `None` for a stream without groups.
     pub(super) fn health(&self) -> Option<Health> {
         self.group.as_ref().map(|group| group.verdict.health)
     }
 
-    /// Entries acknowledged per second, where known.
+    /// Returns the entries acknowledged per second. `None` if unknown.
     pub(super) fn acknowledged(&self) -> Option<f64> {
         self.group.as_ref()?.rates?.acknowledged
     }
 
-    /// Whether every word is somewhere in its names or its health, in capital letters or not.
+    /// Whether each word is contained in the names or the health of the row, ignoring case.
     pub(super) fn matches(&self, words: &str) -> bool {
         let group = self.key.group.as_deref().unwrap_or_default();
         let health = self.health().map(|health| health.to_string()).unwrap_or_default();
@@ -61,16 +61,16 @@ impl Row {
     }
 }
 
-/// The rows of a look; the look before gives the rates.
-pub(super) fn rows(look: &Look, before: Option<&Look>) -> Vec<Row> {
-    look.streams.iter().flat_map(|stream| stream_rows(stream, before)).collect()
+/// Returns the rows of a snapshot. The rates are computed from the snapshot before.
+pub(super) fn rows(snapshot: &StoreSnapshot, before: Option<&StoreSnapshot>) -> Vec<Row> {
+    snapshot.streams.iter().flat_map(|stream| stream_rows(stream, before)).collect()
 }
 
-fn stream_rows(stream: &StreamSnapshot, before: Option<&Look>) -> Vec<Row> {
-    let before = before.and_then(|look| look.streams.iter().find(|found| found.name == stream.name));
+fn stream_rows(stream: &StreamSnapshot, before: Option<&StoreSnapshot>) -> Vec<Row> {
+    let before = before.and_then(|snapshot| snapshot.streams.iter().find(|found| found.name == stream.name));
     let added = before.and_then(|before| StreamRates::between(before, stream)?.added);
     let row = |group: Option<&GroupSnapshot>| Row {
-        key: Key { stream: stream.name.clone(), group: group.map(|group| group.name.clone()) },
+        key: RowKey { stream: stream.name.clone(), group: group.map(|group| group.name.clone()) },
         length: stream.info.length,
         added,
         group: group.map(|group| group_row(group, before.and_then(|before| before.group(&group.name)))),
@@ -89,31 +89,31 @@ fn group_row(group: &GroupSnapshot, before: Option<&GroupSnapshot>) -> GroupRow 
     }
 }
 
-/// By what the rows are sorted.
+/// Sort order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Names of streams and groups, rising.
+    /// By names of streams and groups, ascending.
     Name,
-    /// The worst first.
+    /// By health, worst first.
     Health,
-    /// The greatest first, as all that follow.
+    /// By lag, descending like all that follow.
     Lag,
-    /// How old the oldest unread entry is.
+    /// By the age of the oldest unread entry.
     UnreadAge,
-    /// Entries pending.
+    /// By the number of pending entries.
     Pending,
-    /// How old the oldest pending entry is.
+    /// By the age of the oldest pending entry.
     PendingAge,
-    /// Entries added per second.
+    /// By entries added per second.
     Added,
-    /// Entries acknowledged per second.
+    /// By entries acknowledged per second.
     Acknowledged,
-    /// Entries in the stream.
+    /// By the number of entries in the stream.
     Length,
 }
 
 impl Sort {
-    /// All of them with their names, in the order of the declaration and of the key that turns to the next.
+    /// All sort orders with their names, in the order of their declaration. The sort key cycles through them.
     const ALL: [(Sort, &'static str); 9] = [
         (Sort::Name, "name"),
         (Sort::Health, "health"),
@@ -126,21 +126,21 @@ impl Sort {
         (Sort::Length, "length"),
     ];
 
-    /// The next one; after the last comes the first.
+    /// Returns the next sort order. The first follows the last.
     pub(super) fn next(self) -> Sort {
         Sort::ALL[(self as usize + 1) % Sort::ALL.len()].0
     }
 
-    /// What it is called.
+    /// Returns the name of the sort order.
     pub(super) fn name(self) -> &'static str {
         Sort::ALL[self as usize].1
     }
 
-    /// Which of two rows comes first. Rows that have no value come last.
+    /// Compares two rows. Rows without a value are sorted last.
     pub(super) fn compare(self, a: &Row, b: &Row) -> Ordering {
         let of_group = |value: fn(&GroupSnapshot) -> Option<f64>| {
             let value = |row: &Row| row.group.as_ref().and_then(|group| value(&group.snapshot));
-            falling(value(a), value(b))
+            descending(value(a), value(b))
         };
         match self {
             Sort::Name => Ordering::Equal,
@@ -149,14 +149,14 @@ impl Sort {
             Sort::UnreadAge => of_group(|group| group.unread_age().map(|age| age.as_secs_f64())),
             Sort::Pending => of_group(|group| Some(group.pending as f64)),
             Sort::PendingAge => of_group(|group| group.pending_age().map(|age| age.as_secs_f64())),
-            Sort::Added => falling(a.added, b.added),
-            Sort::Acknowledged => falling(a.acknowledged(), b.acknowledged()),
+            Sort::Added => descending(a.added, b.added),
+            Sort::Acknowledged => descending(a.acknowledged(), b.acknowledged()),
             Sort::Length => b.length.cmp(&a.length),
         }
     }
 }
 
-fn falling(a: Option<f64>, b: Option<f64>) -> Ordering {
+fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.total_cmp(&a),
         (a, b) => b.is_some().cmp(&a.is_some()),
@@ -171,8 +171,8 @@ mod tests {
     use crate::top::sample;
 
     #[tokio::test]
-    async fn a_stream_without_a_group_is_a_row_too() {
-        let rows = rows(&sample::look().await, None);
+    async fn a_stream_without_groups_has_a_row() {
+        let rows = rows(&sample::snapshot().await, None);
         let names: Vec<(&str, Option<&str>)> =
             rows.iter().map(|row| (row.key.stream.as_str(), row.key.group.as_deref())).collect();
         assert_eq!(names, [("events", None), ("orders", Some("audit")), ("orders", Some("billing"))]);
@@ -184,8 +184,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_looks_give_rates() {
-        let before = sample::look().await;
+    async fn two_snapshots_give_rates() {
+        let before = sample::snapshot().await;
         let mut after = before.clone();
         let orders = &mut after.streams[1];
         orders.at += Duration::from_secs(2);
@@ -198,16 +198,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn words_are_found_in_names_and_health() {
-        let rows = rows(&sample::look().await, None);
+    async fn filter_words_match_names_and_health() {
+        let rows = rows(&sample::snapshot().await, None);
         let found = |words| rows.iter().filter(|row| row.matches(words)).count();
         assert_eq!([found(""), found("ORD"), found("ord bill"), found("x")], [3, 2, 1, 0]);
-        assert_eq!(found("degraded"), 1, "nobody reads for audit yet");
+        assert_eq!(found("degraded"), 1, "audit has no consumer");
     }
 
     #[tokio::test]
-    async fn rows_without_a_value_come_last() {
-        let rows = rows(&sample::look().await, None);
+    async fn rows_without_a_value_are_sorted_last() {
+        let rows = rows(&sample::snapshot().await, None);
         let sorted = |sort: Sort| {
             let mut sorted: Vec<&Row> = rows.iter().collect();
             sorted.sort_by(|a, b| sort.compare(a, b));

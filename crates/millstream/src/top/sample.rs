@@ -1,4 +1,4 @@
-//! A look at a real store in memory, for the tests of this folder.
+//! A snapshot of an in-memory store, for the tests of this folder.
 
 use std::sync::Arc;
 
@@ -7,11 +7,13 @@ use millstream_worker::Admin;
 use millstream_worker::backend::{NewEntry, Read, Start};
 use millstream_worker::monitor::Monitor;
 
-use super::watcher::{EVERYTHING, Look};
+use super::poller::{ALL_STREAMS, StoreSnapshot};
 
-/// A stream `events` with one entry and no group; a stream `orders` with five entries and two groups: `audit`, which nobody
-/// reads for, and `billing`, for which `worker-1` has read two entries and acknowledged none.
-pub(super) async fn look() -> Look {
+/// Returns a snapshot of two streams.
+///
+/// `events` has one entry and no group. `orders` has five entries and two groups: `audit` has no consumer; for
+/// `billing`, `worker-1` has read two entries and acknowledged none.
+pub(super) async fn snapshot() -> StoreSnapshot {
     let backend = millstream_worker::connect("memory:").await.unwrap();
     add(&*backend, "events", 1).await;
     add(&*backend, "orders", 5).await;
@@ -19,7 +21,7 @@ pub(super) async fn look() -> Look {
         backend.create_group("orders", group, Start::Beginning).await.unwrap();
     }
     read(&*backend, 2).await;
-    look_at(backend).await
+    snapshot_of(backend).await
 }
 
 async fn add(backend: &dyn Admin, stream: &str, count: usize) {
@@ -40,11 +42,11 @@ async fn read(backend: &dyn Admin, count: usize) {
     assert_eq!(backend.read(&read).await.unwrap().len(), count);
 }
 
-async fn look_at(backend: Arc<dyn Admin>) -> Look {
-    let streams = Monitor::new(Arc::clone(&backend)).streams(EVERYTHING).await.unwrap();
-    Look {
-        place: backend.place(),
-        pattern: EVERYTHING.to_owned(),
+async fn snapshot_of(backend: Arc<dyn Admin>) -> StoreSnapshot {
+    let streams = Monitor::new(Arc::clone(&backend)).streams(ALL_STREAMS).await.unwrap();
+    StoreSnapshot {
+        location: backend.location(),
+        pattern: ALL_STREAMS.to_owned(),
         capabilities: backend.capabilities(),
         streams,
     }

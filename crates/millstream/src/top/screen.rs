@@ -1,4 +1,4 @@
-//! The terminal: taken over, drawn on, and given back as it was, whatever ends us.
+//! The terminal: enters the full-screen mode, draws, and restores the terminal however the command ends.
 
 use std::io;
 use std::thread;
@@ -9,21 +9,21 @@ use ratatui::crossterm::event::{self, Event};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 
-/// Key presses that wait until they are dealt with.
-const WAITING_MAX: usize = 64;
+/// Maximum number of terminal events in the queue.
+const QUEUE_MAX: usize = 64;
 
-/// The terminal while it is ours. Given back on drop; on panic before its message is printed.
+/// The terminal in full-screen mode. Restored on drop, and on panic before the message is printed.
 pub(super) struct Screen {
     terminal: DefaultTerminal,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Enters the full-screen mode.
     pub(super) fn open() -> io::Result<Screen> {
         match ratatui::try_init() {
             Ok(terminal) => Ok(Screen { terminal }),
             Err(error) => {
-                give_back();
+                restore();
                 Err(error)
             }
         }
@@ -34,9 +34,9 @@ impl Screen {
         self.terminal.draw(frame).map(drop)
     }
 
-    /// Gives the terminal back and stops the process until it is told to go on; then takes the terminal again.
+    /// Restores the terminal and suspends the process. When the shell continues it, enters the full-screen mode again.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
-        give_back();
+        restore();
         kill_process(getpid(), Signal::TSTP)?;
         self.terminal = ratatui::try_init()?;
         Ok(())
@@ -45,18 +45,18 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-fn give_back() {
-    // It fails only if the terminal is gone, and then nobody minds.
+fn restore() {
+    // Fails only if the terminal is gone.
     let _ = ratatui::try_restore();
 }
 
-/// What happens on the terminal: keys and changes of size. Ends after an error.
+/// Returns the events of the terminal: keys and changes of its size. The channel closes after an error.
 pub(super) fn events() -> mpsc::Receiver<io::Result<Event>> {
-    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    let (sender, receiver) = mpsc::channel(QUEUE_MAX);
     // Reading the terminal blocks. The thread ends with the process.
     thread::spawn(move || {
         loop {

@@ -1,4 +1,5 @@
-//! What is shown: the last look, what was made of it, and where the person is. Changed by looks and by actions alone.
+//! The state of the view: the last snapshot, its rows, and the position of the user. Only snapshots and actions
+//! change it.
 
 use std::time::{Duration, Instant};
 
@@ -6,66 +7,70 @@ use millstream_worker::monitor::{Health, StreamSnapshot};
 
 use super::history::History;
 use super::keys::{Action, Mode};
-use super::row::{Key, Row, Sort, rows};
-use super::watcher::{Look, Pace, Seen};
+use super::poller::{PollResult, PollSchedule, StoreSnapshot};
+use super::row::{Row, RowKey, Sort, rows};
 
-/// Looking more often than this would be a load.
+/// Shortest interval: polling more often would burden the store.
 pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// Looking less often than this is not live.
+/// Longest interval: polling less often would not be live.
 pub(super) const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// Where `+` and `-` stop between the two.
+/// The intervals that `+` and `-` select.
 const INTERVALS_MS: [u64; 9] = [100, 250, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
-/// A store that has not answered for this much longer than the interval is told to be silent.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A missing reply is reported after the interval plus this time.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is shown.
+/// The state of the view.
 pub(super) struct State {
-    pub(super) look: Option<Look>,
+    /// The last snapshot. `None` before the first reply of the store.
+    pub(super) snapshot: Option<StoreSnapshot>,
     rows: Vec<Row>,
     history: History,
-    trouble: Option<String>,
-    /// When the store last answered; before it ever has, when we began to ask.
-    heard: Instant,
-    selected: Option<Key>,
-    /// Where the selected row was last seen.
+    /// The error of the last poll, if it failed.
+    error: Option<String>,
+    /// Time of the last reply of the store, or of the start of the command before the first reply.
+    last_reply: Instant,
+    selected: Option<RowKey>,
+    /// Last known position of the selected row.
     position: usize,
     pub(super) view: View,
+    /// Whether the help is shown.
     pub(super) help: bool,
+    /// Whether the user is typing the filter.
     typing: bool,
     pub(super) filter: String,
     pub(super) sort: Sort,
     pub(super) reversed: bool,
-    pub(super) pace: Pace,
+    pub(super) schedule: PollSchedule,
 }
 
-/// Where the person is.
+/// The current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// All rows.
+    /// The table of all groups.
     Overview,
-    /// The selected row, so many lines down.
+    /// The details of the selected group.
     Group {
-        /// The lines above the first one shown.
+        /// Number of lines scrolled down.
         scroll: usize,
     },
 }
 
-/// What all streams and groups come to.
+/// Totals over all streams and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Totals {
-    /// Streams.
+    /// Number of streams.
     pub(super) streams: usize,
-    /// Groups.
+    /// Number of groups.
     pub(super) groups: usize,
-    /// Entries of all streams.
+    /// Entries in all streams.
     pub(super) entries: u64,
-    /// Entries that groups have yet to read.
+    /// Unread entries of all groups.
     pub(super) lag: u64,
-    /// Whether that is the number, and not only a lower bound.
+    /// Whether `lag` is exact. Otherwise it is a lower bound.
     pub(super) lag_is_exact: bool,
-    /// Entries pending.
+    /// Pending entries of all groups.
     pub(super) pending: u64,
-    /// Those of them that look stuck.
+    /// Pending entries that look stuck.
     pub(super) stuck: u64,
     /// Dead letters.
     pub(super) dead: u64,
@@ -73,21 +78,21 @@ pub(super) struct Totals {
     pub(super) added: f64,
     /// Entries acknowledged per second.
     pub(super) acknowledged: f64,
-    /// Groups that are degraded.
+    /// Number of degraded groups.
     pub(super) degraded: usize,
-    /// Groups that are critical.
+    /// Number of critical groups.
     pub(super) critical: usize,
 }
 
 impl State {
-    /// Nothing has been seen yet.
+    /// Creates the state before the first poll.
     pub(super) fn new(interval: Duration, now: Instant) -> State {
         State {
-            look: None,
+            snapshot: None,
             rows: Vec::new(),
             history: History::default(),
-            trouble: None,
-            heard: now,
+            error: None,
+            last_reply: now,
             selected: None,
             position: 0,
             view: View::Overview,
@@ -96,57 +101,57 @@ impl State {
             filter: String::new(),
             sort: Sort::Name,
             reversed: false,
-            pace: Pace { interval, paused: false, asked: 0 },
+            schedule: PollSchedule { interval, paused: false, requests: 0 },
         }
     }
 
-    /// Takes in a look, or why there was none: then the last one stays.
-    pub(super) fn receive(&mut self, seen: Seen, now: Instant) {
-        let look = match seen {
-            Ok(look) => look,
-            Err(trouble) => {
-                self.trouble = Some(trouble);
+    /// Stores the result of a poll. After an error, the last snapshot stays.
+    pub(super) fn receive(&mut self, result: PollResult, now: Instant) {
+        let snapshot = match result {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                self.error = Some(error);
                 return;
             }
         };
-        self.rows = rows(&look, self.look.as_ref());
+        self.rows = rows(&snapshot, self.snapshot.as_ref());
         let lag = |row: &Row| Some((row.key.clone(), row.group.as_ref()?.snapshot.lag.count));
         self.history.push(self.rows.iter().filter_map(lag));
-        self.look = Some(look);
-        self.trouble = None;
-        self.heard = now;
-        self.settle();
+        self.snapshot = Some(snapshot);
+        self.error = None;
+        self.last_reply = now;
+        self.update_selection();
     }
 
-    /// Does what is asked for.
+    /// Applies an action.
     pub(super) fn act(&mut self, action: Action) {
         match action {
-            // These end or stop the loop, which does so itself.
+            // The event loop handles these.
             Action::Quit | Action::Interrupt | Action::Suspend => {}
-            // Help is in the way of everything else: what is asked for closes it.
+            // While the help is shown, any action only closes it.
             _ if self.help => self.help = false,
             Action::Help => self.help = true,
-            Action::Move(by) => self.go(by),
-            Action::First => self.go(isize::MIN),
-            Action::Last => self.go(isize::MAX),
+            Action::Move(by) => self.move_by(by),
+            Action::First => self.move_by(isize::MIN),
+            Action::Last => self.move_by(isize::MAX),
             Action::Open => self.open(),
             Action::Back => self.back(),
             Action::Filter => (self.view, self.typing) = (View::Overview, true),
             Action::Type(c) => self.filter.push(c),
             Action::Erase => drop(self.filter.pop()),
             Action::EraseAll => self.filter.clear(),
-            Action::Keep => self.typing = false,
+            Action::KeepFilter => self.typing = false,
             Action::Sort => (self.sort, self.reversed) = (self.sort.next(), false),
             Action::Reverse => self.reversed = !self.reversed,
-            Action::Pause => self.pace.paused = !self.pace.paused,
-            Action::Slower => self.pace.interval = slower(self.pace.interval),
-            Action::Faster => self.pace.interval = faster(self.pace.interval),
-            Action::LookNow => self.pace.asked += 1,
+            Action::Pause => self.schedule.paused = !self.schedule.paused,
+            Action::Slower => self.schedule.interval = slower(self.schedule.interval),
+            Action::Faster => self.schedule.interval = faster(self.schedule.interval),
+            Action::PollNow => self.schedule.requests += 1,
         }
-        self.settle();
+        self.update_selection();
     }
 
-    fn go(&mut self, by: isize) {
+    fn move_by(&mut self, by: isize) {
         match &mut self.view {
             View::Overview => {
                 let last = self.shown().len().saturating_sub(1);
@@ -170,9 +175,11 @@ impl State {
         self.view = View::Overview;
     }
 
-    /// The rows or their order may have changed: the selected row is found again, or the one that came to its place.
-    fn settle(&mut self) {
-        // An open group stays open, even when it is gone.
+    /// Finds the selected row again after the rows or their order have changed.
+    ///
+    /// If the row is gone, selects the row at its position.
+    fn update_selection(&mut self) {
+        // The page of an open group stays, even if the group is gone.
         if self.view == View::Overview
             && let Some(position) = self.position()
         {
@@ -185,17 +192,17 @@ impl State {
         self.position = position;
     }
 
-    /// The lines above the first one shown are no more than this: called with the height of the page.
-    pub(super) fn limit_scroll(&mut self, most: usize) {
+    /// Limits the number of lines scrolled down.
+    pub(super) fn limit_scroll(&mut self, limit: usize) {
         if let View::Group { scroll } = &mut self.view {
-            *scroll = (*scroll).min(most);
+            *scroll = (*scroll).min(limit);
         }
     }
 
-    /// The rows that match the filter, in order.
+    /// Returns the rows that match the filter, sorted.
     pub(super) fn shown(&self) -> Vec<&Row> {
         let mut shown: Vec<&Row> = self.rows.iter().filter(|row| row.matches(&self.filter)).collect();
-        // Rows come by name; what is equal stays so.
+        // The rows are sorted by name, and the sort is stable.
         shown.sort_by(|a, b| self.sort.compare(a, b));
         if self.reversed {
             shown.reverse();
@@ -203,56 +210,58 @@ impl State {
         shown
     }
 
-    /// Where among the shown rows the selected one is. If it has gone, the one that came to its place is it.
+    /// Returns the index of the selected row among the shown rows, or of the row at its position if it is gone.
+    ///
+    /// `None` if no row is shown.
     pub(super) fn position(&self) -> Option<usize> {
         let shown = self.shown();
         let found = shown.iter().position(|row| Some(&row.key) == self.selected.as_ref());
         found.or_else(|| Some(self.position.min(shown.len().checked_sub(1)?)))
     }
 
-    /// What is selected, or open.
-    pub(super) fn selected(&self) -> Option<&Key> {
+    /// Returns the selected or open row.
+    pub(super) fn selected(&self) -> Option<&RowKey> {
         match self.view {
             View::Group { .. } => self.selected.as_ref(),
             View::Overview => self.shown().get(self.position()?).map(|row| &row.key),
         }
     }
 
-    /// The row about this.
-    pub(super) fn row(&self, key: &Key) -> Option<&Row> {
+    /// Returns the row with this key.
+    pub(super) fn row(&self, key: &RowKey) -> Option<&Row> {
         self.rows.iter().find(|row| row.key == *key)
     }
 
-    /// The stream as last seen.
+    /// Returns a stream of the last snapshot.
     pub(super) fn stream(&self, name: &str) -> Option<&StreamSnapshot> {
-        self.look.as_ref()?.streams.iter().find(|stream| stream.name == name)
+        self.snapshot.as_ref()?.streams.iter().find(|stream| stream.name == name)
     }
 
-    /// The last lags of a group, at most so many, the oldest first.
-    pub(super) fn lags(&self, key: &Key, count: usize) -> Vec<u64> {
+    /// Returns the last `count` lags of a group, oldest first.
+    pub(super) fn lags(&self, key: &RowKey, count: usize) -> Vec<u64> {
         self.history.last(key, count)
     }
 
-    /// What is wrong with the store, if something is.
-    pub(super) fn trouble(&self, now: Instant) -> Option<String> {
-        let silence = now.saturating_duration_since(self.heard);
+    /// Returns a message if the store does not reply or the last poll failed.
+    pub(super) fn store_problem(&self, now: Instant) -> Option<String> {
+        let silence = now.saturating_duration_since(self.last_reply);
         let seconds = silence.as_secs();
-        match &self.trouble {
-            Some(trouble) => {
-                let reason = trouble.lines().next().unwrap_or_default();
-                Some(format!("no answer for {seconds}s, trying again: {reason}"))
+        match &self.error {
+            Some(error) => {
+                let reason = error.lines().next().unwrap_or_default();
+                Some(format!("no reply for {seconds}s, retrying: {reason}"))
             }
-            None if !self.pace.paused && silence > self.pace.interval + PATIENCE => {
-                Some(format!("no answer for {seconds}s, still waiting"))
+            None if !self.schedule.paused && silence > self.schedule.interval + REPLY_TIMEOUT => {
+                Some(format!("no reply for {seconds}s, still waiting"))
             }
             None => None,
         }
     }
 
-    /// What everything comes to.
+    /// Returns the totals of the last snapshot.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = Totals { lag_is_exact: true, ..Totals::default() };
-        for stream in self.look.iter().flat_map(|look| &look.streams) {
+        for stream in self.snapshot.iter().flat_map(|snapshot| &snapshot.streams) {
             totals.streams += 1;
             totals.groups += stream.groups.len();
             totals.entries += stream.info.length;
@@ -273,7 +282,7 @@ impl State {
         totals
     }
 
-    /// What keys mean now.
+    /// Returns how keys are interpreted now.
     pub(super) fn mode(&self) -> Mode {
         if self.typing { Mode::Typing } else { Mode::Browse }
     }

@@ -1,4 +1,4 @@
-//! What is left to do for a group: for the status, and for ending when it is nothing.
+//! The unread and pending messages of a group, for the status line and for `--until-empty`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use millstream_worker::monitor::{Lag, Monitor};
 use millstream_worker::{Admin, Error};
 use tokio::time::sleep;
 
-/// How often to look whether anything is left.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which `--until-empty` checks the group.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A group on its streams.
+/// The backlog of a group on all of its streams.
 #[derive(Clone)]
 pub(super) struct Backlog {
     backend: Arc<dyn Admin>,
@@ -23,7 +23,7 @@ impl Backlog {
         Backlog { backend: Arc::clone(backend), streams: streams.to_vec(), group: group.to_owned() }
     }
 
-    /// How many entries are unread, over all streams; `None` before there is a group.
+    /// Returns the number of unread entries of all streams. `None` until the group exists on every stream.
     pub(super) async fn lag(&self) -> Result<Option<Lag>, Error> {
         let monitor = Monitor::new(Arc::clone(&self.backend));
         let mut sum: Option<Lag> = None;
@@ -32,25 +32,26 @@ impl Backlog {
             sum = Some(match sum {
                 None => lag,
                 Some(sum) => {
-                    let known = if lag.is_exact() { sum.known } else { lag.known };
-                    Lag { count: sum.count + lag.count, known }
+                    let accuracy = if lag.is_exact() { sum.accuracy } else { lag.accuracy };
+                    Lag { count: sum.count + lag.count, accuracy }
                 }
             });
         }
         Ok(sum)
     }
 
-    /// Waits until the group has nothing unread and nothing pending, with anyone. While the store is away it has.
+    /// Waits until the group has no unread and no pending entries of any consumer. Keeps waiting while the store is
+    /// unreachable.
     pub(super) async fn until_empty(&self) {
         loop {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_INTERVAL).await;
             if self.is_empty().await.unwrap_or(false) {
                 return;
             }
         }
     }
 
-    /// First what is unread, then what is pending: a message goes from the one to the other, never back.
+    /// Checks unread entries first and pending ones second: an entry moves from unread to pending, never back.
     async fn is_empty(&self) -> Result<bool, Error> {
         if self.lag().await?.is_none_or(|lag| lag.count > 0) {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Long-lived programs that speak JSON lines: a message in, an outcome out.
+//! `--child`: long-lived programs that read messages and answer with outcomes, as JSON lines.
 //!
 //! ```text
 //! > {"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}
@@ -7,9 +7,9 @@
 //! < {"outcome":"retry","after_ms":5000,"error":"the bank is closed"}
 //! ```
 //!
-//! A program has one message at a time, and there are as many of them as slots at work. One that dies, takes too long or
-//! answers something else is ended, its message tried again, and the next message starts a new one. When there is nothing
-//! more to do its standard input is closed, and it should end.
+//! A program handles one message at a time, and every busy slot has a program of its own. A program that exits,
+//! exceeds the timeout or gives an invalid answer is stopped and its message retried. The next message starts a new
+//! program. When the worker ends, it closes the standard input of the programs, and they should exit.
 
 use std::future::pending;
 use std::process::Stdio;
@@ -22,158 +22,161 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout_at};
 
-use super::exec::{PATIENCE, limit, retry, too_late};
+use super::exec::{STOP_GRACE, retry, time_limit, timed_out};
 use super::payload::payload;
 use super::process::{Process, Shell};
-use crate::ops::value::{clipped, text};
+use crate::ops::value::{clipped, printable};
 
-/// The longest answer.
+/// Maximum size of an answer.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
-/// A program that had nothing to do for so long is ended.
+/// Time without messages after which a program is stopped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// How long programs have to end after their standard input was closed.
-const GOODBYE: Duration = Duration::from_secs(5);
-/// How much of an answer that makes no sense is told.
+/// Time that programs have to exit after their standard input was closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum length of an invalid answer in the error message.
 const QUOTED_CHARS: usize = 80;
 
-/// Hands messages to programs that stay.
-pub(super) struct Children {
+/// A pool of programs that stay running between messages.
+pub(super) struct ChildPool {
     shell: Shell,
-    /// Those that wait for a message, and since when; the last one to have worked is the last here.
-    idle: Mutex<Vec<(Speaker, Instant)>>,
+    /// Programs without a message, and since when. The most recently used one is last.
+    idle: Mutex<Vec<(ChildProgram, Instant)>>,
 }
 
-impl Children {
-    pub(super) fn new(shell: Shell) -> Children {
-        Children { shell, idle: Mutex::new(Vec::new()) }
+impl ChildPool {
+    pub(super) fn new(shell: Shell) -> ChildPool {
+        ChildPool { shell, idle: Mutex::new(Vec::new()) }
     }
 
     /// Handles one message.
     pub(super) async fn run(&self, message: &Message) -> Outcome {
-        let mut speaker = match self.take() {
-            Ok(speaker) => speaker,
+        let mut program = match self.take() {
+            Ok(program) => program,
             Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
         };
-        let question = payload(message);
+        let payload = payload(message);
         tokio::select! {
-            answer = speaker.ask(&question) => match answer {
+            answer = program.handle(&payload) => match answer {
                 Ok(outcome) => {
-                    self.put_back(speaker);
+                    self.put_back(program);
                     outcome
                 }
-                Err(nonsense) => {
-                    let words = speaker.end_at_once().await.map_or_else(String::new, |words| format!(": {words}"));
-                    retry(format!("{nonsense}{words}"), "child", Reason::Failed)
+                Err(error) => {
+                    let detail = program.stop().await.map_or_else(String::new, |line| format!(": {line}"));
+                    retry(format!("{error}{detail}"), "child", Reason::Failed)
                 }
             },
-            limit = limit(self.shell.timeout) => too_late(limit, speaker.end_at_once().await),
+            limit = time_limit(self.shell.timeout) => timed_out(limit, program.stop().await),
             () = message.cancelled.cancelled() => {
-                speaker.process.terminate();
-                // The message is no longer ours: there is nothing to decide. Whoever drops us kills what is left.
+                program.process.terminate();
+                // This worker has lost the message, so there is no outcome. Dropping this future kills the program.
                 pending().await
             }
         }
     }
 
-    /// Ends those that wait. They are asked by closing their standard input, and made to after a while.
-    pub(super) async fn end(&self) {
+    /// Stops the idle programs: closes their standard input, and kills those that do not exit in time.
+    pub(super) async fn stop(&self) {
         let idle = std::mem::take(&mut *self.idle.lock());
-        let ending: Vec<Process> = idle.into_iter().map(|(speaker, _)| speaker.process).collect();
-        let deadline = Instant::now() + GOODBYE;
-        for process in ending {
-            end_by(deadline, process).await;
+        // Dropping the rest of a program closes its standard input.
+        let processes: Vec<Process> = idle.into_iter().map(|(program, _)| program.process).collect();
+        let deadline = Instant::now() + EXIT_TIMEOUT;
+        for process in processes {
+            stop_by(deadline, process).await;
         }
     }
 
-    fn take(&self) -> std::io::Result<Speaker> {
-        while let Some((mut speaker, _)) = { self.idle.lock().pop() } {
-            // One that died with nothing in hand has failed nobody.
-            if !speaker.process.has_ended() {
-                return Ok(speaker);
+    /// Returns an idle program, or starts one.
+    fn take(&self) -> std::io::Result<ChildProgram> {
+        while let Some((mut program, _)) = { self.idle.lock().pop() } {
+            // A program that exited while idle is dropped: it had no message.
+            if !program.process.has_ended() {
+                return Ok(program);
             }
         }
-        Speaker::start(&self.shell)
+        ChildProgram::start(&self.shell)
     }
 
-    fn put_back(&self, speaker: Speaker) {
+    /// Makes a program available for the next message, and stops those that have been idle for too long.
+    fn put_back(&self, program: ChildProgram) {
         let now = Instant::now();
         let mut idle = self.idle.lock();
-        idle.push((speaker, now));
+        idle.push((program, now));
         let fresh = idle.iter().position(|(_, since)| now.duration_since(*since) < IDLE_MAX).unwrap_or(0);
-        for (speaker, _) in idle.drain(..fresh) {
-            tokio::spawn(end_by(now + GOODBYE, speaker.process));
+        for (program, _) in idle.drain(..fresh) {
+            tokio::spawn(stop_by(now + EXIT_TIMEOUT, program.process));
         }
     }
 }
 
-/// Waits for a program whose standard input is closed; makes it end after the deadline.
-async fn end_by(deadline: Instant, mut process: Process) {
+/// Waits for a program whose standard input is closed, and kills it after the deadline.
+async fn stop_by(deadline: Instant, mut process: Process) {
     if timeout_at(deadline, process.wait()).await.is_err() {
-        process.stop(PATIENCE).await;
+        process.stop(STOP_GRACE).await;
     }
 }
 
-/// A program to talk to.
-struct Speaker {
+/// A running program with its pipes.
+struct ChildProgram {
     process: Process,
-    questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
 }
 
-impl Speaker {
-    fn start(shell: &Shell) -> std::io::Result<Speaker> {
+impl ChildProgram {
+    fn start(shell: &Shell) -> std::io::Result<ChildProgram> {
         let mut process = shell.start(|command| {
             command.stdout(Stdio::piped());
         })?;
         let pipes = process.take_stdin().zip(process.take_stdout());
-        let (questions, answers) = pipes.ok_or(std::io::ErrorKind::BrokenPipe)?;
-        Ok(Speaker { process, questions, answers: BufReader::new(answers) })
+        let (stdin, stdout) = pipes.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        Ok(ChildProgram { process, stdin, stdout: BufReader::new(stdout) })
     }
 
-    /// Says a message and hears the outcome. An error says in what way the answer was none.
-    async fn ask(&mut self, question: &Value) -> Result<Outcome, String> {
-        if !self.answers.buffer().trim_ascii().is_empty() {
-            return Err("the child spoke before it was asked".to_owned());
+    /// Sends a message and reads the answer. The error describes an invalid or missing answer.
+    async fn handle(&mut self, payload: &Value) -> Result<Outcome, String> {
+        if !self.stdout.buffer().trim_ascii().is_empty() {
+            return Err("the child wrote a line before it got a message".to_owned());
         }
-        let said = self.questions.write_all(format!("{question}\n").as_bytes()).await;
-        let heard = self.hear().await?;
-        match (said, heard) {
-            (Ok(()), Some(line)) => parse_answer(&line, question["id"].as_str().unwrap_or_default())
-                .map_err(|why| format!("the child answered {}, {why}", quoted(&line))),
-            (Err(_), _) | (_, None) => Err("the child ended without an answer".to_owned()),
+        let written = self.stdin.write_all(format!("{payload}\n").as_bytes()).await;
+        let answer = self.read_answer().await?;
+        match (written, answer) {
+            (Ok(()), Some(line)) => parse_answer(&line, payload["id"].as_str().unwrap_or_default())
+                .map_err(|error| format!("invalid answer {} of the child: {error}", quoted(&line))),
+            (Err(_), _) | (_, None) => Err("the child exited without an answer".to_owned()),
         }
     }
 
-    /// The next line that is not blank; `None` at the end.
-    async fn hear(&mut self) -> Result<Option<Vec<u8>>, String> {
+    /// Reads the next line that is not blank. `None` at the end of the output.
+    async fn read_answer(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             let mut line = Vec::new();
-            let read = (&mut self.answers).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line).await;
+            let read = (&mut self.stdout).take(ANSWER_BYTES_MAX).read_until(b'\n', &mut line).await;
             match read {
                 Ok(0) => return Ok(None),
                 Ok(_) if !line.trim_ascii().is_empty() => return Ok(Some(line)),
                 Ok(_) => {}
-                Err(error) => return Err(format!("cannot hear the child: {error}")),
+                Err(error) => return Err(format!("cannot read the answer of the child: {error}")),
             }
         }
     }
 
-    /// Ends it, and gives its last words.
-    async fn end_at_once(&mut self) -> Option<String> {
-        self.process.stop(PATIENCE).await;
-        self.process.last_words().await
+    /// Stops the program and returns the last line of its standard error.
+    async fn stop(&mut self) -> Option<String> {
+        self.process.stop(STOP_GRACE).await;
+        self.process.last_stderr_line().await
     }
 }
 
 fn quoted(line: &[u8]) -> String {
-    format!("{:?}", clipped(&text(line.trim_ascii()), QUOTED_CHARS))
+    format!("{:?}", clipped(&printable(line.trim_ascii()), QUOTED_CHARS))
 }
 
-/// The outcome in an answer about the message of this id, or in what way it is none.
+/// Parses the answer for the message with this id. The error describes what is wrong with it.
 fn parse_answer(line: &[u8], id: &str) -> Result<Outcome, String> {
-    let answer: Value = serde_json::from_slice(line).map_err(|_| "which is no JSON".to_owned())?;
+    let answer: Value = serde_json::from_slice(line).map_err(|_| "it is not JSON".to_owned())?;
     if answer.get("id").is_some_and(|other| other.as_str() != Some(id)) {
-        return Err(format!("which is not about {id}"));
+        return Err(format!("its id is not {id}"));
     }
     let error = answer.get("error").and_then(Value::as_str).map(str::to_owned);
     let failure = |error: String, reason| Failure { error, error_type: "child".to_owned(), reason };
@@ -187,14 +190,14 @@ fn parse_answer(line: &[u8], id: &str) -> Result<Outcome, String> {
         Some("retry") => {
             let after = match answer.get("after_ms") {
                 None | Some(Value::Null) => None,
-                Some(after) => Some(after.as_u64().ok_or("whose after_ms is no whole number")?),
+                Some(after) => Some(after.as_u64().ok_or("its after_ms is not a whole number")?),
             };
             Ok(Outcome::Retry {
-                after: after.map(|after| Duration::from_millis(after).min(super::AFTER_MAX)),
+                after: after.map(|after| Duration::from_millis(after).min(super::RETRY_AFTER_MAX)),
                 failure: error.map(|error| failure(error, Reason::Failed)),
             })
         }
-        _ => Err("whose outcome is none of ack, retry, reject, skip".to_owned()),
+        _ => Err("its outcome is not ack, retry, reject or skip".to_owned()),
     }
 }
 
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_outcomes() {
+    fn all_outcomes_are_parsed() {
         assert_eq!(parsed(r#"{"outcome":"ack"}"#), Ok(Outcome::Ack));
         assert_eq!(parsed(r#"{"outcome":"skip","id":"7-1"}"#), Ok(Outcome::Skip));
         let Ok(Outcome::Reject(failure)) = parsed(r#"{"outcome":"reject","error":"no amount"}"#) else {
@@ -220,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_as_such() {
+    fn invalid_answers_are_described() {
         for (line, why) in [
-            ("done", "no JSON"),
-            ("{}", "none of ack"),
-            (r#"{"outcome":"ok"}"#, "none of ack"),
-            (r#"["ack"]"#, "none of ack"),
-            (r#"{"outcome":"ack","id":"7-2"}"#, "not about 7-1"),
+            ("done", "not JSON"),
+            ("{}", "outcome is not ack"),
+            (r#"{"outcome":"ok"}"#, "outcome is not ack"),
+            (r#"["ack"]"#, "outcome is not ack"),
+            (r#"{"outcome":"ack","id":"7-2"}"#, "id is not 7-1"),
             (r#"{"outcome":"retry","after_ms":-1}"#, "after_ms"),
         ] {
             let error = parsed(line).unwrap_err();

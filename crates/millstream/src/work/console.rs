@@ -1,4 +1,4 @@
-//! The terminal, shared by the log, the programs that run, and a status line that stays below them.
+//! The terminal output of a worker: the log, the output of handler processes, and a status line below them.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::ops::output::{bar_style, progress_is_seen};
+use crate::ops::output::{bar_style, progress_is_visible};
 
-/// How often the status line moves.
+/// Interval at which the spinner of the status line moves.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Standard error, with a status line where a person looks at it. Cheap to clone.
+/// Standard error, with a status line if it is a terminal. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Console {
     status: ProgressBar,
 }
 
 impl Console {
-    /// With a status line if it is wanted and can be seen.
-    pub(super) fn new(wanted: bool) -> Console {
-        if !wanted || !progress_is_seen() {
+    /// Creates a console. It has a status line if `with_status` is set and standard error is a terminal.
+    pub(super) fn new(with_status: bool) -> Console {
+        if !with_status || !progress_is_visible() {
             return Console { status: ProgressBar::hidden() };
         }
         let status = ProgressBar::new_spinner().with_style(bar_style("{spinner} {elapsed} {wide_msg}"));
@@ -43,14 +43,14 @@ impl Console {
         self.status.finish_and_clear();
     }
 
-    /// Whether what is written to standard output ends up on the same screen as the status line.
+    /// Whether standard output is on the same terminal as the status line.
     pub(super) fn shares_screen(&self) -> bool {
         self.has_status() && io::stdout().is_terminal()
     }
 
     /// Writes whole lines to standard output, above the status line.
     pub(super) fn print(&self, lines: &[u8]) {
-        // Nobody is there to be told if this fails.
+        // If the output is closed, there is no place left to report it.
         let _ = self.status.suspend(|| {
             let mut out = io::stdout().lock();
             out.write_all(lines).and_then(|()| out.flush())
@@ -59,15 +59,15 @@ impl Console {
 
     /// Writes whole lines to standard error, above the status line.
     pub(super) fn write(&self, lines: &[u8]) {
-        // Nobody is there to be told if this fails.
+        // If the output is closed, there is no place left to report it.
         let _ = self.status.suspend(|| io::stderr().lock().write_all(lines));
     }
 }
 
-/// One entry of the log on its way out.
-pub(super) struct Entry<'a>(&'a Console);
+/// Writes log lines above the status line.
+pub(super) struct LogWriter<'a>(&'a Console);
 
-impl Write for Entry<'_> {
+impl Write for LogWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes);
         Ok(bytes.len())
@@ -79,9 +79,9 @@ impl Write for Entry<'_> {
 }
 
 impl<'a> MakeWriter<'a> for Console {
-    type Writer = Entry<'a>;
+    type Writer = LogWriter<'a>;
 
-    fn make_writer(&'a self) -> Entry<'a> {
-        Entry(self)
+    fn make_writer(&'a self) -> LogWriter<'a> {
+        LogWriter(self)
     }
 }

@@ -1,17 +1,17 @@
-//! One process for each message, or for several at once. Its exit code decides:
+//! `--exec`: one process for each message or batch. Its exit code decides the outcome:
 //!
-//! | exit code | what becomes of the message |
+//! | exit code | outcome |
 //! |---|---|
 //! | 0 | acknowledged |
-//! | 65 (`EX_DATAERR`), 100 | rejected: to the dead letters at once |
-//! | 75 (`EX_TEMPFAIL`), any other | tried again |
-//! | killed by a signal, took too long | tried again |
+//! | 65 (`EX_DATAERR`), 100 | rejected: dead-lettered immediately |
+//! | 75 (`EX_TEMPFAIL`), any other | retried |
+//! | killed by a signal, exceeded the timeout | retried |
 //!
-//! The message is JSON on the standard input and variables of the environment; the last line of the standard error is
-//! the error that the dead letter tells.
+//! The process gets the message as JSON on standard input and as environment variables. The last line of its standard
+//! error becomes the error of the dead letter.
 //!
-//! Of several messages each is a line of the standard input, and the exit code is that of all. What is tried again is tried
-//! alone: a message that can never succeed must not take its neighbours along to the dead letters.
+//! For a batch, every message is one line of standard input, and the exit code applies to all of them. Retries run
+//! alone, so that a message that always fails does not take the rest of its batch to the dead letters.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -27,17 +27,18 @@ use tokio::time::sleep;
 use super::payload::{batch_variables, payload, variables};
 use super::process::{Process, Shell};
 
-/// How long a process that took too long has to end by itself.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-/// Exit codes that reject: `EX_DATAERR`, and what qmail's programs say for a permanent error.
-const REJECTING: [i32; 2] = [65, 100];
+/// Time between SIGTERM and SIGKILL for a process that is stopped.
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(1);
+/// Exit codes that reject a message: `EX_DATAERR`, and the code for permanent errors of qmail's programs.
+const REJECT_CODES: [i32; 2] = [65, 100];
 
-/// Runs a command for each message, or for several.
+/// Runs a command for each message or batch.
 pub(super) struct Exec(pub(super) Shell);
 
-enum Ended {
+/// How a run of the command ended.
+enum RunEnd {
     Exited(std::io::Result<ExitStatus>),
-    TookTooLong(Duration),
+    TimedOut(Duration),
     Cancelled,
 }
 
@@ -47,13 +48,13 @@ impl Exec {
         self.run_process(std::slice::from_ref(message), variables(message)).await
     }
 
-    /// Handles several messages: those that come for the first time together, the others one by one.
+    /// Handles a batch: first attempts together in one process, retries one by one.
     pub(super) async fn run_batch(&self, messages: Vec<Message>) -> Vec<Outcome> {
         let first: Vec<Message> = messages.iter().filter(|message| message.attempt == 1).cloned().collect();
-        let of_first = if first.is_empty() { None } else { Some(self.run_lines(&first).await) };
+        let first_outcome = if first.is_empty() { None } else { Some(self.run_lines(&first).await) };
         let mut outcomes = Vec::with_capacity(messages.len());
         for message in &messages {
-            outcomes.push(match &of_first {
+            outcomes.push(match &first_outcome {
                 Some(outcome) if message.attempt == 1 => outcome.clone(),
                 _ => self.run_lines(std::slice::from_ref(message)).await,
             });
@@ -62,14 +63,14 @@ impl Exec {
     }
 
     async fn run_lines(&self, messages: &[Message]) -> Outcome {
-        let not_ours = async {
+        let lost = async {
             all_cancelled(messages).await;
-            sleep(PATIENCE).await;
+            sleep(STOP_GRACE).await;
         };
         tokio::select! {
             outcome = self.run_process(messages, batch_variables(messages)) => outcome,
-            // Others of the batch may still be: these are left out of what is decided.
-            () = not_ours => retry("it is no longer ours".to_owned(), "cancelled", Reason::Failed),
+            // The worker ignores this outcome for lost messages. The rest of the batch must not wait for them.
+            () = lost => retry("the lease was lost".to_owned(), "cancelled", Reason::Failed),
         }
     }
 
@@ -86,58 +87,59 @@ impl Exec {
             Err(error) => return retry(format!("cannot start sh: {error}"), "start", Reason::Failed),
         };
         if shares_screen {
-            process.pass_on_output(&self.0.console);
+            process.forward_stdout(&self.0.console);
         }
-        match self.ended(&mut process, messages).await {
-            Ended::Exited(Ok(status)) => judge(status, process.last_words().await),
-            Ended::Exited(Err(error)) => {
-                retry(format!("cannot wait for it: {error}"), "wait", Reason::Failed)
+        match self.feed_and_wait(&mut process, messages).await {
+            RunEnd::Exited(Ok(status)) => outcome_of(status, process.last_stderr_line().await),
+            RunEnd::Exited(Err(error)) => {
+                retry(format!("cannot wait for the command: {error}"), "wait", Reason::Failed)
             }
-            Ended::TookTooLong(limit) => {
-                process.stop(PATIENCE).await;
-                too_late(limit, process.last_words().await)
+            RunEnd::TimedOut(limit) => {
+                process.stop(STOP_GRACE).await;
+                timed_out(limit, process.last_stderr_line().await)
             }
-            Ended::Cancelled => {
+            RunEnd::Cancelled => {
                 process.terminate();
-                // No message is ours any longer: there is nothing to decide. Whoever drops us kills what is left.
+                // This worker has lost all messages, so there is no outcome. Dropping this future kills the process.
                 pending().await
             }
         }
     }
 
-    async fn ended(&self, process: &mut Process, messages: &[Message]) -> Ended {
+    /// Writes the messages to the process and waits until it exits, times out or is cancelled.
+    async fn feed_and_wait(&self, process: &mut Process, messages: &[Message]) -> RunEnd {
         let stdin = process.take_stdin();
         let mut feed = pin!(async {
             if let Some(mut stdin) = stdin {
                 let lines: String =
                     messages.iter().map(|message| format!("{}\n", payload(message))).collect();
-                // A command need not read it.
+                // Fails if the command exits without reading its input, which is fine.
                 let _ = stdin.write_all(lines.as_bytes()).await;
             }
         });
-        let mut too_long = pin!(limit(self.0.timeout));
+        let mut timeout = pin!(time_limit(self.0.timeout));
         let mut cancelled = pin!(all_cancelled(messages));
         let mut fed = false;
         loop {
             tokio::select! {
-                status = process.wait() => return Ended::Exited(status),
+                status = process.wait() => return RunEnd::Exited(status),
                 () = &mut feed, if !fed => fed = true,
-                limit = &mut too_long => return Ended::TookTooLong(limit),
-                () = &mut cancelled => return Ended::Cancelled,
+                limit = &mut timeout => return RunEnd::TimedOut(limit),
+                () = &mut cancelled => return RunEnd::Cancelled,
             }
         }
     }
 }
 
-/// Ends when none of the messages is ours any longer.
+/// Completes when all messages are cancelled: their leases are lost, or the drain timed out.
 async fn all_cancelled(messages: &[Message]) {
     for message in messages {
         message.cancelled.cancelled().await;
     }
 }
 
-/// Ends after the limit, and gives it; never without one.
-pub(super) async fn limit(limit: Option<Duration>) -> Duration {
+/// Completes after the limit and returns it. Never completes without a limit.
+pub(super) async fn time_limit(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             sleep(limit).await;
@@ -147,27 +149,28 @@ pub(super) async fn limit(limit: Option<Duration>) -> Duration {
     }
 }
 
-/// Another try, and why.
+/// Returns the outcome of a failed attempt that is retried.
 pub(super) fn retry(error: String, error_type: impl Into<String>, reason: Reason) -> Outcome {
     Outcome::Retry { after: None, failure: Some(Failure { error, error_type: error_type.into(), reason }) }
 }
 
-/// Another try because of the time it took.
-pub(super) fn too_late(limit: Duration, last_words: Option<String>) -> Outcome {
-    let said = last_words.map_or_else(String::new, |words| format!(": {words}"));
-    retry(format!("no outcome within {limit:?}{said}"), "timeout", Reason::Timeout)
+/// Returns the outcome of an attempt that exceeded the timeout.
+pub(super) fn timed_out(limit: Duration, stderr_line: Option<String>) -> Outcome {
+    let detail = stderr_line.map_or_else(String::new, |line| format!(": {line}"));
+    retry(format!("no outcome within {limit:?}{detail}"), "timeout", Reason::Timeout)
 }
 
-fn judge(status: ExitStatus, last_words: Option<String>) -> Outcome {
-    let (how, error_type) = match (status.code(), status.signal()) {
+/// Returns the outcome for an exit status.
+fn outcome_of(status: ExitStatus, stderr_line: Option<String>) -> Outcome {
+    let (description, error_type) = match (status.code(), status.signal()) {
         (Some(0), _) => return Outcome::Ack,
         (Some(code), _) => (format!("exit code {code}"), format!("exit {code}")),
         (None, Some(signal)) => (format!("killed by signal {signal}"), format!("signal {signal}")),
         (None, None) => (status.to_string(), "exit".to_owned()),
     };
-    let error = last_words.unwrap_or(how);
+    let error = stderr_line.unwrap_or(description);
     match status.code() {
-        Some(code) if REJECTING.contains(&code) => {
+        Some(code) if REJECT_CODES.contains(&code) => {
             Outcome::Reject(Failure { error, error_type, reason: Reason::Rejected })
         }
         _ => retry(error, error_type, Reason::Failed),
@@ -183,23 +186,23 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_done_two_codes_reject_all_others_try_again() {
-        assert_eq!(judge(exited(0), Some("noise".into())), Outcome::Ack);
-        for code in REJECTING {
-            let Outcome::Reject(failure) = judge(exited(code), Some("bad data".into())) else {
+    fn exit_codes_acknowledge_reject_or_retry() {
+        assert_eq!(outcome_of(exited(0), Some("noise".into())), Outcome::Ack);
+        for code in REJECT_CODES {
+            let Outcome::Reject(failure) = outcome_of(exited(code), Some("bad data".into())) else {
                 panic!("{code}")
             };
             assert_eq!((failure.error.as_str(), failure.error_type), ("bad data", format!("exit {code}")));
         }
         for code in [1, 2, 75, 126, 127, 255] {
-            let outcome = judge(exited(code), None);
+            let outcome = outcome_of(exited(code), None);
             assert_eq!(outcome, retry(format!("exit code {code}"), format!("exit {code}"), Reason::Failed));
         }
     }
 
     #[test]
-    fn a_signal_is_worth_another_try() {
+    fn a_process_killed_by_a_signal_is_retried() {
         let killed = ExitStatus::from_raw(9);
-        assert_eq!(judge(killed, None), retry("killed by signal 9".into(), "signal 9", Reason::Failed));
+        assert_eq!(outcome_of(killed, None), retry("killed by signal 9".into(), "signal 9", Reason::Failed));
     }
 }

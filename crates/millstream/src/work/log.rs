@@ -9,13 +9,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::console::Console;
 use crate::ops::Failure;
 
-/// Begins the log with what was asked for: by flag, by `RUST_LOG`, or else the fallback.
-pub(super) fn begin(console: &Console, asked: Option<&str>, fallback: &str) -> Result<(), Failure> {
+/// Starts logging with the filter of `--log`, or else of `RUST_LOG`, or else the default.
+pub(super) fn start(console: &Console, option: Option<&str>, default: &str) -> Result<(), Failure> {
     let environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let filter = asked.map(str::to_owned).or(environment).unwrap_or_else(|| fallback.to_owned());
+    let filter = option.map(str::to_owned).or(environment).unwrap_or_else(|| default.to_owned());
     let targets = parse(&filter).map_err(|error| {
         Failure::Usage(format!(
-            "cannot log {filter:?}: {error}\nsay a level as info, or debug,hyper_util=warn"
+            "invalid log filter {filter:?}: {error}\npass a level such as info, or a filter such as debug,hyper_util=warn"
         ))
     })?;
     let colours = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -28,16 +28,17 @@ pub(super) fn begin(console: &Console, asked: Option<&str>, fallback: &str) -> R
         .with(lines)
         .with(targets)
         .try_init()
-        .map_err(|error| Failure::Other(format!("cannot begin the log: {error}")))
+        .map_err(|error| Failure::Other(format!("cannot start logging: {error}")))
 }
 
-/// What to log. A lone word has to be a level: as the name of a module it would silence everything else, and a
-/// mistyped level is one.
+/// Parses a log filter. A single word must be a level.
+///
+/// `tracing_subscriber` would take a misspelt level as the name of a module and silence everything else.
 fn parse(filter: &str) -> Result<Targets, String> {
     for part in filter.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
         if level.is_empty() || level.parse::<LevelFilter>().is_err() {
-            return Err(format!("{level:?} is no level; there are: off, error, warn, info, debug, trace"));
+            return Err(format!("unknown level {level:?}; expected off, error, warn, info, debug or trace"));
         }
     }
     filter.parse().map_err(|error| format!("{error}"))
@@ -48,12 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_that_is_none_is_refused() {
-        for right in ["info", "WARN", "off", "debug,hyper_util=warn", "millstream_worker=trace, info", ""] {
-            assert!(parse(right).is_ok(), "{right}");
+    fn unknown_levels_are_refused() {
+        for valid in ["info", "WARN", "off", "debug,hyper_util=warn", "millstream_worker=trace, info", ""] {
+            assert!(parse(valid).is_ok(), "{valid}");
         }
-        for wrong in ["shout", "wran", "bogus=", "=", "info,x=", "x=loud", "loud=very=much"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+        for invalid in ["shout", "wran", "bogus=", "=", "info,x=", "x=loud", "loud=very=much"] {
+            assert!(parse(invalid).is_err(), "{invalid}");
         }
     }
 }

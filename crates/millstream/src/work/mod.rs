@@ -1,18 +1,18 @@
-//! `millstream work`: the messages of a group, handled by a command, a long-lived program or an HTTP endpoint.
+//! `millstream work`: handles the messages of a group with a command, a long-lived program or an HTTP endpoint.
 //!
 //! ```text
-//! worker -> Runner -> exec    a process for each message, or for several; its exit code decides
-//!                  -> child   programs that stay; a line of JSON decides
-//!                  -> http    a request for each message; the status of the answer decides
+//! worker -> Runner -> exec    a process for each message or batch; its exit code decides the outcome
+//!                  -> child   long-lived programs; a line of JSON decides
+//!                  -> http    a request for each message; the status of the response decides
 //! ```
 //!
-//! SIGTERM and SIGINT drain: what runs may finish, the rest is given back. A second one ends at once.
+//! SIGTERM and SIGINT drain the worker: running messages finish, prefetched ones are released. A second signal stops it
+//! immediately.
 
 mod backlog;
 mod child;
 mod console;
 mod exec;
-mod guard;
 mod http;
 mod log;
 mod options;
@@ -21,6 +21,7 @@ mod process;
 mod retry_after;
 mod signals;
 mod status;
+mod watchdog;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,28 +38,31 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::backlog::Backlog;
-use self::child::Children;
+use self::child::ChildPool;
 use self::console::Console;
 use self::exec::Exec;
-use self::guard::Guard;
 use self::http::Endpoint;
-use self::options::{Handling, Pool, parse_count};
+use self::options::{HandlerOptions, WorkerOptions, parse_count};
 use self::process::Shell;
 use self::signals::Signals;
+use self::watchdog::Watchdog;
 use crate::ops::Failure;
-use crate::ops::connection::Common;
-use crate::ops::known;
+use crate::ops::connection::CommonOptions;
+use crate::ops::lookup;
 use crate::ops::output::{note, print_json_line};
 use crate::ops::time::parse_duration;
 
-/// How long a request may take if nothing else is said: one that is never answered must not hold a slot for ever.
-const HTTP_TIME: Duration = Duration::from_secs(30);
-/// The longest wait before another try that a handler can ask for: the message is held and its lease kept meanwhile.
-const AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long giving back may take after the second signal.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How many rows are given back at once.
+/// Timeout of `--http` without `--timeout`. Without it, an endpoint that never responds would occupy a slot forever.
+const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait before a retry that a handler can ask for. The worker keeps the message and its lease meanwhile.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum time to release messages after the second signal.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of messages released per call.
 const PAGE: usize = 512;
+
+/// Heading of the handler options in the help.
+const HANDLER_HEADING: &str = "Handler";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,61 +75,77 @@ Examples:
   millstream work -s orders -g search --child 'python3 index.py' --dedupe 1d
   millstream work -s orders -g hooks --http http://127.0.0.1:8000/orders --header 'X-Token: T'
 
---exec: the message is {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{…}} on standard input, and in
-  the environment MILLSTREAM_ID, _STREAM, _GROUP, _ATTEMPT and MILLSTREAM_FIELD_<NAME>. Exit code 0
-  acknowledges, 65 and 100 reject to the dead letters, any other and a signal try again. The last
-  line of standard error becomes the error. With --batch each message is a line, and the exit code
-  is that of all; MILLSTREAM_COUNT says how many. What is tried again is tried alone.
---child: the same object on a line of standard input; a line of standard output answers:
+Messages are JSON objects: {\"id\",\"stream\",\"group\",\"attempt\",\"fields\":{…}}
+
+--exec
+  The command gets the message on standard input, and as the environment
+  variables MILLSTREAM_ID, MILLSTREAM_STREAM, MILLSTREAM_GROUP,
+  MILLSTREAM_ATTEMPT and MILLSTREAM_FIELD_<NAME>. Its exit code decides:
+    0        acknowledge
+    65, 100  reject: the message becomes a dead letter immediately
+    other    retry; the same if a signal kills the command
+  The last line of standard error becomes the error of the dead letter.
+  With --batch, standard input has one line per message, MILLSTREAM_COUNT is
+  their number, and the exit code applies to all of them. Retries run alone.
+--child
+  The program gets each message as a line on standard input, and answers with a
+  line on standard output:
   {\"outcome\":\"ack\"|\"retry\"|\"reject\"|\"skip\",\"after_ms\":N,\"error\":\"…\"}
---http: the same object is posted. 2xx acknowledges, 4xx but 408, 425 and 429 rejects, anything
-  else tries again: when Retry-After says so, or after the back-off.
-SIGTERM and Ctrl-C drain: what runs may finish, the rest is given back. A second one ends at once.";
+--http
+  The message is the body of a POST request. The status of the response decides:
+    2xx                 acknowledge
+    408, 425, 429       retry
+    other 4xx           reject: the message becomes a dead letter immediately
+    other, no response  retry
+  A retry waits for the time in Retry-After, or else as set with --backoff.
+
+SIGTERM and Ctrl-C drain the worker: running messages finish, and messages that have not started are \
+released. A second signal stops it immediately.";
 
 /// Handle the messages of a group with a command, a program or an HTTP endpoint
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Work {
-    /// The stream; may be repeated
+    /// Stream to read; can be repeated
     #[arg(short, long, value_name = "STREAM", required = true, value_parser = NonEmptyStringValueParser::new())]
     stream: Vec<String>,
-    /// The group, which is made if it is not there
+    /// Consumer group; created if it does not exist
     #[arg(short, long, value_parser = NonEmptyStringValueParser::new())]
     group: String,
     #[command(flatten)]
-    handling: Handling,
-    /// A header for --http, as 'Name: value'; may be repeated
-    #[arg(long, value_name = "HEADER", help_heading = "What to do with a message")]
+    handler: HandlerOptions,
+    /// Header for --http, as 'Name: value'; can be repeated
+    #[arg(long, value_name = "HEADER", help_heading = HANDLER_HEADING)]
     header: Vec<String>,
-    /// Give --exec up to so many messages at once, each a line of JSON; its exit code decides for all
-    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = "What to do with a message")]
+    /// Pass up to N messages to one --exec command, one JSON line each; its exit code applies to all
+    #[arg(long, value_name = "N", value_parser = parse_count, help_heading = HANDLER_HEADING)]
     batch: Option<usize>,
-    /// How long messages wait for each other before a smaller batch goes
-    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = "What to do with a message")]
+    /// Maximum time to wait until a batch is full
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = parse_duration, requires = "batch", help_heading = HANDLER_HEADING)]
     batch_wait: Duration,
     #[command(flatten)]
-    pool: Pool,
-    /// End when the group has nothing unread and nothing pending; ending takes about a second, that of the last read
+    worker: WorkerOptions,
+    /// Exit about a second after the group has no unread and no pending messages left
     #[arg(long, help_heading = "Running")]
     until_empty: bool,
-    /// Tell nothing but warnings: no status, and no report but that of --json
+    /// Print only warnings and errors: no status and no report, except the one of --json
     #[arg(short, long, help_heading = "Running")]
     quiet: bool,
-    /// What to log: error, warn, info, debug or trace, or as in RUST_LOG [default: info, warn on a terminal]
+    /// Log level (error, warn, info, debug, trace) or a filter as in RUST_LOG [default: info, warn on a terminal]
     #[arg(long, value_name = "FILTER", help_heading = "Running")]
     log: Option<String>,
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl Work {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let console = Console::new(!self.quiet);
-        let fallback = if self.quiet || console.has_status() { "warn" } else { "info" };
-        log::begin(&console, self.log.as_deref(), fallback)?;
-        let ended = self.work(&console).await;
+        let default = if self.quiet || console.has_status() { "warn" } else { "info" };
+        log::start(&console, self.log.as_deref(), default)?;
+        let result = self.work(&console).await;
         console.end_status();
-        let (consumer, report) = ended?;
+        let (consumer, report) = result?;
         if self.common.json {
             print_json_line(&status::report_json(&consumer, &report))?;
         } else if !self.quiet {
@@ -135,15 +155,15 @@ impl Work {
     }
 
     async fn work(&self, console: &Console) -> Result<(String, Report), Failure> {
-        let cannot_listen = |error| Failure::Other(format!("cannot listen for signals: {error}"));
-        let mut signals = Signals::listen().map_err(cannot_listen)?;
+        let no_signals = |error| Failure::Other(format!("cannot handle signals: {error}"));
+        let mut signals = Signals::listen().map_err(no_signals)?;
         self.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let runner = Arc::new(self.runner(console).map_err(Failure::Usage)?);
         let backend = tokio::select! {
             backend = self.common.connect_or_create() => backend?,
             signal = signals.next() => return Err(Failure::Interrupted(signal.as_raw_value())),
         };
-        let worker = self.worker(&backend, &runner)?;
+        let worker = self.build_worker(&backend, &runner)?;
         let consumer = worker.consumer().to_owned();
         let handle = worker.handle();
         let backlog = Backlog::new(&backend, &self.stream, &self.group);
@@ -157,32 +177,32 @@ impl Work {
         };
         let two_signals = async {
             signals.next().await;
-            console.set_status("draining; once more to end at once".to_owned());
-            info!("a signal: draining; another one ends at once");
+            console.set_status("draining; a second signal stops immediately".to_owned());
+            info!("received a signal: draining; a second signal stops immediately");
             stopping.cancel();
             signals.next().await
         };
         let ended = tokio::select! {
             report = worker.run_until(stopping.cancelled()) => match report {
                 Ok(report) => Ok(report),
-                Err(error) => return Err(self.explained(&*backend, error).await),
+                Err(error) => return Err(self.explain(&*backend, error).await),
             },
             second = two_signals => Err(second),
-            // These two never end.
+            // These two futures never complete.
             () = end_when_empty => Err(SignalKind::terminate()),
-            () = status::tell(&handle, &backlog, console) => Err(SignalKind::terminate()),
+            () = status::report_progress(&handle, &backlog, console) => Err(SignalKind::terminate()),
         };
         match ended {
             Ok(report) => {
-                runner.end().await;
+                runner.stop().await;
                 Ok((consumer, report))
             }
             Err(signal) => {
-                warn!("a second signal: ending at once");
-                let given_back = timeout(LAST_WORDS, self.give_back(&*backend, &consumer)).await;
-                if !matches!(given_back, Ok(Ok(()))) {
+                warn!("received a second signal: stopping immediately");
+                let released = timeout(RELEASE_TIMEOUT, self.release_pending(&*backend, &consumer)).await;
+                if !matches!(released, Ok(Ok(()))) {
                     warn!(
-                        "what was at work could not be given back: others take it over when its lease has run out"
+                        "cannot release the running messages: other workers take them over when their leases expire"
                     );
                 }
                 Err(Failure::Interrupted(signal.as_raw_value()))
@@ -190,45 +210,49 @@ impl Work {
         }
     }
 
-    /// What the worker would refuse, found before anybody is connected to.
+    /// Checks options that the worker would refuse, before the command connects to the store.
     fn check(&self) -> Result<(), BuildError> {
-        let mut named = HashSet::new();
-        if let Some(twice) = self.stream.iter().find(|stream| !named.insert(*stream)) {
-            return Err(BuildError::StreamTwice(twice.clone()));
+        let mut streams = HashSet::new();
+        if let Some(repeated) = self.stream.iter().find(|stream| !streams.insert(*stream)) {
+            return Err(BuildError::DuplicateStream(repeated.clone()));
         }
-        match &self.pool.dlq {
-            Some(stream) if named.contains(stream) => Err(BuildError::DeadLettersAreRead(stream.clone())),
+        match &self.worker.dlq {
+            Some(stream) if streams.contains(stream) => {
+                Err(BuildError::DeadLetterStreamIsRead(stream.clone()))
+            }
             _ => Ok(()),
         }
     }
 
     fn runner(&self, console: &Console) -> Result<Runner, String> {
-        // clap asks for nothing that something given rules out.
-        if !self.header.is_empty() && self.handling.http.is_none() {
-            return Err("--header is for requests: give --http as well".to_owned());
+        // clap's `requires` does not report these, because --exec, --child and --http exclude each other.
+        if !self.header.is_empty() && self.handler.http.is_none() {
+            return Err("--header requires --http".to_owned());
         }
-        if self.batch.is_some() && self.handling.exec.is_none() {
-            return Err("--batch is for commands: give --exec as well".to_owned());
+        if self.batch.is_some() && self.handler.exec.is_none() {
+            return Err("--batch requires --exec".to_owned());
         }
-        let timeout = self.pool.timeout;
+        let timeout = self.worker.timeout;
         let shell = |command: &String| Shell {
             command: command.clone(),
             timeout,
             console: console.clone(),
-            guard: Arc::new(Guard::start()),
+            watchdog: Arc::new(Watchdog::start()),
         };
-        match &self.handling {
-            Handling { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
-            Handling { child: Some(command), .. } => Ok(Runner::Child(Children::new(shell(command)))),
-            Handling { http: Some(url), .. } => {
-                Endpoint::new(url, &self.header, timeout.unwrap_or(HTTP_TIME)).map(Box::new).map(Runner::Http)
+        match &self.handler {
+            HandlerOptions { exec: Some(command), .. } => Ok(Runner::Exec(Arc::new(Exec(shell(command))))),
+            HandlerOptions { child: Some(command), .. } => Ok(Runner::Child(ChildPool::new(shell(command)))),
+            HandlerOptions { http: Some(url), .. } => {
+                Endpoint::new(url, &self.header, timeout.unwrap_or(HTTP_TIMEOUT))
+                    .map(Box::new)
+                    .map(Runner::Http)
             }
-            _ => Err("nothing to do with a message: give --exec, --child or --http".to_owned()),
+            _ => Err("no handler: pass --exec, --child or --http".to_owned()),
         }
     }
 
-    fn worker(&self, backend: &Arc<dyn Admin>, runner: &Arc<Runner>) -> Result<Worker, Failure> {
-        let worker = self.pool.worker(backend).group(&self.group);
+    fn build_worker(&self, backend: &Arc<dyn Admin>, runner: &Arc<Runner>) -> Result<Worker, Failure> {
+        let worker = self.worker.builder(backend).group(&self.group);
         let worker = match (self.batch, &**runner) {
             (Some(size), Runner::Exec(exec)) => {
                 let exec = Arc::clone(exec);
@@ -251,11 +275,11 @@ impl Work {
         worker.build().map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// Why the worker has ended, with the name of the stream where the store does not tell it.
-    async fn explained(&self, backend: &dyn Admin, error: Error) -> Failure {
+    /// Converts the error that ended the worker. Names the stream if the store's error does not.
+    async fn explain(&self, backend: &dyn Admin, error: Error) -> Failure {
         if error.kind() == ErrorKind::WrongType {
             for stream in &self.stream {
-                if let Err(failure) = known::look(backend, stream).await {
+                if let Err(failure) = lookup::find_stream(backend, stream).await {
                     return failure;
                 }
             }
@@ -263,17 +287,17 @@ impl Work {
         error.into()
     }
 
-    /// Gives back what was at work. It was tried, and that counts.
-    async fn give_back(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
+    /// Releases all messages of this worker. Their attempts stay counted.
+    async fn release_pending(&self, backend: &dyn Admin, consumer: &str) -> Result<(), Error> {
         for stream in &self.stream {
             let mut after = StreamId::MIN;
             loop {
-                let left =
+                let pending =
                     backend.own_pending(Consumer::new(stream, &self.group, consumer), after, PAGE).await?;
-                let Some(last) = left.last() else { break };
+                let Some(last) = pending.last() else { break };
                 after = last.id;
                 let rows: Vec<Release> =
-                    left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
+                    pending.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
                 backend.release(Consumer::new(stream, &self.group, consumer), &rows).await?;
             }
         }
@@ -281,10 +305,10 @@ impl Work {
     }
 }
 
-/// What a message is handed to.
+/// Handles messages in one of three ways.
 enum Runner {
     Exec(Arc<Exec>),
-    Child(Children),
+    Child(ChildPool),
     Http(Box<Endpoint>),
 }
 
@@ -292,12 +316,12 @@ impl Runner {
     async fn run(&self, message: &Message) -> Outcome {
         match self {
             Runner::Exec(exec) => exec.run(message).await,
-            Runner::Child(children) => children.run(message).await,
+            Runner::Child(pool) => pool.run(message).await,
             Runner::Http(endpoint) => endpoint.run(message).await,
         }
     }
 
-    /// How it is called in metrics.
+    /// Returns the name of the handler in metrics.
     fn name(&self) -> &'static str {
         match self {
             Runner::Exec(_) => "exec",
@@ -306,10 +330,10 @@ impl Runner {
         }
     }
 
-    /// Ends what still waits for messages.
-    async fn end(&self) {
-        if let Runner::Child(children) = self {
-            children.end().await;
+    /// Stops idle child programs.
+    async fn stop(&self) {
+        if let Runner::Child(pool) = self {
+            pool.stop().await;
         }
     }
 }

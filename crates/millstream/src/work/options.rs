@@ -1,4 +1,4 @@
-//! The options of `millstream work`, and the worker that they describe.
+//! The options of `millstream work`, and the worker that is built from them.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -9,83 +9,85 @@ use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::worker::BuildError;
 use millstream_worker::{Admin, Autoscale, Backoff, Dedupe, Worker, WorkerBuilder, WorkerName};
 
+use super::HANDLER_HEADING;
 use crate::ops::address::parse_address;
 use crate::ops::group::start_of;
 use crate::ops::time::{Position, parse_duration, parse_position};
 
-/// What a message is handed to.
+/// The options that choose the handler of messages.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false, id = "runner")]
-pub(super) struct Handling {
-    /// Run a shell command for each message: JSON on its standard input, fields in its environment, its exit code decides
-    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = "What to do with a message")]
+pub(super) struct HandlerOptions {
+    /// Run a shell command for each message; its exit code decides the outcome
+    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = HANDLER_HEADING)]
     pub(super) exec: Option<String>,
-    /// Keep shell commands running that read a message from each line and answer each with a line of JSON
-    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = "What to do with a message")]
+    /// Keep shell commands running that read messages as JSON lines and answer each with a JSON line
+    #[arg(long, value_name = "CMD", value_parser = parse_command, help_heading = HANDLER_HEADING)]
     pub(super) child: Option<String>,
-    /// Post each message as JSON to a URL: 2xx acknowledges, 4xx rejects, anything else tries again
-    #[arg(long, value_name = "URL", help_heading = "What to do with a message")]
+    /// Post each message as JSON to a URL; the status of the response decides the outcome
+    #[arg(long, value_name = "URL", help_heading = HANDLER_HEADING)]
     pub(super) http: Option<String>,
 }
 
-/// How a pool works.
+/// The options of the worker.
 #[derive(Args, Clone, Debug)]
-pub(super) struct Pool {
-    /// How many messages are handled at the same time
+pub(super) struct WorkerOptions {
+    /// Number of messages handled at the same time
     #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = parse_count, help_heading = "Pool")]
     concurrency: usize,
-    /// As many at the same time as the backlog asks for, between two bounds
+    /// Adjust the concurrency to the backlog, between MIN and MAX
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_bounds, conflicts_with = "concurrency", help_heading = "Pool")]
     autoscale: Option<RangeInclusive<usize>>,
-    /// The most messages read ahead
+    /// Maximum number of messages read ahead
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = parse_count, help_heading = "Pool")]
     prefetch: usize,
-    /// How long a worker may be silent before others take over its messages; the same for all workers of a group
+    /// Time after which other workers take over the messages of a worker that crashed; use the same for all workers
+    /// of a group
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_lease, help_heading = "Pool")]
     lease: Duration,
-    /// The name of this worker in its group, kept over restarts; by default unique to this process
+    /// Consumer name of this worker, kept over restarts [default: a name unique to this process]
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), help_heading = "Pool")]
     consumer: Option<String>,
-    /// Where the group begins if it has to be made: earliest, latest, an id, a moment, or how long ago
+    /// Position at which a new group starts: earliest, latest, an id, a time, or a duration before now such as 10m
     #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position, help_heading = "Pool")]
     from: Position,
-    /// Remove consumers of the group that nobody has heard of for so long, or `never`; what they left is kept
+    /// Remove consumers of the group that have been inactive for this long, or 'never'; their messages are kept
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_reap, help_heading = "Pool")]
-    reap: Reap,
+    reap: ReapAfter,
 
-    /// How long a message may take; then it is stopped and tried again [default: no limit, 30s for --http]
+    /// Maximum time to handle a message, after which it is stopped and retried [default: no limit, 30s for --http]
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     pub(super) timeout: Option<Duration>,
-    /// How long a message waits before it is tried again: from the first to the longest wait
+    /// Wait before a retry: FIRST for the first retry, growing up to LONGEST
     #[arg(long, value_name = "FIRST..LONGEST", default_value = "1s..1m", value_parser = parse_backoff, help_heading = "Failures")]
     backoff: Backoff,
-    /// How often a message is delivered before it goes to the dead letters
+    /// Number of deliveries after which a failing message becomes a dead letter
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Failures")]
     max_deliveries: u64,
-    /// The stream for dead letters [default: {STREAM}:dlq]
+    /// Dead-letter stream [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new(), help_heading = "Failures")]
     pub(super) dlq: Option<String>,
-    /// The most messages that wait here to be tried again
+    /// Maximum number of messages that wait in this worker for a retry
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse_count, help_heading = "Failures")]
     waiting: usize,
-    /// Acknowledge without handling what was processed within so long
+    /// Skip duplicates: acknowledge messages that were handled within this time without handling them again
     #[arg(long, value_name = "DURATION", value_parser = parse_limit, help_heading = "Failures")]
     dedupe: Option<Duration>,
-    /// The field that tells messages apart; without it the id of the entry does
+    /// Field that identifies duplicates [default: the entry id]
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new(), requires = "dedupe", help_heading = "Failures")]
     dedupe_field: Option<String>,
 
-    /// How long running messages may take to finish when the worker ends
+    /// Maximum time for running messages to finish when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = parse_duration, help_heading = "Running")]
     drain: Duration,
-    /// Serve /livez, /readyz, /healthz and /metrics here; port 0 takes a free one
+    /// Serve /livez, /readyz, /healthz and /metrics on this address; port 0 chooses a free port
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_address, help_heading = "Running")]
     listen: Option<String>,
 }
 
-impl Pool {
-    /// The worker to be, but for its streams, its group and its handler.
-    pub(super) fn worker(&self, backend: &Arc<dyn Admin>) -> WorkerBuilder {
+impl WorkerOptions {
+    /// Returns a builder with these options. Streams, group and handler are still missing.
+    pub(super) fn builder(&self, backend: &Arc<dyn Admin>) -> WorkerBuilder {
         let name = self.consumer.as_ref().map_or_else(WorkerName::unique, WorkerName::given);
         let mut worker = Worker::builder(backend.clone())
             .prefetch(self.prefetch)
@@ -118,16 +120,16 @@ impl Pool {
     }
 }
 
-/// When consumers that are gone are removed; `None` for never.
+/// Inactivity after which consumers are removed. `None` for never.
 #[derive(Clone, Copy, Debug)]
-struct Reap(Option<Duration>);
+struct ReapAfter(Option<Duration>);
 
-fn parse_reap(text: &str) -> Result<Reap, String> {
-    if text == "never" { Ok(Reap(None)) } else { parse_limit(text).map(|time| Reap(Some(time))) }
+fn parse_reap(text: &str) -> Result<ReapAfter, String> {
+    if text == "never" { Ok(ReapAfter(None)) } else { parse_limit(text).map(|time| ReapAfter(Some(time))) }
 }
 
 fn parse_command(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("there is nothing to run".to_owned()) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() { Err("the command is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 fn parse_lease(text: &str) -> Result<Duration, String> {
@@ -138,13 +140,13 @@ fn parse_lease(text: &str) -> Result<Duration, String> {
 
 pub(super) fn parse_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| format!("{text:?} is no number of at least 1"))
+    count.ok_or_else(|| "expected a whole number of at least 1".to_owned())
 }
 
-/// A duration that is not zero.
+/// Parses a duration longer than zero.
 fn parse_limit(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
-        Duration::ZERO => Err("no time at all; leave it out for no limit".to_owned()),
+        Duration::ZERO => Err("expected a duration longer than 0".to_owned()),
         time => Ok(time),
     }
 }
@@ -155,17 +157,17 @@ fn parse_bounds(text: &str) -> Result<RangeInclusive<usize>, String> {
         Some(parse_count(min).ok()?..=parse_count(max).ok()?)
     });
     let bounds = bounds.filter(|bounds| !bounds.is_empty());
-    bounds.ok_or_else(|| format!("{text:?} are no bounds; write them as 2..32"))
+    bounds.ok_or_else(|| "expected MIN..MAX, for example 2..32".to_owned())
 }
 
-/// `1s..1m`, or `5s` for the same wait each time.
+/// Parses a range such as `1s..1m`, or `5s` for a constant wait.
 fn parse_backoff(text: &str) -> Result<Backoff, String> {
     let Some((first, longest)) = text.split_once("..") else {
         return parse_duration(text).map(Backoff::fixed);
     };
     let (first, longest) = (parse_duration(first)?, parse_duration(longest)?);
     if longest < first {
-        return Err(format!("{text:?} begins longer than it ends; write it as 1s..1m"));
+        return Err("FIRST is longer than LONGEST; expected FIRST..LONGEST, for example 1s..1m".to_owned());
     }
     Ok(Backoff::exponential(first..longest))
 }
@@ -175,11 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_read() {
+    fn bounds_are_parsed() {
         assert_eq!(parse_bounds("2..32"), Ok(2..=32));
         assert_eq!(parse_bounds("1..=1"), Ok(1..=1));
-        for wrong in ["", "2", "0..3", "5..2", "a..b", "2.."] {
-            assert!(parse_bounds(wrong).unwrap_err().contains("2..32"), "{wrong}");
+        for invalid in ["", "2", "0..3", "5..2", "a..b", "2.."] {
+            assert!(parse_bounds(invalid).unwrap_err().contains("2..32"), "{invalid}");
         }
     }
 
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read() {
+    fn backoffs_are_parsed() {
         let second = Duration::from_secs(1);
         assert_eq!(parse_backoff("1s..1m"), Ok(Backoff::exponential(second..second * 60)));
         assert_eq!(parse_backoff("1s"), Ok(Backoff::fixed(second)));
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_nothing_is_none() {
+    fn limits_of_zero_are_refused() {
         assert!(parse_limit("0s").is_err());
         assert_eq!(parse_reap("never").unwrap().0, None);
         assert_eq!(parse_reap("2h").unwrap().0, Some(Duration::from_secs(7200)));

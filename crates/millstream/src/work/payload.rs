@@ -1,4 +1,4 @@
-//! A message as it is told to a program: one JSON object, and variables of the environment.
+//! A message in the form that a handler program gets: a JSON object, and environment variables.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 
 use crate::ops::value::fields_json;
 
-/// A longer value is left out of the environment, where a single one may have no more than 128 KiB on Linux.
+/// Maximum size of one variable. Longer values are left out; Linux limits a single variable to 128 KiB.
 const VARIABLE_BYTES_MAX: usize = 64 * 1024;
-/// All values together: the arguments and the environment of a process share a limit.
+/// Maximum size of all variables together. Linux limits the arguments and the environment of a process together.
 const VARIABLES_BYTES_MAX: usize = 512 * 1024;
 
-/// The message as JSON: `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`.
+/// Returns the message as JSON:
+/// `{"id":"1-1","stream":"orders","group":"billing","attempt":1,"fields":{"item":"book"}}`.
 pub(super) fn payload(message: &Message) -> Value {
     json!({
         "id": message.id.to_string(),
@@ -24,7 +25,9 @@ pub(super) fn payload(message: &Message) -> Value {
     })
 }
 
-/// The message as variables. Values that no environment can hold are left out: they are in the JSON.
+/// Returns the message as environment variables.
+///
+/// Values that are too long or contain a NUL byte are left out. The JSON has all values.
 pub(super) fn variables(message: &Message) -> Vec<(String, OsString)> {
     let mut variables: Vec<(String, OsString)> = vec![
         ("MILLSTREAM_ID".to_owned(), message.id.to_string().into()),
@@ -43,7 +46,7 @@ pub(super) fn variables(message: &Message) -> Vec<(String, OsString)> {
     variables
 }
 
-/// Several messages as variables: what is the same for all of them.
+/// Returns the variables for a batch of messages: their group and their number.
 pub(super) fn batch_variables(messages: &[Message]) -> Vec<(String, OsString)> {
     let group = messages.first().map_or_else(String::new, |message| message.group.replace('\0', ""));
     vec![
@@ -52,11 +55,13 @@ pub(super) fn batch_variables(messages: &[Message]) -> Vec<(String, OsString)> {
     ]
 }
 
-/// `order-id` becomes `MILLSTREAM_FIELD_ORDER_ID`. The prefix keeps a message from setting `PATH`.
+/// Returns the variable for a field: `order-id` becomes `MILLSTREAM_FIELD_ORDER_ID`.
+///
+/// Because of the prefix, a message cannot set variables such as `PATH`.
 fn variable_name(field: &[u8]) -> String {
-    let letter =
+    let character =
         |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_uppercase() as char } else { '_' };
-    let name: String = field.iter().map(letter).collect();
+    let name: String = field.iter().map(character).collect();
     format!("MILLSTREAM_FIELD_{name}")
 }
 
@@ -68,7 +73,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A message for the tests of this folder.
+    /// Returns a message for the tests of this folder.
     pub(in crate::work) fn sample(fields: &[(&'static str, &'static [u8])]) -> Message {
         let fields = fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Message {
@@ -83,20 +88,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_message_is_one_object() {
-        let told = payload(&sample(&[("item", b"book"), ("raw", b"\xff")]));
+    fn a_message_becomes_a_json_object() {
+        let json = payload(&sample(&[("item", b"book"), ("raw", b"\xff")]));
         assert_eq!(
-            told.to_string(),
+            json.to_string(),
             r#"{"id":"7-1","stream":"orders","group":"billing","attempt":2,"fields":{"item":"book","raw":{"hex":"ff"}}}"#
         );
     }
 
     #[test]
-    fn fields_are_variables_that_cannot_become_others() {
+    fn fields_become_prefixed_variables() {
         let long = vec![b'x'; VARIABLE_BYTES_MAX + 1].leak();
-        let told =
+        let variables =
             variables(&sample(&[("order-id", b"17"), ("PATH", b"/evil"), ("nul", b"a\0b"), ("long", long)]));
-        let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
             [
@@ -108,6 +113,6 @@ pub(super) mod tests {
                 "MILLSTREAM_FIELD_PATH"
             ]
         );
-        assert_eq!(told[4].1, "17");
+        assert_eq!(variables[4].1, "17");
     }
 }

@@ -1,4 +1,4 @@
-//! A shell command in a process group of its own, so that everything it started ends with it.
+//! Shell commands that handle messages. Each runs in its own process group, so that its children are stopped with it.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -13,34 +13,36 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::console::Console;
-use super::guard::Guard;
+use super::watchdog::Watchdog;
 
-/// How long what a process wrote last may take to arrive: somebody it started may hold its standard error open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
-/// A longer line is passed on in pieces.
+/// Maximum time to read the rest of the output of a process that has ended. A child of it may keep its standard error
+/// open.
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
+/// Maximum length of an output line. Longer lines are forwarded in pieces.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// A shell command that messages are handed to, and what its processes share.
+/// A shell command that handles messages, and the settings that all of its processes share.
 pub(super) struct Shell {
     pub(super) command: String,
-    /// How long one message, or one batch, may take.
+    /// Maximum time for one message or one batch. `None` for no limit.
     pub(super) timeout: Option<Duration>,
     pub(super) console: Console,
-    pub(super) guard: Arc<Guard>,
+    pub(super) watchdog: Arc<Watchdog>,
 }
 
-/// A running command. Dropped while it runs, it is killed with everything it started.
+/// A running command. If it is dropped while it runs, it is killed with all of its children.
 pub(super) struct Process {
     child: Child,
     group: Option<Pid>,
-    guard: Arc<Guard>,
+    watchdog: Arc<Watchdog>,
     ended: bool,
-    complaints: Followed,
-    output: Option<Followed>,
+    stderr: Forwarder,
+    /// `None` unless standard output is forwarded.
+    stdout: Option<Forwarder>,
 }
 
 impl Shell {
-    /// Starts `sh -c command` after `set_up` has had its way. Its standard error is passed on, line by line.
+    /// Starts `sh -c command`, after `set_up` has configured it. Forwards its standard error line by line.
     pub(super) fn start(&self, set_up: impl FnOnce(&mut Command)) -> io::Result<Process> {
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(&self.command).process_group(0).stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -48,75 +50,76 @@ impl Shell {
         let mut child = shell.spawn()?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         if let Some(group) = group {
-            self.guard.begin(group);
+            self.watchdog.add(group);
         }
         let console = self.console.clone();
-        let complaints = Followed::new(child.stderr.take(), move |line| console.write(line));
-        Ok(Process { child, group, guard: Arc::clone(&self.guard), ended: false, complaints, output: None })
+        let stderr = Forwarder::new(child.stderr.take(), move |line| console.write(line));
+        Ok(Process { child, group, watchdog: Arc::clone(&self.watchdog), ended: false, stderr, stdout: None })
     }
 }
 
 impl Process {
-    /// Where it reads. There once.
+    /// Takes the standard input of the process. Returns `None` the second time.
     pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// What it writes, if that was asked for. There once.
+    /// Takes the standard output of the process, if it is piped. Returns `None` the second time.
     pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Passes on what it writes, line by line, if that was asked for.
-    pub(super) fn pass_on_output(&mut self, console: &Console) {
+    /// Forwards its standard output line by line, if it is piped.
+    pub(super) fn forward_stdout(&mut self, console: &Console) {
         let console = console.clone();
-        self.output = self.take_stdout().map(|out| Followed::new(Some(out), move |line| console.print(line)));
+        self.stdout =
+            self.take_stdout().map(|out| Forwarder::new(Some(out), move |line| console.print(line)));
     }
 
-    /// Waits until it ends.
+    /// Waits until the process ends.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
         self.ended = true;
         status
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the process has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.ended = self.ended || !matches!(self.child.try_wait(), Ok(None));
         self.ended
     }
 
-    /// Asks it and everything it started to end.
+    /// Sends SIGTERM to the process and its children.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Asks it to end, and makes it end when it has had so long.
-    pub(super) async fn stop(&mut self, patience: Duration) {
+    /// Sends SIGTERM, and SIGKILL if the process still runs after the grace period. Waits until it has ended.
+    pub(super) async fn stop(&mut self, grace: Duration) {
         self.terminate();
-        // Whether it ended is found out by waiting once more below.
-        let _ = timeout(patience, self.wait()).await;
-        // Also what it started and what did not listen.
+        // On a timeout, SIGKILL follows.
+        let _ = timeout(grace, self.wait()).await;
+        // Also kills children that ignored SIGTERM.
         self.signal(Signal::KILL);
         let _ = self.wait().await;
     }
 
-    /// The last line of its standard error, when what it wrote has been passed on.
-    pub(super) async fn last_words(&mut self) -> Option<String> {
-        // What has not come by then belongs to somebody it started.
-        let _ = timeout(LAST_WORDS, async {
-            if let Some(output) = &mut self.output {
-                output.ended().await;
+    /// Returns the last line of its standard error, after its output has been forwarded.
+    pub(super) async fn last_stderr_line(&mut self) -> Option<String> {
+        // Output that arrives later comes from a child of the process.
+        let _ = timeout(OUTPUT_TIMEOUT, async {
+            if let Some(stdout) = &mut self.stdout {
+                stdout.finish().await;
             }
-            self.complaints.ended().await;
+            self.stderr.finish().await;
         })
         .await;
-        self.complaints.last()
+        self.stderr.last_line()
     }
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // It fails only when nobody of the group is left.
+            // Fails only if no process of the group is left.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -128,87 +131,87 @@ impl Drop for Process {
             self.signal(Signal::KILL);
         }
         if let Some(group) = self.group {
-            self.guard.end(group);
+            self.watchdog.remove(group);
         }
     }
 }
 
-/// What a process writes: passed on, and the last line kept.
-struct Followed {
+/// A task that forwards the output of a process line by line and keeps the last line.
+struct Forwarder {
     lines: Arc<Mutex<Lines>>,
     task: JoinHandle<()>,
 }
 
-impl Followed {
+impl Forwarder {
     fn new(
         from: Option<impl AsyncRead + Unpin + Send + 'static>,
-        each: impl Fn(&[u8]) + Send + 'static,
-    ) -> Followed {
+        forward: impl Fn(&[u8]) + Send + 'static,
+    ) -> Forwarder {
         let lines = Arc::new(Mutex::new(Lines::default()));
         let shared = Arc::clone(&lines);
         let task = tokio::spawn(async move {
             let Some(mut from) = from else { return };
             let mut buffer = vec![0; 4096];
-            // An error is the end, too.
+            // An error ends the output too.
             while let Ok(count @ 1..) = from.read(&mut buffer).await {
-                shared.lock().push(&buffer[..count], &each);
+                shared.lock().push(&buffer[..count], &forward);
             }
-            shared.lock().end(&each);
+            shared.lock().finish(&forward);
         });
-        Followed { lines, task }
+        Forwarder { lines, task }
     }
 
-    /// Waits until everything has been passed on. May be asked again.
-    async fn ended(&mut self) {
+    /// Waits until all output has been forwarded. Can be called again.
+    async fn finish(&mut self) {
         if !self.task.is_finished() {
-            // It fails only where it panicked, and then there is nothing more to come.
+            // Fails only if the task panicked, and then no more output follows.
             let _ = (&mut self.task).await;
         }
     }
 
-    fn last(&self) -> Option<String> {
+    fn last_line(&self) -> Option<String> {
         let lines = self.lines.lock();
         let last = String::from_utf8_lossy(&lines.last).trim().to_owned();
         (!last.is_empty()).then_some(last)
     }
 }
 
-/// Bytes cut into lines.
+/// Splits bytes into lines.
 #[derive(Debug, Default)]
 struct Lines {
-    /// What came after the last end of a line.
-    open: Vec<u8>,
-    /// The last line that is not blank.
+    /// The bytes after the last newline.
+    partial: Vec<u8>,
+    /// The last complete line that is not blank.
     last: Vec<u8>,
 }
 
 impl Lines {
-    /// Takes bytes, and gives the lines that they complete, each with its end.
-    fn push(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) {
+    /// Adds bytes, and passes each line that they complete to `forward`, with its newline.
+    fn push(&mut self, bytes: &[u8], mut forward: impl FnMut(&[u8])) {
         for byte in bytes {
             if *byte != b'\n' {
-                self.open.push(*byte);
+                self.partial.push(*byte);
             }
-            if *byte == b'\n' || self.open.len() == LINE_BYTES_MAX {
-                self.close(&mut each);
+            if *byte == b'\n' || self.partial.len() == LINE_BYTES_MAX {
+                self.complete_line(&mut forward);
             }
         }
     }
 
-    /// Nothing more comes: what has no end gets one.
-    fn end(&mut self, mut each: impl FnMut(&[u8])) {
-        if !self.open.is_empty() {
-            self.close(&mut each);
+    /// Ends the output: passes the last line to `forward` even if it had no newline.
+    fn finish(&mut self, mut forward: impl FnMut(&[u8])) {
+        if !self.partial.is_empty() {
+            self.complete_line(&mut forward);
         }
     }
 
-    fn close(&mut self, each: &mut impl FnMut(&[u8])) {
-        let mut line = std::mem::take(&mut self.open);
+    fn complete_line(&mut self, forward: &mut impl FnMut(&[u8])) {
+        let mut line = std::mem::take(&mut self.partial);
         if !line.trim_ascii().is_empty() {
             self.last.clone_from(&line);
         }
         line.push(b'\n');
-        each(&line);
+        forward(&line);
     }
 }
 
@@ -217,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_passed_on_whole_and_the_last_is_kept() {
+    fn whole_lines_are_forwarded_and_the_last_is_kept() {
         let (mut lines, mut seen) = (Lines::default(), Vec::new());
         for part in ["one\ntw", "o\n\n  \nthr", "ee"] {
             lines.push(part.as_bytes(), |line| seen.push(String::from_utf8_lossy(line).into_owned()));
@@ -225,15 +228,15 @@ mod tests {
         assert_eq!(seen, ["one\n", "two\n", "\n", "  \n"]);
         assert_eq!(lines.last, b"two");
         for _ in 0..2 {
-            lines.end(|line| seen.push(String::from_utf8_lossy(line).into_owned()));
+            lines.finish(|line| seen.push(String::from_utf8_lossy(line).into_owned()));
         }
         assert_eq!((seen.len(), &lines.last[..]), (5, &b"three"[..]));
     }
 
     #[test]
-    fn an_endless_line_takes_no_more_than_its_share() {
+    fn a_long_line_is_forwarded_in_pieces() {
         let (mut lines, mut pieces) = (Lines::default(), 0);
         lines.push(&vec![b'x'; LINE_BYTES_MAX * 3 + 1], |_| pieces += 1);
-        assert_eq!((pieces, lines.open.len()), (3, 1));
+        assert_eq!((pieces, lines.partial.len()), (3, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! How a running worker is told to people: a status line on a terminal, a line of the log now and then elsewhere.
+//! Progress of a running worker: a status line on a terminal, or a log line at intervals; and its final report as JSON.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::backlog::Backlog;
 use super::console::Console;
 use crate::ops::value::count;
 
-/// How often the status line changes.
-const ON_TERMINAL: Duration = Duration::from_millis(500);
-/// How often the log tells.
-const IN_LOG: Duration = Duration::from_secs(10);
-/// How long a look at the store may take.
-const LOOK_TIME: Duration = Duration::from_secs(2);
+/// Update interval of the status line.
+const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of progress lines in the log.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum time to query the lag.
+const LAG_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tells until dropped.
-pub(super) async fn tell(handle: &WorkerHandle, backlog: &Backlog, console: &Console) {
-    let every = if console.has_status() { ON_TERMINAL } else { IN_LOG };
+/// Reports the progress until the future is dropped.
+pub(super) async fn report_progress(handle: &WorkerHandle, backlog: &Backlog, console: &Console) {
+    let interval = if console.has_status() { STATUS_INTERVAL } else { LOG_INTERVAL };
     loop {
-        sleep(every).await;
-        let lag = match timeout(LOOK_TIME, backlog.lag()).await {
+        sleep(interval).await;
+        let lag = match timeout(LAG_TIMEOUT, backlog.lag()).await {
             Ok(Ok(Some(lag))) => lag.to_string(),
             _ => "unknown".to_owned(),
         };
@@ -44,7 +44,7 @@ pub(super) async fn tell(handle: &WorkerHandle, backlog: &Backlog, console: &Con
     }
 }
 
-/// The report for programs.
+/// Returns the final report as JSON.
 pub(super) fn report_json(consumer: &str, report: &Report) -> Value {
     json!({
         "consumer": consumer,

@@ -1,4 +1,4 @@
-//! Data folders for tests, made by the library, and the binary run on them.
+//! Data folders for tests, created with the library, and runs of the binary on them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,54 +9,54 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millstream_engine::stream::EntryRef;
 use millstream_engine::{GroupStart, IdSpec, StreamId};
-use millstream_store::verbs::{GroupCreate, Reader, Verb, add, read_new};
+use millstream_store::verbs::{ConsumerPath, GroupCreate, Verb, add, read_new};
 use millstream_store::{Addition, FolderOptions, Store, StoreOptions};
 
-/// Names and contents.
+/// File names and contents.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// A folder of its own, gone afterwards.
+/// A folder of its own for each test, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
-/// What the binary wrote.
-pub(crate) struct Told(String);
+/// Standard output and standard error of the binary.
+pub(crate) struct Output(String);
 
-impl Told {
+impl Output {
     /// # Panics
-    /// When it does not say this.
-    pub(crate) fn has(&self, what: &str) -> &Told {
-        assert!(self.0.contains(what), "no {what:?} in:\n{}", self.0);
+    /// If the output does not contain `text`.
+    pub(crate) fn contains(&self, text: &str) -> &Output {
+        assert!(self.0.contains(text), "no {text:?} in:\n{}", self.0);
         self
     }
 
     /// # Panics
-    /// When it says this never or more than once.
-    pub(crate) fn has_once(&self, what: &str) -> &Told {
-        assert_eq!(self.0.matches(what).count(), 1, "{what:?} in:\n{}", self.0);
+    /// If the output does not contain `text` exactly once.
+    pub(crate) fn contains_once(&self, text: &str) -> &Output {
+        assert_eq!(self.0.matches(text).count(), 1, "{text:?} in:\n{}", self.0);
         self
     }
 
     /// # Panics
-    /// When it does say this.
-    pub(crate) fn lacks(&self, what: &str) -> &Told {
-        assert!(!self.0.contains(what), "{what:?} in:\n{}", self.0);
+    /// If the output contains `text`.
+    pub(crate) fn lacks(&self, text: &str) -> &Output {
+        assert!(!self.0.contains(text), "{text:?} in:\n{}", self.0);
         self
     }
 }
 
 impl Folder {
-    /// The name of a folder that is not there.
+    /// Returns an unused path. The folder does not exist yet.
     pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("millstream-check-cli-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // A run that was killed may have left one behind.
+        // A killed run with the same process id may have left its folder behind.
         let _ = fs::remove_dir_all(&path);
         Folder(path)
     }
 
-    /// A folder with these files.
+    /// Creates a folder with these files.
     pub(crate) fn of(files: &Files) -> Folder {
         let folder = Folder::new();
         fs::create_dir_all(&folder.0).unwrap();
@@ -70,7 +70,7 @@ impl Folder {
         self.0.to_str().unwrap()
     }
 
-    /// Every file but the lock.
+    /// Reads every file except the lock.
     pub(crate) fn files(&self) -> Files {
         let Ok(entries) = fs::read_dir(&self.0) else { return Files::new() };
         let entries = entries.map(|entry| entry.unwrap());
@@ -79,40 +79,39 @@ impl Folder {
         read.filter(|(name, _)| name != "LOCK").collect()
     }
 
-    /// Opens it as a server would, with small segments.
+    /// Opens the folder as a server does, with small segments.
     pub(crate) fn open(&self) -> Store {
         let folder = FolderOptions { segment_bytes: 1024, ..FolderOptions::default() };
         let options = StoreOptions { shards: 2, ..StoreOptions::default() };
         Store::open(&self.0, options, folder).unwrap().0
     }
 
-    /// How many entries the stream has.
+    /// Number of entries of the stream.
     pub(crate) fn entries(&self) -> u64 {
         let store = self.open();
         let txn = store.lock_all(0, store.now_ms());
         txn.stream(b"stream").unwrap().unwrap().len()
     }
 
-    /// Runs `millstream check` on it, which must end with this code.
-    pub(crate) fn run(&self, arguments: &[&str], code: i32) -> Told {
+    /// Runs `millstream check` on the folder and asserts its exit code.
+    pub(crate) fn run(&self, arguments: &[&str], code: i32) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-        told(command.arg("check").arg(&self.0).args(arguments), code)
+        output_of(command.arg("check").arg(&self.0).args(arguments), code)
     }
 
-    /// Begins to serve it, which must be refused.
-    pub(crate) fn refuse(&self) -> Told {
+    /// Starts a server on the folder and asserts that it refuses to start.
+    pub(crate) fn fail_to_serve(&self) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
-        told(command.args(["serve", "--port", "0", "--dir"]).arg(&self.0), 1)
+        output_of(command.args(["serve", "--port", "0", "--dir"]).arg(&self.0), 1)
     }
 }
 
-/// What a command says, which must end with this code.
-fn told(command: &mut Command, code: i32) -> Told {
+/// Runs a command, asserts its exit code, and returns its output.
+fn output_of(command: &mut Command, code: i32) -> Output {
     let output = command.output().unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8(told).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{told}");
-    Told(told)
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    Output(text)
 }
 
 impl Drop for Folder {
@@ -121,14 +120,15 @@ impl Drop for Folder {
     }
 }
 
-/// The files of a folder with a snapshot at 30 and records up to `count`, each adding an entry that a group reads;
-/// closed, or as a crash leaves them.
-pub(crate) fn worked(count: u64, close: bool) -> Files {
+/// Returns the files of a folder with a snapshot at position 30 and `count` records.
+///
+/// Each record adds an entry that a group reads. Without `close`, the files are as a crash would leave them.
+pub(crate) fn filled(count: u64, close: bool) -> Files {
     let folder = Folder::new();
     let store = folder.open();
     for number in 1..=count {
         work(&store, number);
-        // Written one by one, each is a frame of its own.
+        // Each record becomes durable alone, so each is a frame of its own.
         store.make_durable().unwrap();
         if number == 30 {
             store.take_snapshot().unwrap().unwrap();
@@ -137,14 +137,14 @@ pub(crate) fn worked(count: u64, close: bool) -> Files {
     if close {
         store.close().unwrap();
     } else {
-        while !store.is_settled(store.seen()) {
+        while !store.is_durable_enough(store.appended_position()) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
     folder.files()
 }
 
-/// One record.
+/// Writes one record.
 fn work(store: &Store, number: u64) {
     let mut txn = store.lock_all(0, store.now_ms());
     let value = number.to_string();
@@ -156,7 +156,7 @@ fn work(store: &Store, number: u64) {
         create.run(&mut txn).unwrap();
         txn.hash_set(b"string", &[b"field", b"value"]).unwrap();
     }
-    let reader: Reader<&[u8]> = Reader { key: b"stream", group: b"group", consumer: b"consumer" };
+    let reader: ConsumerPath<&[u8]> = ConsumerPath { key: b"stream", group: b"group", consumer: b"consumer" };
     let mut all = |_: &EntryRef<'_>| ControlFlow::Continue(());
     read_new(&mut txn, reader, None, true, &mut all).unwrap();
     txn.hash_set(b"hash", &[b"field", value.as_bytes()]).unwrap();

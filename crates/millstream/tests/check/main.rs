@@ -1,12 +1,12 @@
-//! `millstream check` on folders that are sound, torn, damaged or in use: what it says, how it exits, and that what it saves
-//! opens again.
+//! `millstream check` on folders that are sound, torn, damaged or in use: its output, its exit codes, and that
+//! salvaged folders can be opened.
 
 mod folder;
 
-use crate::folder::{Files, Folder, Told};
+use crate::folder::{Files, Folder, Output};
 
-/// Where in this segment its last frame begins.
-fn last_record(bytes: &[u8]) -> usize {
+/// Offset of the last frame in a segment.
+fn last_frame(bytes: &[u8]) -> usize {
     let (mut at, mut last) = (64, 64);
     while at < bytes.len() {
         last = at;
@@ -23,171 +23,185 @@ fn snapshot(files: &Files) -> String {
     files.keys().find(|name| name.starts_with("snapshot-")).unwrap().clone()
 }
 
-/// Checks a folder, which changes nothing and ends with this code.
-fn check(folder: &Folder, code: i32) -> Told {
+/// Checks a folder: asserts the exit code, and that the folder does not change.
+fn check(folder: &Folder, code: i32) -> Output {
     let before = folder.files();
-    let told = folder.run(&[], code);
+    let output = folder.run(&[], code);
     assert_eq!(folder.files(), before, "checking changed something");
-    told
+    output
 }
 
-/// Salvages a folder: that ends with this code, changes nothing, and what it wrote is sound.
-fn salvage(folder: &Folder, code: i32) -> (Told, Folder) {
+/// Salvages a folder: asserts the exit code, that the folder does not change, and that the salvaged folder is sound.
+fn salvage(folder: &Folder, code: i32) -> (Output, Folder) {
     let (before, out) = (folder.files(), Folder::new());
-    let told = folder.run(&["--salvage", out.path()], code);
+    let output = folder.run(&["--salvage", out.path()], code);
     assert_eq!(folder.files(), before, "salvaging changed something");
-    check(&out, 0).has("verdict     sound");
-    (told, out)
+    check(&out, 0).contains("verdict     sound");
+    (output, out)
 }
 
 #[test]
-fn a_sound_folder() {
-    let folder = Folder::of(&folder::worked(70, true));
-    let told = check(&folder, 0);
-    told.has("verdict     sound")
-        .has("last position 70")
-        .has("3 keys; 1 stream with 70 entries, 1 group, 70 pending");
-    told.has("snapshot-00000000000000000030: 3 of 3 keys intact");
-    let (told, out) = salvage(&folder, 0);
-    told.has("nothing was lost");
+fn check_passes_a_sound_folder() {
+    let folder = Folder::of(&folder::filled(70, true));
+    let output = check(&folder, 0);
+    output
+        .contains("verdict     sound")
+        .contains("last position 70")
+        .contains("3 keys; 1 stream with 70 entries, 1 group, 70 pending");
+    output.contains("snapshot-00000000000000000030: 3 of 3 keys intact");
+    let (output, out) = salvage(&folder, 0);
+    output.contains("nothing was lost");
     assert_eq!(out.entries(), 70);
 }
 
 #[test]
-fn a_folder_without_a_store() {
+fn check_reports_a_folder_without_a_store() {
     let out = Folder::new();
     let foreign = Files::from([("passwd".to_owned(), b"root".to_vec())]);
     for folder in [Folder::of(&Files::new()), Folder::of(&foreign)] {
-        check(&folder, 4).has("there is no store in").has("nothing was ever written").lacks("sound");
-        folder.run(&["--salvage", out.path()], 4).has("there is no store in");
+        check(&folder, 4)
+            .contains("there is no store in")
+            .contains("nothing was ever written")
+            .lacks("sound");
+        folder.run(&["--salvage", out.path()], 4).contains("there is no store in");
     }
-    Folder::new().run(&[], 4).has("there is no such folder");
-    Folder::new().run(&["--salvage", out.path()], 4).has("there is no such folder");
-    assert!(!std::path::Path::new(out.path()).exists(), "nothing was saved, and yet there is a folder");
+    Folder::new().run(&[], 4).contains("there is no such folder");
+    Folder::new().run(&["--salvage", out.path()], 4).contains("there is no such folder");
+    assert!(
+        !std::path::Path::new(out.path()).exists(),
+        "the output folder exists although nothing was salvaged"
+    );
 }
 
 #[test]
-fn a_torn_tail_is_sound() {
-    let mut files = folder::worked(70, false);
+fn check_accepts_a_torn_tail() {
+    let mut files = folder::filled(70, false);
     let name = segments(&files).pop().unwrap();
     let bytes = files.get_mut(&name).unwrap();
-    let last = last_record(bytes);
+    let last = last_frame(bytes);
     bytes.truncate(last + 30);
     let folder = Folder::of(&files);
     check(&folder, 0)
-        .has(&format!("torn tail   30 bytes at offset {last} of "))
-        .has("last position 69")
-        .has("sound");
-    let (told, out) = salvage(&folder, 0);
-    told.has("nothing was lost");
+        .contains(&format!("torn tail   30 bytes at offset {last} of "))
+        .contains("last position 69")
+        .contains("sound");
+    let (output, out) = salvage(&folder, 0);
+    output.contains("nothing was lost");
     assert_eq!(out.entries(), 69);
 }
 
 #[test]
-fn a_flipped_bit_in_the_log() {
-    let mut files = folder::worked(70, true);
+fn check_finds_a_flipped_bit_in_the_log() {
+    let mut files = folder::filled(70, true);
     let name = segments(&files).pop().unwrap();
     let bytes = files.get_mut(&name).unwrap();
-    let last = last_record(bytes);
+    let last = last_frame(bytes);
     bytes[last + 40] ^= 4;
     let folder = Folder::of(&files);
-    let told = check(&folder, 5);
-    told.has("damaged in 1 place").has(&format!("{name}, offset {last}, position 70")).has("--salvage OUT");
-    let (told, out) = salvage(&folder, 5);
-    told.has("lost: positions from 70 on");
+    let output = check(&folder, 5);
+    output
+        .contains("damaged in 1 place")
+        .contains(&format!("{name}, offset {last}, position 70"))
+        .contains("--salvage OUT");
+    let (output, out) = salvage(&folder, 5);
+    output.contains("lost: positions from 70 on");
     assert_eq!(out.entries(), 69);
 }
 
 #[test]
-fn a_flipped_bit_in_the_snapshot() {
-    let mut files = folder::worked(70, true);
+fn check_finds_a_flipped_bit_in_the_snapshot() {
+    let mut files = folder::filled(70, true);
     let name = snapshot(&files);
     let bytes = files.get_mut(&name).unwrap();
     let at = bytes.windows(6).position(|bytes| bytes == b"string").unwrap();
     bytes[at] ^= 4;
     let folder = Folder::of(&files);
     check(&folder, 5)
-        .has("2 of 3 keys intact")
-        .has(&format!("{name}, offset "))
-        .has("checksum does not match");
-    let (told, out) = salvage(&folder, 5);
-    told.has("lost: 1 key of the snapshot");
+        .contains("2 of 3 keys intact")
+        .contains(&format!("{name}, offset "))
+        .contains("checksum does not match");
+    let (output, out) = salvage(&folder, 5);
+    output.contains("lost: 1 key of the snapshot");
     assert_eq!(out.entries(), 70);
 }
 
 #[test]
-fn a_flipped_bit_in_the_manifest() {
-    let mut files = folder::worked(70, true);
+fn check_finds_a_flipped_bit_in_the_manifest() {
+    let mut files = folder::filled(70, true);
     files.get_mut("manifest").unwrap()[40] ^= 4;
     let folder = Folder::of(&files);
-    check(&folder, 5).has("manifest, offset 0").has("manifest's checksum");
-    let (told, out) = salvage(&folder, 0);
-    told.has("nothing was lost").has("without the manifest");
+    check(&folder, 5).contains("manifest, offset 0").contains("manifest's checksum");
+    let (output, out) = salvage(&folder, 0);
+    output.contains("nothing was lost").contains("without the manifest");
     assert_eq!(out.entries(), 70);
 }
 
 #[test]
-fn a_missing_segment() {
-    let mut files = folder::worked(70, true);
+fn check_finds_a_missing_segment() {
+    let mut files = folder::filled(70, true);
     let [.., before, missing, after] = &segments(&files)[..] else { panic!("too few segments") };
     let first = |name: &str| name.rsplit('-').next().unwrap().parse::<u64>().unwrap();
     files.remove(missing);
     let folder = Folder::of(&files);
     let positions = format!("positions {} to {}", first(missing), first(after) - 1);
     check(&folder, 5)
-        .has(&format!("{}/, position {}", folder.path(), first(missing)))
-        .has(&format!("{positions} of the log are missing, between {before} and {after}"))
-        .has("damaged in 1 place")
+        .contains(&format!("{}/, position {}", folder.path(), first(missing)))
+        .contains(&format!("{positions} of the log are missing, between {before} and {after}"))
+        .contains("damaged in 1 place")
         .lacks("offset");
     folder
-        .refuse()
-        .has(&format!(": {positions} of the log are missing, between {before} and {after}."))
-        .has(&format!("`millstream check {} --salvage OUT`", folder.path()))
-        .has_once("was changed")
+        .fail_to_serve()
+        .contains(&format!(": {positions} of the log are missing, between {before} and {after}."))
+        .contains(&format!("`millstream check {} --salvage OUT`", folder.path()))
+        .contains_once("was changed")
         .lacks("is damaged");
-    let (told, out) = salvage(&folder, 5);
-    told.has(&format!("lost: {positions} ({}/: {positions}", folder.path()));
+    let (output, out) = salvage(&folder, 5);
+    output.contains(&format!("lost: {positions} ({}/: {positions}", folder.path()));
     assert_eq!(out.entries(), 70 - (first(after) - first(missing)));
 }
 
 #[test]
-fn a_foreign_segment() {
-    let mut files = folder::worked(70, true);
-    let foreign = folder::worked(70, true);
+fn check_finds_a_segment_of_another_store() {
+    let mut files = folder::filled(70, true);
+    let foreign = folder::filled(70, true);
     let name = segments(&files)[2].clone();
     files.insert(name.clone(), foreign[&name].clone());
     let folder = Folder::of(&files);
-    check(&folder, 5).has(&format!("{name}, offset 0")).has("belongs to another store");
-    let (told, out) = salvage(&folder, 5);
-    told.has("lost: positions ");
+    check(&folder, 5).contains(&format!("{name}, offset 0")).contains("belongs to another store");
+    let (output, out) = salvage(&folder, 5);
+    output.contains("lost: positions ");
     assert!(out.entries() < 70 && out.entries() > 40);
 }
 
 #[test]
-fn a_folder_in_use_is_read_all_the_same() {
-    let folder = Folder::of(&folder::worked(70, true));
+fn check_reads_a_folder_in_use() {
+    let folder = Folder::of(&folder::filled(70, true));
     let store = folder.open();
-    let told = folder.run(&[], 0);
-    told.has(&format!("in use      by pid {}", std::process::id())).has("sound");
+    let output = folder.run(&[], 0);
+    output.contains(&format!("in use      by pid {}", std::process::id())).contains("sound");
     drop(store);
     check(&folder, 0).lacks("in use");
 }
 
 #[test]
-fn json_tells_the_same() {
-    let mut files = folder::worked(70, true);
+fn check_json_reports_damage() {
+    let mut files = folder::filled(70, true);
     files.get_mut("manifest").unwrap()[40] ^= 4;
     let folder = Folder::of(&files);
-    let told = folder.run(&["--json"], 5);
-    told.has("\"sound\":false").has("\"manifest\":null").has("\"entries\":70").has("\"way_out\":\"");
-    let sound = Folder::of(&folder::worked(70, true));
-    sound.run(&["--json"], 0).has("\"sound\":true").has("\"damage\":[]").has("\"last\":70");
+    let output = folder.run(&["--json"], 5);
+    output
+        .contains("\"sound\":false")
+        .contains("\"manifest\":null")
+        .contains("\"entries\":70")
+        .contains("\"way_out\":\"");
+    let sound = Folder::of(&folder::filled(70, true));
+    sound.run(&["--json"], 0).contains("\"sound\":true").contains("\"damage\":[]").contains("\"last\":70");
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
-    let folder = Folder::of(&folder::worked(70, true));
-    folder.run(&["--salvage", folder.path()], 1).has("it is not empty");
-    folder.run(&["--salvage", &format!("{}/out", folder.path())], 1).has("name one elsewhere");
+fn salvage_refuses_an_unsuitable_target() {
+    let folder = Folder::of(&folder::filled(70, true));
+    folder.run(&["--salvage", folder.path()], 1).contains("it is not empty");
+    folder.run(&["--salvage", &format!("{}/out", folder.path())], 1).contains("name one elsewhere");
     folder.run(&["--no-such-flag"], 2);
 }

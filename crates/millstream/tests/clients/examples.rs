@@ -1,4 +1,4 @@
-//! The programs of `examples/`, run as a reader would run them, and what they must have printed.
+//! Runs the programs of `examples/` as a reader would, and checks what they print.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::support::process::Server;
 type Example = (&'static str, &'static [&'static str]);
 
 const PYTHON: &[Example] = &[
-    ("producer.py", &["produced 2000 orders in", "it says {'order': 1999}"]),
+    ("producer.py", &["produced 2000 orders in", "its body is {'order': 1999}"]),
     (
         "group_manager.py",
         &[
@@ -29,7 +29,10 @@ const PYTHON: &[Example] = &[
         "recovery.py",
         &["gone from the stream: 1", "recovered and finished: 24", "still at work: alive with 15"],
     ),
-    ("dead_letters.py", &["delivered A", "delivered C", "buried B after 3 deliveries", "still pending: 0"]),
+    (
+        "dead_letters.py",
+        &["delivered A", "delivered C", "dead-lettered B after 3 deliveries", "still pending: 0"],
+    ),
     ("autoscaler.py", &["most workers at a time: 6, at the end: 1", "entries read: 400, pending: 0, lag: 0"]),
     ("idempotent_consumer.py", &["p2: seen before, skipped", "balance of anna: 60", "still pending: 0"]),
     (
@@ -47,7 +50,7 @@ const NODE: &[Example] = &[
     (
         "recovery.mjs",
         &[
-            "buried job 7 after 3 deliveries",
+            "dead-lettered job 7 after 3 deliveries",
             "recovered and finished: 24",
             "in the dead letters: 1, still pending: 0",
         ],
@@ -60,7 +63,7 @@ const RUST: &[Example] = &[
     (
         "recovery.rs",
         &[
-            "buried job 7 after 3 deliveries",
+            "dead-lettered job 7 after 3 deliveries",
             "recovered and finished: 24",
             "in the dead letters: 1, still pending: 0",
         ],
@@ -89,7 +92,7 @@ pub(crate) fn node(server: &Server) {
 }
 
 pub(crate) fn rust(server: &Server) {
-    let folder = built();
+    let folder = build_rust_examples();
     run_all("rust", RUST, |file| program::command(folder.join(file.trim_end_matches(".rs")), server));
 }
 
@@ -97,7 +100,7 @@ pub(crate) fn redis_cli(server: &Server) {
     run_all("redis-cli", REDIS_CLI, |file| program::command(examples().join("redis-cli").join(file), server));
 }
 
-/// Every program is in the list and in the README, so that none is left out.
+/// Every program of `examples/` is in the lists above and in the README.
 #[test]
 fn every_example_is_listed_and_run() {
     let readme = fs::read_to_string(examples().join("README.md")).expect("read examples/README.md");
@@ -117,26 +120,30 @@ fn every_example_is_listed_and_run() {
     }
 }
 
-/// Builds the Rust examples, which Cargo does not do when it is asked for this test alone, and tells where they are.
-fn built() -> &'static Path {
+/// Builds the Rust examples and returns their folder. Cargo does not build them if this test runs alone.
+fn build_rust_examples() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let beside = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples");
+        let folder = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("examples");
         let mut cargo = Command::new(env!("CARGO"));
-        // Of the whole workspace: for one package alone Cargo would build its dependencies once more, with other features.
-        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        // `--workspace`: for a single package, Cargo would build its dependencies again with other features.
+        // Some build scripts depend on the variables that Cargo sets for this test. Removing these variables avoids
+        // that the scripts run again and everything that depends on them is rebuilt.
         for (name, _) in std::env::vars_os() {
-            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 cargo.env_remove(name);
             }
         }
         cargo.args(["build", "--quiet", "--workspace", "--examples", "--target-dir"]);
         cargo.arg(Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder in the target folder"));
-        if beside.parent().is_some_and(|profile| profile.ends_with("release")) {
+        if folder.parent().is_some_and(|profile| profile.ends_with("release")) {
             cargo.arg("--release");
         }
         program::run(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
-        beside
+        folder
     })
 }
 
@@ -145,15 +152,15 @@ fn run_all(folder: &str, examples: &[Example], command: impl Fn(&str) -> Command
         let printed = program::run(&mut command(file));
         for line in *lines {
             assert!(
-                squeezed(&printed).contains(&squeezed(line)),
+                squeeze(&printed).contains(&squeeze(line)),
                 "examples/{folder}/{file} did not print {line:?}:\n{printed}"
             );
         }
     }
 }
 
-/// How wide the columns of a table are is not ours to say: every version of Node aligns them otherwise.
-fn squeezed(text: &str) -> String {
+/// Replaces every run of whitespace by one space. Versions of Node.js align the columns of tables differently.
+fn squeeze(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,8 +1,7 @@
-//! Real clients against Millstream and against a real `redis-server`: the same suites, the same examples, both
-//! servers.
+//! Real clients against Millstream and against a real `redis-server`: both servers run the same suites and examples.
 //!
-//! Nothing is installed here. `scripts/clients-setup` puts redis-py, node-redis and ioredis at their pinned versions
-//! under the target folder (or `MILLSTREAM_CLIENTS_DIR`); redis-rs is a dependency of this test.
+//! This test installs nothing. `scripts/clients-setup` installs pinned versions of redis-py, node-redis and ioredis
+//! under the target folder (or `MILLSTREAM_CLIENTS_DIR`). redis-rs is a dependency of this test.
 
 mod examples;
 mod newest;
@@ -15,7 +14,7 @@ mod support;
 
 use support::process::Server;
 
-/// Runs `$run(&Server)` as two tests, one for each server.
+/// Defines two tests for each `$run(&Server)`, one per server.
 macro_rules! on_both_servers {
     ($($name:ident => $run:expr;)*) => {
         $(mod $name {
@@ -54,7 +53,7 @@ on_both_servers! {
     examples_for_redis_cli => crate::examples::redis_cli;
 }
 
-/// Lag by Redis' own rules, so that every line of text can agree.
+/// Lag is computed by Redis' own rules here, so that every line of output can be equal.
 #[test]
 fn redis_cli_prints_the_same_as_on_redis() {
     let Some(reference) = Server::redis(&[]) else { return };

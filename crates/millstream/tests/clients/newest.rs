@@ -1,5 +1,5 @@
-//! redis-rs' own methods for what Redis 8.2 to 8.10 brought to streams. What it has no method for goes as a plain
-//! command: a count or force with XNACK, MAXCOUNT and MAXSIZE.
+//! redis-rs' own methods for the stream features of Redis 8.2 to 8.10. Options without a method are sent as plain
+//! commands: RETRYCOUNT and FORCE of XNACK, MAXCOUNT and MAXSIZE.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ pub(crate) fn both_protocols(server: &Server) {
     for protocol in ["resp2", "resp3"] {
         let client = client(server, protocol);
         let redis = client.get_connection().expect("connect");
-        Newest { client: client.clone(), redis, protocol }.whole();
+        Newest { client: client.clone(), redis, protocol }.run();
         runtime.block_on(asynchronous(&client, protocol)).expect("the newest commands, asynchronously");
     }
 }
 
-/// One protocol's run. Every chapter has a stream of its own, named after it.
+/// The tests of one protocol. Each test has its own stream, named after it.
 struct Newest {
     client: Client,
     redis: Connection,
@@ -40,7 +40,7 @@ struct Newest {
 }
 
 impl Newest {
-    fn whole(mut self) {
+    fn run(mut self) {
         self.delete().expect("delete");
         self.acknowledge_and_delete().expect("acknowledge and delete");
         self.trim().expect("trim");
@@ -102,11 +102,11 @@ impl Newest {
         assert_eq!(self.redis.xtrim_options(&stream, &exactly(0).set_deletion_policy(Acked))?, 1);
 
         let two = || StreamTrimStrategy::maxlen(StreamTrimmingMode::Exact, 2);
-        let forgetting = StreamAddOptions::default().trim(two()).set_deletion_policy(DelRef);
-        self.redis.xadd_options(&stream, "6-0", &[("job", 6)], &forgetting)?;
+        let delete_references = StreamAddOptions::default().trim(two()).set_deletion_policy(DelRef);
+        self.redis.xadd_options(&stream, "6-0", &[("job", 6)], &delete_references)?;
         assert_eq!(self.rows(&stream, GROUP)?, [row("1-0", "anna", 1), row("5-0", "anna", 1)]);
-        let careful = StreamAddOptions::default().trim(two()).set_deletion_policy(Acked);
-        self.redis.xadd_options(&stream, "7-0", &[("job", 7)], &careful)?;
+        let only_acknowledged = StreamAddOptions::default().trim(two()).set_deletion_policy(Acked);
+        self.redis.xadd_options(&stream, "7-0", &[("job", 7)], &only_acknowledged)?;
         assert_eq!(ids(&self.redis.xrange_all(&stream)?.ids), ["5-0", "6-0", "7-0"]);
         Ok(())
     }
@@ -116,8 +116,8 @@ impl Newest {
         let three = StreamReadOptions::default().group(GROUP, "anna").count(3);
         self.redis.xread_options(&[&stream], &[">"], &three)?;
         for (id, idle) in [("1-0", 60_000), ("2-0", 90_000)] {
-            let aged = StreamClaimOptions::default().idle(idle).with_justid();
-            let _: Value = self.redis.xclaim_options(&stream, GROUP, "anna", 0, &[id], aged)?;
+            let set_idle = StreamClaimOptions::default().idle(idle).with_justid();
+            let _: Value = self.redis.xclaim_options(&stream, GROUP, "anna", 0, &[id], set_idle)?;
         }
         let options = StreamReadOptions::default().group(GROUP, "ben").claim(30_000).count(10);
         let reply = self.redis.xread_options(&[&stream], &[">"], &options)?.expect("a reply");
@@ -136,20 +136,20 @@ impl Newest {
     fn block(&mut self) -> RedisResult<()> {
         let stream = self.filled("block-claim", 1)?;
         self.read_new(&stream, GROUP, "anna")?;
-        let idled = StreamReadOptions::default().group(GROUP, "ben").claim(200).block(15_000);
-        let reply = self.redis.xread_options(&[&stream], &[">"], &idled)?.expect("an idle entry");
+        let claim_idle = StreamReadOptions::default().group(GROUP, "ben").claim(200).block(15_000);
+        let reply = self.redis.xread_options(&[&stream], &[">"], &claim_idle)?.expect("an idle entry");
         assert!(reply.keys[0].ids[0].milliseconds_elapsed_from_delivery.is_some_and(|idle| idle >= 200));
 
         let mut reader = self.client.get_connection()?;
         let key = stream.clone();
-        let waiting = thread::spawn(move || {
-            let patient = StreamReadOptions::default().group(GROUP, "zoe").claim(600_000).block(15_000);
-            reader.xread_options(&[&key], &[">"], &patient)
+        let blocked = thread::spawn(move || {
+            let options = StreamReadOptions::default().group(GROUP, "zoe").claim(600_000).block(15_000);
+            reader.xread_options(&[&key], &[">"], &options)
         });
-        self.until_one_is_blocked();
+        self.wait_until_one_is_blocked();
         let failing = StreamNackOptions::new(StreamNackMode::Fail);
         assert_eq!(self.redis.xnack(&stream, GROUP, &["1-0"], &failing)?, 1);
-        let reply = waiting.join().expect("the reader's thread")?.expect("the released entry");
+        let reply = blocked.join().expect("the reader's thread")?.expect("the released entry");
         assert_eq!(reply.keys[0].ids[0].delivered_count, Some(2));
         assert_eq!(self.rows(&stream, GROUP)?, [row("1-0", "zoe", 3)]);
         Ok(())
@@ -239,13 +239,13 @@ impl Newest {
         Ok(())
     }
 
-    fn key(&self, chapter: &str) -> String {
-        format!("newest:{chapter}:{}", self.protocol)
+    fn key(&self, test: &str) -> String {
+        format!("newest:{test}:{}", self.protocol)
     }
 
-    /// A stream with entries 1-0 … count-0 and two groups at its beginning.
-    fn filled(&mut self, chapter: &str, count: usize) -> RedisResult<String> {
-        let stream = self.key(chapter);
+    /// Creates a stream with the entries 1-0 to `count`-0 and two groups that start at the beginning.
+    fn filled(&mut self, test: &str, count: usize) -> RedisResult<String> {
+        let stream = self.key(test);
         self.redis.xgroup_create_mkstream(&stream, GROUP, "0")?;
         self.redis.xgroup_create(&stream, OTHER_GROUP, "0")?;
         for number in 1..=count {
@@ -254,7 +254,7 @@ impl Newest {
         Ok(stream)
     }
 
-    /// Both groups read everything: anna for the crew, zoe for the audit.
+    /// Lets both groups read every entry: consumer anna of `crew`, and zoe of `audit`.
     fn read_all(&mut self, stream: &str) -> RedisResult<()> {
         self.read_new(stream, GROUP, "anna")?;
         self.read_new(stream, OTHER_GROUP, "zoe")
@@ -266,26 +266,26 @@ impl Newest {
         Ok(())
     }
 
-    /// The pending entries as (id, consumer, deliveries).
+    /// Returns id, consumer and delivery count of the pending entries.
     fn rows(&mut self, stream: &str, group: &str) -> RedisResult<Vec<(String, String, usize)>> {
         let reply = self.redis.xpending_count(stream, group, "-", "+", 100)?;
         Ok(reply.ids.into_iter().map(|row| (row.id, row.consumer, row.times_delivered)).collect())
     }
 
-    fn until_one_is_blocked(&mut self) {
+    fn wait_until_one_is_blocked(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let info: String = redis::cmd("INFO").arg("clients").query(&mut self.redis).expect("INFO");
             if info.contains("blocked_clients:1\r\n") {
                 return;
             }
-            assert!(Instant::now() < deadline, "nobody is blocked: {info}");
+            assert!(Instant::now() < deadline, "no client blocked in time: {info}");
             thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Produced once, released, claimed, acknowledged and deleted.
+/// An entry is added idempotently, released, claimed, acknowledged and deleted.
 async fn asynchronous(client: &Client, protocol: &str) -> RedisResult<()> {
     let mut redis = client.get_multiplexed_async_connection().await?;
     let stream = format!("newest:async:{protocol}");

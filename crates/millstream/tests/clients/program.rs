@@ -1,4 +1,4 @@
-//! Programs in other languages: where their interpreters are, how they run, what they printed.
+//! Programs in other languages: paths of their interpreters, and running them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::process::Server;
 
-/// Far more than any suite needs; building the Rust examples on a busy machine comes closest.
+/// Time limit of one program. Building the Rust examples on a busy machine takes longest.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A command with the server's address in its environment, under the names that suites and examples read.
+/// A command with the server's address in the environment variables that suites and examples read.
 pub(crate) fn command(program: impl AsRef<Path>, server: &Server) -> Command {
     let mut command = Command::new(program.as_ref());
     command
@@ -29,24 +29,24 @@ pub(crate) fn python(name: &str, server: &Server) -> Command {
     command(installed(&format!("{name}/bin/python")), server)
 }
 
-/// Node.js, ready for the path of a script below [`node_folder`].
+/// Node.js, to which the caller adds the path of a script below [`node_folder`].
 pub(crate) fn node(server: &Server) -> Command {
     installed("node/node_modules");
     let mut node = command("node", server);
-    // The scripts are reached through links, and their packages lie beside the links.
+    // Scripts are reached through symbolic links, and their packages are next to the links.
     node.args(["--preserve-symlinks", "--preserve-symlinks-main"]);
     node
 }
 
-/// Where `node_modules` is, with the links `suites` and `examples` beside it.
+/// The folder that contains `node_modules` and the links `suites` and `examples`.
 pub(crate) fn node_folder() -> PathBuf {
     clients_folder().join("node")
 }
 
-/// Runs a command to its end and hands back what it printed.
+/// Runs a command until it exits and returns its output.
 ///
 /// # Panics
-/// When it fails, or takes longer than any suite should; the message holds what it printed.
+/// If it fails or exceeds the time limit. The message contains its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let path = output_path();
     let output = File::create(&path).expect("create a file for the output");
@@ -77,12 +77,12 @@ pub(crate) fn run(command: &mut Command) -> String {
     }
 }
 
-/// The root of the checkout.
+/// Root folder of the repository.
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Something that `scripts/clients-setup` installs.
+/// Returns the path of something that `scripts/clients-setup` installs, and asserts that it exists.
 fn installed(path: &str) -> PathBuf {
     let path = clients_folder().join(path);
     assert!(path.exists(), "{} is missing: run scripts/clients-setup first", path.display());

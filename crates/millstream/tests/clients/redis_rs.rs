@@ -1,4 +1,4 @@
-//! redis-rs through the whole life of a group: synchronous in RESP2 and RESP3, and asynchronous on tokio.
+//! redis-rs through all operations of a group: synchronous with RESP2 and RESP3, and asynchronous on tokio.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::support::process::Server;
 pub(crate) const GROUP: &str = "crew";
 
 pub(crate) fn resp2(server: &Server) {
-    Life::new(server, "resp2").whole();
+    GroupTests::new(server, "resp2").run();
 }
 
 pub(crate) fn resp3(server: &Server) {
-    Life::new(server, "resp3").whole();
+    GroupTests::new(server, "resp3").run();
 }
 
 pub(crate) fn asynchronous(server: &Server) {
@@ -28,8 +28,8 @@ pub(crate) fn asynchronous(server: &Server) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a tokio runtime");
     for protocol in ["resp2", "resp3"] {
         runtime
-            .block_on(asynchronous_life(&client(server, protocol)))
-            .expect("the asynchronous life of a group");
+            .block_on(asynchronous_operations(&client(server, protocol)))
+            .expect("the asynchronous operations");
     }
 }
 
@@ -37,21 +37,21 @@ pub(crate) fn client(server: &Server, protocol: &str) -> Client {
     Client::open(format!("redis://127.0.0.1:{}/?protocol={protocol}", server.port)).expect("a valid address")
 }
 
-/// One protocol's run. Every chapter has a stream of its own, named after it.
-struct Life {
+/// The tests of one protocol. Each test has its own stream, named after it.
+struct GroupTests {
     client: Client,
     redis: Connection,
     protocol: &'static str,
 }
 
-impl Life {
-    fn new(server: &Server, protocol: &'static str) -> Life {
+impl GroupTests {
+    fn new(server: &Server, protocol: &'static str) -> GroupTests {
         let client = client(server, protocol);
         let redis = client.get_connection().expect("connect");
-        Life { client, redis, protocol }
+        GroupTests { client, redis, protocol }
     }
 
-    fn whole(mut self) {
+    fn run(mut self) {
         self.create_and_produce().expect("create and produce");
         self.read().expect("read");
         self.block().expect("block");
@@ -99,19 +99,19 @@ impl Life {
     fn block(&mut self) -> RedisResult<()> {
         let stream = self.filled("block", 0)?;
         let began = Instant::now();
-        let in_vain = StreamReadOptions::default().group(GROUP, "anna").block(120);
-        assert!(self.redis.xread_options(&[&stream], &[">"], &in_vain)?.is_none());
+        let short = StreamReadOptions::default().group(GROUP, "anna").block(120);
+        assert!(self.redis.xread_options(&[&stream], &[">"], &short)?.is_none());
         assert!(began.elapsed() >= Duration::from_millis(60));
 
         let mut reader = self.client.get_connection()?;
         let key = stream.clone();
-        let waiting = thread::spawn(move || {
-            let patient = StreamReadOptions::default().group(GROUP, "anna").block(10_000);
-            reader.xread_options(&[&key], &[">"], &patient)
+        let blocked = thread::spawn(move || {
+            let options = StreamReadOptions::default().group(GROUP, "anna").block(10_000);
+            reader.xread_options(&[&key], &[">"], &options)
         });
-        self.until_blocked(1);
+        self.wait_until_blocked(1);
         self.redis.xadd(&stream, "1-0", &[("job", "1")])?;
-        let reply = waiting.join().expect("the reader's thread")?.expect("an entry");
+        let reply = blocked.join().expect("the reader's thread")?.expect("an entry");
         assert_eq!(ids(&reply.keys[0].ids), ["1-0"]);
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Life {
             .query(&mut self.redis)?;
         assert_eq!((trimmed, length), (400, 100));
 
-        // The first attempt is spoilt by another connection, so the function runs twice.
+        // Another connection changes the stream during the first attempt, so the function runs twice.
         let mut other = self.client.get_connection()?;
         let mut attempts = 0;
         let (id,): (String,) = redis::transaction(&mut self.redis, &[&stream], |redis, transaction| {
@@ -244,13 +244,13 @@ impl Life {
 
         let mut reader = self.client.get_connection()?;
         let key = stream.clone();
-        let waiting = thread::spawn(move || {
-            let patient = StreamReadOptions::default().group(GROUP, "ben").block(10_000);
-            reader.xread_options(&[&key], &[">"], &patient)
+        let blocked = thread::spawn(move || {
+            let options = StreamReadOptions::default().group(GROUP, "ben").block(10_000);
+            reader.xread_options(&[&key], &[">"], &options)
         });
-        self.until_blocked(1);
+        self.wait_until_blocked(1);
         assert!(self.redis.xgroup_destroy(&stream, GROUP)?);
-        let ended = waiting.join().expect("the reader's thread").expect_err("the group is gone");
+        let ended = blocked.join().expect("the reader's thread").expect_err("the group is gone");
         assert_eq!(ended.code(), Some("NOGROUP"));
         assert!(!self.redis.xgroup_destroy(&stream, GROUP)?);
         assert!(self.redis.xinfo_groups(&stream)?.groups.is_empty());
@@ -258,13 +258,13 @@ impl Life {
         Ok(())
     }
 
-    fn key(&self, chapter: &str) -> String {
-        format!("{chapter}:{}", self.protocol)
+    fn key(&self, test: &str) -> String {
+        format!("{test}:{}", self.protocol)
     }
 
-    /// A stream with entries 1-0 … count-0 and a group at its beginning.
-    fn filled(&mut self, chapter: &str, count: usize) -> RedisResult<String> {
-        let stream = self.key(chapter);
+    /// Creates a stream with the entries 1-0 to `count`-0 and a group that starts at the beginning.
+    fn filled(&mut self, test: &str, count: usize) -> RedisResult<String> {
+        let stream = self.key(test);
         self.redis.xgroup_create_mkstream(&stream, GROUP, "0")?;
         for number in 1..=count {
             self.redis.xadd(&stream, format!("{number}-0"), &[("job", number)])?;
@@ -279,13 +279,13 @@ impl Life {
             .map_or_else(Vec::new, |reply| ids(&reply.keys[0].ids).into_iter().map(str::to_owned).collect()))
     }
 
-    /// The pending entries as (id, consumer, deliveries).
+    /// Returns id, consumer and delivery count of the pending entries.
     fn rows(&mut self, stream: &str) -> RedisResult<Vec<(String, String, usize)>> {
         let reply = self.redis.xpending_count(stream, GROUP, "-", "+", 100)?;
         Ok(reply.ids.into_iter().map(|row| (row.id, row.consumer, row.times_delivered)).collect())
     }
 
-    fn until_blocked(&mut self, count: usize) {
+    fn wait_until_blocked(&mut self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         let line = format!("blocked_clients:{count}\r\n");
         loop {
@@ -293,25 +293,25 @@ impl Life {
             if info.contains(&line) {
                 return;
             }
-            assert!(Instant::now() < deadline, "never {line} in {info}");
+            assert!(Instant::now() < deadline, "no {line} in time: {info}");
             thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Twenty readers on one thread, woken by one producer; then a crash, a recovery and the end.
-async fn asynchronous_life(client: &Client) -> RedisResult<()> {
+/// One producer wakes twenty readers on one thread. Then one consumer claims and acknowledges all entries.
+async fn asynchronous_operations(client: &Client) -> RedisResult<()> {
     const READERS: usize = 20;
-    // The reply to a blocking read comes when it comes; the default limit is half a second.
-    let patient = AsyncConnectionConfig::new().set_response_timeout(None);
-    let mut redis = client.get_multiplexed_async_connection_with_config(&patient).await?;
+    // A blocking read can take any time. The default response timeout is half a second.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let mut redis = client.get_multiplexed_async_connection_with_config(&config).await?;
     let stream = format!("async:{:?}", client.get_connection_info().redis_settings().protocol());
     redis.xgroup_create_mkstream(&stream, GROUP, "$").await?;
 
     let mut readers = Vec::new();
     for number in 0..READERS {
-        // A blocking read holds up everything behind it: each reader needs a connection of its own.
-        let mut connection = client.get_multiplexed_async_connection_with_config(&patient).await?;
+        // A blocking read delays all later commands of its connection, so each reader has its own.
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let stream = stream.clone();
         readers.push(tokio::task::spawn(async move {
             let options =
@@ -322,7 +322,7 @@ async fn asynchronous_life(client: &Client) -> RedisResult<()> {
     let line = format!("blocked_clients:{READERS}\r\n");
     let deadline = Instant::now() + Duration::from_secs(60);
     while !redis::cmd("INFO").arg("clients").query_async::<String>(&mut redis).await?.contains(&line) {
-        assert!(Instant::now() < deadline, "never {line}");
+        assert!(Instant::now() < deadline, "no {line} in time");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for number in 1..=READERS {
@@ -337,7 +337,7 @@ async fn asynchronous_life(client: &Client) -> RedisResult<()> {
     served.sort_by_key(|id| id.trim_end_matches("-0").parse::<usize>().ok());
     assert_eq!(served, (1..=READERS).map(|number| format!("{number}-0")).collect::<Vec<_>>());
 
-    // Nobody acknowledged: everything is recovered by one consumer, which then finishes.
+    // No reader acknowledged its entry. One consumer claims them all and acknowledges them.
     let all = StreamAutoClaimOptions::default().count(100);
     let page = redis.xautoclaim_options(&stream, GROUP, "rescuer", 0, "0-0", all).await?;
     assert_eq!((page.next_stream_id.as_str(), page.claimed.len()), ("0-0", READERS));

@@ -1,4 +1,4 @@
-//! The suites of `clients/`, each through its own client library. What they check is written there.
+//! Starts the suites of `clients/`, each with its own client library. The checks are in those files.
 
 use crate::program;
 use crate::support::process::Server;
@@ -25,7 +25,7 @@ pub(crate) fn tutorials(server: &Server) {
     python_suite("python", "test_seeds.py", server);
 }
 
-/// Most tutorials were written for a redis-py that speaks RESP2 by itself.
+/// Most tutorials were written for a redis-py that uses RESP2 by default.
 pub(crate) fn tutorials_with_older_redis_py(server: &Server) {
     python_suite("python-5", "test_seeds.py", server);
 }
@@ -34,7 +34,8 @@ pub(crate) fn node_redis(server: &Server) {
     node_suite("node-redis.test.mjs", server);
 }
 
-/// The commands of Redis 8.2 and later through node-redis' own methods. Skipped as a whole, nothing passes.
+/// The commands of Redis 8.2 and later through node-redis' own methods. Not started on an older server, because
+/// `node_suite` fails if no test passes.
 pub(crate) fn node_redis_newest(server: &Server) {
     if !is_older(server) {
         node_suite("newest.test.mjs", server);
@@ -45,7 +46,7 @@ pub(crate) fn ioredis(server: &Server) {
     node_suite("ioredis.test.mjs", server);
 }
 
-/// redis-cli on both servers, output against output.
+/// Compares the output of redis-cli on both servers.
 pub(crate) fn transcripts(server: &Server, reference: &Server) {
     let mut suite = program::python("python", server);
     suite.arg("clients/python/test_transcripts.py");
@@ -54,7 +55,7 @@ pub(crate) fn transcripts(server: &Server, reference: &Server) {
     assert!(!printed.contains("skipped=2"), "nothing was compared:\n{printed}");
 }
 
-/// Whether the newest commands are beyond this server.
+/// Whether the server is too old for the newest commands.
 pub(crate) fn is_older(server: &Server) -> bool {
     server.version() < (8, 10)
 }

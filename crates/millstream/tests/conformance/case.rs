@@ -1,26 +1,26 @@
-//! The text format of conformance cases. `conformance/README.md` shows it by example; this is its reader.
+//! Parser for the text format of conformance cases. `conformance/README.md` explains the format with examples.
 //!
 //! ```text
-//! @since 8.2 why             before the first case: for every case that does not say otherwise
-//! # name                     a case; it starts on an empty server with default settings
-//! @since 7.2 why             Redis answers this way only from this version on: older servers are not asked
-//! @not valkey-9.1 why        this server answers in another way and is not asked; names are those of `support/peers.rs`
-//! @also valkey-9.1 why       this server answers this way too, though its version is older
-//! @differs why               Millstream answers in another way on purpose: no real server is asked
+//! @since 8.2 why             above the first case: applies to every case without a @since of its own
+//! # name                     begins a case, on an empty server with default settings
+//! @since 7.2 why             older servers skip this case
+//! @not valkey-9.1 why        this server skips the case; names are those of `support/peers.rs`
+//! @also valkey-9.1 why       this server runs the case although its version is older
+//! @differs why               Millstream differs on purpose: only Millstream runs the case
 //! @resp 2                    only in this protocol
-//! @set exact-lag no          a setting only Millstream has, for this case
+//! @set exact-lag no          a setting that only Millstream has, for this case
 //! > XADD s 1-1 a b           a command of the main client …
-//! "1-1"                      … and the reply expected of it (see `pattern`), over several lines while brackets are open
-//! resp3: …                   what RESP3 answers, where the notation cannot say both
-//! before 7.2: …              what an older Redis answers instead; several may follow each other
-//! valkey-9.1: …              what this server answers instead
+//! "1-1"                      … and its expected reply (see `pattern`), over several lines while brackets are open
+//! resp3: …                   the reply in RESP3, if one notation does not fit both protocols
+//! before 7.2: …              the reply of an older Redis; several such lines may follow each other
+//! valkey-9.1: …              the reply of this server
 //! c2> XREAD BLOCK 0 …        a command of another client; without a reply it must block
-//! c2< streams{…}             its reply, awaited; also `waiting`, `closed`, `raw"bytes"`
-//! >> "PING\r\n"              bytes as they are
-//! c2 closes                  the client hangs up
+//! c2< streams{…}             waits for its reply; also `waiting`, `closed`, `raw"bytes"`
+//! >> "PING\r\n"              sends raw bytes
+//! c2 closes                  disconnects the client
 //! @sleep 20                  milliseconds
-//! @until DBSIZE | 1          asks the main client's command again and again until its reply is this
-//! @each i 1..50              the next command fifty times, {i} counting
+//! @until DBSIZE | 1          repeats the main client's command until this is the reply
+//! @each i 1..50              runs the next command fifty times; {i} is the counter
 //! // remark
 //! ```
 
@@ -33,47 +33,47 @@ pub(crate) type Version = (u32, u32);
 
 /// One file of cases.
 pub(crate) struct CaseFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Its cases, in order.
     pub cases: Vec<Case>,
 }
 
-/// One case: a story that begins on an empty server.
+/// One case: a conversation that begins on an empty server.
 #[derive(Clone, Default)]
 pub(crate) struct Case {
-    /// What it shows, as a sentence.
+    /// The behaviour that it tests, as a sentence.
     pub name: String,
-    /// The line of its name.
+    /// Line number of its name.
     pub line: usize,
-    /// The first version of Redis that answers this way, and what came with it.
+    /// First version of Redis that replies this way, and the feature or change of that version.
     pub since: Option<(Version, String)>,
-    /// Servers for which the version does not decide: whether this one answers this way, and why.
+    /// Servers for which the version does not decide: whether this server runs the case, and why.
     pub exceptions: Vec<(&'static Peer, bool, String)>,
-    /// Why Millstream answers in another way.
+    /// Why Millstream differs on purpose.
     pub differs: Option<String>,
-    /// The only protocol it makes sense in.
+    /// The only protocol to run it in, 2 or 3.
     pub resp: Option<u32>,
-    /// Settings only Millstream has.
+    /// Settings that only Millstream has.
     pub settings: Vec<(String, String)>,
-    /// What happens.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 impl Case {
-    /// Whether the case says anything about this server.
-    pub(crate) fn asks(&self, peer: &Peer) -> bool {
+    /// Whether this server runs the case.
+    pub(crate) fn runs_on(&self, peer: &Peer) -> bool {
         let is_old = self.since.as_ref().is_some_and(|(since, _)| peer.redis_version < *since);
         let exception = self.exceptions.iter().find(|(other, ..)| *other == peer);
-        exception.map_or(!is_old, |(_, answers, _)| *answers) && self.differs.is_none()
+        exception.map_or(!is_old, |(_, runs, _)| *runs) && self.differs.is_none()
     }
 
-    /// Whether this server gives every answer that Millstream gives.
+    /// Whether this server gives every reply that Millstream gives.
     pub(crate) fn is_confirmed_by(&self, peer: &Peer) -> bool {
-        self.asks(peer) && self.expectations().all(|expect| expect.of_peer(peer).is_none())
+        self.runs_on(peer) && self.expectations().all(|expect| expect.of_peer(peer).is_none())
     }
 
-    /// The replies expected, in order.
+    /// The expected replies, in order.
     pub(crate) fn expectations(&self) -> impl Iterator<Item = &Expectation> {
         self.steps.iter().filter_map(|step| match &step.action {
             Action::Call { expect, .. } => expect.as_ref(),
@@ -86,50 +86,50 @@ impl Case {
 /// One step of a case.
 #[derive(Clone)]
 pub(crate) struct Step {
-    /// Its line.
+    /// Line number.
     pub line: usize,
-    /// A counter's name and its first and last value.
+    /// Name, first value and last value of a counter.
     pub each: Option<(String, u64, u64)>,
-    /// What is done.
+    /// The action to perform.
     pub action: Action,
 }
 
-/// What a step does. Texts are templates: `{…}` is filled in when the step runs.
+/// Action of a step. Texts are templates: `{…}` is replaced when the step runs.
 #[derive(Clone)]
 pub(crate) enum Action {
-    /// Sends a command; with an expectation, waits for the reply.
+    /// Sends a command. With an expectation, waits for the reply.
     Call { client: String, command: String, expect: Option<Expectation> },
-    /// Sends bytes.
+    /// Sends raw bytes.
     Raw { client: String, bytes: String },
     /// Waits for a reply to an earlier command.
     Await { client: String, expect: Expectation },
-    /// Hangs up.
+    /// Disconnects.
     Close { client: String },
     /// Waits this many milliseconds.
     Sleep(u64),
-    /// Sends a command of the main client again and again until this is the reply.
+    /// Repeats a command of the main client until this is the reply.
     Until { command: String, reply: String },
 }
 
-/// The reply expected, with its variants.
+/// The expected reply, with its variants.
 #[derive(Clone, Default)]
 pub(crate) struct Expectation {
-    /// Where it stands.
+    /// Line number.
     pub line: usize,
-    /// What holds unless a variant says otherwise.
+    /// The reply unless a variant applies.
     pub always: String,
-    /// What RESP2 and RESP3 answer instead.
+    /// The reply in RESP2, if it differs.
     pub resp2: Option<String>,
-    /// What RESP3 answers instead.
+    /// The reply in RESP3, if it differs.
     pub resp3: Option<String>,
-    /// What a Redis older than the version answers instead, the oldest version first.
+    /// Replies of a Redis older than the version, the oldest version first.
     pub before: Vec<(Version, String)>,
-    /// What single servers answer instead.
+    /// Replies of single servers.
     pub of_peers: Vec<(&'static Peer, String)>,
 }
 
 impl Expectation {
-    /// What this server answers instead of what Millstream answers.
+    /// Returns the reply of this server if it differs from Millstream's.
     pub(crate) fn of_peer(&self, peer: &Peer) -> Option<&str> {
         let own = self.of_peers.iter().find(|(other, _)| *other == peer).map(|(_, reply)| reply);
         let older = self.before.iter().find(|(version, _)| peer.redis_version < *version);
@@ -137,10 +137,10 @@ impl Expectation {
     }
 }
 
-/// Reads every `.txt` in the folder, by name.
+/// Reads every `.txt` file of the folder, sorted by name.
 ///
 /// # Panics
-/// On a file that does not follow the format; the message names file and line.
+/// If a file does not follow the format. The message names file and line.
 pub(crate) fn read_all(folder: &Path) -> Vec<CaseFile> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -159,10 +159,10 @@ fn read(path: PathBuf) -> CaseFile {
     }
 }
 
-/// A problem and its line.
+/// A line number and what is wrong with it.
 type Problem = (usize, String);
 
-/// Reads the cases of one text.
+/// Parses the cases of one text.
 pub(crate) fn parse(text: &str) -> Result<Vec<Case>, Problem> {
     let mut reader = Reader::default();
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim_end()));
@@ -178,7 +178,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Case>, Problem> {
     Ok(reader.cases)
 }
 
-/// How many brackets an expectation leaves open. Commands and remarks never continue.
+/// Number of brackets that an expectation leaves open. Commands and remarks never continue on the next line.
 fn depth(line: &str) -> usize {
     if line.starts_with(['#', '@', '/']) || command_of(line).is_some() {
         return 0;
@@ -194,7 +194,7 @@ fn depth(line: &str) -> usize {
             _ => {}
         }
     }
-    // An error's text may hold any bracket and ends with its line.
+    // The text of an error can contain any bracket and ends with its line.
     let is_error =
         line.starts_with('-') || line.split_once(": -").is_some() || line.split_once("< -").is_some();
     if is_error { 0 } else { depth }
@@ -202,8 +202,8 @@ fn depth(line: &str) -> usize {
 
 #[derive(Default)]
 struct Reader {
-    /// What every case begins with.
-    begin: Case,
+    /// Defaults of every case, from directives above the first case.
+    defaults: Case,
     cases: Vec<Case>,
     each: Option<(String, u64, u64)>,
 }
@@ -214,7 +214,7 @@ impl Reader {
             return Ok(());
         }
         if let Some(name) = line.strip_prefix("# ") {
-            self.cases.push(Case { name: name.to_string(), line: number, ..self.begin.clone() });
+            self.cases.push(Case { name: name.to_string(), line: number, ..self.defaults.clone() });
             return Ok(());
         }
         if let Some(directive) = line.strip_prefix('@') {
@@ -257,7 +257,7 @@ impl Reader {
             }
             _ => {}
         }
-        let case = self.cases.last_mut().unwrap_or(&mut self.begin);
+        let case = self.cases.last_mut().unwrap_or(&mut self.defaults);
         match word {
             "since" => {
                 let (since, why) = rest.split_once(' ').ok_or("@since version why")?;
@@ -321,7 +321,7 @@ impl Reader {
     }
 }
 
-/// The client and the command of a line `> …` or `name> …`.
+/// Splits a line `> …` or `name> …` into the client and the command.
 fn command_of(line: &str) -> Option<(String, String)> {
     split_client(line, ">")
 }

@@ -1,21 +1,23 @@
-//! Which server confirms what Millstream answers, and where they part, as a page: generated from the cases themselves, so
-//! that it cannot drift. The runs on the servers show that the marks in the cases are true.
+//! Generates `docs/conformance.md` from the cases: which server confirms which replies of Millstream, and where they
+//! differ. The runs against the servers check that the directives in the cases are true.
 
 use std::fmt::Write;
 
 use super::case::{Case, CaseFile, Version};
 use crate::support::peers::{PEERS, Peer};
 
-/// `docs/conformance.md`.
+/// Returns the text of `docs/conformance.md`.
 pub(crate) fn page(files: &[CaseFile]) -> String {
     let cases = files.iter().map(|file| file.cases.len()).sum::<usize>();
     let mut page = format!(
         "# Conformance\n\n\
          <!-- Generated from conformance/*.txt; rewrite with MILLSTREAM_BLESS=1 cargo test --test conformance -->\n\n\
-         {cases} cases in {} files say what Millstream answers, each in RESP2 and in RESP3. The same cases run against real servers:\n\
-         {}. Millstream follows Redis 8.10, so a server may be older than a case, or\n\
-         answer in another way. Then the case says so, and this page lists it. Every run checks both: a server that is asked must answer as\n\
-         the case says, and a server that is too old for a case, or goes its own way, must fail it.\n",
+         {cases} cases in {} files define how Millstream replies to commands, in RESP2 and in RESP3. The same cases run against\n\
+         real servers: {}.\n\
+         \n\
+         Millstream follows Redis 8.10. If a server is older than a case, or replies differently, the case states it, and this\n\
+         page lists it. Every run checks both directions: a server must reply as the cases state, and it must fail every case\n\
+         that excludes it.\n",
         files.len(),
         PEERS.map(|peer| peer.title).join(", "),
     );
@@ -24,27 +26,33 @@ pub(crate) fn page(files: &[CaseFile]) -> String {
     section(
         &mut page,
         "Cases that no server has confirmed",
-        "They follow the documentation of Redis, or Millstream alone has what they ask for.",
+        "These cases follow the documentation of Redis, or test features that only Millstream has.",
         files,
         unconfirmed,
     );
     newer(&mut page, files);
     section(
         &mut page,
-        "Servers that are not asked for another reason than their version",
-        "",
+        "Exceptions to the version rule",
+        "By default a case runs on every server of its version or later. Valkey counts as Redis 7.2. These cases name exceptions.",
         files,
         exceptions,
     );
-    other_answers(&mut page, files);
-    section(&mut page, "Millstream differs on purpose", "", files, |case| case.differs.clone());
+    differing_replies(&mut page, files);
+    section(
+        &mut page,
+        "Millstream differs on purpose",
+        "These cases run only on Millstream.",
+        files,
+        |case| case.differs.clone(),
+    );
     page
 }
 
-/// How many cases of each file each server confirms in every answer.
+/// Writes the table of how many cases of each file each server confirms.
 fn confirmations(page: &mut String, files: &[CaseFile]) {
     let _ = writeln!(page, "\n## Cases confirmed by each server\n");
-    let _ = writeln!(page, "| file | cases | {} | by none |", PEERS.map(|peer| peer.title).join(" | "));
+    let _ = writeln!(page, "| file | cases | {} | no server |", PEERS.map(|peer| peer.title).join(" | "));
     let _ = writeln!(page, "|---|--:|{}--:|", "--:|".repeat(PEERS.len()));
     let mut row = |name: &str, cases: &[&Case]| {
         let count = |is_counted: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| is_counted(case)).count();
@@ -66,11 +74,11 @@ fn why_unconfirmed(case: &Case) -> String {
     let newest = case.expectations().flat_map(|expect| &expect.before).map(|(version, _)| *version).max();
     match (&case.differs, &case.since, newest) {
         (Some(why), ..) => why.clone(),
-        (_, Some((version, why)), _) if !PEERS.iter().any(|peer| case.asks(peer)) => {
+        (_, Some((version, why)), _) if !PEERS.iter().any(|peer| case.runs_on(peer)) => {
             format!("since {}: {why}", dotted(*version))
         }
-        (_, _, Some(version)) => format!("an answer of Redis {}", dotted(version)),
-        _ => "every server answers in a way of its own".to_string(),
+        (_, _, Some(version)) => format!("a reply of Redis {} or later", dotted(version)),
+        _ => "every server replies differently".to_string(),
     }
 }
 
@@ -92,10 +100,10 @@ fn section(
     }
 }
 
-/// What older servers are not asked, by what they lack.
+/// Writes the table of cases that older servers skip, by the feature that they lack.
 fn newer(page: &mut String, files: &[CaseFile]) {
-    let _ = writeln!(page, "\n## Older servers are not asked\n");
-    let _ = writeln!(page, "| file | since | what came with that version | cases |\n|---|---|---|--:|");
+    let _ = writeln!(page, "\n## Cases that older servers skip\n");
+    let _ = writeln!(page, "| file | since | feature or change in that version | cases |\n|---|---|---|--:|");
     for file in files {
         let mut marks: Vec<(&(Version, String), usize)> = Vec::new();
         let followed = file.cases.iter().filter(|case| case.differs.is_none());
@@ -112,18 +120,19 @@ fn newer(page: &mut String, files: &[CaseFile]) {
 }
 
 fn exceptions(case: &Case) -> Option<String> {
-    let told = |(peer, answers, why): &(&Peer, bool, String)| {
-        format!("{}{}: {why}", peer.title, if *answers { " is asked" } else { "" })
+    let note = |(peer, runs, why): &(&Peer, bool, String)| {
+        format!("{} {} this case: {why}", peer.title, if *runs { "runs" } else { "skips" })
     };
-    let notes: Vec<String> = case.exceptions.iter().map(told).collect();
+    let notes: Vec<String> = case.exceptions.iter().map(note).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }
 
-fn other_answers(page: &mut String, files: &[CaseFile]) {
-    let _ = writeln!(page, "\n## A server answers otherwise\n");
+fn differing_replies(page: &mut String, files: &[CaseFile]) {
+    let _ = writeln!(page, "\n## Replies that differ between servers\n");
     let _ = writeln!(
         page,
-        "Long answers are shown from where they part.\n\n| file | case | server | its answer | answer |\n|---|---|---|---|---|"
+        "Long replies are shown from the point where they differ.\n\n\
+         | file | case | server | its reply | Millstream's reply |\n|---|---|---|---|---|"
     );
     for file in files {
         for case in &file.cases {
@@ -134,7 +143,7 @@ fn other_answers(page: &mut String, files: &[CaseFile]) {
                     .map(|(version, reply)| (format!("Redis before {}", dotted(*version)), reply));
                 let own = expect.of_peers.iter().map(|(peer, reply)| (peer.title.to_string(), reply));
                 for (server, reply) in older.chain(own) {
-                    let (other, ours) = parting(reply, &expect.always);
+                    let (other, ours) = from_difference(reply, &expect.always);
                     let (file, case) = (name(file), cell(&case.name));
                     let _ = writeln!(page, "| {file} | {case} | {server} | {other} | {ours} |");
                 }
@@ -151,8 +160,8 @@ fn dotted((major, minor): Version) -> String {
     format!("{major}.{minor}")
 }
 
-/// Two replies, cut where they would only tire: from a little before they part, and not to the end.
-fn parting(one: &str, other: &str) -> (String, String) {
+/// Shortens two replies: they begin a little before the point where they differ, and have at most `SHOWN` characters.
+fn from_difference(one: &str, other: &str) -> (String, String) {
     let common = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     let skipped = if one.len() > SHOWN { common.saturating_sub(SHOWN / 4) } else { 0 };
     let cut = |text: &str| {
@@ -164,7 +173,7 @@ fn parting(one: &str, other: &str) -> (String, String) {
     (cut(one), cut(other))
 }
 
-/// Characters of a reply that the page shows.
+/// Maximum number of characters of a reply that the page shows.
 const SHOWN: usize = 120;
 
 fn cell(text: &str) -> String {

@@ -1,58 +1,59 @@
-//! What a case expects of a reply: a value written down once, with its exact type, that both protocols are held to.
+//! Expected replies: a value written once, with its exact type, that applies to both protocols.
 //!
 //! ```text
 //! "text"            bulk string; \r \n \t \" \\ \xNN           +OK            simple string, +"of several words"
 //! 12                integer                                    -ERR text      error, to the end of the line; inside
 //! nil               $-1, in RESP3 _                                           a structure -"ERR text"
-//! nil-array         *-1, in RESP3 _                            [a, b]         array; [a, ...] begins so
-//! {"k": v}          map; in RESP2 flat; {"k": v, ...} has      (a, b)         array in any order
+//! nil-array         *-1, in RESP3 _                            [a, b]         array; [a, ...] allows more items
+//! {"k": v}          map, flat in RESP2; {"k": v, ...} allows   (a, b)         array in any order
+//!                   more pairs
 //! streams{"k": v}   map; in RESP2 an array of pairs            set[a, b]      set in any order; in RESP2 an array
 //! double"1.5"       in RESP2 a bulk string                     verbatim"txt"  in RESP2 a bulk string
 //! true false        in RESP2 1 and 0                           push[a, b]     in RESP2 an array
 //! <any> <int> <int 0..50> <bulk> <id> <error>                  placeholders by type; <has "text"> by content
-//! <int as name>     any of them, remembered as {name}
+//! <int as name>     any of them, stored for later use as {name}
 //! raw"bytes"        exactly these bytes on the wire (only as a whole expectation)
 //! ```
 
 use super::text::{Bindings, quoted};
 use crate::support::resp::{Value, escape};
 
-/// The protocol version a connection speaks.
+/// Protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// As every connection begins.
+    /// The default of a new connection.
     Resp2,
     /// After `HELLO 3`.
     Resp3,
 }
 
-/// An expectation.
+/// An expected reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pattern {
-    /// A value with nothing left open, in terms of RESP3 except for the two nulls.
+    /// A fixed value, written as in RESP3 except for the two nulls.
     Exactly(Value),
-    /// Items in order; `open` allows more after them.
+    /// Items in order. `open` allows more after them.
     Array { items: Vec<Pattern>, open: bool },
     /// Items in any order.
     AnyOrder(Vec<Pattern>),
-    /// A set: as [`Pattern::AnyOrder`], but typed.
+    /// A set: like [`Pattern::AnyOrder`], but typed.
     Set(Vec<Pattern>),
     /// An out-of-band message.
     Push(Vec<Pattern>),
-    /// Pairs in order, flat in RESP2; `open` allows others between and any order.
+    /// Pairs in order, flat in RESP2. `open` allows any order and further pairs.
     Map { pairs: Vec<(Pattern, Pattern)>, open: bool },
     /// Pairs in order, each its own array in RESP2.
     Streams(Vec<(Pattern, Pattern)>),
     /// `<…>`
-    Any(Kind),
+    Placeholder(Placeholder),
     /// `<… as name>`
     Named(Box<Pattern>, String),
 }
 
-/// What a placeholder accepts.
+/// The values that a placeholder accepts.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Kind {
-    /// Anything at all.
+pub(crate) enum Placeholder {
+    /// Any value.
     Anything,
     /// An integer within these bounds.
     Int(i64, i64),
@@ -62,11 +63,11 @@ pub(crate) enum Kind {
     Id,
     /// An error.
     Error,
-    /// A text with this in it.
+    /// A text that contains these bytes.
     Has(Vec<u8>),
 }
 
-/// Reads a whole expectation.
+/// Parses a whole expectation.
 pub(crate) fn parse(source: &str) -> Result<Pattern, String> {
     let source = source.trim();
     let bytes = source.as_bytes();
@@ -79,7 +80,7 @@ pub(crate) fn parse(source: &str) -> Result<Pattern, String> {
     let pattern = parser.pattern()?;
     match parser.rest.trim() {
         "" => Ok(pattern),
-        rest => Err(format!("nothing may follow the expectation, found {rest}")),
+        rest => Err(format!("unexpected text after the expectation: {rest}")),
     }
 }
 
@@ -146,7 +147,7 @@ impl Parser<'_> {
             return Ok(Value::Simple(self.word().as_bytes().to_vec()));
         }
         let word = self.word();
-        word.parse().map(Value::Int).map_err(|_| format!("no value: {word}"))
+        word.parse().map(Value::Int).map_err(|_| format!("not a value: {word}"))
     }
 
     fn items(&mut self, close: char) -> Result<(Vec<Pattern>, bool), String> {
@@ -189,22 +190,22 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between `<` and `>`.
+    /// Parses the text between `<` and `>`.
     fn placeholder(&mut self) -> Result<Pattern, String> {
         let kind = match self.word() {
-            "any" => Kind::Anything,
+            "any" => Placeholder::Anything,
             "int" => self.bounds()?,
-            "bulk" => Kind::Bulk,
-            "id" => Kind::Id,
-            "error" => Kind::Error,
+            "bulk" => Placeholder::Bulk,
+            "id" => Placeholder::Id,
+            "error" => Placeholder::Error,
             "has" => {
                 self.blanks();
-                Kind::Has(self.quoted()?)
+                Placeholder::Has(self.quoted()?)
             }
-            other => return Err(format!("no placeholder: <{other}>")),
+            other => return Err(format!("unknown placeholder: <{other}>")),
         };
         self.blanks();
-        let mut pattern = Pattern::Any(kind);
+        let mut pattern = Pattern::Placeholder(kind);
         if self.take("as ") {
             pattern = Pattern::Named(Box::new(pattern), self.word().to_string());
         }
@@ -212,16 +213,16 @@ impl Parser<'_> {
         if self.take(">") { Ok(pattern) } else { Err(format!("> expected at {}", self.rest)) }
     }
 
-    fn bounds(&mut self) -> Result<Kind, String> {
+    fn bounds(&mut self) -> Result<Placeholder, String> {
         self.blanks();
         if !self.rest.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
-            return Ok(Kind::Int(i64::MIN, i64::MAX));
+            return Ok(Placeholder::Int(i64::MIN, i64::MAX));
         }
         let word = self.word();
         let bounds =
             word.split_once("..").and_then(|(low, high)| Some((low.parse().ok()?, high.parse().ok()?)));
-        let (low, high) = bounds.ok_or_else(|| format!("no bounds: {word}"))?;
-        Ok(Kind::Int(low, high))
+        let (low, high) = bounds.ok_or_else(|| format!("invalid bounds: {word}"))?;
+        Ok(Placeholder::Int(low, high))
     }
 
     fn quoted(&mut self) -> Result<Vec<u8>, String> {
@@ -253,12 +254,12 @@ impl Parser<'_> {
 }
 
 impl Pattern {
-    /// Whether `value` is what is expected, on a connection of this protocol. Names are bound on the way.
+    /// Whether `value` matches on a connection of this protocol. Stores named values in `bindings`.
     pub(crate) fn matches(&self, value: &Value, protocol: Protocol, bindings: &mut Bindings) -> bool {
         let resp3 = protocol == Protocol::Resp3;
         match (self, value) {
-            (Pattern::Exactly(expected), _) => spelled(expected, resp3) == *value,
-            (Pattern::Any(kind), _) => kind.accepts(value),
+            (Pattern::Exactly(expected), _) => in_protocol(expected, resp3) == *value,
+            (Pattern::Placeholder(kind), _) => kind.accepts(value),
             (Pattern::Named(pattern, name), _) => {
                 let matched = pattern.matches(value, protocol, bindings);
                 bindings.insert(name.clone(), plain(value));
@@ -302,8 +303,8 @@ impl Pattern {
     }
 }
 
-/// The value a protocol spells an exact expectation with.
-fn spelled(expected: &Value, resp3: bool) -> Value {
+/// Converts a fixed expected value to the type that the protocol uses for it.
+fn in_protocol(expected: &Value, resp3: bool) -> Value {
     match expected {
         Value::NullBulk | Value::NullArray if resp3 => Value::Null,
         Value::Double(text) | Value::Verbatim(text) if !resp3 => Value::Bulk(text.clone()),
@@ -348,15 +349,15 @@ fn map_matches(
     pairs.len() == found.len() && pairs.iter().zip(found).all(|(pair, other)| is_pair(pair, other))
 }
 
-impl Kind {
+impl Placeholder {
     fn accepts(&self, value: &Value) -> bool {
         match (self, value) {
-            (Kind::Anything, _) => true,
-            (Kind::Int(low, high), Value::Int(number)) => (low..=high).contains(&number),
-            (Kind::Bulk, Value::Bulk(_)) | (Kind::Error, Value::Error(_)) => true,
-            (Kind::Id, Value::Bulk(text)) => is_id(text),
+            (Placeholder::Anything, _) => true,
+            (Placeholder::Int(low, high), Value::Int(number)) => (low..=high).contains(&number),
+            (Placeholder::Bulk, Value::Bulk(_)) | (Placeholder::Error, Value::Error(_)) => true,
+            (Placeholder::Id, Value::Bulk(text)) => is_id(text),
             (
-                Kind::Has(part),
+                Placeholder::Has(part),
                 Value::Bulk(text) | Value::Verbatim(text) | Value::Simple(text) | Value::Error(text),
             ) => text.windows(part.len()).any(|window| window == part),
             _ => false,
@@ -369,7 +370,7 @@ fn is_id(text: &[u8]) -> bool {
     text.split_once('-').is_some_and(|(ms, seq)| ms.parse::<u64>().is_ok() && seq.parse::<u64>().is_ok())
 }
 
-/// A caught value as the text a command would carry.
+/// Converts a stored value to the text of a command argument.
 fn plain(value: &Value) -> String {
     match value {
         Value::Bulk(text) | Value::Simple(text) | Value::Verbatim(text) => {
@@ -380,7 +381,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// A reply in the notation of expectations, as one protocol spelled it.
+/// Renders a reply in the notation of expectations, with the types of its protocol.
 pub(crate) fn render(value: &Value) -> String {
     let list = |items: &[Value]| items.iter().map(render).collect::<Vec<_>>().join(", ");
     match value {
@@ -412,14 +413,14 @@ mod tests {
     use super::*;
     use crate::support::resp::decode;
 
-    /// Whether an expectation takes a reply given as bytes.
-    fn takes(expectation: &str, protocol: Protocol, reply: &str) -> bool {
+    /// Whether an expectation matches a reply, given as raw bytes.
+    fn matches(expectation: &str, protocol: Protocol, reply: &str) -> bool {
         let (value, _) = decode(reply.as_bytes()).expect("a reply").expect("all of it");
         parse(expectation).expect("an expectation").matches(&value, protocol, &mut Bindings::new())
     }
 
     #[test]
-    fn one_expectation_holds_both_protocols_to_their_own_spelling() {
+    fn one_expectation_covers_both_protocols() {
         for (expectation, resp2, resp3) in [
             ("nil", "$-1\r\n", "_\r\n"),
             ("nil-array", "*-1\r\n", "_\r\n"),
@@ -430,30 +431,36 @@ mod tests {
             ("true", ":1\r\n", "#t\r\n"),
             (r#"verbatim"hi""#, "$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"),
         ] {
-            assert!(takes(expectation, Protocol::Resp2, resp2), "{expectation} takes {resp2}");
-            assert!(takes(expectation, Protocol::Resp3, resp3), "{expectation} takes {resp3}");
-            assert!(!takes(expectation, Protocol::Resp2, resp3), "{expectation} in RESP2 refuses {resp3}");
-            assert!(!takes(expectation, Protocol::Resp3, resp2), "{expectation} in RESP3 refuses {resp2}");
+            assert!(matches(expectation, Protocol::Resp2, resp2), "{expectation} must match {resp2}");
+            assert!(matches(expectation, Protocol::Resp3, resp3), "{expectation} must match {resp3}");
+            assert!(
+                !matches(expectation, Protocol::Resp2, resp3),
+                "{expectation} in RESP2 must not match {resp3}"
+            );
+            assert!(
+                !matches(expectation, Protocol::Resp3, resp2),
+                "{expectation} in RESP3 must not match {resp2}"
+            );
         }
     }
 
     #[test]
-    fn types_are_never_taken_for_each_other() {
-        assert!(!takes("1", Protocol::Resp2, "$1\r\n1\r\n"));
-        assert!(!takes("\"OK\"", Protocol::Resp2, "+OK\r\n"));
-        assert!(!takes("nil", Protocol::Resp2, "*-1\r\n"));
-        assert!(!takes("-ERR x", Protocol::Resp2, "+ERR x\r\n"));
-        assert!(!takes("<id>", Protocol::Resp2, "$3\r\n1-x\r\n"));
-        assert!(!takes("<int 0..5>", Protocol::Resp2, ":6\r\n"));
+    fn a_pattern_matches_only_its_own_type() {
+        assert!(!matches("1", Protocol::Resp2, "$1\r\n1\r\n"));
+        assert!(!matches("\"OK\"", Protocol::Resp2, "+OK\r\n"));
+        assert!(!matches("nil", Protocol::Resp2, "*-1\r\n"));
+        assert!(!matches("-ERR x", Protocol::Resp2, "+ERR x\r\n"));
+        assert!(!matches("<id>", Protocol::Resp2, "$3\r\n1-x\r\n"));
+        assert!(!matches("<int 0..5>", Protocol::Resp2, ":6\r\n"));
     }
 
     #[test]
-    fn only_an_open_structure_may_hold_more() {
+    fn only_open_patterns_allow_more_items() {
         let reply = "*2\r\n:1\r\n:2\r\n";
-        assert!(takes("[1, ...]", Protocol::Resp2, reply));
-        assert!(!takes("[1]", Protocol::Resp2, reply));
-        assert!(!takes("[2, ...]", Protocol::Resp2, reply));
-        assert!(takes("(2, 1)", Protocol::Resp2, reply));
-        assert!(!takes("(2, 2)", Protocol::Resp2, reply));
+        assert!(matches("[1, ...]", Protocol::Resp2, reply));
+        assert!(!matches("[1]", Protocol::Resp2, reply));
+        assert!(!matches("[2, ...]", Protocol::Resp2, reply));
+        assert!(matches("(2, 1)", Protocol::Resp2, reply));
+        assert!(!matches("(2, 2)", Protocol::Resp2, reply));
     }
 }

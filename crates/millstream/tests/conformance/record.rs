@@ -1,14 +1,14 @@
-//! Fills in replies left blank (`?`) with what the reference answers, so that a case begins as a list of commands.
-//! The result is a draft to be read: it says what is, not what should be.
+//! Fills in blank replies (`?`) with the replies of the reference server, so that a case can start as a list of
+//! commands. The result is a draft to review: it shows what the reference replies, not what is right.
 
 use std::collections::BTreeMap;
 
 use super::case::{CaseFile, Expectation};
 use super::pattern::render;
-use super::run::Stage;
+use super::run::Runner;
 use crate::support::resp::{Value, escape};
 
-/// The lines of blank replies in a file.
+/// Line numbers of the blank replies in a file.
 pub(crate) fn blanks(file: &CaseFile) -> Vec<usize> {
     let expectations = file.cases.iter().flat_map(|case| case.expectations());
     expectations.filter(|expect| is_blank(expect)).map(|expect| expect.line).collect()
@@ -18,8 +18,8 @@ fn is_blank(expect: &Expectation) -> bool {
     expect.always == "?"
 }
 
-/// Rewrites the file with its blanks filled in.
-pub(crate) fn fill(file: &CaseFile, resp2: &mut Stage, resp3: &mut Stage) {
+/// Rewrites the file with its blank replies filled in.
+pub(crate) fn fill(file: &CaseFile, resp2: &mut Runner, resp3: &mut Runner) {
     let blanks = blanks(file);
     let (mut in_resp2, mut in_resp3) = (BTreeMap::new(), BTreeMap::new());
     for case in &file.cases {
@@ -29,19 +29,19 @@ pub(crate) fn fill(file: &CaseFile, resp2: &mut Stage, resp3: &mut Stage) {
             in_resp3.extend(resp3.record(case));
         }
     }
-    let text = std::fs::read_to_string(&file.path).expect("the file was read before");
+    let text = std::fs::read_to_string(&file.path).expect("read the file again");
     let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
     for line in blanks {
         if let (Some(two), Some(three)) = (in_resp2.get(&line), in_resp3.get(&line)) {
-            let reply = written(two, three);
+            let reply = expectation(two, three);
             lines[line - 1] = lines[line - 1].replacen('?', &reply, 1);
         }
     }
     std::fs::write(&file.path, lines.join("\n") + "\n").expect("write the file back");
 }
 
-/// Both spellings as one expectation where the notation can say it, or as two lines.
-fn written(two: &Value, three: &Value) -> String {
+/// Writes the replies of both protocols as one expectation if the notation allows it, otherwise as two lines.
+fn expectation(two: &Value, three: &Value) -> String {
     if let Value::Error(text) = two
         && two == three
         && text.trim_ascii().len() == text.len()

@@ -1,4 +1,4 @@
-//! Runs a case on a server: plays its clients, and holds every reply against what is expected.
+//! Runs a case on a server: acts as its clients, and compares every reply with the expected one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -7,98 +7,99 @@ use super::case::{Action, Case, Expectation, Step};
 use super::pattern::{self, Protocol};
 use super::text::{Bindings, arguments, quoted, substitute};
 use crate::support::peers::Peer;
-use crate::support::process::{Kind, Server};
+use crate::support::process::{Server, ServerKind};
 use crate::support::resp::{Value, escape};
 use crate::support::wire::{Client, Outcome};
 
-/// How long `waiting` listens before it believes the silence.
-const SILENCE: Duration = Duration::from_millis(30);
-/// How long a reply may take unless a test says otherwise.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// `waiting` passes if no reply arrives for this long.
+const NO_REPLY: Duration = Duration::from_millis(30);
+/// Default time limit of a reply.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first thing in a case that was not as expected.
+/// The first difference found in a case.
 pub(crate) struct Failure {
-    /// Where the expectation stands.
+    /// Line number of the expectation.
     pub line: usize,
-    /// What differed.
+    /// The difference.
     pub message: String,
 }
 
-/// A server and a connection that no case sees.
-pub(crate) struct Stage {
+/// Runs cases on one server. Has a control connection that the cases do not see.
+pub(crate) struct Runner {
     server: Server,
     control: Client,
     protocol: Protocol,
-    /// How long a reply may take. Above every timeout that a case waits for.
-    pub patience: Duration,
+    /// Time limit of a reply. Longer than every timeout that a case waits for.
+    pub reply_timeout: Duration,
 }
 
-impl Stage {
-    /// Takes over a server that was just started.
-    pub(crate) fn new(server: Server, protocol: Protocol) -> Stage {
+impl Runner {
+    /// Takes over a newly started server.
+    pub(crate) fn new(server: Server, protocol: Protocol) -> Runner {
         let control = server.client();
-        Stage { server, control, protocol, patience: PATIENCE }
+        Runner { server, control, protocol, reply_timeout: TIMEOUT }
     }
 
-    /// Whether the case says anything about this server and protocol.
-    pub(crate) fn concerns(&self, case: &Case) -> bool {
+    /// Whether the case applies to this server and protocol.
+    pub(crate) fn runs(&self, case: &Case) -> bool {
         let number = if self.protocol == Protocol::Resp2 { 2 } else { 3 };
-        case.resp.is_none_or(|resp| resp == number) && self.peer().is_none_or(|peer| case.asks(peer))
+        case.resp.is_none_or(|resp| resp == number) && self.peer().is_none_or(|peer| case.runs_on(peer))
     }
 
-    /// What people call the server.
+    /// Name of the server for messages.
     pub(crate) fn title(&self) -> &'static str {
         self.peer().map_or("Millstream", |peer| peer.title)
     }
 
-    /// The server, if it is not ours.
+    /// The real server, or `None` for Millstream.
     fn peer(&self) -> Option<&'static Peer> {
         match self.server.kind {
-            Kind::Peer(peer) => Some(peer),
-            Kind::Millstream => None,
+            ServerKind::Peer(peer) => Some(peer),
+            ServerKind::Millstream => None,
         }
     }
 
-    /// Plays the case from an empty server on, and leaves the settings as they were.
+    /// Runs the case on the emptied server, and restores the settings afterwards.
     pub(crate) fn run(&mut self, case: &Case) -> Result<(), Failure> {
         let before = self.prepare(case).map_err(|message| Failure { line: case.line, message })?;
-        let mut play =
-            Play { stage: self, clients: HashMap::new(), bindings: Bindings::new(), heard: Vec::new() };
-        let result = case.steps.iter().try_for_each(|step| play.step(step));
-        drop(play);
+        let mut run =
+            CaseRun { runner: self, clients: HashMap::new(), bindings: Bindings::new(), replies: Vec::new() };
+        let result = case.steps.iter().try_for_each(|step| run.step(step));
+        drop(run);
         self.restore(before);
         result
     }
 
-    /// Plays the case and tells what came, by line of the expectation.
+    /// Runs the case and returns the replies by line number of the expectation.
     pub(crate) fn record(&mut self, case: &Case) -> BTreeMap<usize, Value> {
         let before = self.prepare(case).unwrap_or_else(|problem| panic!("line {}: {problem}", case.line));
-        let mut play =
-            Play { stage: self, clients: HashMap::new(), bindings: Bindings::new(), heard: Vec::new() };
+        let mut run =
+            CaseRun { runner: self, clients: HashMap::new(), bindings: Bindings::new(), replies: Vec::new() };
         for step in &case.steps {
-            // Blanks fail by their nature; the names that later steps need are bound all the same.
-            let _ = play.step(step);
+            // Blank replies never match. A failed step still binds the names that later steps need.
+            let _ = run.step(step);
         }
-        let heard = play.heard.into_iter().collect();
+        let replies = run.replies.into_iter().collect();
         self.restore(before);
-        heard
+        replies
     }
 
-    /// Empties the server, applies the case's settings, and remembers what they and the case itself will change.
+    /// Empties the server and applies the case's settings. Returns the old values of all settings that the case
+    /// changes.
     fn prepare(&mut self, case: &Case) -> Result<Vec<(String, String)>, String> {
         self.control.send(&["FLUSHALL"]);
-        match self.control.next(PATIENCE) {
+        match self.control.next(TIMEOUT) {
             Outcome::Reply(_) => {}
-            other => return Err(format!("the server is gone before the case: {other:?}")),
+            other => return Err(format!("the server did not reply before the case: {other:?}")),
         }
-        // Whoever still waited has hung up with the case before; the server may be a moment in noticing.
-        let deadline = Instant::now() + PATIENCE;
+        // Blocked clients of the previous case have disconnected, but the server may take a moment to notice.
+        let deadline = Instant::now() + TIMEOUT;
         while self.blocked_clients() != Some(0) {
             if Instant::now() >= deadline {
-                return Err("clients of the case before are still blocked".to_string());
+                return Err("clients of the previous case are still blocked".to_string());
             }
         }
-        let ours = self.server.kind == Kind::Millstream;
+        let ours = self.server.kind == ServerKind::Millstream;
         let settings: &[(String, String)] = if ours { &case.settings } else { &[] };
         let changed = case
             .steps
@@ -127,7 +128,7 @@ impl Stage {
     fn restore(&mut self, before: Vec<(String, String)>) {
         for (name, value) in before {
             self.control.send(&["CONFIG", "SET", &name, &value]);
-            self.control.next(PATIENCE);
+            self.control.next(TIMEOUT);
         }
     }
 
@@ -138,7 +139,7 @@ impl Stage {
     }
 }
 
-/// The setting that a step changes with CONFIG SET.
+/// Returns the setting that a step changes with CONFIG SET.
 fn setting_changed(step: &Step) -> Option<String> {
     let Action::Call { command, .. } = &step.action else { return None };
     let words: Vec<&str> = command.split(' ').collect();
@@ -147,15 +148,15 @@ fn setting_changed(step: &Step) -> Option<String> {
     is_set.then(|| words[2].to_ascii_lowercase())
 }
 
-/// One performance of a case.
-struct Play<'a> {
-    stage: &'a mut Stage,
+/// One run of a case.
+struct CaseRun<'a> {
+    runner: &'a mut Runner,
     clients: HashMap<String, Client>,
     bindings: Bindings,
-    heard: Vec<(usize, Value)>,
+    replies: Vec<(usize, Value)>,
 }
 
-impl Play<'_> {
+impl CaseRun<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Failure> {
         let Some((name, first, last)) = &step.each else { return self.act(step) };
         for count in *first..=*last {
@@ -181,19 +182,19 @@ impl Play<'_> {
                 match expect {
                     Some(expect) => {
                         self.client(client).send(&argv);
-                        self.hear(client, expect)?;
+                        self.check_reply(client, expect)?;
                     }
                     None => self.block(client, &argv).map_err(at)?,
                 }
             }
-            Action::Await { client, expect } => self.hear(client, expect)?,
+            Action::Await { client, expect } => self.check_reply(client, expect)?,
             Action::Until { command, reply } => self.until(command, reply).map_err(at)?,
         }
         Ok(())
     }
 
     fn client(&mut self, name: &str) -> &mut Client {
-        let (server, protocol) = (&self.stage.server, self.stage.protocol);
+        let (server, protocol) = (&self.runner.server, self.runner.protocol);
         self.clients.entry(name.to_string()).or_insert_with(|| {
             let mut client = server.client();
             if protocol == Protocol::Resp3 {
@@ -203,32 +204,32 @@ impl Play<'_> {
         })
     }
 
-    /// Sends a command that must leave its client waiting, and goes on only when it does.
+    /// Sends a command that must block, and returns when the server counts the client as blocked.
     fn block(&mut self, client: &str, argv: &[Vec<u8>]) -> Result<(), String> {
         self.client(client);
-        let before = self.stage.blocked_clients();
+        let before = self.runner.blocked_clients();
         self.client(client).send(argv);
-        let deadline = Instant::now() + self.stage.patience;
+        let deadline = Instant::now() + self.runner.reply_timeout;
         while Instant::now() < deadline {
-            if self.stage.blocked_clients() > before {
+            if self.runner.blocked_clients() > before {
                 return Ok(());
             }
             if self.client(client).has_input() {
-                return Err("the command was to block and was answered".to_string());
+                return Err("the command did not block".to_string());
             }
         }
         Err("INFO does not count the client as blocked".to_string())
     }
 
-    /// Asks until the answer is the one expected.
+    /// Repeats a command until its reply is the expected one.
     fn until(&mut self, command: &str, reply: &str) -> Result<(), String> {
         let argv = arguments(&substitute(command, &self.bindings))?;
         let expected = substitute(reply, &self.bindings);
         let pattern = pattern::parse(&expected)?;
-        let deadline = Instant::now() + self.stage.patience;
+        let deadline = Instant::now() + self.runner.reply_timeout;
         loop {
             let answer = self.client("").call(&argv);
-            let matched = pattern.matches(&answer, self.stage.protocol, &mut self.bindings);
+            let matched = pattern.matches(&answer, self.runner.protocol, &mut self.bindings);
             if matched || Instant::now() >= deadline {
                 return differ(matched, &expected, &pattern::render(&answer));
             }
@@ -236,25 +237,25 @@ impl Play<'_> {
         }
     }
 
-    fn hear(&mut self, client: &str, expect: &Expectation) -> Result<(), Failure> {
+    fn check_reply(&mut self, client: &str, expect: &Expectation) -> Result<(), Failure> {
         let at = |message: String| Failure { line: expect.line, message };
         let expected = substitute(self.variant(expect), &self.bindings);
         if let Some(bytes) = expected.strip_prefix("raw") {
             let (bytes, _) = quoted(bytes).map_err(at)?;
-            let patience = self.stage.patience;
-            let came = self.client(client).bytes(bytes.len(), patience);
-            return differ(bytes == came, &expected, &escape(&came)).map_err(at);
+            let reply_timeout = self.runner.reply_timeout;
+            let received = self.client(client).bytes(bytes.len(), reply_timeout);
+            return differ(bytes == received, &expected, &escape(&received)).map_err(at);
         }
-        let within = if expected == "waiting" { SILENCE } else { self.stage.patience };
+        let within = if expected == "waiting" { NO_REPLY } else { self.runner.reply_timeout };
         let outcome = self.client(client).next(within);
         match (expected.as_str(), outcome) {
-            ("waiting", Outcome::Silence) | ("closed", Outcome::Closed) => Ok(()),
+            ("waiting", Outcome::TimedOut) | ("closed", Outcome::Closed) => Ok(()),
             (_, Outcome::Reply(reply)) => {
-                self.heard.push((expect.line, reply.value.clone()));
+                self.replies.push((expect.line, reply.value.clone()));
                 let is_word = ["waiting", "closed", "?"].contains(&expected.as_str());
                 let matched = !is_word && {
                     let pattern = pattern::parse(&expected).map_err(at)?;
-                    pattern.matches(&reply.value, self.stage.protocol, &mut self.bindings)
+                    pattern.matches(&reply.value, self.runner.protocol, &mut self.bindings)
                 };
                 differ(matched, &expected, &pattern::render(&reply.value)).map_err(at)?;
                 self.check_variant(expect, &reply.value).map_err(at)
@@ -263,29 +264,29 @@ impl Play<'_> {
         }
     }
 
-    /// Refuses a reply of this server's own that Millstream gives too: the case needs no such line.
+    /// Rejects a line with this server's own reply if Millstream gives the same reply: the line is not needed.
     fn check_variant(&mut self, expect: &Expectation, reply: &Value) -> Result<(), String> {
         if self.own_reply(expect).is_none() {
             return Ok(());
         }
         let ours = substitute(self.reply_of_millstream(expect), &self.bindings);
-        let is_same = pattern::parse(&ours)?.matches(reply, self.stage.protocol, &mut self.bindings.clone());
-        let problem = format!("\n  {} needs no reply of its own: it gives ours", self.stage.title());
+        let is_same = pattern::parse(&ours)?.matches(reply, self.runner.protocol, &mut self.bindings.clone());
+        let problem = format!("\n  {} gives Millstream's reply; remove its own line", self.runner.title());
         if is_same { Err(problem) } else { Ok(()) }
     }
 
-    /// What this server, in this protocol, should answer.
+    /// Returns the expected reply of this server in this protocol.
     fn variant<'e>(&self, expect: &'e Expectation) -> &'e str {
         self.own_reply(expect).unwrap_or_else(|| self.reply_of_millstream(expect))
     }
 
-    /// What a real server answers instead of what Millstream answers.
+    /// Returns the reply of a real server if it differs from Millstream's.
     fn own_reply<'e>(&self, expect: &'e Expectation) -> Option<&'e str> {
-        self.stage.peer().and_then(|peer| expect.of_peer(peer))
+        self.runner.peer().and_then(|peer| expect.of_peer(peer))
     }
 
     fn reply_of_millstream<'e>(&self, expect: &'e Expectation) -> &'e str {
-        let special = match self.stage.protocol {
+        let special = match self.runner.protocol {
             Protocol::Resp2 => &expect.resp2,
             Protocol::Resp3 => &expect.resp3,
         };

@@ -1,11 +1,11 @@
-//! The small words of the case format: quoted bytes, arguments of a command, and `{…}` that stands for something.
+//! Small parts of the case format: quoted bytes, command arguments, and `{…}` substitution.
 
 use std::collections::HashMap;
 
-/// What `{name}` stands for: counters of `@each` and what `<… as name>` caught.
+/// Values of `{name}`: counters of `@each`, and values stored by `<… as name>`.
 pub(crate) type Bindings = HashMap<String, String>;
 
-/// A command line cut into arguments: at blanks, but not inside double quotes.
+/// Splits a command line into arguments at spaces that are not inside double quotes.
 pub(crate) fn arguments(line: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut rest = line.trim_start();
     let mut arguments = Vec::new();
@@ -24,11 +24,11 @@ pub(crate) fn arguments(line: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(arguments)
 }
 
-/// The bytes of a quoted text that `source` begins with, and what follows the closing quote.
+/// Parses the quoted text at the start of `source`. Returns its bytes and the rest after the closing quote.
 pub(crate) fn quoted(source: &str) -> Result<(Vec<u8>, &str), String> {
     let missing = || format!("a closing quote is missing in {source}");
     let mut bytes = Vec::new();
-    let mut chars = source.strip_prefix('"').ok_or_else(|| format!("a quote expected at {source}"))?.chars();
+    let mut chars = source.strip_prefix('"').ok_or_else(|| format!("expected a quote at {source}"))?.chars();
     loop {
         match chars.next().ok_or_else(missing)? {
             '"' => return Ok((bytes, chars.as_str())),
@@ -49,15 +49,16 @@ pub(crate) fn quoted(source: &str) -> Result<(Vec<u8>, &str), String> {
     }
 }
 
-/// Replaces `{name}` by its binding and `{text*3}` by three copies of the text. Other braces stay.
+/// Replaces `{name}` by its value and `{text*3}` by three copies of the text. Other braces stay.
 pub(crate) fn substitute(template: &str, bindings: &Bindings) -> String {
     let mut out = String::new();
     let mut rest = template;
     while let Some(open) = rest.find('{') {
         let inside = &rest[open + 1..];
-        let meaning = inside.find('}').and_then(|close| Some((meaning(&inside[..close], bindings)?, close)));
+        let replacement =
+            inside.find('}').and_then(|close| Some((replacement(&inside[..close], bindings)?, close)));
         out.push_str(&rest[..open]);
-        match meaning {
+        match replacement {
             Some((text, close)) => {
                 out.push_str(&text);
                 rest = &inside[close + 1..];
@@ -71,7 +72,7 @@ pub(crate) fn substitute(template: &str, bindings: &Bindings) -> String {
     out + rest
 }
 
-fn meaning(name: &str, bindings: &Bindings) -> Option<String> {
+fn replacement(name: &str, bindings: &Bindings) -> Option<String> {
     if let Some(bound) = bindings.get(name) {
         return Some(bound.clone());
     }

@@ -1,9 +1,9 @@
-//! Random commands around the streams: whole keys, expiry in the far future, and the companion types.
+//! Random commands that are not of the streams family: whole keys, expiry, strings, hashes, lists and sets.
 
 use crate::generate::Pool;
 use crate::script::{Argv, argv};
 
-/// One command, or two that belong together.
+/// Returns one command.
 pub(crate) fn commands(pool: &mut Pool) -> Vec<Argv> {
     vec![match pool.random.below(10) {
         0..3 => keys(pool),
@@ -43,7 +43,7 @@ fn any_key(pool: &mut Pool) -> String {
     if pool.random.percent(50) { pool.key() } else { pool.other_key() }
 }
 
-/// Absolute times, so that both servers tell the same; none is reached while a test runs.
+/// Expiry at absolute times, so that both servers return the same. No time is reached while a test runs.
 fn expiry(pool: &mut Pool) -> Argv {
     let key = any_key(pool);
     let seconds = pool.random.pick(&["33177117420", "33177117421", "33177117422"]);

@@ -1,5 +1,7 @@
-//! Holds the replies of two servers against each other, byte for byte, except for what must differ: the clock, and
-//! where the reference is older than what Millstream follows. Every exception is here and says why.
+//! Compares the replies of two servers byte for byte.
+//!
+//! Two kinds of differences are allowed: values that depend on the clock, and behaviour in which the reference is
+//! older than the Redis version that Millstream follows. Every exception is in this file, with its reason.
 
 use crate::play::Exchange;
 use crate::script::{Argv, Script, is_named, line};
@@ -10,25 +12,24 @@ use crate::support::resp::{Value, escape};
 pub(crate) struct Difference {
     /// The command.
     pub command: String,
-    /// What the first server answered.
+    /// Reply of the first server.
     pub left: String,
-    /// What the second server answered.
+    /// Reply of the second server.
     pub right: String,
 }
 
 impl Difference {
-    /// The second server is gone.
+    /// The second server crashed.
     pub(crate) fn crash() -> Difference {
-        let gone = |text: &str| text.to_string();
         Difference {
-            command: gone("some command"),
-            left: gone("(alive)"),
-            right: gone("(the server is gone)"),
+            command: "some command".to_string(),
+            left: "(alive)".to_string(),
+            right: "(the server crashed)".to_string(),
         }
     }
 }
 
-/// The first difference, or `None`.
+/// Returns the first difference between two runs of a script.
 pub(crate) fn difference(left: &[Exchange], right: &[Exchange], script: &Script) -> Option<Difference> {
     let mut masks = Masks { script, queued: [Vec::new(), Vec::new()] };
     for (one, other) in left.iter().zip(right) {
@@ -36,17 +37,17 @@ pub(crate) fn difference(left: &[Exchange], right: &[Exchange], script: &Script)
             if one.reply.is_none() && other.reply.is_none() {
                 continue;
             }
-            return Some(told(one, other));
+            return Some(found(one, other));
         };
         if first.raw != second.raw && masks.masked(one, &first.value) != masks.masked(one, &second.value) {
-            return Some(told(one, other));
+            return Some(found(one, other));
         }
         masks.follow(one, &first.value);
     }
     None
 }
 
-fn told(one: &Exchange, other: &Exchange) -> Difference {
+fn found(one: &Exchange, other: &Exchange) -> Difference {
     let bytes = |exchange: &Exchange| match &exchange.reply {
         Some(reply) => escape(&reply.raw),
         None => "(no reply)".to_string(),
@@ -54,7 +55,8 @@ fn told(one: &Exchange, other: &Exchange) -> Difference {
     Difference { command: line(&one.command), left: bytes(one), right: bytes(other) }
 }
 
-/// Knows which commands a transaction holds, so that the parts of EXEC's reply are treated as their commands' are.
+/// Tracks the commands that a transaction has queued, so that each part of EXEC's reply is masked like its command's
+/// reply.
 struct Masks<'s> {
     script: &'s Script,
     queued: [Vec<Argv>; 2],
@@ -83,19 +85,19 @@ impl Masks<'_> {
     fn of(&self, command: &Argv, reply: &Value) -> Value {
         let name = command[0].to_ascii_uppercase();
         match (name.as_slice(), reply) {
-            (b"XREAD" | b"XREADGROUP" | b"XADD", Value::Error(text)) => Value::Error(worded(text)),
+            (b"XREAD" | b"XREADGROUP" | b"XADD", Value::Error(text)) => Value::Error(normalize_error(text)),
             (b"XPENDING", Value::Array(rows)) if command.len() > 3 => {
                 Value::Array(rows.iter().map(pending_row).collect())
             }
             (b"XINFO", _) => self.info(reply),
-            // Neither server promises an order here.
+            // The order of these replies is not specified.
             (b"HGETALL", Value::Array(flat)) => sorted(&Value::Array(flat.chunks(2).map(array).collect())),
             (b"KEYS" | b"SMEMBERS" | b"HKEYS" | b"HVALS" | b"HGETALL" | b"SCAN", _) => sorted(reply),
             _ => reply.clone(),
         }
     }
 
-    /// A reply of XINFO, which is maps within arrays within maps.
+    /// Masks a reply of XINFO: maps within arrays within maps.
     fn info(&self, reply: &Value) -> Value {
         match reply {
             Value::Map(pairs) => Value::Map(self.pairs(pairs.iter().map(|(key, value)| (key, value)))),
@@ -113,13 +115,13 @@ impl Masks<'_> {
         for (key, value) in pairs {
             let Value::Bulk(name) = key else { continue };
             let value = match name.as_slice() {
-                // Fields of Redis 7.2.
+                // Fields since Redis 7.2.
                 b"inactive" | b"active-time" if !self.script.knows_activity => continue,
                 b"inactive" | b"active-time" => sign(value),
-                // Fields of Redis 8.6 and 8.8.
+                // Fields since Redis 8.6 and 8.8.
                 b"idmp-duration" | b"idmp-maxsize" | b"pids-tracked" | b"iids-tracked" => continue,
                 b"iids-added" | b"iids-duplicates" | b"nacked-count" => continue,
-                // A matter of how the tree is built.
+                // These depend on how the radix tree is built.
                 b"radix-tree-keys" | b"radix-tree-nodes" => Value::Int(0),
                 b"idle" | b"seen-time" => Value::Int(0),
                 b"lag" | b"entries-read" if !self.script.lag_is_comparable => Value::Null,
@@ -133,25 +135,26 @@ impl Masks<'_> {
     }
 }
 
-/// Whether a RESP2 array is a map of XINFO: names at the even places, of which these are the first.
+/// Whether a RESP2 array is a map of XINFO. Such a map begins with the name `length` or `name`.
 fn is_flat_map(items: &[Value]) -> bool {
     matches!(items.first(), Some(Value::Bulk(name)) if name == b"length" || name == b"name")
 }
 
-/// Errors that other versions word otherwise.
-fn worded(text: &[u8]) -> Vec<u8> {
-    let holds = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
-    if holds(b"Unbalanced") {
+/// Normalizes errors whose text differs between versions.
+fn normalize_error(text: &[u8]) -> Vec<u8> {
+    let contains = |part: &[u8]| text.windows(part.len()).any(|window| window == part);
+    if contains(b"Unbalanced") {
         return b"Unbalanced".to_vec();
     }
-    // `ms-*` past the last sequence number: Redis 7.0 takes whichever of these texts a stale errno chooses.
-    if holds(b"Elements are too large") || holds(b"equal or smaller") {
+    // `ms-*` past the last sequence number: Redis 7.0 returns one of these texts, depending on a stale errno.
+    if contains(b"Elements are too large") || contains(b"equal or smaller") {
         return b"not greater".to_vec();
     }
     text.to_vec()
 }
 
-/// XPENDING's `[id, consumer, idle, count]`: idle only by its order of magnitude, which XCLAIM's IDLE and TIME set.
+/// Masks a row `[id, consumer, idle, count]` of XPENDING. Keeps the order of magnitude of `idle`, because XCLAIM's
+/// IDLE and TIME set it.
 fn pending_row(row: &Value) -> Value {
     match row {
         Value::Array(fields) if fields.len() == 4 => {
@@ -163,7 +166,7 @@ fn pending_row(row: &Value) -> Value {
     }
 }
 
-/// Rows of XINFO STREAM FULL: the delivery time stands before the count.
+/// Masks rows of XINFO STREAM FULL, in which the delivery time is the last but one field.
 fn timed_rows(value: &Value) -> Value {
     let Value::Array(rows) = value else { return value.clone() };
     let row = |row: &Value| match row {
@@ -178,7 +181,7 @@ fn timed_rows(value: &Value) -> Value {
     Value::Array(rows.iter().map(row).collect())
 }
 
-/// Whether there is a time at all: a consumer that never got anything has -1.
+/// Keeps whether there is a time at all: a consumer that never received an entry has -1.
 fn sign(value: &Value) -> Value {
     match value {
         Value::Int(ms) => Value::Int(ms.signum().min(0)),

@@ -1,40 +1,43 @@
-//! Random sequences from a seed: few keys, groups and consumers, ids mostly from those in use, so that commands
-//! meet. Nothing depends on the clock (explicit ids, absolute and far expiry, idle times far apart), and nothing on
-//! replies, so that any part of a sequence can be left out.
+//! Generates random command sequences from a seed.
+//!
+//! There are few keys, groups and consumers, and most ids are in use, so that commands affect each other. Nothing
+//! depends on the clock (ids are explicit, expiry is absolute and far away, idle times are far apart) or on replies,
+//! so that any part of a sequence can be left out.
 
 use crate::companions;
-use crate::mutate::mutated;
+use crate::mutate::mutate;
 use crate::random::Random;
 use crate::script::{Argv, Script, Step, argv, is_named};
 use crate::streams;
 use crate::support::peers::Peer;
 
-/// What the commands of one sequence are made from.
+/// State from which the commands of one sequence are generated.
 pub(crate) struct Pool {
-    /// The only source of chance.
+    /// The only source of randomness.
     pub random: Random,
-    /// Ids used so far.
+    /// Ids generated so far.
     ids: Vec<(u64, u64)>,
     next_ms: u64,
     keys: u64,
     groups: u64,
     consumers: u64,
-    /// Whether 0-0, the greatest id and their neighbours occur as new ids.
+    /// Whether 0-0, the greatest id and ids next to them are used for new entries.
     pub edge_ids: bool,
-    /// Whether entries may be deleted, trimmed, or counted by the client, which versions of Redis reckon differently.
+    /// Whether entries are deleted or trimmed, or counters are set by the client. Versions of Redis compute lag
+    /// differently after that.
     pub deletes: bool,
-    /// Whether commands and words of Redis 8.2 occur: XDELEX, XACKDEL, references of trimmed entries, XREAD +.
+    /// Whether features of Redis 8.2 are used: XDELEX, XACKDEL, reference policies of trims, XREAD +.
     pub has_references: bool,
-    /// Whether the reference makes the consumer of a read that finds nothing, and tells when consumers last got something.
+    /// Whether the reference creates the consumer of an empty read, and reports when consumers last received entries.
     pub knows_activity: bool,
     /// Whether the reference is a Valkey.
     pub is_valkey: bool,
-    /// Whether groups may be destroyed. Redis 8.2 keeps the position of a destroyed group in a cache that ACKED asks
-    /// (redis/redis#14552), so that a sequence has either.
+    /// Whether groups are destroyed. Redis 8.2 keeps the position of a destroyed group in a cache that ACKED uses
+    /// (redis/redis#14552), so a sequence contains either ACKED or XGROUP DESTROY.
     pub destroys: bool,
 }
 
-/// The sequence of a seed, of commands that this server has.
+/// Generates the sequence of a seed from commands that this server supports.
 pub(crate) fn script(seed: u64, peer: &Peer) -> Script {
     let (has_references, knows_activity) = (peer.redis_version >= (8, 2), peer.redis_version >= (7, 2));
     let mut random = Random::new(seed);
@@ -57,10 +60,10 @@ pub(crate) fn script(seed: u64, peer: &Peer) -> Script {
     };
     let mut steps = vec![step(0, vec![block_limits(&mut pool.random)])];
     while (steps.len() as u64) < length {
-        more(&mut pool, &mut steps);
+        add_steps(&mut pool, &mut steps);
     }
     steps.extend(inspection(&pool).into_iter().map(|command| step(0, vec![command])));
-    cut_into_batches(&mut pool.random, &mut steps);
+    cut_into_pipelines(&mut pool.random, &mut steps);
     // Redis 8 corrected the lag of streams with deleted or trimmed entries.
     let lag_is_comparable = !deletes || peer.redis_version >= (8, 0);
     Script { resp3, lag_is_comparable, knows_activity, steps }
@@ -70,7 +73,8 @@ fn step(connection: usize, commands: Vec<Argv>) -> Step {
     Step { connection, commands, flush: false }
 }
 
-/// Small blocks make every kind of trim meet block ends within a few entries. Never fewer bytes than an entry has.
+/// Small blocks let every kind of trim reach block boundaries within a few entries. A block always has space for one
+/// entry.
 fn block_limits(random: &mut Random) -> Argv {
     match random.below(6) {
         0 | 1 => argv(&["CONFIG", "SET", "stream-node-max-entries", "100"]),
@@ -80,8 +84,8 @@ fn block_limits(random: &mut Random) -> Argv {
     }
 }
 
-/// One further step, a run of additions, or a transaction.
-fn more(pool: &mut Pool, steps: &mut Vec<Step>) {
+/// Adds one step, a series of XADD, or a transaction.
+fn add_steps(pool: &mut Pool, steps: &mut Vec<Step>) {
     let connection = usize::from(pool.random.percent(10));
     match pool.random.below(100) {
         0..3 => {
@@ -101,14 +105,15 @@ fn commands(pool: &mut Pool) -> Vec<Argv> {
         if pool.random.percent(80) { streams::commands(pool) } else { companions::commands(pool) };
     if pool.random.percent(6) {
         let last = commands.pop().expect("at least one command");
-        // Valkey checks the time before the key, and refuses types that it does not know.
-        let is_checked_otherwise = pool.is_valkey && (is_named(&last, "GETEX") || is_named(&last, "SCAN"));
-        commands.push(if is_checked_otherwise { last } else { mutated(&mut pool.random, last) });
+        // Valkey checks the time before the key, and rejects types that it does not know.
+        let is_checked_differently = pool.is_valkey && (is_named(&last, "GETEX") || is_named(&last, "SCAN"));
+        commands.push(if is_checked_differently { last } else { mutate(&mut pool.random, last) });
     }
     commands
 }
 
-/// MULTI … EXEC, now and then watched, disturbed from the other connection, spoiled or discarded.
+/// MULTI … EXEC. Sometimes keys are watched, the other connection interferes, a command is invalid, or the
+/// transaction is discarded.
 fn transaction(pool: &mut Pool, steps: &mut Vec<Step>, connection: usize) {
     if pool.random.percent(40) {
         let (one, two) = (pool.key(), pool.key());
@@ -126,7 +131,7 @@ fn transaction(pool: &mut Pool, steps: &mut Vec<Step>, connection: usize) {
     steps.push(step(connection, vec![argv(&[end])]));
 }
 
-/// Everything that can be seen of every stream, at the end of each sequence.
+/// Commands that inspect every stream completely, for the end of each sequence.
 fn inspection(pool: &Pool) -> Vec<Argv> {
     let mut commands = vec![argv(&["EXEC"]), argv(&["SELECT", "0"]), argv(&["KEYS", "*"])];
     for number in 0..pool.keys {
@@ -142,8 +147,8 @@ fn inspection(pool: &Pool) -> Vec<Argv> {
     commands
 }
 
-/// Batches of one to fifty commands, pipelined.
-fn cut_into_batches(random: &mut Random, steps: &mut [Step]) {
+/// Cuts the sequence into pipelines of one to fifty steps.
+fn cut_into_pipelines(random: &mut Random, steps: &mut [Step]) {
     let mut left = random.between(1, 50);
     for step in steps {
         left -= 1;
@@ -155,7 +160,7 @@ fn cut_into_batches(random: &mut Random, steps: &mut [Step]) {
 }
 
 impl Pool {
-    /// A key that is mostly a stream.
+    /// Returns a key that usually is a stream.
     pub(crate) fn key(&mut self) -> String {
         if self.random.percent(2) {
             return self.random.pick(&["missing", "k0", "k1"]).to_string();
@@ -163,7 +168,7 @@ impl Pool {
         format!("s{}", self.random.below(self.keys))
     }
 
-    /// A key that is mostly something else.
+    /// Returns a key that usually has another type.
     pub(crate) fn other_key(&mut self) -> String {
         if self.random.percent(10) {
             return self.key();
@@ -171,7 +176,7 @@ impl Pool {
         format!("k{}", self.random.below(4))
     }
 
-    /// A group, rarely one that cannot exist.
+    /// Returns a group, rarely one that does not exist.
     pub(crate) fn group(&mut self) -> String {
         if self.random.percent(2) {
             "nobody".to_string()
@@ -180,12 +185,12 @@ impl Pool {
         }
     }
 
-    /// A consumer.
+    /// Returns a consumer.
     pub(crate) fn consumer(&mut self) -> String {
         format!("c{}", self.random.below(self.consumers))
     }
 
-    /// An id to be added: mostly the next, sometimes one that was used, or at the edge of what ids can be.
+    /// Returns an id for a new entry: usually the next, sometimes one in use or at the edge of the range of ids.
     pub(crate) fn new_id(&mut self) -> String {
         match self.random.below(100) {
             0..80 => {
@@ -194,7 +199,7 @@ impl Pool {
                     self.ids.last().map_or(0, |&(ms, seq)| if ms == self.next_ms { seq + 1 } else { 0 });
                 let id = (self.next_ms, sequence + self.random.below(3) / 2);
                 self.ids.push(id);
-                written(id)
+                format_id(id)
             }
             80..86 => format!("{}-*", self.next_ms + self.random.below(2)),
             86..88 => format!("{}", self.next_ms + 1),
@@ -204,16 +209,16 @@ impl Pool {
         }
     }
 
-    /// An id to look for: mostly one in use or its neighbour.
+    /// Returns an id to look up: usually one in use or next to one.
     pub(crate) fn id(&mut self) -> String {
         let (ms, seq) = self.ids[self.random.below(self.ids.len() as u64) as usize];
         match self.random.below(100) {
-            0..55 => written((ms, seq)),
-            55..63 => written((ms, seq + 1)),
-            63..70 => written((ms, seq.saturating_sub(1))),
+            0..55 => format_id((ms, seq)),
+            55..63 => format_id((ms, seq + 1)),
+            63..70 => format_id((ms, seq.saturating_sub(1))),
             70..80 => ms.to_string(),
-            80..85 => written((ms + 1, 0)),
-            85..95 => written(
+            80..85 => format_id((ms + 1, 0)),
+            85..95 => format_id(
                 self.ids[self.ids.len() - 1 - self.random.below(self.ids.len().min(5) as u64) as usize],
             ),
             95..98 => "0".to_string(),
@@ -221,7 +226,7 @@ impl Pool {
         }
     }
 
-    /// Ids where arithmetic goes wrong.
+    /// Returns an id at which arithmetic can overflow, or an unusual spelling.
     pub(crate) fn edge_id(&mut self) -> String {
         let edges = [
             "0-0",
@@ -236,15 +241,15 @@ impl Pool {
         self.random.pick(&edges).to_string()
     }
 
-    /// An id above all that were generated.
+    /// Returns an id greater than all generated so far.
     pub(crate) fn id_above(&mut self) -> String {
         self.next_ms += 1;
         let id = (self.next_ms, 0);
         self.ids.push(id);
-        written(id)
+        format_id(id)
     }
 
-    /// A bound of a range.
+    /// Returns a bound of a range.
     pub(crate) fn bound(&mut self, open_end: &str) -> String {
         match self.random.below(10) {
             0..4 => open_end.to_string(),
@@ -253,7 +258,7 @@ impl Pool {
         }
     }
 
-    /// A count: small, or nothing, or too much.
+    /// Returns a count: usually small, sometimes zero, negative or very large.
     pub(crate) fn count(&mut self) -> String {
         match self.random.below(12) {
             0 => "0".to_string(),
@@ -264,6 +269,6 @@ impl Pool {
     }
 }
 
-fn written((ms, seq): (u64, u64)) -> String {
+fn format_id((ms, seq): (u64, u64)) -> String {
     format!("{ms}-{seq}")
 }

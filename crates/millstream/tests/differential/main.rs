@@ -1,8 +1,8 @@
-//! Seeded random sequences of commands to Millstream and a real server (Redis 7.0, Redis 8.2, Valkey 9.1), whose replies must
-//! be the same bytes.
+//! Sends seeded random command sequences to Millstream and to a real server (Redis 7.0, Redis 8.2, Valkey 9.1) and
+//! compares the replies byte for byte.
 //!
-//! `MILLSTREAM_DIFF_SEEDS=20000` runs that many sequences, `MILLSTREAM_DIFF_FIRST=123` begins at that seed; a
-//! failure prints both as they must be given to see it again, and the shortest sequence that still shows it.
+//! `MILLSTREAM_DIFF_SEEDS=20000` sets the number of sequences, `MILLSTREAM_DIFF_FIRST=123` the first seed. A failure
+//! prints the values that reproduce it, and the shortest sequence that still fails.
 
 mod companions;
 mod compare;
@@ -18,53 +18,53 @@ mod streams;
 mod support;
 
 use compare::{Difference, difference};
-use play::Stage;
+use play::Target;
 use script::{Script, Step, argv, listing};
 use support::peers::{Peer, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
-use support::process::{Kind, Server};
+use support::process::{Server, ServerKind};
 
-/// Sequences in an ordinary run on Redis 7.0; the other servers get a part of them.
+/// Number of sequences in an ordinary run on Redis 7.0. The other servers get fewer.
 const SEEDS: u64 = 1500;
-/// Failing sequences told before a run gives up.
-const REPORTS: usize = 5;
-/// Sequences that show the comparison itself to be steady.
-const SEEDS_OF_SELF_TEST: u64 = 40;
+/// Number of failing sequences after which a run stops.
+const MAX_REPORTS: usize = 5;
+/// Number of sequences that check the comparison itself, with the same server on both sides.
+const SELF_TEST_SEEDS: u64 = 40;
 
 #[test]
-fn millstream_answers_like_redis_7_0() {
+fn millstream_replies_like_redis_7_0() {
     compare_with(&REDIS_7_0, SEEDS);
 }
 
 #[test]
-fn millstream_answers_like_redis_8_2() {
+fn millstream_replies_like_redis_8_2() {
     compare_with(&REDIS_8_2, SEEDS / 3);
 }
 
 #[test]
-fn millstream_answers_like_valkey_9_1() {
+fn millstream_replies_like_valkey_9_1() {
     compare_with(&VALKEY_9_1, SEEDS / 5);
 }
 
 fn compare_with(peer: &'static Peer, seeds: u64) {
-    if !Server::reference_is_wanted() {
+    if !Server::compares_with_real_servers() {
         return;
     }
-    let mut pair = Pair::new(peer, Kind::Millstream);
+    let mut pair = Pair::new(peer, ServerKind::Millstream);
     let first = number("MILLSTREAM_DIFF_FIRST").unwrap_or(1);
     let count = number("MILLSTREAM_DIFF_SEEDS").unwrap_or(seeds);
     let reports: Vec<String> =
-        (first..first + count).filter_map(|seed| pair.report(seed)).take(REPORTS).collect();
+        (first..first + count).filter_map(|seed| pair.report(seed)).take(MAX_REPORTS).collect();
     assert!(reports.is_empty(), "{}", reports.join("\n\n"));
 }
 
 #[test]
-fn redis_answers_like_redis() {
-    if !Server::reference_is_wanted() {
+fn each_server_replies_like_itself() {
+    if !Server::compares_with_real_servers() {
         return;
     }
     for peer in [&REDIS_7_0, &REDIS_8_2, &VALKEY_9_1] {
-        let mut pair = Pair::new(peer, Kind::Peer(peer));
-        for seed in 1..=number("MILLSTREAM_DIFF_SELF_SEEDS").unwrap_or(SEEDS_OF_SELF_TEST) {
+        let mut pair = Pair::new(peer, ServerKind::Peer(peer));
+        for seed in 1..=number("MILLSTREAM_DIFF_SELF_SEEDS").unwrap_or(SELF_TEST_SEEDS) {
             if let Some(report) = pair.report(seed) {
                 panic!("{report}");
             }
@@ -72,25 +72,26 @@ fn redis_answers_like_redis() {
     }
 }
 
-/// One server is made to cut its blocks elsewhere: the difference must be found, and end up short.
+/// One of two equal servers gets a smaller block size. The comparison must find the difference, and shrink the
+/// sequence.
 #[test]
-fn a_planted_difference_is_found_and_cut_down() {
-    if !Server::reference_is_wanted() {
+fn a_planted_difference_is_found_and_shrunk() {
+    if !Server::compares_with_real_servers() {
         return;
     }
-    let mut pair = Pair::new(&REDIS_7_0, Kind::Peer(&REDIS_7_0));
-    pair.plant = Some(("stream-node-max-bytes", "60"));
+    let mut pair = Pair::new(&REDIS_7_0, ServerKind::Peer(&REDIS_7_0));
+    pair.changed_setting = Some(("stream-node-max-bytes", "60"));
     let script = |seed| generate::script(seed, &REDIS_7_0);
     let seed = (1..200).find(|&seed| pair.differ(&script(seed)).is_some()).expect("a difference");
     let shortest = pair.shortest(&script(seed));
-    assert!(pair.differ(&shortest).is_some(), "the shortest sequence still differs");
+    assert!(pair.differ(&shortest).is_some(), "the shortest sequence does not differ any more");
     assert!(shortest.steps.len() <= 25, "{} steps remain:\n{}", shortest.steps.len(), listing(&shortest));
-    pair.plant = None;
-    assert!(pair.differ(&shortest).is_none(), "without the plant both answer the same");
+    pair.changed_setting = None;
+    assert!(pair.differ(&shortest).is_none(), "the sequence differs without the changed setting");
 }
 
 #[test]
-fn shrinking_keeps_only_what_matters() {
+fn shrinking_keeps_only_the_necessary_steps() {
     let step = |word: &str| Step { connection: 0, commands: vec![argv(&[word])], flush: true };
     let words: Vec<String> = (0..100).map(|number| number.to_string()).collect();
     let steps = words.iter().map(|word| step(word)).collect();
@@ -101,13 +102,13 @@ fn shrinking_keeps_only_what_matters() {
 }
 
 #[test]
-fn a_seed_means_the_same_sequence_always() {
+fn a_seed_always_generates_the_same_sequence() {
     assert_eq!(generate::script(7, &REDIS_7_0), generate::script(7, &REDIS_7_0));
     assert_ne!(generate::script(7, &REDIS_7_0), generate::script(8, &REDIS_7_0));
 }
 
 #[test]
-fn sequences_have_what_the_server_has() {
+fn sequences_use_only_commands_of_the_server() {
     let is_named = |script: &Script, name| {
         let mut commands = script.steps.iter().flat_map(|step| &step.commands);
         commands.any(|command| script::is_named(command, name))
@@ -118,32 +119,37 @@ fn sequences_have_what_the_server_has() {
     }
 }
 
-/// Two servers side by side.
+/// Two servers that run the same sequences.
 struct Pair {
-    /// The server on the left, which decides what is asked.
+    /// The server on the left, which determines the commands.
     peer: &'static Peer,
-    left: Stage,
-    right: Stage,
-    /// A setting changed on the right only.
-    plant: Option<(&'static str, &'static str)>,
+    left: Target,
+    right: Target,
+    /// A setting that is changed on the right only.
+    changed_setting: Option<(&'static str, &'static str)>,
 }
 
 impl Pair {
-    fn new(peer: &'static Peer, right: Kind) -> Pair {
-        Pair { peer, left: Stage::new(Kind::Peer(peer)), right: Stage::new(right), plant: None }
+    fn new(peer: &'static Peer, right: ServerKind) -> Pair {
+        Pair {
+            peer,
+            left: Target::new(ServerKind::Peer(peer)),
+            right: Target::new(right),
+            changed_setting: None,
+        }
     }
 
     fn differ(&mut self, script: &Script) -> Option<Difference> {
         self.left.reset();
         self.right.reset();
-        if let Some((name, value)) = self.plant {
+        if let Some((name, value)) = self.changed_setting {
             self.right.set(name, value);
         }
         let (left, right) = (self.left.play(script), self.right.play(script));
         let (left_survived, right_survived) = (self.left.survived(), self.right.survived());
         if !left_survived {
-            // Random commands bring Redis itself down now and then; that says nothing about the other.
-            eprintln!("the reference did not survive a sequence of {} steps", script.steps.len());
+            // Random commands sometimes crash Redis itself. That is not a fault of Millstream.
+            eprintln!("the reference crashed on a sequence of {} steps", script.steps.len());
             return None;
         }
         if !right_survived {
@@ -156,7 +162,7 @@ impl Pair {
         shrink::shrink(script, |shorter| self.differ(shorter).is_some())
     }
 
-    /// What is wrong with a seed, in full.
+    /// Describes the difference that a seed finds, with the shortest sequence that shows it.
     fn report(&mut self, seed: u64) -> Option<String> {
         let script = generate::script(seed, self.peer);
         self.differ(&script)?;

@@ -1,4 +1,4 @@
-//! Small damage to a command: what a careless client might send.
+//! Mutates commands into what a careless client might send.
 
 use crate::random::Random;
 use crate::script::{Argv, is_named};
@@ -28,9 +28,9 @@ const GARBAGE: [&str; 22] = [
     "JUSTID",
 ];
 
-/// The command with one argument dropped, doubled, replaced, added, or two exchanged.
-pub(crate) fn mutated(random: &mut Random, command: Argv) -> Argv {
-    let Some((first, last)) = harmless(&command) else { return command };
+/// Drops, duplicates, replaces, inserts or swaps arguments of a command.
+pub(crate) fn mutate(random: &mut Random, command: Argv) -> Argv {
+    let Some((first, last)) = mutable_range(&command) else { return command };
     let mut mutant = command.clone();
     let at = random.between(first as u64, last as u64) as usize;
     match random.below(5) {
@@ -45,9 +45,11 @@ pub(crate) fn mutated(random: &mut Random, command: Argv) -> Argv {
     if is_safe(&mutant) { mutant } else { command }
 }
 
-/// The arguments that may be damaged without asking for what versions answer differently: an older Redis does not
-/// create the consumer of a read or claim that finds nothing, so key, group and consumer stay.
-fn harmless(command: &Argv) -> Option<(usize, usize)> {
+/// Range of the arguments that may be mutated.
+///
+/// Key, group and consumer of reads and claims are excluded: an older Redis does not create the consumer of a read or
+/// claim without result, so replies would differ between versions.
+fn mutable_range(command: &Argv) -> Option<(usize, usize)> {
     let streams = command.iter().position(|argument| argument == b"STREAMS");
     let (first, last) = match streams {
         Some(streams) if is_named(command, "XREADGROUP") && command[1] == b"GROUP" => {
@@ -61,17 +63,18 @@ fn harmless(command: &Argv) -> Option<(usize, usize)> {
     (first <= last).then_some((first, last))
 }
 
-/// Not what waits, asks the clock, means something new since the reference was built, or asks it for memory it has not.
+/// Whether a mutated command can be compared: it does not block, does not depend on the clock, uses no syntax newer
+/// than the reference, and does not make the reference allocate much memory.
 fn is_safe(command: &Argv) -> bool {
     let reads = is_named(command, "XREAD") || is_named(command, "XREADGROUP");
     let has = |word: &[u8]| command.iter().any(|argument| argument.eq_ignore_ascii_case(word));
-    // Before 8.4 Redis looks at references block by block where a trim is approximate.
+    // Before 8.4, Redis checks references block by block in an approximate trim.
     let by_blocks = has(b"~") && (has(b"DELREF") || has(b"ACKED"));
     let new_or_waiting = has(b"*") || by_blocks || reads && (has(b"BLOCK") || has(b"+"));
     !new_or_waiting && !depends_on_the_clock(command) && !wants_much_memory(command)
 }
 
-/// An idle time between nothing and very long: whether it has passed is chance.
+/// Whether the command has a minimum idle time that could pass while the test runs.
 fn depends_on_the_clock(command: &Argv) -> bool {
     let short = |argument: Option<&Vec<u8>>| number(argument).is_some_and(|ms| (1..400_000).contains(&ms));
     let claims = is_named(command, "XCLAIM") || is_named(command, "XAUTOCLAIM");
@@ -79,7 +82,7 @@ fn depends_on_the_clock(command: &Argv) -> bool {
     claims && short(command.get(4)) || is_named(command, "XPENDING") && short(command.get(idle))
 }
 
-/// XAUTOCLAIM in Redis sets aside room for COUNT ids.
+/// XAUTOCLAIM of Redis allocates memory for COUNT ids in advance.
 fn wants_much_memory(command: &Argv) -> bool {
     is_named(command, "XAUTOCLAIM")
         && command.iter().skip(5).any(|argument| number(Some(argument)) > Some(1_000_000))

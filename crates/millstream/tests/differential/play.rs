@@ -1,56 +1,55 @@
-//! Plays a sequence on a server: connections of its own, pipelined as the sequence says.
+//! Runs a sequence on a server, on two new connections, with the pipelining that the sequence defines.
 
 use crate::script::{Argv, Script};
-use crate::support::process::{Kind, Server};
-use crate::support::wire::{Client, Outcome, PATIENCE, Reply};
+use crate::support::process::{Server, ServerKind};
+use crate::support::wire::{Client, Outcome, Reply, TIMEOUT};
 
-/// What a server answered to one command.
+/// A command and its reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// The connection.
+    /// Number of the connection.
     pub connection: usize,
-    /// What was sent.
+    /// The command.
     pub command: Argv,
-    /// What came; `None` when the connection closed or fell silent.
+    /// The reply. `None` if the connection was closed or the reply did not arrive in time.
     pub reply: Option<Reply>,
 }
 
-/// Settings every sequence begins with. The last one only Millstream knows.
+/// Settings at the start of every sequence. Only Millstream has the last one.
 const SETTINGS: [(&str, &str); 3] =
     [("stream-node-max-entries", "100"), ("stream-node-max-bytes", "4096"), ("exact-lag", "no")];
 
-/// A server, emptied before each sequence, and started again after one that killed it.
-pub(crate) struct Stage {
-    kind: Kind,
+/// A server that is emptied after each sequence, and restarted if a sequence crashed it.
+pub(crate) struct Target {
+    kind: ServerKind,
     server: Server,
     control: Client,
 }
 
-impl Stage {
-    /// A server of this kind.
-    pub(crate) fn new(kind: Kind) -> Stage {
+impl Target {
+    /// Starts a server of this kind.
+    pub(crate) fn new(kind: ServerKind) -> Target {
         let server = start(kind);
         let control = server.client();
-        Stage { kind, server, control }
+        Target { kind, server, control }
     }
 
-    /// Changes a setting for one sequence: a difference on purpose.
+    /// Changes a setting until the next reset.
     pub(crate) fn set(&mut self, name: &str, value: &str) {
         self.control.call(&["CONFIG", "SET", name, value]);
     }
 
-    /// Settings back to the beginning; keys are gone since the last sequence ended.
+    /// Restores the settings.
     pub(crate) fn reset(&mut self) {
         for (name, value) in SETTINGS {
             self.set(name, value);
         }
     }
 
-    /// Whether the server lived through the last sequence, and through freeing what it left behind. Where not, a new
-    /// one takes its place.
+    /// Empties the server, and returns whether it survived the last sequence and this. If not, starts a new one.
     pub(crate) fn survived(&mut self) -> bool {
         self.control.send(&["FLUSHALL"]);
-        let alive = matches!(self.control.next(PATIENCE), Outcome::Reply(_));
+        let alive = matches!(self.control.next(TIMEOUT), Outcome::Reply(_));
         if !alive {
             self.server = start(self.kind);
             self.control = self.server.client();
@@ -58,7 +57,7 @@ impl Stage {
         alive
     }
 
-    /// All that the server answers to the sequence.
+    /// Runs the sequence and returns all commands with their replies.
     pub(crate) fn play(&mut self, script: &Script) -> Vec<Exchange> {
         let mut connections: Vec<Client> = (0..2).map(|_| self.connect(script.resp3)).collect();
         let mut exchanges = Vec::new();
@@ -95,17 +94,17 @@ impl Stage {
 fn collect(client: &mut Client, exchanges: &mut [Exchange], awaited: &mut usize) {
     let begin = exchanges.len() - *awaited;
     for exchange in &mut exchanges[begin..] {
-        match client.next(PATIENCE) {
+        match client.next(TIMEOUT) {
             Outcome::Reply(reply) => exchange.reply = Some(reply),
-            Outcome::Silence | Outcome::Closed => break,
+            Outcome::TimedOut | Outcome::Closed => break,
         }
     }
     *awaited = 0;
 }
 
-fn start(kind: Kind) -> Server {
+fn start(kind: ServerKind) -> Server {
     match kind {
-        Kind::Millstream => Server::millstream(&[]),
-        Kind::Peer(peer) => Server::peer(peer),
+        ServerKind::Millstream => Server::millstream(&[]),
+        ServerKind::Peer(peer) => Server::peer(peer),
     }
 }

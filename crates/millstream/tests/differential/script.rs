@@ -1,45 +1,45 @@
-//! A sequence of commands as data, so that it can be played on any server, cut down, and printed.
+//! A command sequence as data, so that it can be run on any server, shrunk, and printed.
 
 use crate::support::resp::escape;
 
 /// A command's arguments, its name first.
 pub(crate) type Argv = Vec<Vec<u8>>;
 
-/// What is kept or left out as a whole when a sequence is cut down.
+/// The unit that shrinking keeps or removes as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Step {
-    /// Which of the connections sends it.
+    /// Number of the connection that sends it.
     pub connection: usize,
     /// The commands, in order.
     pub commands: Vec<Argv>,
-    /// Whether replies are awaited before anything further is sent.
+    /// Whether to wait for all replies before the next step.
     pub flush: bool,
 }
 
-/// A whole sequence.
+/// A whole command sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Script {
-    /// Whether its connections speak RESP3.
+    /// Whether its connections use RESP3.
     pub resp3: bool,
-    /// Whether entries-read and lag mean the same in every version, given what the sequence leaves out.
+    /// Whether `entries-read` and `lag` of this sequence are equal in all versions.
     pub lag_is_comparable: bool,
-    /// Whether the reference tells when consumers last got something.
+    /// Whether the reference reports when consumers last received entries.
     pub knows_activity: bool,
-    /// What is sent.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// Arguments from words.
+/// Converts words to arguments.
 pub(crate) fn argv(words: &[&str]) -> Argv {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Whether the command has this name, in any case.
+/// Whether the command has this name, ignoring case.
 pub(crate) fn is_named(argv: &Argv, name: &str) -> bool {
     argv.first().is_some_and(|first| first.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// The sequence as lines that can be pasted into `redis-cli`.
+/// Formats the sequence as lines that can be pasted into `redis-cli`.
 pub(crate) fn listing(script: &Script) -> String {
     let lines = script.steps.iter().flat_map(|step| {
         step.commands.iter().map(|command| format!("  {}> {}", step.connection, line(command)))
@@ -47,7 +47,7 @@ pub(crate) fn listing(script: &Script) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One command as it would be typed.
+/// Formats one command as it would be typed.
 pub(crate) fn line(argv: &Argv) -> String {
     let word = |arg: &Vec<u8>| {
         let plain = !arg.is_empty()

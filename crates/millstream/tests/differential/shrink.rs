@@ -1,9 +1,9 @@
-//! Cuts a failing sequence down by delta debugging: leave out halves, then quarters, and so on, for as long as
-//! what remains still fails.
+//! Shrinks a failing sequence by delta debugging: removes halves, then quarters, and so on, as long as the rest still
+//! fails.
 
 use crate::script::{Script, Step};
 
-/// A sequence from which no single step can be left out without losing the failure.
+/// Returns a failing sequence from which no single step can be removed without losing the failure.
 pub(crate) fn shrink(script: &Script, mut fails: impl FnMut(&Script) -> bool) -> Script {
     let mut steps = script.steps.clone();
     let mut size = steps.len().div_ceil(2).max(1);
@@ -18,7 +18,7 @@ pub(crate) fn shrink(script: &Script, mut fails: impl FnMut(&Script) -> bool) ->
     }
 }
 
-/// Tries to leave out each run of `size` steps, from the end on: what comes last depends on the most.
+/// Tries to remove each run of `size` steps, starting at the end, because later steps depend on earlier ones.
 fn without_chunks(
     script: &Script,
     mut steps: Vec<Step>,

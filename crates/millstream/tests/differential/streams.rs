@@ -3,8 +3,10 @@
 use crate::generate::Pool;
 use crate::script::{Argv, argv};
 
-/// One command; before what may create a consumer, the command that surely does where the reference is older than Redis 7.2,
-/// which creates it only when something is delivered.
+/// Returns one command, preceded by XGROUP CREATECONSUMER if needed.
+///
+/// A Redis older than 7.2 creates the consumer of a read or claim only when entries are delivered to it. If the
+/// reference is that old, the consumer is created explicitly first.
 pub(crate) fn commands(pool: &mut Pool) -> Vec<Argv> {
     let mut commands = with_consumer(pool);
     if pool.knows_activity {
@@ -49,8 +51,9 @@ pub(crate) fn append(pool: &mut Pool, key: &str) -> Argv {
     command
 }
 
-/// Fields that repeat those of other entries, or do not; values of every size that is stored in another way, but no
-/// entry larger than a block: one that begins a block and does not fit it may bring Redis 7.0.15 down.
+/// Fields whose names often repeat those of other entries, with values of every size class of the storage format.
+///
+/// No entry is larger than a block: an entry that begins a block and does not fit into it can crash Redis 7.0.15.
 fn fields(pool: &mut Pool) -> Argv {
     let names: &[&str] = match pool.random.below(10) {
         0..5 => &["f"],
@@ -94,7 +97,8 @@ fn value(pool: &mut Pool) -> Vec<u8> {
 fn trim(pool: &mut Pool) -> Argv {
     let by_length = pool.random.percent(60);
     let mut words = argv(&[if by_length { "MAXLEN" } else { "MINID" }]);
-    // Before 8.4 Redis trims whole blocks only, also where it looks at references; what it keeps depends on how they lie.
+    // Before 8.4, Redis trims only whole blocks, also with a reference policy. What it keeps depends on the block
+    // boundaries.
     let references = pool.has_references && pool.random.percent(40);
     let approximate = pool.random.percent(60) && !references;
     if approximate || pool.random.percent(50) {
@@ -131,7 +135,7 @@ fn delete_with_references(pool: &mut Pool, key: &str) -> Argv {
     command
 }
 
-/// XTRIM, XDEL, XSETID: what makes lag hard to tell.
+/// XTRIM, XDEL or XSETID: commands after which the lag is hard to compute.
 fn shorten(pool: &mut Pool, key: &str) -> Argv {
     if !pool.deletes {
         return argv(&["XLEN", key]);
@@ -142,7 +146,7 @@ fn shorten(pool: &mut Pool, key: &str) -> Argv {
             command.extend(trim(pool));
             command
         }
-        // Since 7.2 XSETID may not go behind what was deleted, so it only goes forward here.
+        // Since 7.2, XSETID must not set an id below the greatest deleted one. Here it only moves forward.
         4 if !pool.edge_ids => {
             let mut command = argv(&["XSETID", key, &pool.id_above()]);
             if pool.random.percent(40) {
@@ -221,7 +225,7 @@ fn read_group(pool: &mut Pool) -> Vec<Argv> {
     commands
 }
 
-/// A read that would wait, for the inside of a transaction, where it may not.
+/// A blocking read, for use inside a transaction, where it must not block.
 pub(crate) fn blocking(pool: &mut Pool) -> Argv {
     let key = pool.key();
     argv(&["XREAD", "BLOCK", &pool.random.below(3).to_string(), "STREAMS", &key, "$"])
@@ -251,7 +255,7 @@ fn pending(pool: &mut Pool, key: &str) -> Argv {
     command
 }
 
-/// Idle times far enough apart that no test run is slow enough to confuse them.
+/// Idle times so far apart that a slow test run cannot confuse them.
 fn min_idle(pool: &mut Pool) -> &'static str {
     pool.random.pick(&["0", "0", "0", "500000", "99999999999999", "-1"])
 }

@@ -1,7 +1,7 @@
 //! A campaign: one server, one folder, many rounds of load, fault, restart and check.
 //!
-//! What the server shows after a restart was shown to somebody, so it is what the next round starts from: nothing of
-//! it may vanish, and nothing that was missing may appear.
+//! The harness has read the whole state after each restart, so the next round starts from that state: no part of it
+//! may disappear, and nothing that was missing may appear.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::subject::{Running, Subject};
 use crate::support::resp::Value;
 use crate::tally::Tally;
 
-/// Ledgers of rounds with findings go here.
+/// Folder in the system's temporary folder for the ledgers of rounds with findings.
 const EVIDENCE_FOLDER: &str = "millstream-durability-findings";
 
-/// Where the server keeps its data.
+/// Storage of the server's data.
 pub(crate) enum Place {
     /// An ordinary folder.
     Folder,
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Disk(Disk),
 }
 
-/// A server and everything known about what it promised.
+/// A server and everything known about what it acknowledged or returned.
 pub(crate) struct Campaign {
     pub subject: Subject,
     pub seed: u64,
@@ -48,13 +48,13 @@ impl Campaign {
     /// Starts the server on an empty folder.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     pub(crate) fn new(subject: Subject, seed: u64, place: Place) -> Campaign {
         let scratch = Scratch::new();
         let data = data_folder(&place, &scratch);
         fs::create_dir_all(&data).expect("create the data folder");
         let running =
-            subject.start(&data, &scratch.output()).unwrap_or_else(|how| panic!("{subject}: {how}"));
+            subject.start(&data, &scratch.output()).unwrap_or_else(|error| panic!("{subject}: {error}"));
         let mut campaign = Campaign {
             subject,
             seed,
@@ -71,21 +71,21 @@ impl Campaign {
         campaign
     }
 
-    /// Starts the clients.
+    /// Starts the load clients.
     pub(crate) fn load(&mut self) -> Load {
         Load::start(self.running.port, self.clock, self.random.next(), &self.numbers)
     }
 
-    /// A time to wait, exponentially distributed.
-    pub(crate) fn moment(&mut self, mean: Duration) -> Duration {
-        let part = (self.random.below(1_000_000) + 1) as f64 / 1e6;
-        mean.mul_f64((-part.ln()).min(6.0))
+    /// Returns a random waiting time, exponentially distributed.
+    pub(crate) fn random_delay(&mut self, mean: Duration) -> Duration {
+        let uniform = (self.random.below(1_000_000) + 1) as f64 / 1e6;
+        mean.mul_f64((-uniform.ln()).min(6.0))
     }
 
-    /// The disk under the server.
+    /// Returns the disk under the server.
     ///
     /// # Panics
-    /// When the campaign has none.
+    /// If the campaign has no disk.
     pub(crate) fn disk(&mut self) -> &mut Disk {
         match &mut self.place {
             Place::Disk(disk) => disk,
@@ -98,40 +98,42 @@ impl Campaign {
         matches!(self.place, Place::Disk(_))
     }
 
-    /// A file for a fault's own notes, outside the server's folder.
+    /// Path of a file for a fault's own notes, outside the server's folder.
     pub(crate) fn note_file(&self) -> PathBuf {
         self.scratch.0.join("notes.txt")
     }
 
-    /// Where the server's data is.
+    /// Path of the server's data folder.
     pub(crate) fn data(&self) -> PathBuf {
         data_folder(&self.place, &self.scratch)
     }
 
-    /// Where what the server prints is collected.
+    /// Path of the file that collects the server's output.
     pub(crate) fn output(&self) -> PathBuf {
         self.scratch.output()
     }
 
-    /// After a fault, with the server dead and the disk powered: starts it again, holds what it shows against the
-    /// ledger, and makes that the next round's beginning.
-    pub(crate) fn judge(&mut self, ops: Vec<Op>, fault: Fault) {
+    /// Restarts the server after a fault, compares its state with the ledger, and starts the next round from that
+    /// state.
+    ///
+    /// The server must be dead and the disk powered.
+    pub(crate) fn restart_and_check(&mut self, ops: Vec<Op>, fault: Fault) {
         if let Err(why) = self.restart() {
             self.tally.add(&ops, &[]);
-            self.give_up(&why);
+            self.replace_folder(&why);
         } else {
             let found = State::read(&mut self.running.client());
             let findings = self.findings(&ops, fault, &found);
             self.tally.add(&ops, &findings);
             self.keep_evidence(&ops, &findings);
-            self.recover_once_more(&found);
+            self.recover_again(&found);
         }
         self.numbers.advance(&ops);
         self.begin_round();
     }
 
-    /// Holds what the running server shows against the ledger, without a restart, and goes on from there.
-    pub(crate) fn judge_live(&mut self, ops: &[Op]) {
+    /// Compares the state of the running server with the ledger, and continues from that state.
+    pub(crate) fn check_running(&mut self, ops: &[Op]) {
         let found = State::read(&mut self.running.client());
         let fault = self.no_fault();
         let findings = self.findings(ops, fault, &found);
@@ -142,21 +144,21 @@ impl Campaign {
         self.base = found;
     }
 
-    /// What cannot be explained in `found`.
+    /// Returns everything in `found` that the ledger does not explain.
     pub(crate) fn findings(&self, ops: &[Op], fault: Fault, found: &State) -> Vec<Finding> {
         check(&Evidence { base: &self.base, first: &self.numbers, ops, fault, found })
     }
 
-    /// Nothing has happened until now.
+    /// Returns a fault at the present time, for checks without a fault.
     pub(crate) fn no_fault(&mut self) -> Fault {
         Fault { at: self.clock.now(), dead_ms: self.clock.latest_ms() }
     }
 
-    /// Starts the server again; now and then it is struck down while it starts.
+    /// Starts the server again. Sometimes it is killed or loses power while it starts.
     fn restart(&mut self) -> Result<(), String> {
         while self.random.percent(12) {
             let mut starting = self.subject.launch(&self.data(), &self.output());
-            std::thread::sleep(self.moment(Duration::from_millis(15)));
+            std::thread::sleep(self.random_delay(Duration::from_millis(15)));
             if self.has_disk() && self.random.percent(50) {
                 self.disk().cut(Cut::Nothing);
                 starting.kill();
@@ -169,8 +171,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// What was recovered must be recovered again, whatever happens in between: it has been shown.
-    fn recover_once_more(&mut self, found: &State) {
+    /// Sometimes restarts the server again. The recovered state has been read, so it must be recovered again.
+    fn recover_again(&mut self, found: &State) {
         if !self.random.percent(20) {
             return;
         }
@@ -182,14 +184,14 @@ impl Campaign {
             self.disk().power_up();
         }
         if let Err(why) = self.restart() {
-            self.give_up(&why);
+            self.replace_folder(&why);
             return;
         }
         let again = State::read(&mut self.running.client());
-        let nothing = Numbers::default();
+        let numbers = Numbers::default();
         let findings = check(&Evidence {
             base: found,
-            first: &nothing,
+            first: &numbers,
             ops: &[],
             fault: self.no_fault(),
             found: &again,
@@ -198,21 +200,21 @@ impl Campaign {
         self.keep_evidence(&[], &findings);
     }
 
-    /// Gives up on a folder that cannot be opened: keeps a copy as evidence, and begins with an empty one.
-    fn give_up(&mut self, why: &str) {
-        self.tally.refuse(why);
+    /// Replaces a folder that the server refuses to open by an empty one, and keeps a copy as evidence.
+    fn replace_folder(&mut self, why: &str) {
+        self.tally.add_refusal(why);
         let data = self.data();
         let copy = self.evidence_path("folder");
         let _ = fs::create_dir_all(evidence_folder());
-        // A courtesy, as all evidence.
+        // Evidence is optional, so errors are ignored.
         let _ = Command::new("cp").arg("-r").arg(&data).arg(copy).status();
         fs::remove_dir_all(&data).expect("remove the data folder");
         fs::create_dir_all(&data).expect("create the data folder");
         let started = self.subject.start(&data, &self.output());
-        self.running = started.unwrap_or_else(|how| panic!("{}: {how}", self.subject));
+        self.running = started.unwrap_or_else(|error| panic!("{}: {error}", self.subject));
     }
 
-    /// Makes the groups where they are missing, and reads what there is.
+    /// Creates missing groups, and reads the state.
     fn begin_round(&mut self) {
         let mut client = self.running.client();
         for key in WORK {
@@ -222,7 +224,7 @@ impl Campaign {
                 Value::Error(text) => text.starts_with(b"BUSYGROUP"),
                 _ => false,
             };
-            assert!(fine, "{}: XGROUP CREATE said {reply:?}", self.subject);
+            assert!(fine, "{}: XGROUP CREATE replied {reply:?}", self.subject);
         }
         self.base = State::read(&mut client);
     }
@@ -231,9 +233,9 @@ impl Campaign {
         if findings.is_empty() {
             return;
         }
-        let told: Vec<String> = findings.iter().map(Finding::to_string).collect();
-        let text = format!("{}\n\n{}", told.join("\n"), listing(ops));
-        // Evidence is a courtesy: the findings themselves are reported either way.
+        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        let text = format!("{}\n\n{}", lines.join("\n"), listing(ops));
+        // Evidence is optional, so errors are ignored. The findings are reported either way.
         let _ = fs::create_dir_all(evidence_folder());
         let _ = fs::write(self.evidence_path("ledger.txt"), text);
     }
@@ -256,7 +258,7 @@ fn data_folder(place: &Place, scratch: &Scratch) -> PathBuf {
     }
 }
 
-/// A folder for everything that is not the server's. Removed on drop.
+/// A temporary folder for everything but the server's data. Removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -265,7 +267,7 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("millstream-durability-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // A run that was killed may have left one behind.
+        // A killed run with the same process id may have left its folder behind.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("create a scratch folder");
         Scratch(folder)

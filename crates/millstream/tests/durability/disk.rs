@@ -1,4 +1,4 @@
-//! A disk that can lose its power and run full: an ext4 image on a loop device. Needs root and loop devices.
+//! A disk that can lose power and run full: an ext4 image on a loop device. Needs root and loop devices.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::ledger::Nanos;
 
-/// Big enough for any campaign, and sparse.
+/// Size of the image. It is sparse, and large enough for any campaign.
 const IMAGE_BYTES: u64 = 256 << 20;
 
-/// Waits for flags and calls EXT4_IOC_SHUTDOWN with each, telling when it began by the clock that never jumps. In Python, so that no crate of ours
-/// needs unsafe code; started beforehand, so that the cut comes when it is asked for.
-const SWITCH: &str = r"
+/// Reads flags from standard input, calls EXT4_IOC_SHUTDOWN with each, and prints the monotonic time just before the
+/// call.
+///
+/// Written in Python, so that no crate needs unsafe code. Started in advance, so that a cut happens without delay.
+const POWER_SWITCH: &str = r"
 import fcntl, os, struct, sys, time
 for line in sys.stdin:
     folder = os.open(sys.argv[1], os.O_RDONLY)
@@ -23,20 +25,20 @@ for line in sys.stdin:
     print(began, flush=True)
 ";
 
-/// What a power cut leaves of what was not synced.
+/// Which unsynced data a power cut destroys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Nothing is flushed: what is not on the disk is gone.
+    /// Nothing is flushed: all data that is not on the disk is lost.
     Nothing,
-    /// The file system's journal is flushed first: names and lengths survive, bytes do not.
+    /// The file system's journal is flushed first: names and lengths survive, contents do not.
     Journal,
 }
 
-/// How the file system is made and mounted.
+/// How the file system is created and mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     pub block_bytes: u32,
-    /// Mounted with `data=writeback`: bytes may reach the disk after the lengths that cover them.
+    /// Mounted with `data=writeback`: contents can reach the disk after the lengths that cover them.
     pub writeback: bool,
 }
 
@@ -49,7 +51,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes and mounts one. The error says what is missing on this machine.
+    /// Creates and mounts a disk. The error states what is missing on this machine.
     pub(crate) fn new(format: Format) -> Result<Disk, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +60,7 @@ impl Disk {
         let folder = parent.join(format!("millstream-disk-{}-{number}", std::process::id()));
         fs::create_dir_all(folder.join("mount")).map_err(|error| format!("{}: {error}", folder.display()))?;
         let switch = Command::new("python3")
-            .args(["-c", SWITCH])
+            .args(["-c", POWER_SWITCH])
             .arg(folder.join("mount"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -73,12 +75,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where files go.
+    /// Path of the mounted file system.
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.join("mount")
     }
 
-    /// The power goes. What still runs sees errors from now on. Gives the moment just before, as [`monotonic`] tells it.
+    /// Cuts the power: every later access fails. Returns the time just before, on the clock of [`monotonic`].
     ///
     /// [`monotonic`]: crate::ledger::monotonic
     pub(crate) fn cut(&mut self, cut: Cut) -> Nanos {
@@ -87,37 +89,37 @@ impl Disk {
             Cut::Journal => 1,
         };
         let input = self.switch.stdin.as_mut().expect("the switch has an input");
-        writeln!(input, "{flag}").expect("ask for the cut");
+        writeln!(input, "{flag}").expect("request the cut");
         let mut began = String::new();
         let output = self.switch.stdout.as_mut().expect("the switch has an output");
-        // One short line answers each cut, so nothing is read ahead and lost.
-        BufReader::new(output).read_line(&mut began).expect("hear of the cut");
+        // The switch prints one short line per cut, so the buffered reader reads no further data that would be lost.
+        BufReader::new(output).read_line(&mut began).expect("read the time of the cut");
         began.trim().parse().unwrap_or_else(|_| panic!("cannot shut down {}", self.path().display()))
     }
 
-    /// The power returns. Nothing may have files open.
+    /// Restores the power. No process may have files open on the disk.
     pub(crate) fn power_up(&mut self) {
         self.unmount().and_then(|()| self.mount()).unwrap_or_else(|error| panic!("power up: {error}"));
     }
 
-    /// Takes all space but this much.
+    /// Fills the disk up to this free space.
     pub(crate) fn fill(&self, bytes_left: u64) {
         let mut problem = String::new();
-        // A server that writes meanwhile may have taken what was just measured.
+        // A server that writes at the same time may have used some of the measured space.
         for _ in 0..20 {
             let ballast = self.bytes_free().saturating_sub(bytes_left).to_string();
             match run(Command::new("fallocate").args(["-l", &ballast]).arg(self.ballast())) {
                 Ok(()) => return,
                 Err(error) => problem = error,
             }
-            // Some of it may have been allocated.
+            // fallocate may have allocated a part.
             let _ = fs::remove_file(self.ballast());
         }
         panic!("fill the disk: {problem}");
     }
 
-    /// Gives the space back.
-    pub(crate) fn make_room(&self) {
+    /// Frees the space again.
+    pub(crate) fn free_space(&self) {
         fs::remove_file(self.ballast()).expect("remove the ballast");
     }
 
@@ -151,11 +153,11 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Fails only when it has already ended.
+        // Fails only if the switch has already ended.
         let _ = self.switch.kill();
         let _ = self.switch.wait();
         if self.mounted && self.unmount().is_err() {
-            // A process still holds a file: leave the name space clean at least.
+            // A process still has a file open: detach the mount point at least.
             let _ = run(Command::new("umount").arg("-l").arg(self.path()));
         }
         let _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! What is written: entry ids, and payloads that say who wrote them, as which number, and carry their own checksum.
+//! The entries that load clients write: ids, and payloads that name their writer and number and have a checksum.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// Reads `ms-sequence`.
+    /// Parses `ms-sequence`.
     pub(crate) fn parse(text: &[u8]) -> Option<Id> {
         let (ms, sequence) = std::str::from_utf8(text).ok()?.split_once('-')?;
         Some(Id { ms: ms.parse().ok()?, sequence: sequence.parse().ok()? })
@@ -25,12 +25,12 @@ impl fmt::Display for Id {
     }
 }
 
-/// Who wrote an entry, and as which of its writes. Unique over a campaign.
+/// Identifies one write of a campaign: its producer, and the producer's number for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Mark {
-    /// The writer.
+    /// The producer.
     pub producer: u32,
-    /// Counted by the writer, over all restarts of the server.
+    /// Counted by the producer, across restarts of the server.
     pub number: u64,
 }
 
@@ -40,10 +40,10 @@ impl fmt::Display for Mark {
     }
 }
 
-/// Names and values of an entry, as XADD takes and XRANGE returns them.
+/// Names and values of an entry, in the order of XADD and XRANGE.
 pub(crate) type Fields = Vec<Vec<u8>>;
 
-/// The fields that carry this mark. They follow from the mark alone, so nothing else may ever be read back.
+/// Returns the fields of this write. They depend only on the mark, so a reader can verify every byte.
 pub(crate) fn payload(mark: Mark) -> Fields {
     let mut random = Random::new(u64::from(mark.producer) << 40 ^ mark.number);
     let length = if random.percent(2) { 4000 } else { random.below(120) };
@@ -60,7 +60,7 @@ pub(crate) fn payload(mark: Mark) -> Fields {
     ]
 }
 
-/// The mark these fields carry, when every byte of them is what [`payload`] gives for it.
+/// Returns the mark of these fields if every byte equals what [`payload`] returns for it.
 pub(crate) fn recognise(fields: &[Vec<u8>]) -> Option<Mark> {
     let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse::<u64>().ok();
     let mark = Mark { producer: u32::try_from(number(1)?).ok()?, number: number(3)? };

@@ -1,60 +1,60 @@
-//! The faults: each runs one round of a campaign.
+//! The faults. Each function runs one round of a campaign.
 
 use std::time::{Duration, Instant};
 
 use crate::campaign::{Campaign, Place};
-use crate::check::{Fault, Finding, Kind as Broken};
+use crate::check::{Fault, Finding, Violation};
 use crate::disk::{Cut, Disk, Format};
 use crate::ledger::{Nanos, Op, WORK};
 use crate::load::Load;
 use crate::random::Random;
-use crate::support::process::Kind;
+use crate::support::process::ServerKind;
 use crate::support::resp::Value;
 use crate::support::wire::Outcome;
-use crate::tracer::{Tracer, Trick};
+use crate::tracer::{SyncFault, Tracer};
 
-/// What is left of the disk when it is nearly full.
+/// Free space on a nearly full disk.
 const NEARLY_FULL_BYTES: u64 = 96 << 10;
-/// What our server keeps free for itself.
+/// Free space that Millstream reserves for itself.
 const RESERVE_BYTES: u64 = 8 << 20;
-/// How long a server may take to notice that the disk has filled, or that it has room again.
-const SPACE_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a read may take on a full disk.
-const READ_PATIENCE: Duration = Duration::from_secs(5);
-/// How much later syncs begin when they are slowed.
+/// Longest time in which a server must notice that the disk is full, or has free space again.
+const SPACE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest time of a read on a full disk.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay of each sync when syncs are slowed.
 const SYNC_DELAY_MS: u64 = 50;
 
-/// A disk whose block size and mount options follow from the seed, or the reason why there is none.
+/// Creates a disk whose block size and mount options depend on the seed. The error states why that is not possible.
 pub(crate) fn disk(seed: u64) -> Result<Place, String> {
     let mut random = Random::new(seed ^ 0xD15C);
     let block_bytes = if random.percent(30) { 1024 } else { 4096 };
     Disk::new(Format { block_bytes, writeback: random.percent(30) }).map(Place::Disk)
 }
 
-/// SIGKILL in the middle of everything.
+/// Kills the server with SIGKILL under load.
 pub(crate) fn kill(campaign: &mut Campaign, mean: Duration) {
     let load = campaign.load();
-    work_for_a_while(campaign, mean);
+    run_load(campaign, mean);
     let fault = kill_now(campaign);
-    campaign.judge(load.join(), fault);
+    campaign.restart_and_check(load.join(), fault);
 }
 
-/// A power cut in the middle of everything.
+/// Cuts the power under load.
 pub(crate) fn cut(campaign: &mut Campaign, mean: Duration) {
     let load = campaign.load();
-    work_for_a_while(campaign, mean);
+    run_load(campaign, mean);
     cut_now(campaign, load);
 }
 
-/// SIGTERM in the middle of everything; on a disk that can fail, a power cut as soon as the process has ended.
+/// Stops the server with SIGTERM under load. With a disk, the power is cut as soon as the process has ended.
 pub(crate) fn stop(campaign: &mut Campaign, mean: Duration) {
     let load = campaign.load();
-    work_for_a_while(campaign, mean);
+    run_load(campaign, mean);
     let at = campaign.clock.now();
     let ended = campaign.running.stop();
     let fault = Fault { at, dead_ms: campaign.clock.latest_ms() };
     if ended.is_none() {
-        campaign.tally.refuse("it ignored SIGTERM");
+        campaign.tally.add_refusal("it ignored SIGTERM");
     }
     if campaign.has_disk() {
         campaign.disk().cut(Cut::Nothing);
@@ -62,13 +62,13 @@ pub(crate) fn stop(campaign: &mut Campaign, mean: Duration) {
         campaign.disk().power_up();
     }
     campaign.running.kill();
-    campaign.judge(load.join(), fault);
+    campaign.restart_and_check(load.join(), fault);
 }
 
-/// Syncs take long; as soon as a second reader is shown something new, the power goes.
+/// Slows all syncs, and cuts the power as soon as a reading client has seen a few new entries.
 pub(crate) fn cut_after_observation(campaign: &mut Campaign) -> Result<(), String> {
-    let trick = Trick::Delay { millis: SYNC_DELAY_MS };
-    let tracer = Tracer::attach(campaign.running.pid(), trick, &campaign.note_file())?;
+    let sync_fault = SyncFault::Delay { millis: SYNC_DELAY_MS };
+    let tracer = Tracer::attach(campaign.running.pid(), sync_fault, &campaign.note_file())?;
     let load = campaign.load();
     let wanted = load.observations() + 1 + campaign.random.below(6);
     wait_until(Duration::from_secs(5), || load.observations() >= wanted || load.is_over());
@@ -76,100 +76,100 @@ pub(crate) fn cut_after_observation(campaign: &mut Campaign) -> Result<(), Strin
         cut_now(campaign, load);
     } else {
         let fault = kill_now(campaign);
-        campaign.judge(load.join(), fault);
+        campaign.restart_and_check(load.join(), fault);
     }
     drop(tracer);
     Ok(())
 }
 
-/// One sync fails. No success may be told after it; then the power goes.
+/// Makes one sync fail, then cuts the power. No write may be acknowledged after the failure.
 pub(crate) fn failing_sync(campaign: &mut Campaign) -> Result<(), String> {
     let nth = campaign.random.between(1, 12) as u32;
     let beginning = campaign.clock.beginning();
-    let tracer = Tracer::attach(campaign.running.pid(), Trick::Fail { nth }, &campaign.note_file())?;
+    let tracer = Tracer::attach(campaign.running.pid(), SyncFault::Fail { nth }, &campaign.note_file())?;
     let load = campaign.load();
     wait_until(Duration::from_secs(5), || tracer.failed_at().is_some() || load.is_over());
     let failed_at = tracer.failed_at().map(|seconds| campaign.clock.at_epoch_at_latest(seconds, beginning));
-    // Long enough for a server that goes on regardless to say so.
+    // Gives a server that ignores the failure the time to acknowledge writes.
     std::thread::sleep(Duration::from_millis(150));
     let Some(failed_at) = failed_at else {
         let fault = kill_now(campaign);
-        campaign.judge(load.join(), fault);
-        return Err(format!("the server never came to its {nth}th sync"));
+        campaign.restart_and_check(load.join(), fault);
+        return Err(format!("the server made fewer than {nth} syncs"));
     };
     let fault = power_off(campaign);
-    let mut ops: Vec<Op> = load.join().into_iter().map(error_tells_nothing).collect();
-    tell_nothing_after(&mut ops, fault.at);
-    campaign.tally.add_findings(&told_too_late(&ops, failed_at));
-    campaign.judge(ops, fault);
+    let mut ops: Vec<Op> = load.join().into_iter().map(treat_error_as_no_reply).collect();
+    discard_replies_after(&mut ops, fault.at);
+    campaign.tally.add_findings(&acknowledged_after(&ops, failed_at));
+    campaign.restart_and_check(ops, fault);
     drop(tracer);
     Ok(())
 }
 
-/// What a full disk came to.
+/// Behaviour of a server on a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FullDisk {
-    /// Writes were refused, reads worked, writes resumed.
+    /// It refused writes, served reads, and accepted writes again later.
     Refused,
-    /// The server ended.
+    /// It exited.
     Died,
 }
 
-/// The disk fills up under load until writes are refused; it is given room again; the server is killed.
+/// Fills the disk under load until writes are refused, frees the space again, and kills the server.
 pub(crate) fn full_disk(campaign: &mut Campaign) -> FullDisk {
     let load = campaign.load();
     std::thread::sleep(Duration::from_millis(100));
     let bytes_left = match campaign.subject.kind {
-        Kind::Peer(_) => NEARLY_FULL_BYTES,
-        Kind::Millstream => RESERVE_BYTES + NEARLY_FULL_BYTES,
+        ServerKind::Peer(_) => NEARLY_FULL_BYTES,
+        ServerKind::Millstream => RESERVE_BYTES + NEARLY_FULL_BYTES,
     };
     campaign.disk().fill(bytes_left);
-    let noticed = wait_until(SPACE_PATIENCE, || load.refusals() > 0 || load.is_over());
-    assert!(noticed, "{}: nothing was refused on a full disk", campaign.subject);
+    let noticed = wait_until(SPACE_TIMEOUT, || load.refusals() > 0 || load.is_over());
+    assert!(noticed, "{}: no write was refused on a full disk", campaign.subject);
     std::thread::sleep(Duration::from_millis(200));
     load.stop();
     let ops = load.join();
     if campaign.running.wait_for_end(Duration::ZERO).is_some() {
-        campaign.disk().make_room();
+        campaign.disk().free_space();
         let fault = campaign.no_fault();
-        campaign.judge(ops, fault);
+        campaign.restart_and_check(ops, fault);
         return FullDisk::Died;
     }
-    assert!(reads_work(campaign), "{}: no answer to reads on a full disk", campaign.subject);
-    // What was refused must not have happened, in memory either.
-    campaign.judge_live(&ops);
-    // Whoever looks after the machine can see it.
-    let tells = |campaign: &Campaign, words| {
-        campaign.subject.kind != Kind::Millstream
-            || wait_until(SPACE_PATIENCE, || campaign.running.has_printed(words))
+    assert!(reads_work(campaign), "{}: reads fail on a full disk", campaign.subject);
+    // A refused write must not have happened, not even in memory.
+    campaign.check_running(&ops);
+    // The operator can see it in the log.
+    let logs = |campaign: &Campaign, text| {
+        campaign.subject.kind != ServerKind::Millstream
+            || wait_until(SPACE_TIMEOUT, || campaign.running.has_printed(text))
     };
-    assert!(tells(campaign, "are refused, no space left"));
-    campaign.disk().make_room();
-    assert!(tells(campaign, "there is room again"));
+    assert!(logs(campaign, "the server refuses writes to"));
+    campaign.disk().free_space();
+    assert!(logs(campaign, "the disk has free space again"));
     let mut client = campaign.running.client();
-    let resumed = wait_until(SPACE_PATIENCE, || {
+    let resumed = wait_until(SPACE_TIMEOUT, || {
         client.send(&["XTRIM", WORK[0], "MINID", "=", "0"]);
-        matches!(client.next(SPACE_PATIENCE), Outcome::Reply(reply) if matches!(reply.value, Value::Int(_)))
+        matches!(client.next(SPACE_TIMEOUT), Outcome::Reply(reply) if matches!(reply.value, Value::Int(_)))
     });
-    assert!(resumed, "{}: still refuses writes with room on the disk", campaign.subject);
+    assert!(resumed, "{}: still refuses writes although the disk has free space", campaign.subject);
     kill(campaign, Duration::from_millis(200));
     FullDisk::Refused
 }
 
-/// Somebody else takes all the space at once, before the server can know, and gives it back.
+/// Takes nearly all disk space at a time when the server cannot notice it in advance, and frees it again.
 pub(crate) fn disk_taken_by_others(campaign: &mut Campaign) {
     let load = campaign.load();
     std::thread::sleep(Duration::from_millis(100));
     campaign.disk().fill(NEARLY_FULL_BYTES);
     std::thread::sleep(Duration::from_secs(1));
-    campaign.disk().make_room();
-    let room_at = campaign.clock.now();
-    wait_until(SPACE_PATIENCE, || load.last_added() > room_at || load.is_over());
+    campaign.disk().free_space();
+    let freed_at = campaign.clock.now();
+    wait_until(SPACE_TIMEOUT, || load.last_added() > freed_at || load.is_over());
     load.stop();
     let ops = load.join();
-    let resumed = ops.iter().any(|op| op.is_acknowledged_write() && op.invoked > room_at);
-    assert!(resumed, "{}: wrote nothing with room on the disk", campaign.subject);
-    campaign.judge_live(&ops);
+    let resumed = ops.iter().any(|op| op.is_acknowledged_write() && op.invoked > freed_at);
+    assert!(resumed, "{}: accepted no write after the disk had free space again", campaign.subject);
+    campaign.check_running(&ops);
     kill(campaign, Duration::from_millis(200));
 }
 
@@ -177,30 +177,30 @@ fn reads_work(campaign: &Campaign) -> bool {
     let mut client = campaign.running.client();
     [&["XREVRANGE", WORK[0], "+", "-", "COUNT", "5"][..], &["XINFO", "STREAM", WORK[0]]].iter().all(|read| {
         client.send(read);
-        matches!(client.next(READ_PATIENCE), Outcome::Reply(reply) if !matches!(reply.value, Value::Error(_)))
+        matches!(client.next(READ_TIMEOUT), Outcome::Reply(reply) if !matches!(reply.value, Value::Error(_)))
     })
 }
 
-/// Lets the clients work, and sometimes has the log rewritten meanwhile.
-fn work_for_a_while(campaign: &mut Campaign, mean: Duration) {
-    let moment = campaign.moment(mean);
+/// Lets the load run. Sometimes starts a rewrite of the log meanwhile.
+fn run_load(campaign: &mut Campaign, mean: Duration) {
+    let delay = campaign.random_delay(mean);
     if !campaign.random.percent(25) {
-        std::thread::sleep(moment);
+        std::thread::sleep(delay);
         return;
     }
-    std::thread::sleep(moment / 2);
+    std::thread::sleep(delay / 2);
     campaign.running.client().send(&["BGREWRITEAOF"]);
-    std::thread::sleep(moment / 2);
+    std::thread::sleep(delay / 2);
 }
 
 fn cut_now(campaign: &mut Campaign, load: Load) {
     let fault = power_off(campaign);
     let mut ops = load.join();
-    tell_nothing_after(&mut ops, fault.at);
-    campaign.judge(ops, fault);
+    discard_replies_after(&mut ops, fault.at);
+    campaign.restart_and_check(ops, fault);
 }
 
-/// Cuts the power where there is a disk for it, ends the server, and has the power return.
+/// Cuts the power if there is a disk, kills the server, and restores the power.
 fn power_off(campaign: &mut Campaign) -> Fault {
     let mut at = campaign.clock.now();
     if campaign.has_disk() {
@@ -216,8 +216,9 @@ fn power_off(campaign: &mut Campaign) -> Fault {
     Fault { at, dead_ms }
 }
 
-/// A machine without power tells nothing; ours lives on for a moment, in which even a sync may seem to succeed.
-fn tell_nothing_after(ops: &mut [Op], cut_at: Nanos) {
+/// Removes replies that arrived after the power cut. A machine without power sends none, but the server process of
+/// this test continues for a moment, and even a sync may seem to succeed.
+fn discard_replies_after(ops: &mut [Op], cut_at: Nanos) {
     for op in ops {
         op.replied = op.replied.filter(|at| *at <= cut_at);
         op.refused &= op.replied.is_some();
@@ -230,8 +231,8 @@ fn kill_now(campaign: &mut Campaign) -> Fault {
     Fault { at, dead_ms: campaign.clock.latest_ms() }
 }
 
-/// After a failed sync nobody knows what is on the disk, so an error leaves a command open.
-fn error_tells_nothing(mut op: Op) -> Op {
+/// After a failed sync the state of the disk is unknown, so an error reply counts as no reply.
+fn treat_error_as_no_reply(mut op: Op) -> Op {
     if op.refused {
         op.refused = false;
         op.replied = None;
@@ -239,10 +240,14 @@ fn error_tells_nothing(mut op: Op) -> Op {
     op
 }
 
-fn told_too_late(ops: &[Op], failed_at: Nanos) -> Vec<Finding> {
+fn acknowledged_after(ops: &[Op], failed_at: Nanos) -> Vec<Finding> {
     ops.iter()
         .filter(|op| op.is_acknowledged_write() && op.invoked > failed_at)
-        .map(|op| Finding { kind: Broken::TooLate, what: format!("{:?}", op.act), age: None })
+        .map(|op| Finding {
+            kind: Violation::AcknowledgedAfterError,
+            what: format!("{:?}", op.action),
+            age: None,
+        })
         .collect()
 }
 

@@ -1,13 +1,14 @@
-//! What clients were told survives: `kill -9`, power cuts, full disks, failing and slow syncs, on the real binary.
+//! Data that the server acknowledged or returned to clients survives `kill -9`, power cuts, full disks, failing and
+//! slow syncs. Tests the real binary.
 //!
-//! Clients under load keep a ledger outside the server's folder; after each fault the server is started again and
-//! what it holds is held against the ledger. The same harness runs on a real `redis-server`, which shows that it
-//! finds losses where there are some. `kill -9` keeps the page cache: it can never find a missing fsync. Power
-//! cuts can; they need root and loop devices, and are skipped with a sentence where there are none.
+//! Clients under load keep a ledger outside the server's folder. After each fault the server is started again, and
+//! its state is compared with the ledger. The same harness runs on a real `redis-server`, to show that it finds
+//! losses if there are any. `kill -9` keeps the page cache, so it can never find a missing sync. Power cuts can. They
+//! need root and loop devices; without these they are skipped with a message.
 //!
-//! `MILLSTREAM_KILLS` and `MILLSTREAM_CUTS` are faults per test, `MILLSTREAM_SEED` the first seed,
-//! `MILLSTREAM_ROUND_MS` the mean time between faults, `MILLSTREAM_DURABLE=1` runs the tests even when the server
-//! says that it keeps nothing on disk. `scripts/durability` runs long campaigns and publishes them.
+//! `MILLSTREAM_KILLS` and `MILLSTREAM_CUTS` set the faults per test, `MILLSTREAM_SEED` the first seed, and
+//! `MILLSTREAM_ROUND_MS` the mean time between faults. `MILLSTREAM_DURABLE=1` runs the tests even if the server
+//! reports that it stores nothing on disk. `scripts/durability` runs long campaigns and publishes their results.
 
 mod campaign;
 mod check;
@@ -34,32 +35,32 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use campaign::{Campaign, Place};
-use check::Kind as Broken;
+use check::Violation;
 use faults::FullDisk;
 use subject::{Policy, Subject};
 use support::peers::REDIS_7_0;
-use support::process::{Kind, Server};
+use support::process::{Server, ServerKind};
 use support::resp::Value;
 use tally::Tally;
 
-/// Faults per test in an ordinary run.
+/// Number of faults per test in an ordinary run.
 const FAULTS: u64 = 6;
-/// Mean time from the start of the load to the fault.
+/// Mean time from the start of the load to the fault, in milliseconds.
 const ROUND_MS: u64 = 120;
-/// The oldest thing that `everysec` may lose.
+/// Maximum age of a write that `everysec` may lose.
 const EVERYSEC_LOSS_MAX: Duration = Duration::from_secs(2);
-/// The seed of an ordinary run.
+/// Seed of an ordinary run.
 const SEED: u64 = 1;
 
-const REDIS_ALWAYS: Subject = Subject { kind: Kind::Peer(&REDIS_7_0), policy: Policy::Always };
-const REDIS_NEVER: Subject = Subject { kind: Kind::Peer(&REDIS_7_0), policy: Policy::No };
-const MILLSTREAM: Subject = Subject { kind: Kind::Millstream, policy: Policy::Always };
+const REDIS_ALWAYS: Subject = Subject { kind: ServerKind::Peer(&REDIS_7_0), policy: Policy::Always };
+const REDIS_NEVER: Subject = Subject { kind: ServerKind::Peer(&REDIS_7_0), policy: Policy::No };
+const MILLSTREAM: Subject = Subject { kind: ServerKind::Millstream, policy: Policy::Always };
 
 #[test]
 fn millstream_survives_kills_under_every_policy() {
     let Some(_turn) = millstream_turn() else { return };
     for policy in [Policy::Always, Policy::Everysec, Policy::No] {
-        expect_nothing(&kills(Subject { policy, ..MILLSTREAM }));
+        expect_no_findings(&kills(Subject { policy, ..MILLSTREAM }));
     }
 }
 
@@ -67,16 +68,16 @@ fn millstream_survives_kills_under_every_policy() {
 fn millstream_survives_power_cuts() {
     let Some(_turn) = millstream_turn() else { return };
     if let Some(tally) = cuts(MILLSTREAM) {
-        expect_nothing(&tally);
+        expect_no_findings(&tally);
     }
 }
 
 #[test]
-fn millstream_loses_only_the_end_when_it_syncs_now_and_then() {
+fn millstream_loses_only_recent_writes_without_sync_always() {
     let Some(_turn) = millstream_turn() else { return };
     for policy in [Policy::Everysec, Policy::No] {
         if let Some(tally) = cuts(Subject { policy, ..MILLSTREAM }) {
-            expect_a_prefix(&tally);
+            expect_only_recent_losses(&tally);
             let bound = if policy == Policy::Everysec { EVERYSEC_LOSS_MAX } else { Duration::MAX };
             assert!(tally.oldest_loss() <= bound, "{tally}");
         }
@@ -87,23 +88,23 @@ fn millstream_loses_only_the_end_when_it_syncs_now_and_then() {
 fn millstream_stops_cleanly_under_every_policy() {
     let Some(_turn) = millstream_turn() else { return };
     for policy in [Policy::Always, Policy::Everysec, Policy::No] {
-        expect_nothing(&stops(Subject { policy, ..MILLSTREAM }));
+        expect_no_findings(&stops(Subject { policy, ..MILLSTREAM }));
     }
 }
 
 #[test]
-fn millstream_shows_only_what_is_safe() {
+fn millstream_returns_only_durable_entries() {
     let Some(_turn) = millstream_turn() else { return };
     if let Some(tally) = observed(MILLSTREAM) {
-        expect_nothing(&tally);
+        expect_no_findings(&tally);
     }
 }
 
 #[test]
-fn millstream_promises_nothing_after_a_failed_sync() {
+fn millstream_acknowledges_nothing_after_a_failed_sync() {
     let Some(_turn) = millstream_turn() else { return };
     if let Some(tally) = failing_syncs(MILLSTREAM) {
-        expect_nothing(&tally);
+        expect_no_findings(&tally);
     }
 }
 
@@ -111,87 +112,88 @@ fn millstream_promises_nothing_after_a_failed_sync() {
 fn millstream_refuses_writes_on_a_full_disk_and_resumes() {
     let Some(_turn) = millstream_turn() else { return };
     if let Some((tally, outcome)) = full_disk(MILLSTREAM) {
-        expect_nothing(&tally);
+        expect_no_findings(&tally);
         assert_eq!(outcome, FullDisk::Refused);
     }
 }
 
 #[test]
-fn millstream_waits_when_others_take_the_whole_disk() {
+fn millstream_waits_while_other_programs_fill_the_disk() {
     let Some(_turn) = millstream_turn() else { return };
     let Some(mut campaign) = on_a_disk(MILLSTREAM) else { return };
     faults::disk_taken_by_others(&mut campaign);
-    expect_nothing(&told("disk taken by others", campaign));
+    expect_no_findings(&finish("disk taken by others", campaign));
 }
 
 #[test]
-fn millstream_has_its_folder_for_itself() {
+fn a_second_millstream_cannot_open_the_folder() {
     let Some(_turn) = millstream_turn() else { return };
     let mut campaign = Campaign::new(MILLSTREAM, seed(), Place::Folder);
     let mut second = MILLSTREAM.launch(&campaign.data(), &campaign.note_file());
     let status = second.wait_for_end(Duration::from_secs(10));
     assert!(status.is_some_and(|status| !status.success()), "a second process opened the folder: {status:?}");
     faults::kill(&mut campaign, round_mean());
-    expect_nothing(&campaign.tally);
+    expect_no_findings(&campaign.tally);
 }
 
 #[test]
-fn redis_survives_kills_and_power_cuts_when_it_always_syncs() {
+fn redis_with_sync_always_survives_kills_and_power_cuts() {
     let Some(_turn) = redis_turn() else { return };
-    expect_nothing_but_counts(&kills(REDIS_ALWAYS));
+    expect_only_count_findings(&kills(REDIS_ALWAYS));
     if let Some(tally) = cuts(REDIS_ALWAYS) {
-        expect_nothing_but_counts(&tally);
+        expect_only_count_findings(&tally);
     }
 }
 
-/// The harness can see losses: a server that does not sync has some.
+/// Shows that the harness detects losses: a server that never syncs has some.
 #[test]
-fn redis_loses_at_power_cuts_when_it_never_syncs() {
+fn redis_without_sync_loses_writes_at_power_cuts() {
     let Some(_turn) = redis_turn() else { return };
     if let Some(tally) = cuts(REDIS_NEVER) {
-        assert!(tally.count(Broken::Lost) > 0, "nothing lost without syncs: {tally}");
+        assert!(tally.count(Violation::Lost) > 0, "no loss found without syncs: {tally}");
     }
 }
 
-/// The harness can see what is shown too early: a server that syncs in the background shows it.
+/// Shows that the harness detects entries that are returned too early: a server that syncs in the background returns
+/// some.
 #[test]
-fn redis_shows_what_is_not_safe_when_it_syncs_in_the_background() {
+fn redis_with_background_sync_returns_entries_that_are_not_durable() {
     let Some(_turn) = redis_turn() else { return };
     if let Some(tally) = observed(Subject { policy: Policy::Everysec, ..REDIS_ALWAYS }) {
-        assert!(tally.count(Broken::Lost) > 0, "nothing shown was lost: {tally}");
+        assert!(tally.count(Violation::Lost) > 0, "no returned entry was lost: {tally}");
     }
 }
 
-/// Redis under `always` loses nothing to a full disk; under `everysec` it may lose the last moments.
+/// On a full disk, Redis loses nothing with `always`. With `everysec` it may lose the most recent writes.
 #[test]
-fn redis_on_a_full_disk_keeps_what_its_policy_promises() {
+fn redis_on_a_full_disk_keeps_what_its_sync_policy_guarantees() {
     let Some(_turn) = redis_turn() else { return };
     if let Some((tally, _)) = full_disk(REDIS_ALWAYS) {
-        expect_nothing_but_counts(&tally);
+        expect_only_count_findings(&tally);
     }
     if let Some((tally, _)) = full_disk(Subject { policy: Policy::Everysec, ..REDIS_ALWAYS }) {
-        expect_a_prefix(&tally);
+        expect_only_recent_losses(&tally);
     }
 }
 
 #[test]
-fn redis_promises_nothing_after_a_failed_sync_when_it_always_syncs() {
+fn redis_with_sync_always_acknowledges_nothing_after_a_failed_sync() {
     let Some(_turn) = redis_turn() else { return };
     if let Some(tally) = failing_syncs(REDIS_ALWAYS) {
-        expect_nothing_but_counts(&tally);
+        expect_only_count_findings(&tally);
     }
 }
 
-/// One campaign as the environment describes it; its result goes to the end of a file as a line of JSON.
+/// Runs one campaign that environment variables describe, and appends its result to a file as a line of JSON.
 #[test]
 #[ignore = "long; scripts/durability runs it"]
 fn campaign() {
     let _turn = turn();
     let setting = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
     let kind = if setting("MILLSTREAM_CAMPAIGN_SUBJECT") == "redis" {
-        Kind::Peer(&REDIS_7_0)
+        ServerKind::Peer(&REDIS_7_0)
     } else {
-        Kind::Millstream
+        ServerKind::Millstream
     };
     let policy = Policy::parse(&setting("MILLSTREAM_CAMPAIGN_POLICY")).expect("always, everysec or no");
     let subject = Subject { kind, policy };
@@ -204,7 +206,7 @@ fn campaign() {
         "observed" => observed(subject),
         "sync" => failing_syncs(subject),
         "full" => full_disk(subject).map(|(tally, _)| tally),
-        other => panic!("no fault is called {other}"),
+        other => panic!("unknown fault {other}"),
     };
     let Some(tally) = tally else { return };
     let labels = [
@@ -227,7 +229,7 @@ fn kills(subject: Subject) -> Tally {
     for _ in 0..number("MILLSTREAM_KILLS").unwrap_or(FAULTS) {
         faults::kill(&mut campaign, round_mean());
     }
-    told("kill -9 (which can never find a missing fsync)", campaign)
+    finish("kill -9 (which can never find a missing sync)", campaign)
 }
 
 fn cuts(subject: Subject) -> Option<Tally> {
@@ -235,7 +237,7 @@ fn cuts(subject: Subject) -> Option<Tally> {
     for _ in 0..number("MILLSTREAM_CUTS").unwrap_or(FAULTS) {
         faults::cut(&mut campaign, round_mean());
     }
-    Some(told("power cut", campaign))
+    Some(finish("power cut", campaign))
 }
 
 fn stops(subject: Subject) -> Tally {
@@ -244,7 +246,7 @@ fn stops(subject: Subject) -> Tally {
     for _ in 0..number("MILLSTREAM_KILLS").unwrap_or(FAULTS).div_ceil(3) {
         faults::stop(&mut campaign, round_mean());
     }
-    told("SIGTERM", campaign)
+    finish("SIGTERM", campaign)
 }
 
 fn observed(subject: Subject) -> Option<Tally> {
@@ -255,79 +257,82 @@ fn observed(subject: Subject) -> Option<Tally> {
             return None;
         }
     }
-    Some(told("power cut after an observation, syncs slowed", campaign))
+    Some(finish("power cut after a read, syncs slowed", campaign))
 }
 
 fn failing_syncs(subject: Subject) -> Option<Tally> {
     let place = faults::disk(seed()).unwrap_or(Place::Folder);
     let mut campaign = Campaign::new(subject, seed(), place);
-    let mut struck = 0;
+    let mut failed = 0;
     for _ in 0..number("MILLSTREAM_CUTS").unwrap_or(FAULTS) {
         match faults::failing_sync(&mut campaign) {
-            Ok(()) => struck += 1,
+            Ok(()) => failed += 1,
             Err(why) => skip(&why),
         }
     }
-    let tally = told("EIO on sync", campaign);
-    (struck > 0).then_some(tally)
+    let tally = finish("EIO on sync", campaign);
+    (failed > 0).then_some(tally)
 }
 
 fn full_disk(subject: Subject) -> Option<(Tally, FullDisk)> {
     let mut campaign = on_a_disk(subject)?;
     let outcome = faults::full_disk(&mut campaign);
-    eprintln!("{subject}: on a full disk: {outcome:?}");
-    Some((told("full disk", campaign), outcome))
+    eprintln!("{subject}: full disk: {outcome:?}");
+    Some((finish("full disk", campaign), outcome))
 }
 
 fn on_a_disk(subject: Subject) -> Option<Campaign> {
     match faults::disk(seed()) {
         Ok(place) => Some(Campaign::new(subject, seed(), place)),
         Err(why) => {
-            skip(&format!("no disk that can fail, which takes root and loop devices: {why}"));
+            skip(&format!("cannot create a test disk, which needs root and loop devices: {why}"));
             None
         }
     }
 }
 
-fn told(fault: &str, campaign: Campaign) -> Tally {
+/// Prints the result of a campaign and returns it.
+fn finish(fault: &str, campaign: Campaign) -> Tally {
     let Campaign { subject, seed, tally, .. } = campaign;
     eprintln!("{subject}, {fault}, seed {seed}: {tally}");
     tally
 }
 
-fn expect_nothing(tally: &Tally) {
+fn expect_no_findings(tally: &Tally) {
     assert_eq!(tally.others(&[]), 0, "{tally}");
 }
 
-/// Redis does not log that an entry was read again from a consumer's own list, so its delivery counts fall back.
-fn expect_nothing_but_counts(tally: &Tally) {
-    assert_eq!(tally.others(&[Broken::Count]), 0, "{tally}");
+/// Redis does not log that a consumer has read its own pending entries again, so its delivery counts can be too
+/// small.
+fn expect_only_count_findings(tally: &Tally) {
+    assert_eq!(tally.others(&[Violation::Count]), 0, "{tally}");
 }
 
-/// What is left is what there once was: nothing half done, nothing out of order, nothing made up.
-fn expect_a_prefix(tally: &Tally) {
-    let allowed = [Broken::Lost, Broken::CameBack, Broken::WentBack, Broken::Count, Broken::Owner];
+/// Allows that recent writes are lost, but no half-done, reordered or invented ones.
+fn expect_only_recent_losses(tally: &Tally) {
+    let allowed =
+        [Violation::Lost, Violation::CameBack, Violation::WentBack, Violation::Count, Violation::Owner];
     assert_eq!(tally.others(&allowed), 0, "{tally}");
 }
 
-/// One test at a time: they measure time, and share the machine's loop devices.
+/// Lets one test run at a time, because tests measure time and share the machine's loop devices.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn redis_turn() -> Option<MutexGuard<'static, ()>> {
-    Server::reference_is_wanted().then(turn)
+    Server::compares_with_real_servers().then(turn)
 }
 
-/// Nothing while the server says that it keeps its data in memory only.
+/// Returns `None` if the server reports that it keeps its data in memory only.
 fn millstream_turn() -> Option<MutexGuard<'static, ()>> {
     let turn = turn();
     if std::env::var("MILLSTREAM_DURABLE").is_ok_and(|value| value == "1") {
         return Some(turn);
     }
-    let says = Server::millstream(&["--appendonly", "yes"]).client().call(&["CONFIG", "GET", "appendonly"]);
-    if reply::list(&says).get(1) == Some(&Value::Bulk(b"yes".to_vec())) {
+    let reply = Server::millstream(&["--appendonly", "yes"]).client().call(&["CONFIG", "GET", "appendonly"]);
+    if reply::list(&reply).get(1) == Some(&Value::Bulk(b"yes".to_vec())) {
         return Some(turn);
     }
     skip("this millstream keeps its data in memory only");

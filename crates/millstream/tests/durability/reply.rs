@@ -1,11 +1,11 @@
-//! Picks replies apart. Everything gives `None` or nothing where a reply has another shape: the checks downstream then
-//! find something missing.
+//! Parses replies. A reply of an unexpected shape gives `None` or an empty list, so that later checks report missing
+//! data.
 
 use crate::entry::{Fields, Id, recognise};
 use crate::ledger::Seen;
 use crate::support::resp::Value;
 
-/// The bytes of a string of either kind.
+/// Returns the bytes of a bulk or simple string.
 pub(crate) fn text(value: &Value) -> Option<&[u8]> {
     match value {
         Value::Bulk(text) | Value::Simple(text) => Some(text),
@@ -13,12 +13,12 @@ pub(crate) fn text(value: &Value) -> Option<&[u8]> {
     }
 }
 
-/// The bytes of a string as an owned text.
+/// Returns a bulk or simple string as text.
 pub(crate) fn string(value: &Value) -> String {
     text(value).map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
 }
 
-/// An integer.
+/// Returns an integer.
 pub(crate) fn int(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
@@ -26,12 +26,12 @@ pub(crate) fn int(value: &Value) -> Option<u64> {
     }
 }
 
-/// An id.
+/// Returns an entry id.
 pub(crate) fn id(value: &Value) -> Option<Id> {
     Id::parse(text(value)?)
 }
 
-/// The items of an array; nothing for any null.
+/// Returns the items of an array. Empty for a null.
 pub(crate) fn list(value: &Value) -> &[Value] {
     match value {
         Value::Array(items) => items,
@@ -39,12 +39,12 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     }
 }
 
-/// The value after this name in a flat map.
+/// Returns the value of a name in a flat map.
 pub(crate) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     list(value).chunks_exact(2).find(|pair| text(&pair[0]) == Some(name.as_bytes())).map(|pair| &pair[1])
 }
 
-/// An entry: its id, and its fields unless it was deleted.
+/// Returns the id of an entry, and its fields unless it was deleted.
 pub(crate) fn entry(value: &Value) -> Option<(Id, Option<Fields>)> {
     let [id_value, fields] = list(value) else { return None };
     let fields = match fields {
@@ -54,7 +54,7 @@ pub(crate) fn entry(value: &Value) -> Option<(Id, Option<Fields>)> {
     Some((id(id_value)?, fields))
 }
 
-/// A list of entries of one stream as they were shown.
+/// Returns a list of entries of one stream.
 pub(crate) fn seen(key: &'static str, entries: &Value) -> Vec<Seen> {
     list(entries)
         .iter()
@@ -63,7 +63,7 @@ pub(crate) fn seen(key: &'static str, entries: &Value) -> Vec<Seen> {
         .collect()
 }
 
-/// The reply of XREAD and XREADGROUP: streams with their entries.
+/// Returns the entries in a reply of XREAD or XREADGROUP.
 pub(crate) fn seen_in_streams(keys: &[&'static str], reply: &Value) -> Vec<Seen> {
     let mut all = Vec::new();
     for stream in list(reply) {

@@ -1,4 +1,4 @@
-//! The whole state of a server as a client can see it, read over the wire.
+//! The whole state of a server that a client can see, read over the wire.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::reply;
 use crate::support::resp::Value;
 use crate::support::wire::Client;
 
-/// Everything the load may have written.
+/// Everything that the load may have written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    /// By key; every stream of the load is there, empty when the server has none.
+    /// All streams of the load by key. Empty if the server has no such stream.
     pub streams: BTreeMap<&'static str, Stream>,
-    /// What [`pair_key`] holds, by producer.
+    /// Value of [`pair_key`] by producer.
     pub pair_numbers: BTreeMap<u32, u64>,
     /// Keys that no client ever wrote.
     pub foreign_keys: Vec<String>,
@@ -23,9 +23,9 @@ pub(crate) struct State {
 /// One stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stream {
-    /// What XINFO says it holds.
+    /// The length that XINFO reports.
     pub length: u64,
-    /// What it holds.
+    /// The entries.
     pub entries: BTreeMap<Id, Fields>,
     /// last-generated-id
     pub last_id: Id,
@@ -33,7 +33,7 @@ pub(crate) struct Stream {
     pub deleted_id_max: Id,
     /// entries-added
     pub added: u64,
-    /// Its only group.
+    /// The stream's only group.
     pub group: Option<Group>,
 }
 
@@ -42,27 +42,27 @@ pub(crate) struct Stream {
 pub(crate) struct Group {
     /// last-delivered-id
     pub last_delivered: Id,
-    /// entries-read, where the server knows it
+    /// entries-read, if the server knows it
     pub entries_read: Option<u64>,
     /// The group's pending entries.
     pub pending: BTreeMap<Id, Pending>,
-    /// What the consumers say is theirs.
+    /// The pending entries that the consumers report.
     pub owned: Vec<(Id, Pending)>,
 }
 
 /// A pending entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pending {
-    /// Who has it.
+    /// Its consumer.
     pub consumer: String,
-    /// When it was last delivered, in milliseconds since 1970.
+    /// Time of its last delivery, in milliseconds since 1970.
     pub delivered_ms: u64,
-    /// How often.
+    /// Number of deliveries.
     pub count: u64,
 }
 
 impl State {
-    /// Reads it all. The load must have stopped.
+    /// Reads the whole state. The load must have stopped.
     pub(crate) fn read(client: &mut Client) -> State {
         let mut state = State::default();
         let known: Vec<&'static str> = WORK.into_iter().chain([RING]).chain(PAIR).collect();
@@ -110,7 +110,7 @@ fn stream(info: &Value) -> Stream {
 
 fn group(info: &Value) -> Group {
     let field = |name: &str| reply::field(info, name);
-    // Versions of Redis differ in the name.
+    // The name differs between versions of Redis.
     let pending = field("pel").or_else(|| field("pending")).map(reply::list).unwrap_or_default();
     let consumers = field("consumers").map(reply::list).unwrap_or_default();
     Group {

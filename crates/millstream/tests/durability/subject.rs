@@ -1,4 +1,5 @@
-//! The server under test, started again and again on one folder: ours, or a real `redis-server` as the yardstick.
+//! The server under test, which is restarted many times on one folder: Millstream, or a real `redis-server` for
+//! comparison.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -7,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::process::Kind;
+use crate::support::process::ServerKind;
 use crate::support::resp::Value;
 use crate::support::wire::{Client, Outcome};
 
-/// Reading a folder back may take this long.
-const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Another binary than the one cargo built for this test.
-const BINARY: &str = "MILLSTREAM_DURABILITY_BINARY";
-/// More arguments for `millstream serve`, separated by blanks.
-const ARGUMENTS: &str = "MILLSTREAM_DURABILITY_ARGS";
+/// Longest time to start or stop, including the recovery of a folder.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Environment variable: path of a binary to test instead of the one that cargo built.
+const BINARY_VARIABLE: &str = "MILLSTREAM_DURABILITY_BINARY";
+/// Environment variable: additional arguments for `millstream serve`, separated by spaces.
+const ARGUMENTS_VARIABLE: &str = "MILLSTREAM_DURABILITY_ARGS";
 
-/// When writes are synced, by Redis' names.
+/// When writes are synced, with Redis' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     Always,
@@ -27,7 +28,7 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// The value of `appendfsync`.
+    /// Returns the value of `appendfsync`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Policy::Always => "always",
@@ -36,16 +37,16 @@ impl Policy {
         }
     }
 
-    /// The policy of this name.
+    /// Returns the policy of this name.
     pub(crate) fn parse(name: &str) -> Option<Policy> {
         [Policy::Always, Policy::Everysec, Policy::No].into_iter().find(|policy| policy.name() == name)
     }
 }
 
-/// Which program, with which policy.
+/// A program and its sync policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
-    pub kind: Kind,
+    pub kind: ServerKind,
     pub policy: Policy,
 }
 
@@ -56,25 +57,25 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// What people call the program.
+    /// Name of the program for messages.
     pub(crate) fn program_name(&self) -> &'static str {
         match self.kind {
-            Kind::Peer(_) => "redis",
-            Kind::Millstream => "millstream",
+            ServerKind::Peer(_) => "redis",
+            ServerKind::Millstream => "millstream",
         }
     }
 
-    /// Starts it on this folder and waits until it answers. `output` collects what it prints.
+    /// Starts the program on this folder and waits until it replies. `output` collects what it prints.
     ///
-    /// The error is what it printed when it ended by itself, or that it did not answer.
+    /// The error contains its output if it exited, or states that it did not reply.
     pub(crate) fn start(&self, folder: &Path, output: &Path) -> Result<Running, String> {
         let mut failure = String::new();
-        // Another process may take the free port between our look and the server's bind.
+        // Another process can take the free port before the server binds it.
         for _ in 0..3 {
             let mut running = self.launch(folder, output);
             match running.wait_until_ready() {
                 Ok(()) => return Ok(running),
-                Err(how) => failure = format!("{how}\n{}", tail(output)),
+                Err(error) => failure = format!("{error}\n{}", tail(output)),
             }
             if !failure.to_lowercase().contains("address already in use") {
                 break;
@@ -83,7 +84,7 @@ impl Subject {
         Err(failure)
     }
 
-    /// Starts it and does not wait.
+    /// Starts the program without waiting.
     pub(crate) fn launch(&self, folder: &Path, output: &Path) -> Running {
         let port = free_port();
         let log = OpenOptions::new().create(true).append(true).open(output).expect("open the output file");
@@ -100,16 +101,16 @@ impl Subject {
     fn command(&self, port: u16, folder: &Path) -> Command {
         let port = port.to_string();
         let mut command = match self.kind {
-            Kind::Peer(peer) => {
+            ServerKind::Peer(peer) => {
                 let mut command = Command::new(peer.program());
                 command.args(["--port", &port, "--bind", "127.0.0.1", "--save", ""]);
                 command
             }
-            Kind::Millstream => {
+            ServerKind::Millstream => {
                 let built = env!("CARGO_BIN_EXE_millstream").to_owned();
-                let mut command = Command::new(std::env::var(BINARY).unwrap_or(built));
+                let mut command = Command::new(std::env::var(BINARY_VARIABLE).unwrap_or(built));
                 command.args(["serve", "--port", &port]);
-                let more = std::env::var(ARGUMENTS).unwrap_or_default();
+                let more = std::env::var(ARGUMENTS_VARIABLE).unwrap_or_default();
                 command.args(more.split_whitespace());
                 command
             }
@@ -122,20 +123,20 @@ impl Subject {
 /// A server process. Killed on drop.
 pub(crate) struct Running {
     child: Child,
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub port: u16,
     output: PathBuf,
 }
 
 impl Running {
-    /// A new connection.
+    /// Opens a new connection.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.port).unwrap_or_else(|error| panic!("connect: {error}\n{}", tail(&self.output)))
     }
 
-    /// Whether it has printed this.
-    pub(crate) fn has_printed(&self, words: &str) -> bool {
-        std::fs::read_to_string(&self.output).is_ok_and(|text| text.contains(words))
+    /// Whether its output contains this text.
+    pub(crate) fn has_printed(&self, text: &str) -> bool {
+        std::fs::read_to_string(&self.output).is_ok_and(|output| output.contains(text))
     }
 
     /// The process id.
@@ -143,20 +144,20 @@ impl Running {
         self.child.id()
     }
 
-    /// SIGKILL, and waits for the end.
+    /// Sends SIGKILL and waits for the end.
     pub(crate) fn kill(&mut self) {
-        // Both fail only when the process is already gone.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGTERM, and waits for the end; `None` when it does not come.
+    /// Sends SIGTERM and waits for the end. `None` if it does not end in time.
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
-        self.wait_for_end(START_PATIENCE)
+        self.wait_for_end(START_TIMEOUT)
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to exit.
     pub(crate) fn wait_for_end(&mut self, within: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + within;
         loop {
@@ -171,20 +172,20 @@ impl Running {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), String> {
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("ended with {status}"));
             }
-            if self.says_pong() {
+            if self.replies_to_ping() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(3));
         }
-        Err("does not answer".to_owned())
+        Err("does not reply to PING".to_owned())
     }
 
-    fn says_pong(&self) -> bool {
+    fn replies_to_ping(&self) -> bool {
         let Ok(mut client) = Client::connect(self.port) else { return false };
         client.send(&["PING"]);
         matches!(client.next(Duration::from_secs(5)), Outcome::Reply(reply) if reply.value == Value::Simple(b"PONG".to_vec()))
@@ -197,7 +198,7 @@ impl Drop for Running {
     }
 }
 
-/// The last lines a server printed.
+/// Returns the last lines of the server's output.
 fn tail(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,29 +1,29 @@
-//! What a campaign came to, as sentences and as one line of JSON.
+//! The result of a campaign, as text and as one line of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::check::{Finding, Kind};
+use crate::check::{Finding, Violation};
 use crate::ledger::{Nanos, Op};
 
-/// Findings told in full.
-const TOLD_MAX: usize = 12;
+/// Number of findings that are printed in full.
+const DETAILS_MAX: usize = 12;
 
-/// Sums over the rounds of a campaign.
+/// Counts over the rounds of a campaign.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Faults.
+    /// Number of faults.
     pub rounds: u64,
-    /// Writes that clients were told to have succeeded.
+    /// Number of writes that the server acknowledged.
     pub acknowledged: u64,
-    /// Reads whose results were held against what came back.
+    /// Number of reads whose results were compared with the state after the fault.
     pub observations: u64,
-    /// Times the server did not open its folder again.
+    /// Number of times that the server refused to open its folder.
     pub refused_starts: u64,
-    counts: BTreeMap<Kind, u64>,
+    counts: BTreeMap<Violation, u64>,
     oldest_loss: Nanos,
-    told: Vec<String>,
+    details: Vec<String>,
 }
 
 impl Tally {
@@ -36,52 +36,53 @@ impl Tally {
         self.add_findings(findings);
     }
 
-    /// Adds findings alone.
+    /// Adds findings without a round.
     pub(crate) fn add_findings(&mut self, findings: &[Finding]) {
         for finding in findings {
             *self.counts.entry(finding.kind).or_default() += 1;
-            if finding.kind == Kind::Lost {
+            if finding.kind == Violation::Lost {
                 self.oldest_loss = self.oldest_loss.max(finding.age.unwrap_or(0));
             }
-            self.tell(finding.to_string());
+            self.add_detail(finding.to_string());
         }
     }
 
-    /// Notes a server that did not open its folder again.
-    pub(crate) fn refuse(&mut self, why: &str) {
+    /// Counts a server that refused to open its folder, or to stop.
+    pub(crate) fn add_refusal(&mut self, why: &str) {
         self.refused_starts += 1;
-        self.tell(format!("did not start: {why}"));
+        self.add_detail(format!("refused: {why}"));
     }
 
-    /// How many findings of this kind.
-    pub(crate) fn count(&self, kind: Kind) -> u64 {
+    /// Number of findings of this kind.
+    pub(crate) fn count(&self, kind: Violation) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Findings of all kinds but these, and refused starts.
-    pub(crate) fn others(&self, than: &[Kind]) -> u64 {
+    /// Number of findings of all other kinds, plus refused starts.
+    pub(crate) fn others(&self, than: &[Violation]) -> u64 {
         let counted: u64 =
             self.counts.iter().filter(|(kind, _)| !than.contains(kind)).map(|(_, count)| count).sum();
         counted + self.refused_starts
     }
 
-    /// How long before its fault the oldest lost thing had been promised.
+    /// Age of the oldest lost write: the time between its acknowledgement and the fault.
     pub(crate) fn oldest_loss(&self) -> Duration {
         Duration::from_nanos(self.oldest_loss)
     }
 
-    /// One line for programs.
+    /// Formats the result as one line of JSON.
     pub(crate) fn json(&self, labels: &[(&str, String)], seconds: f64) -> String {
         let mut parts: Vec<String> =
             labels.iter().map(|(name, value)| format!("\"{name}\":\"{value}\"")).collect();
-        let other = self.others(&[Kind::Lost, Kind::CameBack, Kind::Count]) - self.refused_starts;
+        let other =
+            self.others(&[Violation::Lost, Violation::CameBack, Violation::Count]) - self.refused_starts;
         for (name, value) in [
             ("rounds", self.rounds),
             ("acknowledged", self.acknowledged),
             ("observations", self.observations),
-            ("lost", self.count(Kind::Lost)),
-            ("came_back", self.count(Kind::CameBack)),
-            ("counts", self.count(Kind::Count)),
+            ("lost", self.count(Violation::Lost)),
+            ("came_back", self.count(Violation::CameBack)),
+            ("counts", self.count(Violation::Count)),
             ("other", other),
             ("refused_starts", self.refused_starts),
             ("oldest_loss_ms", self.oldest_loss / 1_000_000),
@@ -92,9 +93,9 @@ impl Tally {
         format!("{{{}}}", parts.join(","))
     }
 
-    fn tell(&mut self, what: String) {
-        if self.told.len() < TOLD_MAX {
-            self.told.push(what);
+    fn add_detail(&mut self, what: String) {
+        if self.details.len() < DETAILS_MAX {
+            self.details.push(what);
         }
     }
 }
@@ -106,6 +107,6 @@ impl fmt::Display for Tally {
         if self.oldest_loss > 0 {
             write!(f, ", oldest loss {} ms before its fault", self.oldest_loss / 1_000_000)?;
         }
-        self.told.iter().try_for_each(|what| write!(f, "\n    {what}"))
+        self.details.iter().try_for_each(|what| write!(f, "\n    {what}"))
     }
 }

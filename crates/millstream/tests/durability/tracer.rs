@@ -1,35 +1,35 @@
-//! Stands between a running server and its syncs, by `strace`: makes one fail, or all of them slow.
+//! Intercepts the syncs of a running server with `strace`: makes one fail, or slows all of them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What happens to the server's syncs.
+/// The fault that is injected into the server's syncs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trick {
-    /// The n-th of each thread is not done and returns EIO; later ones work, as after a real failure.
+pub(crate) enum SyncFault {
+    /// The n-th sync of each thread is not executed and returns EIO. Later syncs work, as after a real failure.
     Fail { nth: u32 },
-    /// Each begins that much later.
+    /// Each sync starts this much later.
     Delay { millis: u64 },
 }
 
-/// A running `strace`. Ends with the traced process, or on drop.
+/// A running `strace`. It ends with the traced process, or on drop.
 pub(crate) struct Tracer {
     child: Child,
     log: PathBuf,
 }
 
 impl Tracer {
-    /// Attaches to a process with all its threads. The error says why it cannot.
-    pub(crate) fn attach(pid: u32, trick: Trick, log: &Path) -> Result<Tracer, String> {
+    /// Attaches to a process and all its threads. The error states why that is not possible.
+    pub(crate) fn attach(pid: u32, sync_fault: SyncFault, log: &Path) -> Result<Tracer, String> {
         let _ = std::fs::remove_file(log);
-        let what = match trick {
-            Trick::Fail { nth } => format!("error=EIO:when={nth}"),
-            Trick::Delay { millis } => format!("delay_enter={}", millis * 1000),
+        let injection = match sync_fault {
+            SyncFault::Fail { nth } => format!("error=EIO:when={nth}"),
+            SyncFault::Delay { millis } => format!("delay_enter={}", millis * 1000),
         };
         let child = Command::new("strace")
             .args(["-f", "-ttt", "-e", "trace=fdatasync,fsync,sync_file_range", "-e"])
-            .arg(format!("inject=fdatasync,fsync:{what}"))
+            .arg(format!("inject=fdatasync,fsync:{injection}"))
             .arg("-o")
             .arg(log)
             .args(["-p", &pid.to_string()])
@@ -46,11 +46,11 @@ impl Tracer {
         }
     }
 
-    /// When the first sync was made to fail, in seconds since 1970.
+    /// Returns the time at which the first sync was made to fail, in seconds since 1970.
     pub(crate) fn failed_at(&self) -> Option<f64> {
         let text = std::fs::read_to_string(&self.log).ok()?;
         let line = text.lines().find(|line| line.contains("(INJECTED)") && line.contains("EIO"))?;
-        // A line is: process, time, call.
+        // Fields of a line: process, time, call.
         line.split_whitespace().nth(1)?.parse().ok()
     }
 
@@ -69,7 +69,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // Fails only when it has ended with the traced process.
+        // Fails only if strace has already ended with the traced process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! The course of a campaign: start everything, let things go wrong while producers produce, let it calm down, drain, and
-//! draw up the account.
+//! The course of a campaign: start all processes, inject faults while producers send, stop the faults, drain, and
+//! compute the account.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use crate::account::{Account, Limits};
-use crate::crew::{Member, Program};
 use crate::faults::Fault;
 use crate::journal::{self, Journal, Line};
-use crate::kind::Kind;
+use crate::kind::MessageKind;
+use crate::managed::{ManagedProcess, Program};
 use crate::proxy::Proxy;
 use crate::random::Random;
 use crate::role::{GROUP, Role, STREAM};
@@ -23,26 +23,27 @@ use crate::snapshot::Snapshot;
 use crate::steps::Step;
 use crate::store::{self, Store};
 
-/// How long a message may be silent in a worker's hands.
+/// Lease of the workers.
 const LEASE: Duration = Duration::from_millis(1500);
 const MAX_DELIVERIES: u64 = 6;
-/// Worker processes on a server, and producers.
+/// Number of worker processes on a server.
 const WORKERS: u64 = 4;
+/// Number of producer processes on a server.
 const PRODUCERS: u64 = 2;
-/// Messages that are pending in the end, by design. A command has no way to ask for that.
-const LATER: u64 = 5;
-/// Messages for each round of faults.
+/// Messages that are still pending at the end, because their handler delays them. A command cannot do that.
+const DELAYED_MESSAGES: u64 = 5;
+/// Number of messages per round of faults.
 const MESSAGES_PER_ROUND: u64 = 200;
-/// How often the supervisor looks around.
+/// Interval at which the supervisor checks its processes.
 const TICK: Duration = Duration::from_millis(20);
-/// How long everything may take to be done once nothing goes wrong any more. A machine may be slow.
-const CALM_PATIENCE: Duration = Duration::from_secs(300);
+/// Longest time to finish all messages after the last fault. The machine may be slow.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How much is done, and how fast.
+/// The size of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub messages: u64,
-    /// About how long producers take.
+    /// Approximate time in which the producers send.
     pub time: Duration,
 }
 
@@ -56,32 +57,38 @@ pub(crate) struct Campaign {
     journal_file: PathBuf,
     store: Store,
     proxy: Option<Proxy>,
-    members: Vec<Member>,
-    /// How many messages are pending in the end, by design.
-    later: u64,
-    /// Nothing goes wrong any more, but for what messages do.
-    calm: bool,
-    lives: u64,
+    processes: Vec<ManagedProcess>,
+    /// Number of messages that are still pending at the end.
+    delayed: u64,
+    /// Whether fault injection has stopped. Messages can still kill their handlers.
+    faults_stopped: bool,
+    starts: u64,
     server_back_at: Option<Instant>,
-    flowing_again_at: Option<Instant>,
+    stall_ends_at: Option<Instant>,
     runtime: Runtime,
 }
 
 impl Campaign {
-    /// Runs a campaign, and gives its account. The folder is kept if something is wrong with it.
-    pub(crate) fn run(kind: store::Kind, program: Program, seed: u64, size: Size, folder: &Path) -> Account {
+    /// Runs a campaign and returns its account. Keeps the folder if the account has violations.
+    pub(crate) fn run(
+        kind: store::StoreKind,
+        program: Program,
+        seed: u64,
+        size: Size,
+        folder: &Path,
+    ) -> Account {
         let mut campaign = Campaign::new(kind, program, seed, size, folder);
-        campaign.disturb();
-        campaign.calm_down();
-        campaign.leave_some_for_later();
+        campaign.inject_faults();
+        campaign.stop_faults();
+        campaign.add_delayed_messages();
         campaign.drain();
         campaign.account()
     }
 
-    fn new(kind: store::Kind, program: Program, seed: u64, size: Size, folder: &Path) -> Campaign {
+    fn new(kind: store::StoreKind, program: Program, seed: u64, size: Size, folder: &Path) -> Campaign {
         let journal_file = folder.join("journal");
         let store = Store::start(kind, folder);
-        let is_hasty = program == Program::Hasty;
+        let acknowledges_early = program == Program::AcknowledgesEarly;
         let proxy = store.has_server().then(|| Proxy::start(store.port));
         let mut campaign = Campaign {
             seed,
@@ -92,24 +99,24 @@ impl Campaign {
             journal_file,
             store,
             proxy,
-            members: Vec::new(),
-            later: if program == Program::Crate { LATER } else { 0 },
-            calm: false,
-            lives: 0,
+            processes: Vec::new(),
+            delayed: if program == Program::Crate { DELAYED_MESSAGES } else { 0 },
+            faults_stopped: false,
+            starts: 0,
             server_back_at: None,
-            flowing_again_at: None,
+            stall_ends_at: None,
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"),
         };
-        campaign.members = campaign
-            .roles(is_hasty)
+        campaign.processes = campaign
+            .roles(acknowledges_early)
             .into_iter()
-            .map(|role| Member::new(role, program.clone(), folder))
+            .map(|role| ManagedProcess::new(role, program.clone(), folder))
             .collect();
         campaign
     }
 
-    /// Who takes part.
-    fn roles(&self, acknowledges_too_early: bool) -> Vec<Role> {
+    /// Returns the role of each process.
+    fn roles(&self, acknowledges_early: bool) -> Vec<Role> {
         let port = self.proxy.as_ref().map_or(0, |proxy| proxy.port);
         let pace = self.size.time.div_f64(self.size.messages as f64);
         let role = |name: String| Role {
@@ -123,7 +130,7 @@ impl Campaign {
             lease: LEASE,
             max_deliveries: MAX_DELIVERIES,
             death: None,
-            acknowledges_too_early,
+            acknowledges_early,
             watches: false,
         };
         if !self.store.has_server() {
@@ -134,7 +141,7 @@ impl Campaign {
         let share = self.size.messages / PRODUCERS;
         let worker = |number| {
             let name = format!("worker-{number}");
-            // Half of them keep their names over restarts.
+            // Half of the workers keep their names across restarts.
             Role { workers: vec![(name.clone(), number % 2 == 0)], ..role(name) }
         };
         let producer = |number| {
@@ -145,204 +152,205 @@ impl Campaign {
         (1..=WORKERS).map(worker).chain((1..=PRODUCERS).map(producer)).collect()
     }
 
-    /// Everything that goes wrong, while producers produce.
-    fn disturb(&mut self) {
+    /// Injects all faults while the producers send.
+    fn inject_faults(&mut self) {
         let rounds = self.size.messages.div_ceil(MESSAGES_PER_ROUND);
-        let mut deck = Fault::deck(self.store.has_server(), rounds, &mut self.random);
-        let every = self.size.time.div_f64(deck.len() as f64).as_millis() as u64;
+        let mut schedule = Fault::schedule(self.store.has_server(), rounds, &mut self.random);
+        let every = self.size.time.div_f64(schedule.len() as f64).as_millis() as u64;
         let mut next = Instant::now() + Duration::from_secs(1);
-        while !(deck.is_empty() && self.has_produced()) {
-            // Once nothing is left to go wrong, nothing is urgent.
-            (0..if deck.is_empty() { 10 } else { 1 }).for_each(|_| self.tick());
+        while !(schedule.is_empty() && self.has_produced()) {
+            // After the last fault, ten ticks per check suffice.
+            (0..if schedule.is_empty() { 10 } else { 1 }).for_each(|_| self.tick());
             if Instant::now() >= next {
                 next = Instant::now() + Duration::from_millis(self.random.between(every / 2, every * 3 / 2));
-                if let Some(fault) = deck.pop() {
-                    self.do_wrong(fault);
+                if let Some(fault) = schedule.pop() {
+                    self.inject(fault);
                 }
             }
         }
     }
 
-    fn do_wrong(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         match fault {
-            Fault::KillWorker => self.signal_some(fault, true, Signal::KILL),
-            Fault::KillProducer => self.signal_some(fault, false, Signal::KILL),
-            Fault::Drain => self.signal_some(fault, true, Signal::TERM),
-            Fault::Freeze => self.signal_some(fault, true, Signal::STOP),
+            Fault::KillWorker => self.signal_random(fault, true, Signal::KILL),
+            Fault::KillProducer => self.signal_random(fault, false, Signal::KILL),
+            Fault::Drain => self.signal_random(fault, true, Signal::TERM),
+            Fault::Freeze => self.signal_random(fault, true, Signal::STOP),
             Fault::KillServer => {
-                self.journal.say(fault.name(), [""; 0]);
+                self.journal.record(fault.name(), [""; 0]);
                 self.store.kill_server();
                 let away = Duration::from_millis(self.random.between(100, 2000));
                 self.server_back_at = Some(Instant::now() + away);
             }
             Fault::Cut | Fault::CutInAReply | Fault::HalfOpen | Fault::Stall => {
                 let Some(proxy) = &self.proxy else { return };
-                self.journal.say(fault.name(), [""; 0]);
+                self.journal.record(fault.name(), [""; 0]);
                 match fault {
                     Fault::Cut => proxy.cut_all(),
                     Fault::CutInAReply => proxy.cut_in_a_reply(&mut self.random),
-                    Fault::HalfOpen => proxy.open_half(&mut self.random),
+                    Fault::HalfOpen => proxy.make_half_open(&mut self.random),
                     _ => {
                         proxy.stall(true);
-                        self.flowing_again_at = Some(Instant::now() + LEASE.mul_f64(1.5));
+                        self.stall_ends_at = Some(Instant::now() + LEASE.mul_f64(1.5));
                     }
                 }
             }
         }
     }
 
-    fn signal_some(&mut self, fault: Fault, works: bool, signal: Signal) {
-        let running: Vec<usize> = (0..self.members.len())
-            .filter(|at| self.members[*at].works() == works && self.members[*at].pid().is_some())
+    fn signal_random(&mut self, fault: Fault, works: bool, signal: Signal) {
+        let running: Vec<usize> = (0..self.processes.len())
+            .filter(|at| self.processes[*at].works() == works && self.processes[*at].pid().is_some())
             .collect();
         if running.is_empty() {
             return;
         }
-        let member = &mut self.members[running[self.random.below(running.len() as u64) as usize]];
-        member.signal(fault.name(), signal, &self.journal);
+        let process = &mut self.processes[running[self.random.below(running.len() as u64) as usize]];
+        process.signal(fault.name(), signal, &self.journal);
         if signal == Signal::STOP {
-            member.frozen_until = Some(Instant::now() + LEASE.mul_f64(1.5));
+            process.frozen_until = Some(Instant::now() + LEASE.mul_f64(1.5));
         }
     }
 
-    /// Looks around: starts what has ended, and ends what was to last for a while.
+    /// Restarts processes and servers that have ended, and ends faults that last for a while.
     fn tick(&mut self) {
         std::thread::sleep(TICK);
         let now = Instant::now();
         if self.server_back_at.is_some_and(|time| time <= now) {
             self.server_back_at = None;
             self.store.start_server();
-            self.journal.say("server-back", [""; 0]);
+            self.journal.record("server-back", [""; 0]);
         }
-        if self.flowing_again_at.is_some_and(|time| time <= now) {
-            self.flowing_again_at = None;
+        if self.stall_ends_at.is_some_and(|time| time <= now) {
+            self.stall_ends_at = None;
             self.proxy.iter().for_each(|proxy| proxy.stall(false));
-            self.journal.say("flowing", [""; 0]);
+            self.journal.record("stall-ended", [""; 0]);
         }
-        for at in 0..self.members.len() {
-            if self.members[at].frozen_until.is_some_and(|time| time <= now) {
-                self.members[at].thaw(&self.journal);
+        for at in 0..self.processes.len() {
+            if self.processes[at].frozen_until.is_some_and(|time| time <= now) {
+                self.processes[at].thaw(&self.journal);
             }
-            if self.members[at].reap(&self.journal) && !self.members[at].has_finished {
-                self.start_member(at);
+            if self.processes[at].reap(&self.journal) && !self.processes[at].has_finished {
+                self.start_process(at);
             }
         }
     }
 
-    /// Starts a process, with a step at which it will end itself.
-    fn start_member(&mut self, at: usize) {
-        let death = (!self.calm && self.members[at].works()).then(|| self.next_death());
-        self.members[at].role.death = death;
-        self.members[at].start(&self.journal);
+    /// Starts a process, with a step at which it will kill itself.
+    fn start_process(&mut self, at: usize) {
+        let death = (!self.faults_stopped && self.processes[at].works()).then(|| self.next_death());
+        self.processes[at].role.death = death;
+        self.processes[at].start(&self.journal);
     }
 
-    /// The steps one after the other, so that each has its turn.
+    /// Goes through all steps in order, so that processes die at each of them.
     fn next_death(&mut self) -> (Step, u64) {
-        let step = Step::ALL[(self.seed + self.lives) as usize % Step::ALL.len()];
-        self.lives += 1;
+        let step = Step::ALL[(self.seed + self.starts) as usize % Step::ALL.len()];
+        self.starts += 1;
         let times = match step {
             Step::Begin | Step::Middle | Step::Done => self.random.between(3, 40),
             Step::Got | Step::Acking | Step::AckSent | Step::Acked => self.random.between(2, 15),
-            Step::Burying | Step::BurySent | Step::Buried => 1,
+            Step::DeadLettering | Step::DeadLetterSent | Step::DeadLettered => 1,
         };
         (step, times)
     }
 
     fn has_produced(&self) -> bool {
-        let mut producers = self.members.iter().filter(|member| !member.works()).peekable();
+        let mut producers = self.processes.iter().filter(|process| !process.works()).peekable();
         if producers.peek().is_some() {
-            return producers.all(|member| member.has_finished);
+            return producers.all(|process| process.has_finished);
         }
-        self.lines().iter().any(|line| line.what == "produced")
+        self.lines().iter().any(|line| line.event == "produced")
     }
 
-    fn calm_down(&mut self) {
-        self.calm = true;
-        self.journal.say("calm", [""; 0]);
+    fn stop_faults(&mut self) {
+        self.faults_stopped = true;
+        self.journal.record("faults-stopped", [""; 0]);
         let now = Instant::now();
         self.server_back_at = self.server_back_at.map(|_| now);
-        self.flowing_again_at = self.flowing_again_at.map(|_| now);
-        self.members.iter_mut().for_each(|member| member.thaw(&self.journal));
-        self.wait_until("everything is done", |campaign| campaign.left() == Some((0, 0)));
+        self.stall_ends_at = self.stall_ends_at.map(|_| now);
+        self.processes.iter_mut().for_each(|process| process.thaw(&self.journal));
+        self.wait_until("all messages are done", |campaign| campaign.lag_and_pending() == Some((0, 0)));
     }
 
-    /// Messages that wait for another try when everybody drains. They stay pending.
-    fn leave_some_for_later(&mut self) {
+    /// Adds messages that wait for their next attempt when all workers drain. They stay pending.
+    fn add_delayed_messages(&mut self) {
         if !self.store.has_server() {
-            // A folder has one owner at a time.
+            // Only one process at a time can open a folder.
             self.drain();
         }
-        let later = self.later;
-        let numbers: Vec<u64> = (self.size.messages + 1..=self.size.messages + later).collect();
-        self.journal.say("sent", &numbers);
+        let delayed = self.delayed;
+        let numbers: Vec<u64> = (self.size.messages + 1..=self.size.messages + delayed).collect();
+        self.journal.record("sent", &numbers);
         let backend = self.connect();
         let producer = Producer::new(backend, STREAM);
-        let entries =
-            numbers.iter().map(|number| [("n", number.to_string()), ("kind", Kind::Later.name().to_owned())]);
+        let entries = numbers
+            .iter()
+            .map(|number| [("n", number.to_string()), ("kind", MessageKind::Later.name().to_owned())]);
         let ids = self.runtime.block_on(producer.send_all(entries)).expect("add the last messages");
         drop(producer);
-        self.journal.say("added", numbers.iter().zip(&ids).map(|(number, id)| format!("{number}:{id}")));
-        self.wait_until("the last messages wait", |campaign| {
-            let begun = |line: &Line| line.what == "begin" && line.ids().any(|id| ids.contains(&id));
-            campaign.left() == Some((0, later))
-                && campaign.lines().iter().filter(|line| begun(line)).count() >= ids.len()
+        self.journal.record("added", numbers.iter().zip(&ids).map(|(number, id)| format!("{number}:{id}")));
+        self.wait_until("the last messages are delayed", |campaign| {
+            let began = |line: &Line| line.event == "begin" && line.ids().any(|id| ids.contains(&id));
+            campaign.lag_and_pending() == Some((0, delayed))
+                && campaign.lines().iter().filter(|line| began(line)).count() >= ids.len()
         });
     }
 
-    fn wait_until(&mut self, what: &str, is_so: impl Fn(&Campaign) -> bool) {
-        let deadline = Instant::now() + CALM_PATIENCE;
-        while !is_so(self) {
-            // A look costs something, and nothing is urgent.
+    fn wait_until(&mut self, what: &str, is_true: impl Fn(&Campaign) -> bool) {
+        let deadline = Instant::now() + FINISH_TIMEOUT;
+        while !is_true(self) {
+            // Reading the state costs time, and there is no hurry.
             (0..10).for_each(|_| self.tick());
             assert!(
                 Instant::now() < deadline,
-                "seed {}: waited in vain until {what}; left are {:?} (lag, pending); see {}\n{}",
+                "seed {}: timed out waiting until {what}; (lag, pending) is {:?}; see {}\n{}",
                 self.seed,
-                self.left(),
+                self.lag_and_pending(),
                 self.folder.display(),
-                self.members.iter().map(Member::last_words).collect::<Vec<_>>().join("\n--\n"),
+                self.processes.iter().map(ManagedProcess::log_end).collect::<Vec<_>>().join("\n--\n"),
             );
         }
     }
 
-    /// How many messages are unread, and how many pending.
-    fn left(&self) -> Option<(u64, u64)> {
+    /// Number of unread messages and number of pending messages.
+    fn lag_and_pending(&self) -> Option<(u64, u64)> {
         if !self.store.has_server() {
             let lines = self.lines();
-            let now = self.members[0].pid()?;
-            let last = lines.iter().rev().find(|line| line.what == "left" && line.pid == now)?;
+            let now = self.processes[0].pid()?;
+            let last = lines.iter().rev().find(|line| line.event == "left" && line.pid == now)?;
             return Some((last.number(0)?, last.number(1)?));
         }
         let backend = self.connect();
         let groups = self.runtime.block_on(backend.groups(STREAM)).ok()?;
         let group = groups.into_iter().find(|group| group.name == GROUP)?;
         let count_unread = || {
-            // Redis 6.2 tells no lag.
-            let unread = Range::rising(group.last_delivered.next()?, usize::MAX >> 1);
+            // Redis 6.2 does not report the lag.
+            let unread = Range::starting_at(group.last_delivered.next()?, usize::MAX >> 1);
             Some(self.runtime.block_on(backend.range(STREAM, unread)).ok()?.len() as u64)
         };
         Some((group.lag.or_else(count_unread)?, group.pending))
     }
 
     fn drain(&mut self) {
-        self.members.iter_mut().for_each(|member| member.thaw(&self.journal));
-        self.members.iter().for_each(|member| member.signal("draining", Signal::TERM, &self.journal));
-        self.members.iter_mut().for_each(|member| member.wait_for_end(&self.journal));
+        self.processes.iter_mut().for_each(|process| process.thaw(&self.journal));
+        self.processes.iter().for_each(|process| process.signal("draining", Signal::TERM, &self.journal));
+        self.processes.iter_mut().for_each(|process| process.wait_for_end(&self.journal));
     }
 
     fn account(&self) -> Account {
         let backend = self.connect();
         let snapshot = self.runtime.block_on(Snapshot::take(&*backend)).expect("read the store");
-        let forgetful = self.members.iter().any(Member::has_lost_leases);
+        let unknown_lost_leases = self.processes.iter().any(ManagedProcess::has_lost_leases);
         let limits = Limits {
             lease_ms: LEASE.as_millis() as u64,
             max_deliveries: MAX_DELIVERIES,
-            leases_lost_untold: forgetful,
+            unknown_lost_leases: unknown_lost_leases,
         };
-        Account::draw_up(&self.lines(), &snapshot, limits)
+        Account::compute(&self.lines(), &snapshot, limits)
     }
 
-    /// A way to the store of our own, past the proxy.
+    /// Opens a connection of the supervisor to the store, not through the proxy.
     fn connect(&self) -> Arc<dyn Admin> {
         self.runtime.block_on(connect(&self.store.url(self.store.port))).expect("reach the store")
     }

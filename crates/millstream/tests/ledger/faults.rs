@@ -1,11 +1,11 @@
-//! What a supervisor does to the processes, the connections and the server of a campaign.
+//! The faults that the supervisor injects into processes, connections and the server of a campaign.
 
 use crate::random::Random;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// `kill -9` of a process with workers, at any moment.
+    /// `kill -9` of a worker process, at any time.
     KillWorker,
     /// `kill -9` of a producer.
     KillProducer,
@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     Freeze,
     /// SIGTERM.
     Drain,
-    /// `kill -9` of the server; it is away for a while.
+    /// `kill -9` of the server, which is restarted after a while.
     KillServer,
     /// All connections are cut.
     Cut,
@@ -21,14 +21,14 @@ pub(crate) enum Fault {
     CutInAReply,
     /// One connection becomes half-open.
     HalfOpen,
-    /// All connections are held up for longer than a lease.
+    /// All connections are stalled for longer than a lease.
     Stall,
 }
 
 impl Fault {
-    /// What can happen to processes with a store of their own.
+    /// Faults for processes with an embedded store.
     const OF_PROCESSES: [Fault; 3] = [Fault::KillWorker, Fault::Freeze, Fault::Drain];
-    /// What can happen where there is a server.
+    /// Faults for processes with a server.
     const OF_SERVERS: [Fault; 9] = [
         Fault::KillWorker,
         Fault::KillProducer,
@@ -55,13 +55,13 @@ impl Fault {
         }
     }
 
-    /// So many rounds of everything that can happen, in some order.
-    pub(crate) fn deck(has_server: bool, rounds: u64, random: &mut Random) -> Vec<Fault> {
+    /// Returns all possible faults, each this number of times, in random order.
+    pub(crate) fn schedule(has_server: bool, rounds: u64, random: &mut Random) -> Vec<Fault> {
         let all: &[Fault] = if has_server { &Fault::OF_SERVERS } else { &Fault::OF_PROCESSES };
-        let mut deck: Vec<Fault> = (0..rounds).flat_map(|_| all).copied().collect();
-        for at in (1..deck.len()).rev() {
-            deck.swap(at, random.below(at as u64 + 1) as usize);
+        let mut schedule: Vec<Fault> = (0..rounds).flat_map(|_| all).copied().collect();
+        for at in (1..schedule.len()).rev() {
+            schedule.swap(at, random.below(at as u64 + 1) as usize);
         }
-        deck
+        schedule
     }
 }

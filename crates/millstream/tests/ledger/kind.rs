@@ -1,95 +1,96 @@
-//! What a message does to its handler, and where it may end.
+//! How a message behaves in its handler, and the ends that it may have.
 
 use millstream_worker::Reason;
 
-/// What a message does to its handler.
+/// How a message behaves in its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// Is done in a moment.
+pub(crate) enum MessageKind {
+    /// Takes a few milliseconds.
     Ordinary,
-    /// Takes longer than a lease, which is kept meanwhile.
+    /// Takes longer than a lease. The worker extends the lease meanwhile.
     Slow,
-    /// Stops its whole process for longer than a lease, so that nobody keeps it; once.
+    /// Blocks its whole process for longer than a lease on the first attempt, so that the lease is not extended.
     Stuck,
-    /// Fails at first, and then is done.
+    /// Fails at first, then succeeds.
     Flaky,
-    /// Fails always.
+    /// Always fails.
     Failing,
-    /// Panics always.
+    /// Always panics.
     Panicking,
-    /// Is refused.
+    /// Is rejected.
     Rejected,
-    /// Kills its process always.
+    /// Always kills its process.
     Killing,
-    /// Ends its process always.
+    /// Always exits its process.
     Exiting,
-    /// Asks for another try in an hour.
+    /// Asks for another attempt after an hour.
     Later,
 }
 
-impl Kind {
-    const ALL: [Kind; 10] = [
-        Kind::Ordinary,
-        Kind::Slow,
-        Kind::Stuck,
-        Kind::Flaky,
-        Kind::Failing,
-        Kind::Panicking,
-        Kind::Rejected,
-        Kind::Killing,
-        Kind::Exiting,
-        Kind::Later,
+impl MessageKind {
+    const ALL: [MessageKind; 10] = [
+        MessageKind::Ordinary,
+        MessageKind::Slow,
+        MessageKind::Stuck,
+        MessageKind::Flaky,
+        MessageKind::Failing,
+        MessageKind::Panicking,
+        MessageKind::Rejected,
+        MessageKind::Killing,
+        MessageKind::Exiting,
+        MessageKind::Later,
     ];
 
     /// Its name in the field `kind`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Ordinary => "ordinary",
-            Kind::Slow => "slow",
-            Kind::Stuck => "stuck",
-            Kind::Flaky => "flaky",
-            Kind::Failing => "failing",
-            Kind::Panicking => "panicking",
-            Kind::Rejected => "rejected",
-            Kind::Killing => "killing",
-            Kind::Exiting => "exiting",
-            Kind::Later => "later",
+            MessageKind::Ordinary => "ordinary",
+            MessageKind::Slow => "slow",
+            MessageKind::Stuck => "stuck",
+            MessageKind::Flaky => "flaky",
+            MessageKind::Failing => "failing",
+            MessageKind::Panicking => "panicking",
+            MessageKind::Rejected => "rejected",
+            MessageKind::Killing => "killing",
+            MessageKind::Exiting => "exiting",
+            MessageKind::Later => "later",
         }
     }
 
-    /// The kind of this name.
-    pub(crate) fn parse(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    /// Returns the kind of this name.
+    pub(crate) fn parse(name: &str) -> Option<MessageKind> {
+        MessageKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind of the message with this number: mostly ordinary, and some of every kind among any two hundred in a row.
-    pub(crate) fn of(seed: u64, number: u64) -> Kind {
-        // Seven and two hundred have no divisor in common, so that every place has its turn.
+    /// Returns the kind of the message with this number: usually ordinary, and some of every kind in each 200
+    /// numbers.
+    pub(crate) fn of(seed: u64, number: u64) -> MessageKind {
+        // 7 and 200 have no common divisor, so 200 numbers in a row reach every value.
         match (number.wrapping_mul(7) + seed % 200) % 200 {
-            0..6 => Kind::Slow,
-            6..8 => Kind::Stuck,
-            8..24 => Kind::Flaky,
-            24..28 => Kind::Failing,
-            28..32 => Kind::Panicking,
-            32..36 => Kind::Rejected,
-            36 => Kind::Killing,
-            37 => Kind::Exiting,
-            _ => Kind::Ordinary,
+            0..6 => MessageKind::Slow,
+            6..8 => MessageKind::Stuck,
+            8..24 => MessageKind::Flaky,
+            24..28 => MessageKind::Failing,
+            28..32 => MessageKind::Panicking,
+            32..36 => MessageKind::Rejected,
+            36 => MessageKind::Killing,
+            37 => MessageKind::Exiting,
+            _ => MessageKind::Ordinary,
         }
     }
 
-    /// Whether a handler ever finishes it.
+    /// Whether a handler can finish it.
     pub(crate) fn can_be_done(self) -> bool {
-        matches!(self, Kind::Ordinary | Kind::Slow | Kind::Stuck | Kind::Flaky)
+        matches!(self, MessageKind::Ordinary | MessageKind::Slow | MessageKind::Stuck | MessageKind::Flaky)
     }
 
-    /// Whether it may be among the dead letters for this reason. Any message may have been delivered too often: it was
-    /// in the hands of workers that were killed for other reasons.
+    /// Whether it may be a dead letter for this reason. Any message may reach the maximum number of deliveries,
+    /// because workers are killed for other reasons too.
     pub(crate) fn may_die_of(self, reason: Reason) -> bool {
         match reason {
-            Reason::MaxDeliveries => self != Kind::Later,
-            Reason::Panic => self == Kind::Panicking,
-            Reason::Rejected => self == Kind::Rejected,
+            Reason::MaxDeliveries => self != MessageKind::Later,
+            Reason::Panic => self == MessageKind::Panicking,
+            Reason::Rejected => self == MessageKind::Rejected,
             _ => false,
         }
     }

@@ -1,5 +1,5 @@
-//! A faulty way between workers and a server: it cuts connections, cuts them in the middle of a reply, holds
-//! everything up for a while, or turns one into a half-open one that nobody is told about.
+//! A faulty proxy between workers and a server. It cuts connections, cuts them in the middle of a reply, stalls all
+//! of them for a while, or makes one half-open without either side noticing.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use crate::random::Random;
 
-/// No limit to the bytes of replies.
+/// Value of `replies_left` without a cut.
 const UNLIMITED: u64 = u64::MAX;
 
 /// A running proxy.
 pub(crate) struct Proxy {
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub port: u16,
     shared: Arc<Shared>,
 }
@@ -30,15 +30,15 @@ struct Shared {
 struct Link {
     client: TcpStream,
     server: TcpStream,
-    /// Half-open: bytes vanish, and the client is not told of anything.
-    deaf: AtomicBool,
-    /// How many bytes of replies still go through before the cut.
+    /// Half-open: bytes are discarded, and the client gets no close.
+    half_open: AtomicBool,
+    /// Number of bytes of replies to forward before the cut.
     replies_left: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Proxy {
-    /// A way to the server at this port.
+    /// Starts a proxy to the server at this port.
     pub(crate) fn start(target: u16) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
         let port = listener.local_addr().expect("the address just bound").port();
@@ -49,7 +49,7 @@ impl Proxy {
         });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
-            // A server that is down is a connection that closes at once.
+            // If the server is down, the connection closes immediately.
             listener.incoming().flatten().for_each(|client| drop(Shared::connect(&accepting, client)));
         });
         Proxy { port, shared }
@@ -60,26 +60,26 @@ impl Proxy {
         self.shared.links().iter().for_each(|link| link.cut());
     }
 
-    /// Cuts some connection after a few more bytes of replies.
+    /// Cuts a random connection after a few more bytes of replies.
     pub(crate) fn cut_in_a_reply(&self, random: &mut Random) {
-        if let Some(link) = self.some_link(random) {
+        if let Some(link) = self.random_link(random) {
             link.replies_left.store(random.between(1, 400), Ordering::Relaxed);
         }
     }
 
-    /// Makes some connection half-open for ever.
-    pub(crate) fn open_half(&self, random: &mut Random) {
-        if let Some(link) = self.some_link(random) {
-            link.deaf.store(true, Ordering::Relaxed);
+    /// Makes a random connection half-open, permanently.
+    pub(crate) fn make_half_open(&self, random: &mut Random) {
+        if let Some(link) = self.random_link(random) {
+            link.half_open.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Holds everything up, or lets it go on.
+    /// Stalls all connections, or lets them continue.
     pub(crate) fn stall(&self, stalled: bool) {
         self.shared.stalled.store(stalled, Ordering::Relaxed);
     }
 
-    fn some_link(&self, random: &mut Random) -> Option<Arc<Link>> {
+    fn random_link(&self, random: &mut Random) -> Option<Arc<Link>> {
         let links = self.shared.links();
         let at = random.below(links.len().max(1) as u64) as usize;
         links.get(at).cloned()
@@ -94,37 +94,37 @@ impl Shared {
         let link = Arc::new(Link {
             client,
             server,
-            deaf: AtomicBool::new(false),
+            half_open: AtomicBool::new(false),
             replies_left: AtomicU64::new(UNLIMITED),
             ended: AtomicBool::new(false),
         });
         shared.links().push(Arc::clone(&link));
-        let (there, back) = (Arc::clone(shared), Arc::clone(shared));
+        let (requests, replies) = (Arc::clone(shared), Arc::clone(shared));
         let replying = Arc::clone(&link);
         thread::spawn(move || {
-            there.pump(&link, &link.client, &link.server, |link, bytes| {
-                !link.deaf.load(Ordering::Relaxed) && (&link.server).write_all(bytes).is_ok()
+            requests.pump(&link, &link.client, &link.server, |link, bytes| {
+                !link.half_open.load(Ordering::Relaxed) && (&link.server).write_all(bytes).is_ok()
             })
         });
-        thread::spawn(move || back.pump(&replying, &replying.server, &replying.client, Link::reply));
+        thread::spawn(move || replies.pump(&replying, &replying.server, &replying.client, Link::reply));
         Ok(())
     }
 
-    /// Passes bytes on until one end closes.
-    fn pump(&self, link: &Link, from: &TcpStream, to: &TcpStream, pass: impl Fn(&Link, &[u8]) -> bool) {
+    /// Forwards bytes until one end closes.
+    fn pump(&self, link: &Link, from: &TcpStream, to: &TcpStream, forward: impl Fn(&Link, &[u8]) -> bool) {
         let mut buffer = [0; 16 * 1024];
         let mut source = from;
         while let Ok(count @ 1..) = source.read(&mut buffer) {
             while self.stalled.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
-            if !pass(link, &buffer[..count]) && !link.deaf.load(Ordering::Relaxed) {
+            if !forward(link, &buffer[..count]) && !link.half_open.load(Ordering::Relaxed) {
                 break;
             }
         }
-        // The server's end is not told to a client that is cut off from it.
+        // A client of a half-open connection must not see that the server closed it.
         let is_client = std::ptr::eq(to, &link.client);
-        if !(is_client && link.deaf.load(Ordering::Relaxed)) {
+        if !(is_client && link.half_open.load(Ordering::Relaxed)) {
             link.cut();
         }
     }
@@ -137,9 +137,9 @@ impl Shared {
 }
 
 impl Link {
-    /// Passes on what the server says, as far as the limit goes.
+    /// Forwards a reply up to the limit.
     fn reply(&self, bytes: &[u8]) -> bool {
-        if self.deaf.load(Ordering::Relaxed) {
+        if self.half_open.load(Ordering::Relaxed) {
             return false;
         }
         let left = self.replies_left.load(Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Link {
 
     fn cut(&self) {
         self.ended.store(true, Ordering::Relaxed);
-        // Either may be closed already.
+        // Either end may be closed already.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }

@@ -1,4 +1,4 @@
-//! What a process of a campaign is told by its supervisor, in one variable of its environment.
+//! The role of a process in a campaign. The supervisor passes it in one environment variable.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use serde_json::{Value, json};
 
 use crate::steps::Step;
 
-/// The variable that makes a process of this test program one of a campaign.
+/// The environment variable that gives a process of this test binary a role.
 pub(crate) const VARIABLE: &str = "MILLSTREAM_LEDGER_ROLE";
 
 /// The stream and the group of every campaign.
 pub(crate) const STREAM: &str = "orders";
 pub(crate) const GROUP: &str = "billing";
 
-/// What a process does.
+/// The work of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Role {
-    /// Where the store is.
+    /// URL of the store.
     pub url: String,
     pub journal: PathBuf,
-    /// The name of the process in the journal.
+    /// Name of the process in the journal.
     pub name: String,
-    /// Names of its workers, and whether they survive a restart.
+    /// Names of its workers, and whether they keep them across restarts.
     pub workers: Vec<(String, bool)>,
-    /// The first and the last number that it sends.
+    /// First and last number that it sends.
     pub numbers: Option<(u64, u64)>,
-    /// How long it waits between two sends, about.
+    /// Approximate delay between two sends.
     pub pace: Duration,
     pub seed: u64,
     pub lease: Duration,
     pub max_deliveries: u64,
-    /// Where it ends itself, at which time.
+    /// The step at which it kills itself, and at which occurrence of the step.
     pub death: Option<(Step, u64)>,
-    /// Whether its workers make a mistake for the ledger to find.
-    pub acknowledges_too_early: bool,
-    /// Whether it writes down what is left to do, because nobody else can look.
+    /// Whether its workers have a bug for the ledger to find.
+    pub acknowledges_early: bool,
+    /// Whether it records the lag, because the supervisor cannot open the store.
     pub watches: bool,
 }
 
 impl Role {
-    /// The role of this process, if it has one.
+    /// Returns the role of this process, if it has one.
     pub(crate) fn of_this_process() -> Option<Role> {
         let text = std::env::var(VARIABLE).ok()?;
         let value = serde_json::from_str(&text).expect("a role is JSON");
@@ -59,7 +59,7 @@ impl Role {
             "lease_ms": self.lease.as_millis() as u64,
             "max_deliveries": self.max_deliveries,
             "death": self.death.map(|(step, times)| (step.name(), times)),
-            "acknowledges_too_early": self.acknowledges_too_early,
+            "acknowledges_early": self.acknowledges_early,
             "watches": self.watches,
         })
     }
@@ -80,14 +80,14 @@ impl Role {
             lease: time("lease_ms")?,
             max_deliveries: value["max_deliveries"].as_u64()?,
             death: death[0].as_str().and_then(Step::parse).zip(death[1].as_u64()),
-            acknowledges_too_early: value["acknowledges_too_early"].as_bool()?,
+            acknowledges_early: value["acknowledges_early"].as_bool()?,
             watches: value["watches"].as_bool()?,
         })
     }
 }
 
 #[test]
-fn a_role_is_told_whole() {
+fn a_role_survives_json() {
     let role = Role {
         url: "memory:".to_owned(),
         journal: "/tmp/journal".into(),
@@ -99,7 +99,7 @@ fn a_role_is_told_whole() {
         lease: Duration::from_secs(1),
         max_deliveries: 6,
         death: Some((Step::AckSent, 2)),
-        acknowledges_too_early: true,
+        acknowledges_early: true,
         watches: true,
     };
     assert_eq!(Role::from_json(&role.to_json()), Some(role.clone()));

@@ -1,4 +1,4 @@
-//! Where a worker process ends itself: at the n-th time that it comes by a chosen step.
+//! Where a worker process kills itself: at the n-th occurrence of a chosen step.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,36 +6,36 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::journal::Journal;
 
-/// What the journal says of a process that a message has ended with an exit code.
+/// Name in the journal for a process that a message ended with an exit code.
 pub(crate) const POISON_EXIT: &str = "poison-exit";
 
-/// A step on a message's way through a worker.
+/// A step of a message in a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// Read, and no handler has begun.
+    /// Read, before any handler starts.
     Got,
-    /// The handler has just begun.
+    /// The handler has just started.
     Begin,
     /// In the middle of the handler.
     Middle,
-    /// The handler is done, and nobody knows.
+    /// The handler has finished, and the store does not know it yet.
     Done,
     /// About to acknowledge.
     Acking,
-    /// The acknowledgement is on its way.
+    /// The acknowledgement is being sent.
     AckSent,
     /// Acknowledged.
     Acked,
     /// About to move to the dead letters.
-    Burying,
-    /// Moving to the dead letters is on its way.
-    BurySent,
+    DeadLettering,
+    /// The move to the dead letters is being sent.
+    DeadLetterSent,
     /// Moved to the dead letters.
-    Buried,
+    DeadLettered,
 }
 
 impl Step {
-    /// All of them, in order.
+    /// All steps, in order.
     pub(crate) const ALL: [Step; 10] = [
         Step::Got,
         Step::Begin,
@@ -44,9 +44,9 @@ impl Step {
         Step::Acking,
         Step::AckSent,
         Step::Acked,
-        Step::Burying,
-        Step::BurySent,
-        Step::Buried,
+        Step::DeadLettering,
+        Step::DeadLetterSent,
+        Step::DeadLettered,
     ];
 
     /// Its name in the journal.
@@ -59,19 +59,19 @@ impl Step {
             Step::Acking => "acking",
             Step::AckSent => "ack-sent",
             Step::Acked => "acked",
-            Step::Burying => "burying",
-            Step::BurySent => "bury-sent",
-            Step::Buried => "buried",
+            Step::DeadLettering => "dead-lettering",
+            Step::DeadLetterSent => "dead-letter-sent",
+            Step::DeadLettered => "dead-lettered",
         }
     }
 
-    /// The step of this name.
+    /// Returns the step of this name.
     pub(crate) fn parse(name: &str) -> Option<Step> {
         Step::ALL.into_iter().find(|step| step.name() == name)
     }
 }
 
-/// When a process ends itself.
+/// When a process kills itself.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     step: Option<Step>,
@@ -79,17 +79,17 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// At the `times`-th time at this step; never without a step.
+    /// Plans the death at the `times`-th occurrence of this step. Without a step, the process lives on.
     pub(crate) fn new(step: Option<Step>, times: u64) -> Plan {
         Plan { step, left: AtomicU64::new(times) }
     }
 
-    /// Whether this time at this step is the last.
+    /// Counts an occurrence of a step, and returns whether the process must die now.
     pub(crate) fn is_due(&self, step: Step) -> bool {
         self.step == Some(step) && self.left.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// Comes by a step, and perhaps no further.
+    /// Counts an occurrence of a step, and kills the process if it is due.
     pub(crate) fn pass(&self, step: Step, journal: &Journal) {
         if self.is_due(step) {
             die(step.name(), journal);
@@ -97,10 +97,10 @@ impl Plan {
     }
 }
 
-/// Kills this process as nobody can prevent.
+/// Kills this process with SIGKILL.
 pub(crate) fn die(why: &str, journal: &Journal) -> ! {
-    journal.say("dying", [why]);
-    // It cannot fail: the process is our own.
+    journal.record("dying", [why]);
+    // Cannot fail, because it is the own process.
     let _ = kill_process(getpid(), Signal::KILL);
     loop {
         std::thread::park();

@@ -1,5 +1,5 @@
-//! The store of a campaign: a server that is killed and started again on its folder, or a folder that processes open
-//! by themselves.
+//! The store of a campaign: a server that is killed and restarted on its folder, or a folder that a process opens as
+//! an embedded store.
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
@@ -11,12 +11,12 @@ use crate::support::peers::Peer;
 use crate::support::resp::Value;
 use crate::support::wire::{Client, Outcome};
 
-/// A server may take so long to come up.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time for a server to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Which store.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum StoreKind {
     Millstream,
     Peer(&'static Peer),
     Embedded,
@@ -24,18 +24,18 @@ pub(crate) enum Kind {
 
 /// A store in a folder.
 pub(crate) struct Store {
-    kind: Kind,
+    kind: StoreKind,
     folder: PathBuf,
-    /// Where its server listens, on 127.0.0.1; the same after a restart.
+    /// Port of its server on 127.0.0.1. It stays the same after a restart.
     pub port: u16,
     server: Option<Child>,
 }
 
 impl Store {
-    /// Makes the folder, and starts the server if there is one.
-    pub(crate) fn start(kind: Kind, folder: &Path) -> Store {
+    /// Creates the folder, and starts the server if there is one.
+    pub(crate) fn start(kind: StoreKind, folder: &Path) -> Store {
         let folder = folder.join("store");
-        std::fs::create_dir_all(&folder).expect("make a folder for the store");
+        std::fs::create_dir_all(&folder).expect("create a folder for the store");
         let mut store = Store { kind, folder, port: 0, server: None };
         if store.has_server() {
             store.port = free_port();
@@ -46,37 +46,37 @@ impl Store {
 
     /// Whether there is a server.
     pub(crate) fn has_server(&self) -> bool {
-        self.kind != Kind::Embedded
+        self.kind != StoreKind::Embedded
     }
 
-    /// How to reach it through this port.
+    /// Returns the URL of the store with this port.
     pub(crate) fn url(&self, port: u16) -> String {
         match self.kind {
-            Kind::Embedded => format!("embedded:{}", self.folder.display()),
+            StoreKind::Embedded => format!("embedded:{}", self.folder.display()),
             _ => format!("redis://127.0.0.1:{port}"),
         }
     }
 
-    /// `kill -9`.
+    /// Kills the server with SIGKILL.
     pub(crate) fn kill_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // Both fail only when the process is already gone.
+            // Both fail only if the process has already ended.
             let _ = server.kill();
             let _ = server.wait();
         }
     }
 
-    /// Starts the server on what the last one left, and waits until it answers.
+    /// Starts the server on its folder, and waits until it replies.
     pub(crate) fn start_server(&mut self) {
         self.server = Some(self.launch());
-        let deadline = Instant::now() + START_PATIENCE;
-        while !says_pong(self.port) {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !replies_to_ping(self.port) {
             let ended = self.server.as_mut().and_then(|server| server.try_wait().ok().flatten());
             if ended.is_some() {
-                // Somebody else may have the port for a moment.
+                // Another process may use the port for a moment.
                 self.server = Some(self.launch());
             }
-            assert!(Instant::now() < deadline, "{:?} does not come up:\n{}", self.kind, self.output());
+            assert!(Instant::now() < deadline, "{:?} does not start:\n{}", self.kind, self.output());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -85,11 +85,11 @@ impl Store {
         let port = self.port.to_string();
         let log = OpenOptions::new().create(true).append(true).open(self.log_file()).expect("open the log");
         let mut command = match self.kind {
-            Kind::Peer(peer) => Command::new(peer.program()),
+            StoreKind::Peer(peer) => Command::new(peer.program()),
             _ => Command::new(env!("CARGO_BIN_EXE_millstream")),
         };
         match self.kind {
-            Kind::Peer(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
+            StoreKind::Peer(_) => command.args(["--bind", "127.0.0.1", "--save", ""]),
             _ => command.arg("serve"),
         };
         command
@@ -117,7 +117,7 @@ impl Drop for Store {
     }
 }
 
-fn says_pong(port: u16) -> bool {
+fn replies_to_ping(port: u16) -> bool {
     let Ok(mut client) = Client::connect(port) else { return false };
     client.send(&["PING"]);
     matches!(client.next(Duration::from_secs(5)), Outcome::Reply(reply) if reply.value == Value::Simple(b"PONG".to_vec()))

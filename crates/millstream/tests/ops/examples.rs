@@ -1,37 +1,37 @@
-//! Every example of every `--help` is run as it is printed, by a shell.
+//! Runs every example of every `--help` in a shell, exactly as printed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use crate::test_store::TestStore;
 
-/// Commands whose examples start servers or workers and are run by other suites.
-const ELSEWHERE: [&str; 6] = ["serve", "check", "compat", "work", "top", "demo"];
-/// What goes on for ever is stopped when it has gone on for so long.
-const ENOUGH: Duration = Duration::from_secs(3);
+/// Commands whose examples start servers or workers. Other suites run them.
+const TESTED_ELSEWHERE: [&str; 6] = ["serve", "check", "compat", "work", "top", "demo"];
+/// Running time after which an endless example is stopped.
+const ENDLESS_LIMIT: Duration = Duration::from_secs(3);
 
 #[test]
-fn every_example_works() {
-    let world = World::millstream();
+fn every_help_example_succeeds() {
+    let store = TestStore::millstream();
     let mut examples = Vec::new();
-    for command in subcommands(&world, &[]) {
-        if !ELSEWHERE.contains(&command[0].as_str()) {
-            collect(&world, &command, &mut examples);
+    for command in subcommands(&store, &[]) {
+        if !TESTED_ELSEWHERE.contains(&command[0].as_str()) {
+            collect(&store, &command, &mut examples);
         }
     }
     assert!(examples.len() > 40, "{examples:#?}");
     for example in &examples {
-        world.call(&["FLUSHALL"]);
-        world.fill();
-        run(&world, example);
+        store.call(&["FLUSHALL"]);
+        store.fill();
+        run(&store, example);
     }
 }
 
-/// The examples of a command and of what is below it, each once. Every command has some.
-fn collect(world: &World, command: &[String], examples: &mut Vec<String>) {
-    let below = subcommands(world, command);
-    let help = help(world, command);
+/// Collects the distinct examples of a command and its subcommands. Asserts that each command has at least one.
+fn collect(store: &TestStore, command: &[String], examples: &mut Vec<String>) {
+    let nested = subcommands(store, command);
+    let help = help(store, command);
     let mut found: Vec<String> = help
         .lines()
         .skip_while(|line| *line != "Examples:")
@@ -42,16 +42,16 @@ fn collect(world: &World, command: &[String], examples: &mut Vec<String>) {
     assert!(!found.is_empty(), "{command:?} has no examples:\n{help}");
     found.retain(|example| !examples.contains(example));
     examples.extend(found);
-    below.iter().for_each(|command| collect(world, command, examples));
+    nested.iter().for_each(|command| collect(store, command, examples));
 }
 
-fn help(world: &World, command: &[String]) -> String {
+fn help(store: &TestStore, command: &[String]) -> String {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
-    world.run(&arguments).ok().out
+    store.run(&arguments).ok().out
 }
 
-fn subcommands(world: &World, command: &[String]) -> Vec<Vec<String>> {
-    let help = help(world, command);
+fn subcommands(store: &TestStore, command: &[String]) -> Vec<Vec<String>> {
+    let help = help(store, command);
     let names = help
         .lines()
         .skip_while(|line| *line != "Commands:")
@@ -63,16 +63,16 @@ fn subcommands(world: &World, command: &[String]) -> Vec<Vec<String>> {
     names.map(|name| [command, &[name.to_owned()]].concat()).collect()
 }
 
-fn run(world: &World, example: &str) {
+fn run(store: &TestStore, example: &str) {
     let binary = Path::new(env!("CARGO_BIN_EXE_millstream")).parent().expect("a folder");
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("sh");
-    // Without exec the shell would be stopped and the command go on.
+    // `exec` replaces the shell, so that killing the child stops the command itself.
     let script =
         if example.starts_with("millstream") { format!("exec {example}") } else { example.to_owned() };
-    command.args(["-c", &script]).current_dir(&world.folder);
-    command.env("PATH", path).env("MILLSTREAM_URL", &world.url).env_remove("REDIS_URL");
-    let output = world.folder.join("example-output");
+    command.args(["-c", &script]).current_dir(&store.folder);
+    command.env("PATH", path).env("MILLSTREAM_URL", &store.url).env_remove("REDIS_URL");
+    let output = store.folder.join("example-output");
     let file = std::fs::File::create(&output).expect("a file");
     command.stdin(Stdio::null()).stdout(file.try_clone().expect("the file")).stderr(file);
     let mut child = command.spawn().expect("run a shell");
@@ -83,13 +83,14 @@ fn run(world: &World, example: &str) {
         if let Some(status) = child.try_wait().expect("wait for the shell") {
             break status;
         }
-        if endless && began.elapsed() > ENOUGH {
+        if endless && began.elapsed() > ENDLESS_LIMIT {
             child.kill().expect("stop it");
             child.wait().expect("see it end");
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     };
+    // These two commands exit with 5 when they find a problem.
     let checks = example.starts_with("millstream lag") || example.starts_with("millstream doctor");
     let fine = status.code() == Some(0) || (checks && status.code() == Some(5));
     let output = std::fs::read_to_string(&output).unwrap_or_default();

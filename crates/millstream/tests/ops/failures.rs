@@ -1,91 +1,96 @@
-//! How commands fail: the exit code, the sentence, and the way out.
+//! How commands fail: the exit code, the message, and the suggested next step.
 
-use crate::world::World;
+use crate::test_store::TestStore;
 
 #[test]
-fn no_connection_is_3_and_says_how_to_get_one() {
-    let world = World::embedded();
-    // Nobody listens on port 1.
-    let refused = world.run(&["stream", "ls", "--url", "redis://me:secret@127.0.0.1:1"]).exits(3);
-    let refused = refused.complains("cannot open redis://me:***@127.0.0.1:1");
-    refused.complains("start one with: millstream serve, or name another with --url");
+fn connection_failure_exits_with_3_and_a_remedy() {
+    let store = TestStore::embedded();
+    // Nothing listens on port 1.
+    let refused = store.run(&["stream", "ls", "--url", "redis://me:secret@127.0.0.1:1"]).exits(3);
+    let refused = refused.stderr_contains("cannot open redis://me:***@127.0.0.1:1");
+    refused.stderr_contains("start a server with: millstream serve, or choose another store with --url");
     for command in
         [&["add", "s", "a=b"][..], &["lag"], &["doctor"], &["group", "ls"], &["dlq", "ls"], &["metrics"]]
     {
-        world.run(&[command, &["-u", "redis://127.0.0.1:1"]].concat()).exits(3);
+        store.run(&[command, &["-u", "redis://127.0.0.1:1"]].concat()).exits(3);
     }
 }
 
 #[test]
-fn looking_at_a_folder_makes_no_store_in_it() {
-    let world = World::embedded();
-    world.run(&["stream", "ls"]).exits(4).complains("there is no such folder");
-    assert!(!world.folder.join("store").exists(), "looking has made it");
-    let foreign = world.folder.join("foreign");
+fn read_only_commands_create_no_store() {
+    let store = TestStore::embedded();
+    store.run(&["stream", "ls"]).exits(4).stderr_contains("there is no such folder");
+    assert!(!store.folder.join("store").exists(), "a read-only command created the folder");
+    let foreign = store.folder.join("foreign");
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("notes"), "mine").unwrap();
     let url = format!("embedded:{}", foreign.display());
     for command in [&["lag"][..], &["doctor"], &["group", "ls"], &["dlq", "ls"], &["tail", "s"]] {
-        let refused = world.run(&[command, &["-u", &url]].concat()).exits(4);
-        refused.complains("there is no store in this folder").complains("millstream add STREAM");
+        let refused = store.run(&[command, &["-u", &url]].concat()).exits(4);
+        refused.stderr_contains("there is no store in this folder").stderr_contains("millstream add STREAM");
     }
     for command in [&["add", "s", "a=b"][..], &["group", "create", "s", "g"]] {
-        let refused = world.run(&[command, &["-u", &url]].concat()).exits(4);
-        refused.complains("other files; name a folder that is empty");
+        let refused = store.run(&[command, &["-u", &url]].concat()).exits(4);
+        refused.stderr_contains("other files; name a folder that is empty");
     }
-    assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1, "nothing was written");
+    assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1, "files were written into a foreign folder");
 }
 
 #[test]
-fn what_is_wrong_with_the_way_to_the_store_has_its_own_way_out() {
-    let world = World::millstream();
-    let complaint = |url: &str, code, words: &str| {
-        let told = world.run(&["stream", "ls", "--url", url]).exits(code).complains(words);
-        assert_eq!(told.err.contains("start one with"), words.contains("start one with"), "{}", told.err);
+fn each_url_problem_has_its_own_remedy() {
+    let store = TestStore::millstream();
+    let complaint = |url: &str, code, text: &str| {
+        let output = store.run(&["stream", "ls", "--url", url]).exits(code).stderr_contains(text);
+        assert_eq!(
+            output.err.contains("start a server with"),
+            text.contains("start a server with"),
+            "{}",
+            output.err
+        );
     };
-    complaint("http://x", 2, "begins with redis://");
+    complaint("http://x", 2, "expected redis://");
     complaint("redis://host:abc", 2, "cannot open redis://host:abc");
     complaint("redis+cluster://", 2, "at least one address");
-    complaint(&world.url.replace("redis:", "rediss:"), 3, "it does not speak TLS there");
-    complaint(&world.url.replace("redis:", "redis+cluster:"), 1, "leave out +cluster");
-    complaint("redis+cluster://127.0.0.1:1", 3, "start one with: millstream serve");
+    complaint(&store.url.replace("redis:", "rediss:"), 3, "does not speak TLS on this port");
+    complaint(&store.url.replace("redis:", "redis+cluster:"), 1, "remove +cluster");
+    complaint("redis+cluster://127.0.0.1:1", 3, "start a server with: millstream serve");
 }
 
 #[test]
-fn a_folder_belongs_to_one_process() {
-    let world = World::embedded();
-    world.run(&["add", "s", "a=b"]).ok();
-    let mut other = world.follow(&["tail", "s"]);
+fn a_folder_in_use_by_another_process_is_refused() {
+    let store = TestStore::embedded();
+    store.run(&["add", "s", "a=b"]).ok();
+    let mut other = store.follow(&["tail", "s"]);
     assert!(other.line().ends_with("a=b"));
-    world
+    store
         .run(&["stream", "ls"])
         .exits(3)
-        .complains("in use by pid")
-        .complains("stop the process that has it");
+        .stderr_contains("in use by pid")
+        .stderr_contains("stop that process");
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_gets_no_advice_for_servers() {
-    let world = World::embedded();
-    // Nobody, not even root, makes folders there.
-    let told = world.run(&["add", "s", "a=b", "--url", "embedded:/proc/none"]).exits(3);
-    let told = told.complains("see whether the folder can be used");
-    assert!(!told.err.contains("connection") && !told.err.contains("serve"), "{}", told.err);
+fn a_folder_that_cannot_be_created_gets_no_server_advice() {
+    let store = TestStore::embedded();
+    // No user, not even root, can create folders there.
+    let output = store.run(&["add", "s", "a=b", "--url", "embedded:/proc/none"]).exits(3);
+    let output = output.stderr_contains("check that the folder is accessible");
+    assert!(!output.err.contains("connection") && !output.err.contains("serve"), "{}", output.err);
 }
 
 #[test]
-fn a_wrong_password_is_3() {
-    let world = World::empty(&["--requirepass", "right"]);
-    world.run(&["stream", "ls"]).exits(3).complains("give the name and the password in the URL");
-    let with = |password: &str| world.url.replace("redis://", &format!("redis://:{password}@"));
-    world.run(&["stream", "ls", "--url", &with("right")]).ok();
-    let denied = world.run(&["stream", "ls", "--url", &with("wrong")]).exits(3);
+fn a_wrong_password_exits_with_3() {
+    let store = TestStore::empty(&["--requirepass", "right"]);
+    store.run(&["stream", "ls"]).exits(3).stderr_contains("pass the user name and the password in the URL");
+    let with = |password: &str| store.url.replace("redis://", &format!("redis://:{password}@"));
+    store.run(&["stream", "ls", "--url", &with("right")]).ok();
+    let denied = store.run(&["stream", "ls", "--url", &with("wrong")]).exits(3);
     assert!(!denied.err.contains("wrong@"), "{}", denied.err);
 }
 
 #[test]
-fn what_is_not_there_is_4_and_says_what_is() {
-    for world in World::servers() {
+fn an_unknown_stream_or_group_exits_with_4_and_lists_the_existing_ones() {
+    for store in TestStore::servers() {
         for command in [
             &["stream", "info", "nowhere"][..],
             &["tail", "nowhere"],
@@ -96,8 +101,8 @@ fn what_is_not_there_is_4_and_says_what_is() {
             &["lag", "nowhere"],
             &["group", "ls", "nowhere"],
         ] {
-            let missing = world.run(command).exits(4).complains("there is no stream nowhere");
-            missing.complains("there are: orders, {orders}:dlq");
+            let missing = store.run(command).exits(4).stderr_contains("stream nowhere does not exist");
+            missing.stderr_contains("existing streams: orders, {orders}:dlq");
         }
         for command in [
             &["group", "describe", "orders", "nobody"][..],
@@ -107,29 +112,32 @@ fn what_is_not_there_is_4_and_says_what_is() {
             &["tail", "orders", "--group", "nobody"],
             &["lag", "orders", "nobody"],
         ] {
-            let missing = world.run(command).exits(4).complains("stream orders has no group nobody");
-            missing.complains("there are: billing");
+            let missing = store.run(command).exits(4).stderr_contains("stream orders has no group nobody");
+            missing.stderr_contains("existing groups: billing");
         }
     }
-    let empty = World::empty(&[]);
-    empty.run(&["stream", "info", "s"]).exits(4).complains("begin it with: millstream add s field=value");
+    let empty = TestStore::empty(&[]);
+    empty
+        .run(&["stream", "info", "s"])
+        .exits(4)
+        .stderr_contains("create it with: millstream add s FIELD=VALUE");
 }
 
 #[test]
-fn what_makes_no_sense_is_2() {
-    let world = World::embedded();
-    world.run(&["strem", "ls"]).exits(2).complains("stream");
-    world.run(&["stream", "ls", "--jsn"]).exits(2).complains("--json");
-    world.run(&["group"]).exits(2);
-    world.run(&["add", "", "a=b"]).exits(2).complains("STREAM");
-    world.run(&["stream", "info", ""]).exits(2).complains("STREAM");
-    world.run(&["group", "create", "s", ""]).exits(2).complains("GROUP");
+fn invalid_arguments_exit_with_2() {
+    let store = TestStore::embedded();
+    store.run(&["strem", "ls"]).exits(2).stderr_contains("stream");
+    store.run(&["stream", "ls", "--jsn"]).exits(2).stderr_contains("--json");
+    store.run(&["group"]).exits(2);
+    store.run(&["add", "", "a=b"]).exits(2).stderr_contains("STREAM");
+    store.run(&["stream", "info", ""]).exits(2).stderr_contains("STREAM");
+    store.run(&["group", "create", "s", ""]).exits(2).stderr_contains("GROUP");
 }
 
 #[test]
-fn a_key_of_another_kind_is_refused() {
-    for world in World::servers() {
-        world.call(&["SET", "text", "x"]);
+fn a_key_that_is_no_stream_is_refused() {
+    for store in TestStore::servers() {
+        store.call(&["SET", "text", "x"]);
         for command in [
             &["add", "text", "a=b"][..],
             &["tail", "text"],
@@ -142,15 +150,15 @@ fn a_key_of_another_kind_is_refused() {
             &["lag", "text"],
             &["dlq", "ls", "orders", "--dlq", "text"],
         ] {
-            let refused = world.run(command).exits(1);
-            refused.complains("'text' holds something else than a stream").complains("use another name");
+            let refused = store.run(command).exits(1);
+            refused.stderr_contains("'text' is not a stream").stderr_contains("use another name");
         }
     }
 }
 
 #[test]
-fn the_url_comes_from_the_option_then_from_the_environment() {
-    let (one, other) = (World::millstream(), World::empty(&[]));
+fn the_url_option_overrides_the_environment() {
+    let (one, other) = (TestStore::millstream(), TestStore::empty(&[]));
     let run = |variables: &[(&str, &str)], arguments: &[&str]| {
         let mut command = one.command(arguments);
         command.env_remove("MILLSTREAM_URL").envs(variables.iter().copied());
@@ -165,14 +173,14 @@ fn the_url_comes_from_the_option_then_from_the_environment() {
 }
 
 #[test]
-fn nothing_is_coloured_when_nobody_looks() {
-    let world = World::millstream();
-    let table = world.run(&["group", "describe", "orders"]).ok().out;
+fn output_is_coloured_only_on_terminals() {
+    let store = TestStore::millstream();
+    let table = store.run(&["group", "describe", "orders"]).ok().out;
     assert!(!table.contains('\u{1b}'), "{table:?}");
-    let mut command = world.command(&["group", "describe", "orders"]);
+    let mut command = store.command(&["group", "describe", "orders"]);
     let forced = command.env("CLICOLOR_FORCE", "1").output().unwrap();
-    assert!(forced.stdout.contains(&0x1b), "headings are dim");
-    let mut command = world.command(&["group", "describe", "orders"]);
+    assert!(forced.stdout.contains(&0x1b), "headings are not coloured");
+    let mut command = store.command(&["group", "describe", "orders"]);
     let refused = command.env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().unwrap();
     assert!(!refused.stdout.is_empty() && !refused.stdout.contains(&0x1b));
 }

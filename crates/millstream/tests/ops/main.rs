@@ -1,5 +1,5 @@
-//! The operator's commands as processes: what each writes as a table and as JSON, how each fails, and every example
-//! of every `--help`.
+//! The operator's commands as processes: their tables, their JSON, their failures, and every example of every
+//! `--help`.
 
 mod dead_letters;
 mod examples;
@@ -11,5 +11,5 @@ mod streams;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+mod test_store;
 mod watch;
-mod world;

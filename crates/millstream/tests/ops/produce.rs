@@ -1,4 +1,4 @@
-//! `add`: from arguments, from lines, in numbers, trimmed, and once only.
+//! `add`: entries from arguments and from lines, with counts, trimming, and idempotent ids.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -6,177 +6,181 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::test_store::TestStore;
 
-/// All entries of a stream, as `tail` tells them.
-fn entries(world: &World, stream: &str) -> Vec<Value> {
-    let tail = world.run(&["tail", stream, "--from", "earliest", "--no-follow", "--json"]).ok();
+/// The fields of all entries of a stream, read with `tail`.
+fn entries(store: &TestStore, stream: &str) -> Vec<Value> {
+    let tail = store.run(&["tail", stream, "--from", "earliest", "--no-follow", "--json"]).ok();
     tail.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].clone()).collect()
 }
 
 #[test]
-fn one_entry_tells_its_id() {
-    for world in [World::empty(&[]), World::embedded()] {
-        let id = world.run(&["add", "s", "item=book", "note=a=b"]).ok().out;
+fn add_prints_the_id_of_its_entry() {
+    for store in [TestStore::empty(&[]), TestStore::embedded()] {
+        let id = store.run(&["add", "s", "item=book", "note=a=b"]).ok().out;
         assert!(id.trim_end().ends_with("-0"), "{id}");
-        let told = world.run(&["add", "s", "--data", "{\"n\":1}", "--json"]).ok().json();
-        assert_eq!((&told["stream"], &told["added"]), (&json!("s"), &json!(1)));
-        assert_eq!(told["first_id"], told["last_id"]);
+        let output = store.run(&["add", "s", "--data", "{\"n\":1}", "--json"]).ok().json();
+        assert_eq!((&output["stream"], &output["added"]), (&json!("s"), &json!(1)));
+        assert_eq!(output["first_id"], output["last_id"]);
         assert_eq!(
-            entries(&world, "s"),
+            entries(&store, "s"),
             [json!({"item": "book", "note": "a=b"}), json!({"data": "{\"n\":1}"})]
         );
     }
 }
 
 #[test]
-fn every_line_of_the_input_is_an_entry() {
-    let world = World::empty(&[]);
+fn add_makes_an_entry_of_every_input_line() {
+    let store = TestStore::empty(&[]);
     let input = "{\"item\":\"book\",\"qty\":2}\n\nplain text\n[1]";
-    let ids = world.run_with(&["add", "s", "-", "from=lines"], input).ok();
-    // The empty line is an entry too: of the fields that all have.
+    let ids = store.run_with(&["add", "s", "-", "from=lines"], input).ok();
+    // With common fields, an empty line is an entry too.
     assert_eq!(ids.out.lines().count(), 4, "{}", ids.out);
-    let all = entries(&world, "s");
+    let all = entries(&store, "s");
     assert_eq!(all[0], json!({"from": "lines", "item": "book", "qty": "2"}));
     assert_eq!(all[2], json!({"from": "lines", "data": "plain text"}));
     assert_eq!(all[3], json!({"from": "lines", "data": "[1]"}));
-    let told = world.run_with(&["add", "s", "-", "--json"], "a\n\nb\n").ok().json();
-    assert_eq!(told["added"], json!(2));
+    let output = store.run_with(&["add", "s", "-", "--json"], "a\n\nb\n").ok().json();
+    assert_eq!(output["added"], json!(2));
 }
 
 #[test]
-fn many_are_numbered_and_trimmed() {
-    let world = World::empty(&[]);
-    let told = world.run(&["add", "s", "n=x{i}", "--count", "2500"]).ok();
-    assert!(told.out.starts_with("added 2,500 entries in "), "{}", told.out);
-    let all = entries(&world, "s");
+fn add_with_count_numbers_and_trims_entries() {
+    let store = TestStore::empty(&[]);
+    let output = store.run(&["add", "s", "n=x{i}", "--count", "2500"]).ok();
+    assert!(output.out.starts_with("added 2,500 entries in "), "{}", output.out);
+    let all = entries(&store, "s");
     assert_eq!((all.len(), &all[0], &all[2499]), (2500, &json!({"n": "x1"}), &json!({"n": "x2500"})));
-    world.run(&["add", "s", "n=y{i}", "--count", "20", "--rate", "1000", "--maxlen", "10", "--exact"]).ok();
-    let all = entries(&world, "s");
+    store.run(&["add", "s", "n=y{i}", "--count", "20", "--rate", "1000", "--maxlen", "10", "--exact"]).ok();
+    let all = entries(&store, "s");
     assert_eq!((all.len(), &all[9]), (10, &json!({"n": "y20"})));
 }
 
 #[test]
-fn a_message_with_a_name_is_added_once() {
+fn add_with_iid_adds_a_message_once() {
     let add = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
-    for world in [World::empty(&[]), World::embedded()] {
-        let first = world.run(&add).ok();
+    for store in [TestStore::empty(&[]), TestStore::embedded()] {
+        let first = store.run(&add).ok();
         assert_eq!(first.err, "");
-        assert_eq!(world.run(&add).ok().complains("it was there already").out, first.out);
-        let told = world.run(&[&add[..], &["--json"]].concat()).ok().json();
-        assert_eq!((&told["added"], &told["duplicates"]), (&json!(0), &json!(1)));
+        assert_eq!(store.run(&add).ok().stderr_contains("already contains this message").out, first.out);
+        let output = store.run(&[&add[..], &["--json"]].concat()).ok().json();
+        assert_eq!((&output["added"], &output["duplicates"]), (&json!(0), &json!(1)));
         let other = ["add", "s", "item=book", "--producer", "shop", "--iid", "18", "--json"];
-        let told = world.run(&other).ok().json();
-        assert_eq!((&told["added"], &told["duplicates"]), (&json!(1), &json!(0)));
-        assert_eq!(entries(&world, "s").len(), 2);
+        let output = store.run(&other).ok().json();
+        assert_eq!((&output["added"], &output["duplicates"]), (&json!(1), &json!(0)));
+        assert_eq!(entries(&store, "s").len(), 2);
     }
 }
 
 #[test]
-fn a_store_that_cannot_add_once_says_so() {
-    let Some(world) = World::redis() else { return };
-    let able = world.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"] == json!(true);
-    let added = world.run(&["add", "s", "item=book", "--producer", "shop", "--iid", "17"]);
-    let facts = world.run(&["doctor"]).out;
+fn add_with_iid_fails_if_the_server_lacks_idempotent_adds() {
+    let Some(store) = TestStore::redis() else { return };
+    let able = store.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"] == json!(true);
+    let added = store.run(&["add", "s", "item=book", "--producer", "shop", "--iid", "17"]);
+    let facts = store.run(&["doctor"]).out;
     let missing = facts.lines().find(|line| line.starts_with("missing")).unwrap();
     assert_eq!(missing.ends_with("idempotent_adds"), !able, "{facts}");
     if able {
         added.ok();
     } else {
-        added.exits(1).complains("cannot add a message only once").complains("leave out --producer");
-        world.run(&["stream", "info", "s"]).exits(4);
+        added
+            .exits(1)
+            .stderr_contains("does not support idempotent adds")
+            .stderr_contains("leave out --producer");
+        store.run(&["stream", "info", "s"]).exits(4);
     }
 }
 
 #[test]
-fn a_store_that_cannot_write_is_looked_at_and_not_misjudged() {
-    let Some(world) = World::redis() else { return };
-    world.call(&["CONFIG", "SET", "maxmemory", "1"]);
-    world.run(&["stream", "ls"]).ok().has("orders");
-    let facts = world.run(&["doctor"]).out;
-    assert!(facts.contains("not known: it cannot write now") && !facts.contains("missing"), "{facts}");
-    assert_eq!(world.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"], Value::Null);
+fn capabilities_of_a_server_that_cannot_write_are_unknown() {
+    let Some(store) = TestStore::redis() else { return };
+    store.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    store.run(&["stream", "ls"]).ok().stdout_contains("orders");
+    let facts = store.run(&["doctor"]).out;
+    assert!(facts.contains("unknown: the server refuses writes") && !facts.contains("missing"), "{facts}");
+    assert_eq!(store.run(&["doctor", "--json"]).json()["capabilities"]["idempotent_adds"], Value::Null);
     let once = ["add", "s", "item=book", "--producer", "shop", "--iid", "17"];
-    world.run(&once).exits(1).complains("OOM");
+    store.run(&once).exits(1).stderr_contains("OOM");
 }
 
 #[test]
-fn what_was_added_before_the_connection_broke_is_told() {
+fn add_reports_what_it_added_before_the_connection_broke() {
     for json in [false, true] {
-        let mut world = World::empty(&[]);
+        let mut store = TestStore::empty(&[]);
         let more: &[&str] = if json { &["--json"] } else { &[] };
-        let mut command = world.command(&[&["add", "s", "-"], more].concat());
+        let mut command = store.command(&[&["add", "s", "-"], more].concat());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"one\n").unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
-        while world.run(&["stream", "info", "s"]).code != Some(0) {
-            assert!(Instant::now() < deadline, "the first line is not added");
+        while store.run(&["stream", "info", "s"]).code != Some(0) {
+            assert!(Instant::now() < deadline, "the first line was not added in time");
         }
-        world.stop();
+        store.stop();
         input.write_all(b"two\n").unwrap();
         drop(input);
         let output = child.wait_with_output().unwrap();
         let (out, err) =
             (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(3), "{err}");
-        assert!(err.contains("added before: 1 entry, the last is "), "{err}");
+        assert!(err.contains("added so far: 1 entry, last id "), "{err}");
         if json {
-            let told: Value = serde_json::from_str(&out).unwrap();
-            assert_eq!(told["added"], json!(1));
-            assert!(told["error"].is_string() && told["last_id"].is_string(), "{told}");
+            let output: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(output["added"], json!(1));
+            assert!(output["error"].is_string() && output["last_id"].is_string(), "{output}");
         }
     }
 }
 
 #[test]
-fn what_was_added_before_ctrl_c_is_told() {
-    let world = World::empty(&[]);
-    let add = world.follow(&["add", "s", "a=b", "--count", "100000", "--rate", "100", "--json"]);
+fn add_reports_what_it_added_before_ctrl_c() {
+    let store = TestStore::empty(&[]);
+    let add = store.follow(&["add", "s", "a=b", "--count", "100000", "--rate", "100", "--json"]);
     let deadline = Instant::now() + Duration::from_secs(60);
-    while world.run(&["stream", "info", "s"]).code != Some(0) {
-        assert!(Instant::now() < deadline, "nothing is added");
+    while store.run(&["stream", "info", "s"]).code != Some(0) {
+        assert!(Instant::now() < deadline, "no entry was added in time");
     }
-    // The second batch goes when the first is answered for.
-    while entries(&world, "s").len() <= 10 {
-        assert!(Instant::now() < deadline, "no more is added");
+    // The client sends the second batch after the server has acknowledged the first.
+    while entries(&store, "s").len() <= 10 {
+        assert!(Instant::now() < deadline, "the second batch was not added in time");
     }
-    let (code, said) = add.interrupt_and_read();
-    let told: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let (code, stdout) = add.interrupt_and_read();
+    let output: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"));
     assert_eq!(code, Some(130));
-    let (added, on_the_way) = (told["added"].as_u64().unwrap(), told["on_the_way"].as_u64().unwrap());
-    let there = entries(&world, "s").len() as u64;
-    assert!((added..=added + on_the_way).contains(&there), "{there}: {told}");
-    assert!(there > 0 && told["error"].is_string() && told["last_id"].is_string(), "{told}");
+    let (added, on_the_way) = (output["added"].as_u64().unwrap(), output["on_the_way"].as_u64().unwrap());
+    let stored = entries(&store, "s").len() as u64;
+    assert!((added..=added + on_the_way).contains(&stored), "{stored}: {output}");
+    assert!(stored > 0 && output["error"].is_string() && output["last_id"].is_string(), "{output}");
 }
 
 #[test]
-fn a_batch_that_failed_is_told_even_if_it_was_the_first() {
-    let Some(world) = World::redis() else { return };
-    world.call(&["CONFIG", "SET", "maxmemory", "1"]);
-    let failed = world.run(&["add", "s", "a=b", "--count", "50", "--json"]).exits(1);
-    let told = failed.json();
+fn add_reports_a_failed_first_batch() {
+    let Some(store) = TestStore::redis() else { return };
+    store.call(&["CONFIG", "SET", "maxmemory", "1"]);
+    let failed = store.run(&["add", "s", "a=b", "--count", "50", "--json"]).exits(1);
+    let output = failed.json();
     assert_eq!(
-        (&told["added"], &told["on_the_way"], &told["last_id"]),
+        (&output["added"], &output["on_the_way"], &output["last_id"]),
         (&json!(0), &json!(50), &Value::Null)
     );
-    assert!(told["error"].as_str().unwrap().contains("OOM"), "{told}");
-    let failed = failed.complains("on the way: 50 entries, which may be there or not");
-    let failed = failed.complains("let it have more memory");
+    assert!(output["error"].as_str().unwrap().contains("OOM"), "{output}");
+    let failed =
+        failed.stderr_contains("sent but not confirmed: 50 entries, which may or may not have been added");
+    let failed = failed.stderr_contains("raise the server's maxmemory");
     assert!(!failed.err.contains("in a moment"), "{}", failed.err);
 }
 
 #[test]
-fn what_is_no_entry_is_refused() {
-    let world = World::empty(&[]);
-    world.run(&["add", "s"]).exits(2).complains("at least one field");
-    world.run(&["add", "s", "=book"]).exits(2).complains("has no name");
-    world.run_with(&["add", "s", "-"], "{\"\":1}\n").exits(2).complains("has no name");
-    world.run(&["add", "s", "a=b", "--count", "0"]).exits(2).complains("--count");
-    world.run(&["add", "s", "item"]).exits(2).complains("write it as name=value");
-    world.run(&["add", "s", "--data", "{"]).exits(2).complains("--data is no JSON");
-    world.run(&["add", "s", "a=b", "--rate", "0"]).exits(2).complains("above 0");
-    world.run(&["add", "s", "a=b", "--iid", "1"]).exits(2).complains("--producer");
-    world.run(&["add", "s", "a=b", "--count", "2", "--iid", "1", "--producer", "p"]).exits(2);
+fn add_rejects_malformed_entries() {
+    let store = TestStore::empty(&[]);
+    store.run(&["add", "s"]).exits(2).stderr_contains("at least one field");
+    store.run(&["add", "s", "=book"]).exits(2).stderr_contains("name is empty");
+    store.run_with(&["add", "s", "-"], "{\"\":1}\n").exits(2).stderr_contains("name is empty");
+    store.run(&["add", "s", "a=b", "--count", "0"]).exits(2).stderr_contains("--count");
+    store.run(&["add", "s", "item"]).exits(2).stderr_contains("expected NAME=VALUE");
+    store.run(&["add", "s", "--data", "{"]).exits(2).stderr_contains("invalid JSON in --data");
+    store.run(&["add", "s", "a=b", "--rate", "0"]).exits(2).stderr_contains("greater than 0");
+    store.run(&["add", "s", "a=b", "--iid", "1"]).exits(2).stderr_contains("--producer");
+    store.run(&["add", "s", "a=b", "--count", "2", "--iid", "1", "--producer", "p"]).exits(2);
 }

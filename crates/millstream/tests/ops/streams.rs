@@ -1,4 +1,4 @@
-//! `stream`, `lag`, `doctor`, `metrics`, `completions`: looking at the whole.
+//! `stream`, `lag`, `doctor`, `metrics`, `completions`: the overview commands.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,18 +6,18 @@ use std::process::Stdio;
 
 use serde_json::json;
 
-use crate::world::{FIRST, World};
+use crate::test_store::{FIRST, TestStore};
 
 #[test]
-fn streams_are_listed() {
-    for world in World::servers() {
-        let cells = world.run(&["stream", "ls"]).ok().cells();
+fn stream_ls_lists_streams() {
+    for store in TestStore::servers() {
+        let cells = store.run(&["stream", "ls"]).ok().cells();
         assert_eq!(cells[0], ["STREAM", "LENGTH", "GROUPS", "ADDED", "LAST-ID", "LAST-ADDED"]);
         assert_eq!(cells[1][..5], ["orders", "5", "1", "5", "1731664200004-0"]);
         assert_eq!(cells[2][..3], ["{orders}:dlq", "2", "0"]);
-        let told = world.run(&["stream", "ls", "ord*", "--json"]).ok().json();
+        let output = store.run(&["stream", "ls", "ord*", "--json"]).ok().json();
         assert_eq!(
-            told,
+            output,
             json!([{
                 "stream": "orders", "length": 5, "groups": 1, "entries_added": 5,
                 "last_id": "1731664200004-0", "first_entry": FIRST, "last_entry": "1731664200004-0",
@@ -28,46 +28,51 @@ fn streams_are_listed() {
 }
 
 #[test]
-fn nothing_is_an_empty_table_and_an_empty_list() {
-    let world = World::empty(&[]);
-    world.run(&["stream", "ls"]).ok().complains("no streams match");
-    assert_eq!(world.run(&["stream", "ls", "--json"]).ok().json(), json!([]));
-    assert_eq!(world.run(&["lag", "--json"]).ok().json(), json!([]));
-    assert_eq!(world.run(&["group", "ls", "--json"]).ok().json(), json!([]));
+fn an_empty_store_lists_nothing() {
+    let store = TestStore::empty(&[]);
+    store.run(&["stream", "ls"]).ok().stderr_contains("no streams match");
+    assert_eq!(store.run(&["stream", "ls", "--json"]).ok().json(), json!([]));
+    assert_eq!(store.run(&["lag", "--json"]).ok().json(), json!([]));
+    assert_eq!(store.run(&["group", "ls", "--json"]).ok().json(), json!([]));
 }
 
 #[test]
-fn one_stream_is_told_in_full() {
-    let world = World::millstream();
-    let told = world.run(&["stream", "info", "orders"]).ok();
-    let told =
-        told.has("length         5\n").has("first entry    1731664200000-0  (2024-11-15T09:50:00.000Z)\n");
-    told.has("dead letters   2  ({orders}:dlq)\n")
-        .has("billing           2     1         2   1731664200003-0\n");
-    let told = world.run(&["stream", "info", "orders", "--json"]).ok().json();
-    assert_eq!((&told["length"], &told["dead_letters"]), (&json!(5), &json!(2)));
-    assert_eq!(told["group_list"][0]["lag"], json!(1));
+fn stream_info_describes_a_stream() {
+    let store = TestStore::millstream();
+    let output = store.run(&["stream", "info", "orders"]).ok();
+    let output = output
+        .stdout_contains("length         5\n")
+        .stdout_contains("first entry    1731664200000-0  (2024-11-15T09:50:00.000Z)\n");
+    output
+        .stdout_contains("dead letters   2  ({orders}:dlq)\n")
+        .stdout_contains("billing           2     1         2   1731664200003-0\n");
+    let output = store.run(&["stream", "info", "orders", "--json"]).ok().json();
+    assert_eq!((&output["length"], &output["dead_letters"]), (&json!(5), &json!(2)));
+    assert_eq!(output["group_list"][0]["lag"], json!(1));
 }
 
 #[test]
-fn an_embedded_store_is_looked_at_like_any_other() {
-    let world = World::embedded();
-    world.run(&["add", "s", "n={i}", "--count", "3"]).ok();
-    world.run(&["group", "create", "s", "g"]).ok();
-    assert_eq!(world.run(&["stream", "ls"]).ok().cells()[1][..4], ["s", "3", "1", "3"]);
-    let told = world.run(&["lag", "s", "g", "--fail-lag", "2", "--json"]).exits(5).json();
-    assert_eq!((&told[0]["lag"], &told[0]["lag_exact"]), (&json!(3), &json!(true)));
-    let told = world.run(&["group", "reset", "s", "g", "--to-latest", "--execute", "--json"]).ok().json();
-    assert_eq!((&told["before"]["lag"], &told["after"]["lag"]), (&json!(3), &json!(0)));
-    world.run(&["lag", "s", "g", "--fail-lag", "0"]).ok();
-    world.run(&["metrics", "--once"]).ok().has("redis_stream_length{db=\"db0\",stream=\"s\"} 3\n");
-    world.run(&["pending", "ls", "s", "g"]).ok().has("DELIVERIES");
+fn overview_commands_work_on_an_embedded_store() {
+    let store = TestStore::embedded();
+    store.run(&["add", "s", "n={i}", "--count", "3"]).ok();
+    store.run(&["group", "create", "s", "g"]).ok();
+    assert_eq!(store.run(&["stream", "ls"]).ok().cells()[1][..4], ["s", "3", "1", "3"]);
+    let output = store.run(&["lag", "s", "g", "--fail-lag", "2", "--json"]).exits(5).json();
+    assert_eq!((&output[0]["lag"], &output[0]["lag_exact"]), (&json!(3), &json!(true)));
+    let output = store.run(&["group", "reset", "s", "g", "--to-latest", "--execute", "--json"]).ok().json();
+    assert_eq!((&output["before"]["lag"], &output["after"]["lag"]), (&json!(3), &json!(0)));
+    store.run(&["lag", "s", "g", "--fail-lag", "0"]).ok();
+    store
+        .run(&["metrics", "--once"])
+        .ok()
+        .stdout_contains("redis_stream_length{db=\"db0\",stream=\"s\"} 3\n");
+    store.run(&["pending", "ls", "s", "g"]).ok().stdout_contains("DELIVERIES");
 }
 
 #[test]
-fn lag_has_an_exit_code_for_scripts() {
-    for world in World::servers() {
-        let cells = world.run(&["lag", "orders", "billing"]).ok().cells();
+fn lag_exits_with_5_above_its_limits() {
+    for store in TestStore::servers() {
+        let cells = store.run(&["lag", "orders", "billing"]).ok().cells();
         assert_eq!(
             cells[0],
             ["STREAM", "GROUP", "LAG", "PENDING", "OLDEST-UNREAD", "OLDEST-PENDING", "STATE"]
@@ -76,68 +81,77 @@ fn lag_has_an_exit_code_for_scripts() {
             (&cells[1][..4], &*cells[1][6]),
             (&["orders", "billing", "1", "2"].map(str::to_owned)[..], "ok")
         );
-        world.run(&["lag", "orders", "--fail-lag", "1"]).ok();
-        world.run(&["lag", "orders", "--fail-lag", "0"]).exits(5).has("more than 0 unread");
-        world.run(&["lag", "--fail-age", "5m"]).exits(5).has("unread for more than 5m 0s");
-        let told = world.run(&["lag", "orders", "billing", "--fail-lag", "0", "--json"]).exits(5).json();
-        assert_eq!(told[0]["ok"], json!(false));
-        assert_eq!((&told[0]["lag"], &told[0]["lag_exact"]), (&json!(1), &json!(true)));
-        assert_eq!(told[0]["problem"], json!("more than 0 unread"));
+        store.run(&["lag", "orders", "--fail-lag", "1"]).ok();
+        store.run(&["lag", "orders", "--fail-lag", "0"]).exits(5).stdout_contains("more than 0 unread");
+        store.run(&["lag", "--fail-age", "5m"]).exits(5).stdout_contains("unread for more than 5m 0s");
+        let output = store.run(&["lag", "orders", "billing", "--fail-lag", "0", "--json"]).exits(5).json();
+        assert_eq!(output[0]["ok"], json!(false));
+        assert_eq!((&output[0]["lag"], &output[0]["lag_exact"]), (&json!(1), &json!(true)));
+        assert_eq!(output[0]["problem"], json!("more than 0 unread"));
     }
 }
 
 #[test]
-fn the_doctor_finds_what_is_wrong_and_the_way_out() {
-    let world = World::millstream();
-    let told = world.run(&["doctor"]).exits(5);
-    let told = told.has("verdict").has("critical").has("nothing is written to disk").has("--appendonly yes");
-    told.has("2 dead letters wait for a decision").has("millstream dlq ls orders");
-    let told = world.run(&["doctor", "--json"]).exits(5).json();
-    assert_eq!(told["health"], json!("critical"));
-    assert_eq!(told["server"]["appendonly"], json!("no"));
-    assert!(told["server"]["version"].as_str().unwrap().starts_with("millstream "), "{told}");
-    let codes: Vec<&str> = told["findings"]
+fn doctor_reports_problems_and_remedies() {
+    let store = TestStore::millstream();
+    let output = store.run(&["doctor"]).exits(5);
+    let output = output
+        .stdout_contains("verdict")
+        .stdout_contains("critical")
+        .stdout_contains("nothing is written to disk")
+        .stdout_contains("--appendonly yes");
+    output.stdout_contains("2 dead letters wait for a decision").stdout_contains("millstream dlq ls orders");
+    let output = store.run(&["doctor", "--json"]).exits(5).json();
+    assert_eq!(output["health"], json!("critical"));
+    assert_eq!(output["server"]["appendonly"], json!("no"));
+    assert!(output["server"]["version"].as_str().unwrap().starts_with("millstream "), "{output}");
+    let codes: Vec<&str> = output["findings"]
         .as_array()
         .unwrap()
         .iter()
         .map(|finding| finding["code"].as_str().unwrap())
         .collect();
     for code in ["unread_age", "not_durable", "dead_letters"] {
-        assert!(codes.contains(&code), "{code} is not in {codes:?}");
+        assert!(codes.contains(&code), "{code} is missing from {codes:?}");
     }
 }
 
 #[test]
-fn a_store_that_is_well_passes() {
-    let world = World::empty(&["--appendonly", "yes", "--appendfsync", "always"]);
-    world.run(&["doctor"]).ok().has("verdict").has("log, synced always");
-    let embedded = World::embedded();
+fn doctor_passes_a_healthy_store() {
+    let store = TestStore::empty(&["--appendonly", "yes", "--appendfsync", "always"]);
+    store.run(&["doctor"]).ok().stdout_contains("verdict").stdout_contains("log, synced always");
+    let embedded = TestStore::embedded();
     embedded.run(&["add", "s", "a=b"]).ok();
-    let told = embedded.run(&["doctor", "--json"]).ok().json();
-    assert_eq!((&told["health"], &told["server"], &told["streams"]), (&json!("ok"), &json!(null), &json!(1)));
-    assert_eq!(told["findings"][0]["code"], json!("no_groups"));
-    assert_eq!(told["capabilities"]["exact_lag"], json!(true));
+    let output = embedded.run(&["doctor", "--json"]).ok().json();
+    assert_eq!(
+        (&output["health"], &output["server"], &output["streams"]),
+        (&json!("ok"), &json!(null), &json!(1))
+    );
+    assert_eq!(output["findings"][0]["code"], json!("no_groups"));
+    assert_eq!(output["capabilities"]["exact_lag"], json!(true));
 }
 
 #[test]
-fn metrics_have_the_names_that_dashboards_know() {
-    for world in World::servers() {
-        let told = world.run(&["metrics", "--once"]).ok();
-        let told = told.has("redis_stream_length{db=\"db0\",stream=\"orders\"} 5\n");
-        let told = told.has("redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 1\n");
-        let told = told.has("consumer=\"worker-1\"} 1\n").has("millstream_backend_up 1\n");
-        told.has("millstream_dlq_length{stream=\"orders\"} 2\n");
-        let without = world.run(&["metrics", "--once", "--no-consumers"]).ok();
+fn metrics_use_the_names_that_dashboards_expect() {
+    for store in TestStore::servers() {
+        let output = store.run(&["metrics", "--once"]).ok();
+        let output = output.stdout_contains("redis_stream_length{db=\"db0\",stream=\"orders\"} 5\n");
+        let output = output
+            .stdout_contains("redis_stream_group_lag{db=\"db0\",stream=\"orders\",group=\"billing\"} 1\n");
+        let output =
+            output.stdout_contains("consumer=\"worker-1\"} 1\n").stdout_contains("millstream_backend_up 1\n");
+        output.stdout_contains("millstream_dlq_length{stream=\"orders\"} 2\n");
+        let without = store.run(&["metrics", "--once", "--no-consumers"]).ok();
         assert!(!without.out.contains("worker-1"), "{}", without.out);
-        world.run(&["metrics", "--listen", "9121"]).exits(2).complains("write it as 127.0.0.1:");
-        world.run(&["metrics", "--once", "--json"]).exits(2).complains("millstream lag --json");
+        store.run(&["metrics", "--listen", "9121"]).exits(2).stderr_contains("for example 127.0.0.1:");
+        store.run(&["metrics", "--once", "--json"]).exits(2).stderr_contains("millstream lag --json");
     }
 }
 
 #[test]
-fn metrics_are_served_on_a_port() {
-    let world = World::millstream();
-    let mut command = world.command(&["metrics", "--listen", "127.0.0.1:0"]);
+fn metrics_listen_serves_http() {
+    let store = TestStore::millstream();
+    let mut command = store.command(&["metrics", "--listen", "127.0.0.1:0"]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut greeting = String::new();
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut greeting).unwrap();
@@ -154,10 +168,10 @@ fn metrics_are_served_on_a_port() {
 }
 
 #[test]
-fn every_shell_has_its_completions() {
-    let world = World::embedded();
+fn completions_exist_for_every_shell() {
+    let store = TestStore::embedded();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        world.run(&["completions", shell]).ok().has("redrive");
+        store.run(&["completions", shell]).ok().stdout_contains("redrive");
     }
-    world.run(&["completions", "tcsh"]).exits(2).complains("bash");
+    store.run(&["completions", "tcsh"]).exits(2).stderr_contains("bash");
 }

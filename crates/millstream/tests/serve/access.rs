@@ -1,11 +1,11 @@
-//! Who may enter: passwords, protected mode, the greatest number of clients.
+//! Access control: passwords, protected mode, and the maximum number of clients.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use crate::process::{Client, Server, eventually, request};
 
 #[test]
-fn without_the_password_nothing_runs() {
+fn commands_need_the_password() {
     let server = Server::start(&["--requirepass", "secret"]);
     let mut client = server.connect();
     client.call("PING", "-NOAUTH Authentication required.\r\n");
@@ -36,7 +36,7 @@ fn without_the_password_nothing_runs() {
 }
 
 #[test]
-fn without_the_password_only_little_may_be_sent() {
+fn unauthenticated_requests_are_limited_in_size() {
     let server = Server::start(&["--requirepass", "secret"]);
     let mut many = server.connect();
     many.send("*11\r\n");
@@ -52,7 +52,7 @@ fn without_the_password_only_little_may_be_sent() {
 }
 
 #[test]
-fn a_password_is_not_asked_for_where_none_is_set() {
+fn auth_fails_if_no_password_is_set() {
     let server = Server::start(&[]);
     server.connect().call(
         "AUTH secret",
@@ -62,14 +62,14 @@ fn a_password_is_not_asked_for_where_none_is_set() {
 }
 
 #[test]
-fn protected_mode_turns_away_who_is_not_on_this_machine() {
+fn protected_mode_refuses_clients_of_other_machines() {
     let Some(address) = address_of_this_machine() else { return };
     let server = Server::start(&["--bind", "*"]);
     let outside = SocketAddr::new(address, server.port);
-    let mut stranger = Client::connect(outside);
-    let words = stranger.line();
-    assert!(words.starts_with("-DENIED ") && words.contains("protected mode"), "{words}");
-    stranger.expect_closed();
+    let mut remote = Client::connect(outside);
+    let reply = remote.line();
+    assert!(reply.starts_with("-DENIED ") && reply.contains("protected mode"), "{reply}");
+    remote.expect_closed();
     server.connect().call("PING", "+PONG\r\n");
 
     let open = Server::start(&["--bind", "*", "--protected-mode", "no"]);
@@ -78,7 +78,7 @@ fn protected_mode_turns_away_who_is_not_on_this_machine() {
     Client::connect(SocketAddr::new(address, guarded.port)).call("AUTH secret", "+OK\r\n");
 }
 
-/// An address other than loopback, if the machine has one. Nothing is sent.
+/// Returns an address of this machine other than loopback, if it has one. Sends nothing.
 fn address_of_this_machine() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -86,7 +86,7 @@ fn address_of_this_machine() -> Option<IpAddr> {
 }
 
 #[test]
-fn more_clients_than_allowed_are_told_so() {
+fn clients_beyond_maxclients_are_refused() {
     let server = Server::start(&["--maxclients", "2"]);
     let mut first = server.connect();
     let mut second = server.connect();
@@ -96,7 +96,7 @@ fn more_clients_than_allowed_are_told_so() {
     third.expect("-ERR max number of clients reached\r\n");
     third.expect_closed();
     drop(first);
-    eventually("a place became free", || {
+    eventually("a client is accepted again", || {
         let mut client = server.connect();
         client.send("PING\r\n");
         client.line() == "+PONG"

@@ -1,4 +1,5 @@
-//! What a server remembers: after a stop, after a crash, after a snapshot; and what it says when it cannot.
+//! Durability of a server: data survives stops, crashes and snapshots. Also: messages about folders that cannot be
+//! used.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -8,7 +9,7 @@ use crate::process::{Client, Server, TempDir, eventually, millstream};
 
 const POLICIES: [&str; 3] = ["always", "everysec", "no"];
 
-/// Some of everything that must come back.
+/// Commands that create some data of every type.
 const WORK: &[&str] = &[
     "XADD orders 1-1 item book amount 2",
     "XADD orders 1-2 item pen amount 3",
@@ -50,8 +51,8 @@ const WORK: &[&str] = &[
     "EXPIREAT twin 99999999999",
 ];
 
-/// Everything a client can see of it.
-const QUESTIONS: &[&str] = &[
+/// Commands that return everything a client can see of that data.
+const QUERIES: &[&str] = &[
     "DBSIZE",
     "XRANGE orders - +",
     "XINFO STREAM orders FULL COUNT 0",
@@ -80,17 +81,17 @@ fn work(server: &Server) -> String {
     let mut client = server.connect();
     let answers = client.ask(WORK);
     assert!(!answers.contains("-ERR"), "{answers}");
-    client.ask(QUESTIONS)
+    client.ask(QUERIES)
 }
 
 fn state(server: &Server) -> String {
-    server.connect().ask(QUESTIONS)
+    server.connect().ask(QUERIES)
 }
 
 fn end(server: Server, signal: &str) {
     server.signal(signal);
-    let (words, status) = server.wait();
-    assert_eq!(status.success(), signal == "-TERM", "{words}");
+    let (stderr, status) = server.wait();
+    assert_eq!(status.success(), signal == "-TERM", "{stderr}");
 }
 
 fn files(dir: &TempDir) -> Vec<String> {
@@ -105,20 +106,20 @@ fn data_of(dir: &TempDir) -> PathBuf {
     dir.path.join("millstream-data")
 }
 
-/// A field of INFO persistence.
+/// Returns a field of INFO persistence.
 #[track_caller]
-fn told(client: &mut Client, field: &str) -> String {
+fn persistence_field(client: &mut Client, field: &str) -> String {
     let info = client.ask(&["INFO persistence"]);
     let found = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     found.unwrap_or_else(|| panic!("no {field}: {info}")).to_owned()
 }
 
 fn number(client: &mut Client, field: &str) -> u64 {
-    told(client, field).parse().expect("a number")
+    persistence_field(client, field).parse().expect("a number")
 }
 
 #[test]
-fn a_restart_keeps_everything_however_it_ended_and_whatever_the_policy() {
+fn restarts_keep_all_data_under_every_sync_policy() {
     for policy in POLICIES {
         for signal in ["-TERM", "-KILL"] {
             let dir = TempDir::new();
@@ -129,7 +130,7 @@ fn a_restart_keeps_everything_however_it_ended_and_whatever_the_policy() {
             let server = Server::start_in(&dir, &flags);
             assert_eq!(state(&server), before, "{policy} {signal}");
             assert!(server.greeting.contains("records replayed"), "{}", server.greeting);
-            // And once more: what was read back is written back.
+            // And again: the recovered server logs new writes too.
             server.connect().call("XADD orders 9-9 item last", "$3\r\n9-9\r\n");
             let before = state(&server);
             end(server, signal);
@@ -139,7 +140,7 @@ fn a_restart_keeps_everything_however_it_ended_and_whatever_the_policy() {
 }
 
 #[test]
-fn a_snapshot_and_the_log_behind_it_are_read_back() {
+fn a_restart_loads_the_snapshot_and_the_later_log() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &[]);
     work(&server);
@@ -147,7 +148,7 @@ fn a_snapshot_and_the_log_behind_it_are_read_back() {
     client.call("SAVE", "+OK\r\n");
     let position = number(&mut client, "snapshot_position");
     assert_eq!(position, number(&mut client, "log_durable_position"));
-    assert_eq!(told(&mut client, "rdb_changes_since_last_save"), "0");
+    assert_eq!(persistence_field(&mut client, "rdb_changes_since_last_save"), "0");
     assert_eq!(number(&mut client, "snapshot_keys"), 11);
     let name = format!("snapshot-{position:020}");
     assert!(files(&dir).contains(&name), "{:?}", files(&dir));
@@ -158,12 +159,12 @@ fn a_snapshot_and_the_log_behind_it_are_read_back() {
     end(server, "-KILL");
     let server = Server::start_in(&dir, &[]);
     assert_eq!(state(&server), before);
-    assert!(server.greeting.contains("11 keys and 3 records read back"), "{}", server.greeting);
+    assert!(server.greeting.contains("11 keys and 3 records loaded"), "{}", server.greeting);
     assert_eq!(number(&mut server.connect(), "snapshot_position"), position);
 }
 
 #[test]
-fn snapshots_are_taken_by_every_command_that_is_for_it() {
+fn every_save_command_takes_a_snapshot() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &[]);
     let mut client = server.connect();
@@ -183,14 +184,14 @@ fn snapshots_are_taken_by_every_command_that_is_for_it() {
             number(&mut client, "snapshot_position") == number(&mut client, "log_appended_position")
         });
         eventually(command, || {
-            told(&mut client, "rdb_bgsave_in_progress") == "0"
-                && told(&mut client, "aof_rewrite_in_progress") == "0"
+            persistence_field(&mut client, "rdb_bgsave_in_progress") == "0"
+                && persistence_field(&mut client, "aof_rewrite_in_progress") == "0"
         });
     }
     let snapshots = files(&dir).iter().filter(|name| name.starts_with("snapshot-")).count();
     assert_eq!(snapshots, 1, "{:?}", files(&dir));
-    assert_eq!(told(&mut client, "rdb_last_bgsave_status"), "ok");
-    assert_eq!(told(&mut client, "snapshot_error"), "");
+    assert_eq!(persistence_field(&mut client, "rdb_last_bgsave_status"), "ok");
+    assert_eq!(persistence_field(&mut client, "snapshot_error"), "");
     assert!(client.ask(&["LASTSAVE"]) >= started);
     client.call("BGSAVE NOW", "-ERR syntax error\r\n");
     client.call("MULTI", "+OK\r\n");
@@ -199,7 +200,7 @@ fn snapshots_are_taken_by_every_command_that_is_for_it() {
 }
 
 #[test]
-fn snapshots_while_clients_write_lose_nothing() {
+fn snapshots_during_writes_lose_no_data() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &["--appendfsync", "no"]);
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -225,12 +226,14 @@ fn snapshots_while_clients_write_lose_nothing() {
         });
         let mut client = server.connect();
         for round in 1..=5 {
-            eventually("writes go on", || acknowledged.load(Ordering::Relaxed) >= round * 50);
+            eventually("the client writes more entries", || {
+                acknowledged.load(Ordering::Relaxed) >= round * 50
+            });
             client.call("SAVE", "+OK\r\n");
         }
         done.store(true, Ordering::Relaxed);
     });
-    let questions = [
+    let queries = [
         "XLEN s",
         "XRANGE s - +",
         "XPENDING s g - + 100000 c",
@@ -238,19 +241,20 @@ fn snapshots_while_clients_write_lose_nothing() {
         "DBSIZE",
     ];
     let ask = |server: &Server| {
-        server.connect().ask(&questions[..2])
-            + &without_idle(&server.connect().ask(&questions[2..3]))
-            + &server.connect().ask(&questions[3..])
+        server.connect().ask(&queries[..2])
+            + &without_idle(&server.connect().ask(&queries[2..3]))
+            + &server.connect().ask(&queries[3..])
     };
     let before = ask(&server);
     assert!(number(&mut server.connect(), "snapshot_position") > 0);
     end(server, "-KILL");
     let server = Server::start_in(&dir, &[]);
-    assert!(server.greeting.contains("read back"), "{}", server.greeting);
+    assert!(server.greeting.contains("loaded"), "{}", server.greeting);
     assert_eq!(ask(&server), before);
 }
 
-/// Idle times are the only integers of XPENDING's rows that time changes; each stands before the count.
+/// Removes idle times from rows of XPENDING. An idle time is an integer before the delivery count, and changes with
+/// time.
 fn without_idle(pending: &str) -> String {
     let lines: Vec<&str> = pending.lines().collect();
     let is_idle =
@@ -259,14 +263,14 @@ fn without_idle(pending: &str) -> String {
 }
 
 #[test]
-fn in_memory_nothing_is_kept_and_no_file_is_made() {
+fn a_server_without_appendonly_keeps_no_data_and_creates_no_files() {
     let dir = TempDir::new();
     let flags = ["--appendonly", "no"];
     let server = Server::start_in(&dir, &flags);
-    assert!(server.greeting.contains("in memory, gone when the server stops"), "{}", server.greeting);
+    assert!(server.greeting.contains("in memory only, lost when the server stops"), "{}", server.greeting);
     let before = work(&server);
     let mut client = server.connect();
-    let why = "-ERR nothing can be saved: this server keeps its data in memory only (appendonly no)\r\n";
+    let why = "-ERR cannot save: this server keeps its data in memory only (appendonly no)\r\n";
     for command in ["SAVE", "BGSAVE", "BGSAVE SCHEDULE", "BGREWRITEAOF", "DEBUG LOADAOF", "SHUTDOWN SAVE"] {
         client.call(command, why);
     }
@@ -277,21 +281,21 @@ fn in_memory_nothing_is_kept_and_no_file_is_made() {
     client.call("WAITAOF 0 0 0", "*2\r\n:0\r\n:0\r\n");
     client.call("DEBUG RELOAD", "+OK\r\n");
     assert_eq!(state(&server), before);
-    assert_eq!(told(&mut client, "aof_enabled"), "0");
+    assert_eq!(persistence_field(&mut client, "aof_enabled"), "0");
     end(server, "-TERM");
     assert_eq!(std::fs::read_dir(&dir.path).expect("readable").count(), 0);
     Server::start_in(&dir, &flags).connect().call("DBSIZE", ":0\r\n");
 }
 
 #[test]
-fn what_is_in_memory_can_be_read_back_while_clients_wait() {
+fn debug_reload_keeps_data_and_blocked_clients() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &[]);
     let before = work(&server);
-    let mut waiting = server.connect();
-    waiting.send("XREAD BLOCK 0 STREAMS orders $\r\n");
+    let mut blocked = server.connect();
+    blocked.send("XREAD BLOCK 0 STREAMS orders $\r\n");
     let mut client = server.connect();
-    eventually("it waits", || client.ask(&["INFO clients"]).contains("blocked_clients:1"));
+    eventually("the client is blocked", || client.ask(&["INFO clients"]).contains("blocked_clients:1"));
     for command in ["DEBUG LOADAOF", "DEBUG RELOAD", "DEBUG RELOAD NOSAVE"] {
         client.call(command, "+OK\r\n");
         assert_eq!(state(&server), before, "{command}");
@@ -300,39 +304,39 @@ fn what_is_in_memory_can_be_read_back_while_clients_wait() {
     client.call("DEBUG RELOAD", "+QUEUED\r\n");
     client.call("EXEC", "*1\r\n-ERR Command not allowed inside a transaction\r\n");
     client.call("XADD orders 8-8 a b", "$3\r\n8-8\r\n");
-    waiting.expect("*1\r\n*2\r\n$6\r\norders\r\n*1\r\n*2\r\n$3\r\n8-8\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    blocked.expect("*1\r\n*2\r\n$6\r\norders\r\n*1\r\n*2\r\n$3\r\n8-8\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
     let before = state(&server);
     end(server, "-KILL");
     assert_eq!(state(&Server::start_in(&dir, &[])), before);
 }
 
-/// A poll in vain is in memory and not in the log, so it shows where the state came from.
+/// The time of an empty read is kept in memory and in snapshots, but not in the log. So it shows what was loaded.
 #[test]
-fn what_is_read_back_is_what_the_folder_holds() {
+fn debug_reload_loads_the_state_from_the_folder() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let poll = "XREADGROUP GROUP g c STREAMS s >";
     client.ask(&["XGROUP CREATE s g $ MKSTREAM", poll]);
     let logged = client.ask(&["XINFO STREAM s FULL"]);
     let mut polled = logged.clone();
-    eventually("the consumer is seen later", || {
+    eventually("the seen-time changes", || {
         polled = client.ask(&[poll, "XINFO STREAM s FULL"]).replacen("*-1\r\n", "", 1);
         polled != logged
     });
     client.call("DEBUG RELOAD", "+OK\r\n");
-    assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "a snapshot has it");
-    eventually("the consumer is seen later still", || {
+    assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "the snapshot lacks the time of the empty read");
+    eventually("the seen-time changes again", || {
         client.ask(&[poll, "XINFO STREAM s FULL"]).replacen("*-1\r\n", "", 1) != polled
     });
     client.call("DEBUG LOADAOF", "+OK\r\n");
-    assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "the log has not");
+    assert_eq!(client.ask(&["XINFO STREAM s FULL"]), polled, "the log contains the time of the empty read");
 }
 
-/// A command that blocks behind a write in the same packet counts as blocked before that write is synced.
+/// A command that blocks after a write of the same packet counts as blocked before that write is synced.
 #[test]
-fn who_blocks_behind_a_write_can_be_unblocked_at_once() {
+fn a_client_blocked_after_an_unsynced_write_can_be_unblocked() {
     let dir = TempDir::new();
-    // One thread, so that nobody looks between the beginning of the command and its block.
+    // With one thread, the admin client cannot run between the start of the command and its block.
     let server = Server::start_in(&dir, &["--appendfsync", "always", "--io-threads", "1"]);
     let mut admin = server.connect();
     admin.call("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n");
@@ -344,13 +348,13 @@ fn who_blocks_behind_a_write_can_be_unblocked_at_once() {
         let listed = format!("CLIENT LIST ID {id}");
         while !admin.ask(&[&listed]).contains("cmd=xreadgroup") {}
         admin.call(&format!("CLIENT UNBLOCK {id}"), ":1\r\n");
-        // In this order, and only once the write is safe.
+        // The replies arrive in order, and only after the write is durable.
         client.expect("+OK\r\n*-1\r\n");
     }
 }
 
 #[test]
-fn reading_ones_own_pending_entries_again_is_no_change_since_the_last_save() {
+fn rereading_own_pending_entries_does_not_count_as_a_change() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &[]);
     let mut client = server.connect();
@@ -367,7 +371,7 @@ fn reading_ones_own_pending_entries_again_is_no_change_since_the_last_save() {
 }
 
 #[test]
-fn waitaof_makes_everything_durable_whatever_the_policy() {
+fn waitaof_makes_writes_durable_under_every_sync_policy() {
     for policy in POLICIES {
         let server = Server::start(&["--appendfsync", policy]);
         let mut client = server.connect();
@@ -376,7 +380,7 @@ fn waitaof_makes_everything_durable_whatever_the_policy() {
         let positions = ["log_appended_position", "log_written_position", "log_durable_position"]
             .map(|field| number(&mut client, field));
         assert_eq!(positions, [1; 3], "{policy}");
-        assert_eq!(told(&mut client, "log_policy"), policy);
+        assert_eq!(persistence_field(&mut client, "log_policy"), policy);
         assert!(number(&mut client, "log_last_sync_time") > 1_700_000_000, "{policy}");
         client.call("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1\r\n");
     }
@@ -389,7 +393,7 @@ fn waitaof_makes_everything_durable_whatever_the_policy() {
 }
 
 #[test]
-fn the_policy_changes_while_it_runs() {
+fn config_set_changes_the_sync_policy_at_runtime() {
     let server = Server::start(&["--appendfsync", "no"]);
     let mut client = server.connect();
     client.call("SET a 1", "+OK\r\n");
@@ -397,16 +401,16 @@ fn the_policy_changes_while_it_runs() {
     client.call("CONFIG SET appendfsync always", "+OK\r\n");
     client.call("SET a 2", "+OK\r\n");
     assert_eq!(number(&mut client, "log_durable_position"), 2);
-    assert_eq!(told(&mut client, "log_policy"), "always");
+    assert_eq!(persistence_field(&mut client, "log_policy"), "always");
     client.call("CONFIG SET appendfsync everysec", "+OK\r\n");
     client.call("SET a 3", "+OK\r\n");
-    eventually("it is synced within a second or so", || number(&mut client, "log_durable_position") == 3);
+    eventually("the write is synced by everysec", || number(&mut client, "log_durable_position") == 3);
 }
 
 #[test]
-fn shutdown_saves_if_asked() {
+fn shutdown_save_takes_a_snapshot() {
     for (command, found) in [
-        ("SHUTDOWN SAVE", "11 keys and 0 records read back"),
+        ("SHUTDOWN SAVE", "11 keys and 0 records loaded"),
         ("SHUTDOWN NOSAVE", "records replayed"),
         ("SHUTDOWN", "records replayed"),
     ] {
@@ -414,31 +418,32 @@ fn shutdown_saves_if_asked() {
         let server = Server::start_in(&dir, &[]);
         let before = work(&server);
         server.connect().send(format!("{command}\r\n"));
-        let (words, status) = server.wait();
-        assert!(status.success(), "{command}: {words}");
+        let (stderr, status) = server.wait();
+        assert!(status.success(), "{command}: {stderr}");
         let server = Server::start_in(&dir, &[]);
         assert_eq!(state(&server), before, "{command}");
         assert!(server.greeting.contains(found), "{command}: {}", server.greeting);
     }
 }
 
+/// Starts a server that must refuse to start, and returns its standard error.
 fn refused(dir: &TempDir, flags: &[&str]) -> String {
     let run = millstream(dir).args(["serve", "--port", "0"]).args(flags).output();
     let Output { status, stderr, .. } = run.expect("the binary is built");
-    let words = String::from_utf8_lossy(&stderr).into_owned();
-    assert_eq!(status.code(), Some(1), "{words}");
-    words
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    stderr
 }
 
 #[test]
-fn a_folder_belongs_to_one_process() {
+fn a_second_server_cannot_open_the_folder() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &[]);
     let before = work(&server);
-    let words = refused(&dir, &[]);
+    let stderr = refused(&dir, &[]);
     assert!(
-        words.contains("millstream-data") && words.contains("in use") && words.contains("--dir"),
-        "{words}"
+        stderr.contains("millstream-data") && stderr.contains("in use") && stderr.contains("--dir"),
+        "{stderr}"
     );
     assert_eq!(state(&server), before);
     end(server, "-KILL");
@@ -446,45 +451,45 @@ fn a_folder_belongs_to_one_process() {
 }
 
 #[test]
-fn too_few_databases_are_no_damage() {
+fn too_few_databases_are_reported_as_a_setting_not_as_damage() {
     let dir = TempDir::new();
     let before = work(&Server::start_in(&dir, &[]));
     for (command, reply) in [("PING", "+PONG"), ("SAVE", "+OK")] {
         let server = Server::start_in(&dir, &[]);
         server.connect().call(command, reply);
         end(server, "-TERM");
-        let words = refused(&dir, &["--databases", "2"]);
-        assert!(words.contains("database 3") && words.contains("set it to 4 or more"), "{words}");
-        assert!(!words.contains("salvage") && !words.contains("millstream check"), "{words}");
+        let stderr = refused(&dir, &["--databases", "2"]);
+        assert!(stderr.contains("database 3") && stderr.contains("set it to 4 or more"), "{stderr}");
+        assert!(!stderr.contains("salvage") && !stderr.contains("millstream check"), "{stderr}");
         assert_eq!(state(&Server::start_in(&dir, &["--databases", "4"])), before);
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_named() {
+fn a_folder_that_cannot_be_written_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
-    let words = refused(&dir, &["--dir", "/sys"]);
-    assert!(words.contains("/sys") && words.contains("--dir"), "{words}");
+    let stderr = refused(&dir, &["--dir", "/sys"]);
+    assert!(stderr.contains("/sys") && stderr.contains("--dir"), "{stderr}");
 
     let file = dir.write("file", "");
-    let words = refused(&dir, &["--dir", &file]);
-    assert!(words.contains(&file) && words.contains("--dir"), "{words}");
-    assert!(words.contains("there is a file of this name"), "{words}");
-    assert!(!words.contains("millstream check"), "a file is not to be looked into: {words}");
+    let stderr = refused(&dir, &["--dir", &file]);
+    assert!(stderr.contains(&file) && stderr.contains("--dir"), "{stderr}");
+    assert!(stderr.contains("a file with this name exists"), "{stderr}");
+    assert!(!stderr.contains("millstream check"), "`millstream check` was suggested for a file: {stderr}");
 
     let locked = dir.path.join("locked");
     std::fs::create_dir(&locked).expect("a folder");
-    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).expect("ours");
-    // Root may write anywhere.
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).expect("set the permissions");
+    // Skipped for root, who can write anywhere.
     if std::fs::write(locked.join("try"), "").is_err() {
-        let words = refused(&dir, &["--dir", locked.to_str().expect("text")]);
-        assert!(words.contains("locked") && words.contains("ermission"), "{words}");
+        let stderr = refused(&dir, &["--dir", locked.to_str().expect("text")]);
+        assert!(stderr.contains("locked") && stderr.contains("ermission"), "{stderr}");
     }
 }
 
 #[test]
-fn a_torn_end_is_cut_and_told() {
+fn a_torn_tail_is_removed_and_reported() {
     let dir = TempDir::new();
     let server = Server::start_in(&dir, &["--appendfsync", "no"]);
     let before = work(&server);
@@ -495,10 +500,6 @@ fn a_torn_end_is_cut_and_told() {
     bytes.extend_from_slice(b"half a record");
     std::fs::write(&path, bytes).expect("writable");
     let server = Server::start_in(&dir, &[]);
-    assert!(
-        server.greeting.contains("13 bytes of a write that a crash cut short were removed"),
-        "{}",
-        server.greeting
-    );
+    assert!(server.greeting.contains("removed 13 bytes of an unfinished write"), "{}", server.greeting);
     assert_eq!(state(&server), before);
 }

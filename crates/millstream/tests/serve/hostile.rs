@@ -1,15 +1,16 @@
-//! Clients that send nonsense, too much, too little, or never read: bounded memory, and nobody else disturbed.
+//! Clients that send malformed, huge or incomplete requests, or never read: memory stays bounded, and other clients
+//! are served.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::process::{Client, PATIENCE, Server, eventually, request};
+use crate::process::{Client, Server, TIMEOUT, eventually, request};
 
 const MIB: u64 = 1024 * 1024;
 
 #[test]
-fn nonsense_is_answered_and_the_connection_closed() {
+fn malformed_requests_get_an_error_and_a_close() {
     let server = Server::start(&[]);
     for (bytes, reply) in [
         ("*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
@@ -41,7 +42,7 @@ fn empty_requests_are_skipped() {
 }
 
 #[test]
-fn http_is_shown_the_door() {
+fn http_requests_are_closed() {
     let server = Server::start(&[]);
     for verb in ["POST / HTTP/1.1\r\nHost: x\r\n\r\n", "Host: x\r\nSET a b\r\n"] {
         let mut client = server.connect();
@@ -52,7 +53,7 @@ fn http_is_shown_the_door() {
 }
 
 #[test]
-fn announced_sizes_cost_nothing_until_they_arrive() {
+fn announced_sizes_allocate_nothing_in_advance() {
     let server = Server::start(&[]);
     let mut clients: Vec<Client> = (0..200).map(|_| server.connect()).collect();
     let before = server.resident_bytes();
@@ -69,7 +70,7 @@ fn announced_sizes_cost_nothing_until_they_arrive() {
 }
 
 #[test]
-fn half_a_request_and_silence_disturb_nobody() {
+fn an_incomplete_request_does_not_disturb_other_clients() {
     let server = Server::start(&[]);
     let mut silent = server.connect();
     silent.send("*3\r\n$3\r\nSET\r\n$3\r\nke");
@@ -85,7 +86,7 @@ fn half_a_request_and_silence_disturb_nobody() {
 }
 
 #[test]
-fn a_request_may_arrive_byte_by_byte() {
+fn a_request_can_arrive_byte_by_byte() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for byte in (request(&["SET", "k", "v"]) + "GET k\r\n").bytes() {
@@ -95,24 +96,24 @@ fn a_request_may_arrive_byte_by_byte() {
 }
 
 #[test]
-fn ten_thousand_commands_in_one_write_are_answered_in_order() {
+fn ten_thousand_pipelined_commands_get_replies_in_order() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let mut batch = String::new();
+    let mut pipeline = String::new();
     let mut replies = String::new();
     for number in 0..10_000 {
-        batch.push_str(&request(&["ECHO", &number.to_string()]));
+        pipeline.push_str(&request(&["ECHO", &number.to_string()]));
         let text = number.to_string();
         replies.push_str(&format!("${}\r\n{text}\r\n", text.len()));
     }
     let mut reader = Client { stream: client.stream.try_clone().unwrap() };
-    let sending = std::thread::spawn(move || client.send(batch));
+    let sending = std::thread::spawn(move || client.send(pipeline));
     reader.expect(&replies);
     sending.join().unwrap();
 }
 
 #[test]
-fn large_values_come_and_go_whole() {
+fn large_values_are_stored_and_returned_whole() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let value = "0123456789".repeat(1_000_000);
@@ -123,7 +124,7 @@ fn large_values_come_and_go_whole() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_not_read_from() {
+fn the_server_stops_reading_from_a_client_that_never_reads() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send(request(&["SET", "k", &"x".repeat(100_000)]));
@@ -141,14 +142,14 @@ fn a_client_that_never_reads_is_not_read_from() {
             break;
         }
     }
-    assert!(refused, "the server took everything and sent nothing");
+    assert!(refused, "the server read all requests although the client read no reply");
     client.call("PING", "+PONG\r\n");
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 32 * MIB, "{} MiB", grown / MIB);
 }
 
 #[test]
-fn a_reply_beyond_the_limit_closes_the_client_and_gives_the_memory_back() {
+fn a_reply_beyond_the_output_limit_closes_the_client() {
     let server = Server::start(&["--client-output-buffer-limit", "2mb"]);
     let mut client = server.connect();
     client.send(request(&["SET", "k", &"x".repeat(3_000_000)]));
@@ -164,19 +165,20 @@ fn a_reply_beyond_the_limit_closes_the_client_and_gives_the_memory_back() {
 fn a_request_beyond_the_query_limit_closes_the_client() {
     let server = Server::start(&["--client-query-buffer-limit", "1mb"]);
     let mut client = server.connect();
-    // Refused while it is being sent, so writing may fail.
+    // The server may close the connection while the request is being sent, so the write may fail.
     let _ = client.stream.write_all(request(&["SET", "k", &"x".repeat(2_000_000)]).as_bytes());
     let mut rest = [0; 64];
     assert!(!matches!(client.stream.read(&mut rest), Ok(1..)));
     server.connect().call("EXISTS k", ":0\r\n");
 }
 
-/// Whether this process may open so many files, its limit raised as far as the system lets it; says so where it may not.
+/// Raises this process's limit of open files, and returns whether `needed` files can be opened. If not, prints that
+/// the test is skipped.
 fn descriptors_suffice(needed: u64) -> bool {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it fails the limit is as it was, which is what is looked at.
+    // On failure the limit stays unchanged. It is checked below.
     let _ = setrlimit(Resource::Nofile, limit);
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if allowed < needed {
@@ -186,9 +188,9 @@ fn descriptors_suffice(needed: u64) -> bool {
 }
 
 #[test]
-fn ten_thousand_idle_connections_cost_little() {
+fn nine_thousand_idle_connections_need_little_memory() {
     const CONNECTIONS: usize = 9_000;
-    // With those of the readers below, who may be here at the same time.
+    // Includes the connections of the test below, which may run at the same time.
     if !descriptors_suffice(13_000) {
         return;
     }
@@ -199,7 +201,7 @@ fn ten_thousand_idle_connections_cost_little() {
     let mut streams = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
         let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("descriptors suffice");
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(b"PING\r\n").unwrap();
         streams.push(stream);
     }
@@ -210,11 +212,11 @@ fn ten_thousand_idle_connections_cost_little() {
     }
     first.call("PING", "+PONG\r\n");
     let each = server.resident_bytes().saturating_sub(before) / CONNECTIONS as u64;
-    assert!(each < 4 * 1024, "{each} bytes a connection");
+    assert!(each < 4 * 1024, "{each} bytes per connection");
 }
 
 #[test]
-fn thousands_of_waiting_readers_cost_little_and_are_served_in_order() {
+fn thousands_of_blocked_readers_need_little_memory_and_are_served_in_order() {
     const READERS: usize = 3_000;
     if !descriptors_suffice(4_000) {
         return;
@@ -227,14 +229,14 @@ fn thousands_of_waiting_readers_cost_little_and_are_served_in_order() {
         .map(|_| {
             let mut reader = server.connect();
             reader.send("PING\r\nXREADGROUP GROUP g c COUNT 1 BLOCK 0 STREAMS s >\r\n");
-            // Its wait has begun, or will before the next reader's: one thread serves them in turn.
+            // One thread serves all clients in turn, so this reader blocks before the next one does.
             reader.expect("+PONG\r\n");
             reader
         })
         .collect();
     client.call("PING", "+PONG\r\n");
     let each = server.resident_bytes().saturating_sub(before) / READERS as u64;
-    assert!(each < 8 * 1024, "{each} bytes a reader");
+    assert!(each < 8 * 1024, "{each} bytes per reader");
     for number in 1..=100 {
         let id = format!("1-{number}");
         client.call(&format!("XADD s {id} n {number}"), &format!("${}\r\n{id}\r\n", id.len()));
@@ -248,11 +250,11 @@ fn thousands_of_waiting_readers_cost_little_and_are_served_in_order() {
 }
 
 #[test]
-fn running_out_of_descriptors_is_no_end() {
+fn the_server_survives_running_out_of_descriptors() {
     let server = Server::start(&["--maxclients", "1000"]);
     let mut first = server.connect();
     first.call("SET a 1", "+OK\r\n");
-    // More than there are descriptors: accepting fails until some of these have left.
+    // There are more clients than descriptors: accepting fails until some of them have left.
     server.limit_descriptors(64);
     let others: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     first.call("PING", "+PONG\r\n");
@@ -270,11 +272,11 @@ fn running_out_of_descriptors_is_no_end() {
 }
 
 #[test]
-fn no_more_clients_are_promised_than_the_system_has_descriptors_for() {
-    // 32 for the server and 4 for each thread.
+fn maxclients_is_limited_by_the_open_files_limit() {
+    // The server reserves 32 descriptors, and 4 for each thread.
     let server = Server::start_with_descriptors(64, &["--maxclients", "1000", "--io-threads", "2"]);
     assert!(
-        server.greeting.contains("the system allows 64 open files, so at most 24"),
+        server.greeting.contains("the system allows 64 open files, so maxclients is lowered to 24"),
         "{}",
         server.greeting
     );
@@ -287,16 +289,16 @@ fn no_more_clients_are_promised_than_the_system_has_descriptors_for() {
     client.call("CONFIG SET maxclients 10", "+OK\r\n");
     client.call("CONFIG SET maxclients 10000", refused);
     client.call("CONFIG SET maxclients 24", "+OK\r\n");
-    // As many clients as are let in leave it what it needs.
+    // With the maximum number of clients, the server still has the descriptors that it needs.
     let mut all: Vec<Client> = (0..100).map(|_| server.connect()).collect();
     all.iter_mut().take(23).for_each(|client| client.call("PING", "+PONG\r\n"));
     client.call("SET a 1", "+OK\r\n");
     client.call("SAVE", "+OK\r\n");
 }
 
-/// Where the limit may be raised, it is.
+/// The server raises its own limit of open files up to the hard limit.
 #[test]
-fn the_limit_of_descriptors_is_raised_for_more_clients() {
+fn config_set_maxclients_raises_the_open_files_limit() {
     let server = Server::start(&["--maxclients", "20", "--io-threads", "1"]);
     server.limit_descriptors_softly(60);
     let mut client = server.connect();
@@ -305,7 +307,7 @@ fn the_limit_of_descriptors_is_raised_for_more_clients() {
 }
 
 #[test]
-fn blocked_clients_that_vanish_are_forgotten() {
+fn blocked_clients_that_disconnect_are_removed() {
     let server = Server::start(&["--maxclients", "50"]);
     for _ in 0..5 {
         let blocked: Vec<Client> = (0..40)
@@ -316,8 +318,8 @@ fn blocked_clients_that_vanish_are_forgotten() {
             })
             .collect();
         drop(blocked);
-        // Only if their places are free again can the next round enter.
-        eventually("they are gone", || {
+        // The next 40 clients are accepted only after the blocked ones were removed.
+        eventually("the blocked clients are removed", || {
             let mut clients: Vec<Client> = (0..40).map(|_| server.connect()).collect();
             clients.iter_mut().all(|client| {
                 client.send("PING\r\n");
@@ -330,13 +332,13 @@ fn blocked_clients_that_vanish_are_forgotten() {
 }
 
 #[test]
-fn commands_sent_behind_a_blocking_one_wait_for_it() {
+fn commands_after_a_blocking_one_wait_for_it() {
     let server = Server::start(&[]);
     let mut reader = server.connect();
     reader.send("XREAD BLOCK 0 STREAMS s 0\r\nPING\r\nECHO after\r\n");
     reader.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    assert!(reader.stream.read(&mut [0; 16]).is_err(), "an answer before there was one");
-    reader.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert!(reader.stream.read(&mut [0; 16]).is_err(), "a reply arrived before the entry was added");
+    reader.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     server.connect().call("XADD s 1-1 a b", "$3\r\n1-1\r\n");
     reader.expect("*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
     reader.expect("+PONG\r\n$5\r\nafter\r\n");

@@ -1,5 +1,4 @@
-//! The server as a process: how it starts and stops, who may enter, what hostile clients cannot do to it, and
-//! what it remembers.
+//! The server as a process: start and stop, access control, hostile clients, sessions, and durability.
 
 mod access;
 mod clock;

@@ -1,4 +1,4 @@
-//! A server process for a test, and a client that speaks bytes.
+//! A server process for a test, and a client that sends and expects raw bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes, however busy the machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any step takes, even on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running server; it is killed when dropped.
+/// A running server, killed on drop.
 pub(crate) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) greeting: String,
     pub(crate) port: u16,
-    /// Its folder, unless that is the test's own.
+    /// Its folder, unless the test owns the folder.
     _dir: Option<TempDir>,
 }
 
-/// The binary, with a data folder of its own and none of the caller's settings.
+/// Returns a command for the binary, with its own data folder and without the caller's `MILLSTREAM_` variables.
 pub(crate) fn millstream(dir: &TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("MILLSTREAM_")) {
@@ -41,14 +41,14 @@ impl Server {
         Server::spawn(command, Some(dir))
     }
 
-    /// In a folder that outlives it.
+    /// Starts a server in a folder that outlives it.
     pub(crate) fn start_in(dir: &TempDir, flags: &[&str]) -> Server {
         let mut command = millstream(dir);
         command.arg("serve").args(["--port", "0"]).args(flags);
         Server::spawn(command, None)
     }
 
-    /// With so few file descriptors.
+    /// Starts a server with this limit of open files.
     pub(crate) fn start_with_descriptors(count: u32, flags: &[&str]) -> Server {
         let dir = TempDir::new();
         let mut command = Command::new("sh");
@@ -58,7 +58,7 @@ impl Server {
         Server::spawn(command, Some(dir))
     }
 
-    /// Waits until it says where it listens.
+    /// Starts the process and waits until it prints its address.
     fn spawn(mut command: Command, dir: Option<TempDir>) -> Server {
         let mut child = command.spawn().expect("the binary is built");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
@@ -84,19 +84,19 @@ impl Server {
         assert!(sent.success());
     }
 
-    /// Waits until it has ended; its last words and how it ended.
+    /// Waits until it has ended. Returns the rest of its standard error and its exit status.
     pub(crate) fn wait(mut self) -> (String, ExitStatus) {
-        let mut words = String::new();
-        self.stderr.read_to_string(&mut words).expect("readable");
-        (words, self.child.wait().expect("it is our child"))
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).expect("readable");
+        (rest, self.child.wait().expect("a child of this process"))
     }
 
-    /// From now on it may have so many file descriptors open, and no more than those.
+    /// Sets its soft and hard limit of open files.
     pub(crate) fn limit_descriptors(&self, count: u64) {
         self.set_descriptor_limit(&format!("{count}:{count}"));
     }
 
-    /// The same, but it may raise the limit itself.
+    /// Sets only its soft limit of open files, so that it can raise the limit itself.
     pub(crate) fn limit_descriptors_softly(&self, count: u64) {
         self.set_descriptor_limit(&format!("{count}:"));
     }
@@ -107,14 +107,14 @@ impl Server {
         assert!(set.expect("prlimit runs").success());
     }
 
-    /// How many file descriptors it may have open.
+    /// Its soft limit of open files.
     pub(crate) fn descriptors_allowed(&self) -> u64 {
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", self.child.id())).expect("it runs");
         let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a Linux kernel");
         line.split_ascii_whitespace().nth(3).expect("a number").parse().expect("a number")
     }
 
-    /// How many it has.
+    /// Number of file descriptors that it has open.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("it runs").count()
     }
@@ -130,13 +130,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, which is fine.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A client that speaks bytes.
+/// A client that sends and expects raw bytes.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
 }
@@ -144,8 +144,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("settable");
-        stream.set_write_timeout(Some(PATIENCE)).expect("settable");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("settable");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("settable");
         stream.set_nodelay(true).expect("settable");
         Client { stream }
     }
@@ -154,7 +154,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).expect("the server reads");
     }
 
-    /// Exactly this is what comes next.
+    /// Asserts that exactly these bytes arrive next.
     #[track_caller]
     pub(crate) fn expect(&mut self, reply: &str) {
         let mut bytes = vec![0; reply.len()];
@@ -171,21 +171,21 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&bytes[..got]), reply);
     }
 
-    /// Sends an inline command; exactly this is the reply.
+    /// Sends an inline command and asserts its exact reply.
     #[track_caller]
     pub(crate) fn call(&mut self, command: &str, reply: &str) {
         self.send(format!("{command}\r\n"));
         self.expect(reply);
     }
 
-    /// Sends inline commands; everything they answer, as it came.
+    /// Sends inline commands and returns the bytes of all replies.
     pub(crate) fn ask(&mut self, commands: &[&str]) -> String {
-        const END: &str = "$14\r\nthat-is-it-all\r\n";
-        self.send(format!("{}\r\nECHO that-is-it-all\r\n", commands.join("\r\n")));
+        const END: &str = "$14\r\nend-of-replies\r\n";
+        self.send(format!("{}\r\nECHO end-of-replies\r\n", commands.join("\r\n")));
         let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(END.as_bytes()) {
             match self.stream.read(&mut piece) {
-                Ok(0) | Err(_) => panic!("no end: {}", String::from_utf8_lossy(&answer)),
+                Ok(0) | Err(_) => panic!("incomplete replies: {}", String::from_utf8_lossy(&answer)),
                 Ok(count) => answer.extend_from_slice(&piece[..count]),
             }
         }
@@ -193,7 +193,7 @@ impl Client {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// One line, without its end.
+    /// Reads one line and returns it without its end.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -206,7 +206,7 @@ impl Client {
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
-    /// The server closes, after saying nothing more. A reset is a close, too.
+    /// Asserts that the server closes the connection and sends nothing before. A reset counts as a close.
     #[track_caller]
     pub(crate) fn expect_closed(&mut self) {
         let mut rest = Vec::new();
@@ -217,7 +217,7 @@ impl Client {
     }
 }
 
-/// `*n`, `$len`…: a command as clients send it.
+/// Encodes a command as an array of bulk strings.
 pub(crate) fn request(args: &[&str]) -> String {
     let mut text = format!("*{}\r\n", args.len());
     for arg in args {
@@ -226,17 +226,17 @@ pub(crate) fn request(args: &[&str]) -> String {
     text
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
+    let began = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        assert!(began.elapsed() < TIMEOUT, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// A folder that goes when dropped.
+/// A temporary folder, removed on drop.
 pub(crate) struct TempDir {
     pub(crate) path: PathBuf,
 }
@@ -247,13 +247,13 @@ impl TempDir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("millstream-serve-{}-{number}", std::process::id()));
-        // A run that was killed may have left one behind.
+        // A killed run with the same process id may have left its folder behind.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a temporary folder");
         TempDir { path }
     }
 
-    /// Writes a file; its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.path.join(name);
         std::fs::write(&path, text).expect("writable");

@@ -1,7 +1,7 @@
-//! One stream, everything that can be done to it at random, and a server that is killed again and again: whatever the
-//! last one showed, the next one shows.
+//! Random commands on one stream, and a server that is killed again and again: after each restart the server must
+//! return exactly the state that it returned before.
 //!
-//! A failure names its seed. `MILLSTREAM_RESTARTS=40-60` plays these seeds instead of the usual few.
+//! A failure prints its seed. `MILLSTREAM_RESTARTS=40-60` runs these seeds instead of the default ones.
 
 use std::ops::RangeInclusive;
 
@@ -20,30 +20,30 @@ const NAMES: [&str; 8] = ["i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7"];
 const REFERENCES: [&str; 4] = ["", "KEEPREF", "DELREF", "ACKED"];
 
 #[test]
-fn every_restart_brings_back_exactly_what_was_there() {
+fn every_restart_restores_the_exact_state() {
     for seed in seeds() {
-        play(seed);
+        run(seed);
     }
 }
 
 fn seeds() -> RangeInclusive<u64> {
     let Ok(wanted) = std::env::var("MILLSTREAM_RESTARTS") else { return SEEDS };
     let (first, last) = wanted.split_once('-').unwrap_or((&wanted, &wanted));
-    let number = |text: &str| text.parse().expect("MILLSTREAM_RESTARTS is a seed or two with a dash");
+    let number = |text: &str| text.parse().expect("MILLSTREAM_RESTARTS must be SEED or FIRST-LAST");
     number(first)..=number(last)
 }
 
-fn play(seed: u64) {
+fn run(seed: u64) {
     let policy = ["always", "everysec", "no"][(seed % 3) as usize];
     let flags = ["--appendonly", "yes", "--appendfsync", policy];
     let mut writer = Writer { random: Random::new(seed), ids: vec!["7-7".to_owned()] };
     let dir = TempDir::new();
     let mut server = Server::start_in(&dir, &flags);
-    // A window that no slow machine outlives.
+    // A duration that does not expire even on a slow machine.
     server.connect().ask(&["XGROUP CREATE s g 0 MKSTREAM", "XCFGSET s IDMP-DURATION 86400"]);
     for round in 1..=ROUNDS {
         let mut client = server.connect();
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         for _ in 0..BATCHES {
             let commands: Vec<String> = (0..COMMANDS_IN_A_BATCH).map(|_| writer.command()).collect();
             let answers = client.ask(&commands.iter().map(String::as_str).collect::<Vec<_>>());
@@ -51,11 +51,11 @@ fn play(seed: u64) {
                 assert!(!answers.contains(refused), "seed {seed}: {commands:#?}\n{answers}");
             }
             writer.learn(&answers);
-            told.extend(commands);
-            // What is in a snapshot comes back another way than what is in the log.
+            sent.extend(commands);
+            // Snapshots and the log are recovered in different ways.
             if writer.random.percent(12) {
                 client.call("SAVE", "+OK\r\n");
-                told.push("SAVE".to_owned());
+                sent.push("SAVE".to_owned());
             }
         }
         let before = state(&mut client);
@@ -65,14 +65,14 @@ fn play(seed: u64) {
         let after = state(&mut server.connect());
         assert!(
             after == before,
-            "seed {seed}, round {round}, {policy}: not what it was\n{}\nafter\n{}",
+            "seed {seed}, round {round}, {policy}: the state differs\n{}\nafter\n{}",
             difference(&before, &after),
-            told.join("\n")
+            sent.join("\n")
         );
     }
 }
 
-/// Everything about the stream that a client can find out, without what passes with time.
+/// Returns everything that a client can read about the stream, except values that change with time.
 fn state(client: &mut Client) -> String {
     let mut state = client.ask(&["DBSIZE", "XLEN s", "XRANGE s - +"]);
     state += &without_seen_times(&client.ask(&["XINFO STREAM s FULL COUNT 0"]));
@@ -87,11 +87,12 @@ fn state(client: &mut Client) -> String {
     state + &hidden_state(client)
 }
 
-/// What only a change shows, tried on a copy: in which order released entries go, and what each producer has sent.
+/// Returns state that only a change reveals, tried on a copy: the order of released entries, and the producer
+/// history.
 fn hidden_state(client: &mut Client) -> String {
     let mut state = client.ask(&["COPY s copy REPLACE"]);
     for group in GROUPS {
-        // Nothing has been idle for so long: this claims what was released, and then what is new.
+        // No entry has been idle for that long: this claims released entries, then reads new ones.
         let claim = format!("XREADGROUP GROUP {group} tester CLAIM 9000000000000 STREAMS copy >");
         state += &without_idle_times(&client.ask(&[&claim]));
     }
@@ -105,7 +106,8 @@ fn hidden_state(client: &mut Client) -> String {
     state
 }
 
-/// When a consumer last asked in vain is not kept: it would cost a record for every empty poll.
+/// Removes seen-times. The time of an empty read is not stored, because that would need a record for every empty
+/// poll.
 fn without_seen_times(answer: &str) -> String {
     let lines: Vec<&str> = answer.lines().collect();
     let is_seen_time = |at: usize| at > 0 && lines[at - 1] == "seen-time";
@@ -113,7 +115,7 @@ fn without_seen_times(answer: &str) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A row ends with its idle time and its count; the time goes, unless it says that there is none.
+/// Removes idle times. A row ends with its idle time and its delivery count. `-1` stays: there is no time.
 fn without_idle_times(answer: &str) -> String {
     let lines: Vec<&str> = answer.lines().collect();
     let is_idle_time = |at: usize| {
@@ -125,7 +127,7 @@ fn without_idle_times(answer: &str) -> String {
     kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The greatest stream id that stands on a line of its own.
+/// Returns the greatest stream id that is a line of its own.
 fn last_id(answer: &str) -> Option<(u64, u64)> {
     answer.lines().filter_map(id).max()
 }
@@ -135,7 +137,7 @@ fn id(line: &str) -> Option<(u64, u64)> {
     Some((ms.parse().ok()?, seq.parse().ok()?))
 }
 
-/// The first lines that differ, with what stands before them.
+/// Returns the first lines that differ, with some lines before them.
 fn difference(before: &str, after: &str) -> String {
     let same = before.lines().zip(after.lines()).take_while(|(before, after)| before == after).count();
     let part =
@@ -143,14 +145,14 @@ fn difference(before: &str, after: &str) -> String {
     format!("before, from line {same}:\n{}\nafter:\n{}", part(before), part(after))
 }
 
-/// Thinks of commands. It knows the ids that the server has told.
+/// Generates random commands. It knows the ids that the server has returned.
 struct Writer {
     random: Random,
     ids: Vec<String>,
 }
 
 impl Writer {
-    /// Remembers the ids in these answers.
+    /// Stores the ids in these replies.
     fn learn(&mut self, answers: &str) {
         for line in answers.lines().filter(|line| id(line).is_some()) {
             if !self.ids.iter().any(|known| known == line) {
@@ -280,14 +282,14 @@ impl Writer {
         self.random.pick(&PRODUCERS)
     }
 
-    /// One of the latest thirty.
+    /// Returns one of the latest thirty ids.
     fn id(&mut self) -> String {
         let back = self.random.below(30.min(self.ids.len() as u64)) as usize;
         self.ids[self.ids.len() - 1 - back].clone()
     }
 
     fn latest(&self) -> &str {
-        self.ids.iter().max_by_key(|text| id(text)).expect("there is always one")
+        self.ids.iter().max_by_key(|text| id(text)).expect("there is always an id")
     }
 
     fn some_ids(&mut self) -> Vec<String> {

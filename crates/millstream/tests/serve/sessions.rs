@@ -1,22 +1,22 @@
-//! What a connection remembers: transactions, waiting, pauses, replies that are not wanted.
+//! State of a connection: transactions, blocking commands, pauses, CLIENT REPLY.
 
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use crate::process::{Client, PATIENCE, Server, eventually};
+use crate::process::{Client, Server, TIMEOUT, eventually};
 
-/// Nothing comes for a while.
+/// Asserts that nothing arrives for a while.
 #[track_caller]
-fn expect_silence(client: &mut Client) {
+fn expect_no_reply(client: &mut Client) {
     client.stream.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
     let mut bytes = [0; 64];
     if let Ok(count) = client.stream.read(&mut bytes) {
-        panic!("silence was expected: {:?}", String::from_utf8_lossy(&bytes[..count]));
+        panic!("unexpected reply: {:?}", String::from_utf8_lossy(&bytes[..count]));
     }
-    client.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
 }
 
-/// The client's number.
+/// Returns the client id.
 fn id_of(client: &mut Client) -> String {
     client.send("CLIENT ID\r\n");
     client.line()[1..].to_owned()
@@ -36,7 +36,7 @@ fn wait_until_blocked(server: &Server, count: usize) {
 }
 
 #[test]
-fn a_transaction_runs_as_one_and_its_errors_stay_inside() {
+fn exec_runs_all_commands_and_returns_their_errors() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.call("MULTI", "+OK\r\n");
@@ -58,7 +58,7 @@ fn a_transaction_runs_as_one_and_its_errors_stay_inside() {
 }
 
 #[test]
-fn a_refused_command_spoils_the_transaction() {
+fn a_refused_command_aborts_the_transaction() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for bad in ["NOSUCH", "GET", "XGROUP NOSUCH", "SHUTDOWN"] {
@@ -69,7 +69,7 @@ fn a_refused_command_spoils_the_transaction() {
         client.call("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n");
     }
     client.call("EXISTS a", ":0\r\n");
-    // These are refused, and yet the transaction is as good as before.
+    // These commands are refused without aborting the transaction.
     client.call("MULTI", "+OK\r\n");
     client.call("MULTI", "-ERR MULTI calls can not be nested\r\n");
     client.call("WATCH a", "-ERR WATCH inside MULTI is not allowed\r\n");
@@ -83,7 +83,7 @@ fn a_refused_command_spoils_the_transaction() {
 }
 
 #[test]
-fn a_watched_key_that_is_touched_stops_the_transaction() {
+fn a_changed_watched_key_aborts_the_transaction() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let mut other = server.connect();
@@ -103,7 +103,7 @@ fn a_watched_key_that_is_touched_stops_the_transaction() {
         client.call("UNWATCH", "+QUEUED\r\n");
         client.call("EXEC", "*1\r\n+OK\r\n");
     }
-    // What the transaction does itself does not stop it.
+    // Changes by the transaction itself do not abort it.
     client.call("WATCH a", "+OK\r\n");
     client.call("MULTI", "+OK\r\n");
     client.call("SET a 2", "+QUEUED\r\n");
@@ -111,7 +111,7 @@ fn a_watched_key_that_is_touched_stops_the_transaction() {
 }
 
 #[test]
-fn entries_added_in_a_transaction_serve_waiting_readers_one_each() {
+fn entries_added_in_a_transaction_wake_one_reader_each() {
     let server = Server::start(&["--io-threads", "2"]);
     let mut admin = server.connect();
     admin.call("XGROUP CREATE s g $ MKSTREAM", "+OK\r\n");
@@ -131,47 +131,47 @@ fn entries_added_in_a_transaction_serve_waiting_readers_one_each() {
 }
 
 #[test]
-fn a_wait_ends_at_its_deadline_in_either_protocol() {
+fn blocking_commands_time_out_in_both_protocols() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let begun = Instant::now();
+    let began = Instant::now();
     client.call("XREAD BLOCK 100 STREAMS s $", "*-1\r\n");
     client.call("BLPOP l 0.1", "*-1\r\n");
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(began.elapsed() >= Duration::from_millis(200));
     client.send("HELLO 3\r\n");
     while client.line() != "*0" {}
     client.call("XREAD BLOCK 50 STREAMS s $", "_\r\n");
 }
 
 #[test]
-fn another_client_may_end_a_wait() {
+fn another_client_can_unblock_or_kill_a_blocked_client() {
     let server = Server::start(&["--io-threads", "2"]);
     let mut admin = server.connect();
-    let mut waiting = server.connect();
-    let id = id_of(&mut waiting);
+    let mut blocked = server.connect();
+    let id = id_of(&mut blocked);
     admin.call(&format!("CLIENT UNBLOCK {id}"), ":0\r\n");
     for (how, reply) in [
         ("", "*-1\r\n"),
         (" TIMEOUT", "*-1\r\n"),
         (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"),
     ] {
-        waiting.send("XREAD BLOCK 0 STREAMS s $\r\n");
+        blocked.send("XREAD BLOCK 0 STREAMS s $\r\n");
         wait_until_blocked(&server, 1);
         admin.call(&format!("CLIENT UNBLOCK {id}{how}"), ":1\r\n");
-        waiting.expect(reply);
+        blocked.expect(reply);
     }
-    waiting.send("XREAD BLOCK 0 STREAMS s $\r\n");
+    blocked.send("XREAD BLOCK 0 STREAMS s $\r\n");
     wait_until_blocked(&server, 1);
     admin.call(&format!("CLIENT KILL ID {id}"), ":1\r\n");
-    waiting.expect_closed();
+    blocked.expect_closed();
     wait_until_blocked(&server, 0);
-    // Nobody waits any more, so nobody takes the entry.
+    // No client is blocked any more, so the entry stays.
     admin.call("XADD s 1-1 a b", "$3\r\n1-1\r\n");
     admin.call("XLEN s", ":1\r\n");
 }
 
 #[test]
-fn an_idle_client_may_be_killed_and_so_may_oneself() {
+fn client_kill_closes_idle_clients_and_the_own_connection() {
     let server = Server::start(&[]);
     let mut admin = server.connect();
     let mut idle = server.connect();
@@ -184,33 +184,33 @@ fn an_idle_client_may_be_killed_and_so_may_oneself() {
 }
 
 #[test]
-fn a_pause_holds_commands_back_and_none_is_lost() {
+fn client_pause_delays_commands_without_losing_any() {
     let server = Server::start(&[]);
     let mut admin = server.connect();
     let mut client = server.connect();
     admin.call("CLIENT PAUSE 60000 WRITE", "+OK\r\n");
     client.call("GET a", "$-1\r\n");
     client.send("SET a 1\r\nGET a\r\n");
-    expect_silence(&mut client);
+    expect_no_reply(&mut client);
     admin.call("CLIENT UNPAUSE", "+OK\r\n");
     client.expect("+OK\r\n$1\r\n1\r\n");
 
     for _ in 0..20 {
-        let begun = Instant::now();
+        let began = Instant::now();
         admin.call("CLIENT PAUSE 10 ALL", "+OK\r\n");
         client.call("GET a", "$1\r\n1\r\n");
-        assert!(begun.elapsed() >= Duration::from_millis(10));
+        assert!(began.elapsed() >= Duration::from_millis(10));
     }
 
     admin.call("CLIENT PAUSE 60000 ALL", "+OK\r\n");
     client.send("GET a\r\n");
-    expect_silence(&mut client);
+    expect_no_reply(&mut client);
     admin.call("CLIENT UNPAUSE", "+OK\r\n");
     client.expect("$1\r\n1\r\n");
 }
 
 #[test]
-fn replies_can_be_declined() {
+fn client_reply_suppresses_replies() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\n");
@@ -221,21 +221,21 @@ fn replies_can_be_declined() {
 }
 
 #[test]
-fn silent_clients_are_closed_and_waiting_ones_are_not() {
+fn timeout_closes_idle_clients_but_not_blocked_ones() {
     let server = Server::start(&["--timeout", "1"]);
-    let mut waiting = server.connect();
-    waiting.send("XREAD BLOCK 0 STREAMS s $\r\n");
+    let mut blocked = server.connect();
+    blocked.send("XREAD BLOCK 0 STREAMS s $\r\n");
     let mut silent = server.connect();
     let mut halfway = server.connect();
     halfway.send("*1\r\n$4\r\nPI");
     silent.expect_closed();
     halfway.expect_closed();
     server.connect().call("XADD s 1-1 a b", "$3\r\n1-1\r\n");
-    waiting.expect("*1\r\n*2\r\n$1\r\ns\r\n");
+    blocked.expect("*1\r\n*2\r\n$1\r\ns\r\n");
 }
 
 #[test]
-fn reset_makes_a_connection_new() {
+fn reset_restores_the_initial_connection_state() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("HELLO 3 SETNAME me\r\n");
@@ -251,17 +251,17 @@ fn reset_makes_a_connection_new() {
 }
 
 #[test]
-fn shutdown_ends_the_server() {
+fn shutdown_stops_the_server() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("SHUTDOWN\r\n");
     client.expect_closed();
-    let (words, status) = server.wait();
-    assert_eq!(status.code(), Some(0), "{words}");
+    let (output, status) = server.wait();
+    assert_eq!(status.code(), Some(0), "{output}");
 }
 
 #[test]
-fn slow_commands_are_noted_and_passwords_are_not() {
+fn slowlog_records_commands_without_passwords() {
     let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let mut client = server.connect();
     client.call("CONFIG SET requirepass hunter2", "+OK\r\n");

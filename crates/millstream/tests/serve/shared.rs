@@ -1,4 +1,4 @@
-//! A worker's backend over the store of a server in the same process: both see the same, and wake each other.
+//! A worker's backend over the store of a server in the same process: both see the same data, and wake each other.
 
 use std::sync::Arc;
 use std::thread;
@@ -20,8 +20,8 @@ fn read(count: usize, block: Option<Duration>) -> Read<'static> {
     Read { stream: "s", group: "g", consumer: "embedded", count, block, claim_idle: None }
 }
 
-/// Waits until the server says that so many keys are waited for.
-async fn until_waited_for(connection: &mut redis::aio::MultiplexedConnection, keys: &str) {
+/// Waits until the server reports that clients are blocked on this number of keys.
+async fn wait_for_blocked_keys(connection: &mut redis::aio::MultiplexedConnection, keys: &str) {
     let line = format!("total_blocking_keys:{keys}");
     loop {
         let info: String = redis::cmd("INFO").arg("clients").query_async(connection).await.unwrap();
@@ -33,7 +33,7 @@ async fn until_waited_for(connection: &mut redis::aio::MultiplexedConnection, ke
 }
 
 #[tokio::test]
-async fn a_backend_over_the_servers_store_reads_what_clients_add_and_wakes_them() {
+async fn a_backend_over_the_servers_store_shares_data_and_wake_ups_with_clients() {
     let settings = Settings::new();
     settings.set(Id::Port, "0").unwrap();
     settings.set(Id::AppendOnly, "no").unwrap();
@@ -44,7 +44,7 @@ async fn a_backend_over_the_servers_store_reads_what_clients_add_and_wakes_them(
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let backend = Embedded::over(Millstream::over(Arc::clone(&server.store)), "the server's store");
 
-    // What a client adds, the backend reads.
+    // The backend reads an entry that a client added.
     assert!(backend.create_group("s", "g", Start::Beginning).await.unwrap());
     let add = async |connection: &mut redis::aio::MultiplexedConnection, value: &str| -> String {
         redis::cmd("XADD").arg("s").arg("*").arg("n").arg(value).query_async(connection).await.unwrap()
@@ -53,36 +53,36 @@ async fn a_backend_over_the_servers_store_reads_what_clients_add_and_wakes_them(
     let read_now = backend.read(&read(10, None)).await.unwrap();
     assert_eq!(read_now.iter().map(|delivery| delivery.id.to_string()).collect::<Vec<_>>(), [first]);
 
-    // A client wakes the backend,
-    let waiting = read(10, Some(LONG));
-    let (woken, second) = tokio::join!(backend.read(&waiting), async {
-        until_waited_for(&mut connection, "1").await;
+    // A client wakes a blocked read of the backend.
+    let blocking = read(10, Some(LONG));
+    let (woken, second) = tokio::join!(backend.read(&blocking), async {
+        wait_for_blocked_keys(&mut connection, "1").await;
         add(&mut connection, "2").await
     });
     assert_eq!(woken.unwrap()[0].id.to_string(), second);
 
-    // the backend wakes a client,
+    // The backend wakes a blocked client.
     let mut other = client.get_multiplexed_async_connection().await.unwrap();
     other.set_response_timeout(LONG);
     let mut blocked = redis::cmd("XREADGROUP");
     blocked.arg("GROUP").arg("g").arg("client").arg("BLOCK").arg(0).arg("STREAMS").arg("s").arg(">");
     let (answer, added) = tokio::join!(blocked.query_async::<Value>(&mut other), async {
-        until_waited_for(&mut connection, "1").await;
+        wait_for_blocked_keys(&mut connection, "1").await;
         backend.add("s", &[entry("3")], None).await.unwrap()
     });
     assert!(format!("{:?}", answer.unwrap()).contains(&added[0].to_string()));
 
-    // and a wait for which nothing comes ends by itself.
+    // A blocked read without entries times out.
     assert_eq!(backend.read(&read(1, Some(Duration::from_millis(30)))).await.unwrap(), []);
 
-    // A backend that goes leaves the store open. One that waits when the server stops is told so.
+    // Dropping a backend leaves the store open. A blocked read fails when the server stops.
     drop(backend);
     let pending: Vec<Value> =
         redis::cmd("XPENDING").arg("s").arg("g").query_async(&mut connection).await.unwrap();
     assert_eq!(pending[0], Value::Int(3));
     let backend = Embedded::over(Millstream::over(Arc::clone(&server.store)), "the server's store");
-    let (refused, ()) = tokio::join!(backend.read(&waiting), async {
-        until_waited_for(&mut connection, "1").await;
+    let (refused, ()) = tokio::join!(backend.read(&blocking), async {
+        wait_for_blocked_keys(&mut connection, "1").await;
         server.shutdown.begin();
     });
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Closed);

@@ -1,4 +1,4 @@
-//! Starting, stopping, and being started wrongly.
+//! Starting and stopping the server, and failures to start.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
@@ -13,12 +13,12 @@ fn run(args: &[&str]) -> (String, Output) {
 }
 
 #[test]
-fn the_greeting_says_where_it_listens_where_the_data_is_and_what_to_type() {
+fn the_greeting_shows_address_data_folder_and_an_example() {
     let server = Server::start(&[]);
     let greeting = &server.greeting;
     assert!(greeting.contains(concat!("millstream ", env!("CARGO_PKG_VERSION"))), "{greeting}");
     assert!(greeting.contains(&format!("127.0.0.1:{}", server.port)), "{greeting}");
-    assert!(greeting.contains("./millstream-data, synced before every answer (new)"), "{greeting}");
+    assert!(greeting.contains("./millstream-data, synced before every reply (new)"), "{greeting}");
     assert!(
         greeting.contains(&format!("redis-cli -p {} XADD orders '*' item book", server.port)),
         "{greeting}"
@@ -28,7 +28,7 @@ fn the_greeting_says_where_it_listens_where_the_data_is_and_what_to_type() {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
+fn flags_override_the_environment_and_the_environment_overrides_the_file() {
     let dir = TempDir::new();
     let file = dir.write("m.toml", "databases = 3\nmaxclients = 100\n");
     let highest = |server: &Server| {
@@ -46,7 +46,7 @@ fn a_flag_wins_over_the_environment_and_the_environment_over_the_file() {
 }
 
 #[test]
-fn the_example_of_the_greeting_works() {
+fn the_example_in_the_greeting_works() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.send("XADD orders * item book\r\n");
@@ -56,7 +56,7 @@ fn the_example_of_the_greeting_works() {
 }
 
 #[test]
-fn sigterm_and_sigint_stop_it_cleanly_whatever_clients_do() {
+fn sigterm_and_sigint_stop_the_server_with_connected_clients() {
     for name in ["-TERM", "-INT"] {
         let server = Server::start(&["--io-threads", "2"]);
         let mut idle = server.connect();
@@ -67,44 +67,44 @@ fn sigterm_and_sigint_stop_it_cleanly_whatever_clients_do() {
         halfway.send("*3\r\n$3\r\nSET\r\n$1");
         idle.call("PING", "+PONG\r\n");
         server.signal(name);
-        let (words, status) = server.wait();
-        assert_eq!(status.code(), Some(0), "{name}: {words}");
-        assert!(words.contains("stopped"), "{words}");
+        let (stderr, status) = server.wait();
+        assert_eq!(status.code(), Some(0), "{name}: {stderr}");
+        assert!(stderr.contains("stopped"), "{stderr}");
         idle.expect_closed();
         blocked.expect_closed();
     }
 }
 
 #[test]
-fn a_second_signal_does_not_wait_for_what_runs() {
-    // Two threads take connections in turn, so the second can look on while the first is asleep.
+fn a_second_signal_stops_without_waiting_for_running_commands() {
+    // Two threads take connections in turn, so the second client is served while the first thread sleeps.
     let server = Server::start(&["--io-threads", "2"]);
     let mut sleeper = server.connect();
     let mut watcher = server.connect();
     watcher.call("PING", "+PONG\r\n");
     sleeper.send("DEBUG SLEEP 60\r\n");
-    eventually("it sleeps", || watcher.ask(&["CLIENT LIST"]).contains("cmd=debug"));
+    eventually("the first thread sleeps", || watcher.ask(&["CLIENT LIST"]).contains("cmd=debug"));
     server.signal("-TERM");
     let address = SocketAddr::from(([127, 0, 0, 1], server.port));
-    eventually("it lets nobody in", || TcpStream::connect(address).is_err());
-    let begun = Instant::now();
+    eventually("the server refuses connections", || TcpStream::connect(address).is_err());
+    let began = Instant::now();
     server.signal("-TERM");
-    let (words, status) = server.wait();
-    assert_eq!(status.code(), Some(143), "{words}");
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    let (stderr, status) = server.wait();
+    assert_eq!(status.code(), Some(143), "{stderr}");
+    assert!(began.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
-fn a_taken_port_is_named_with_a_way_out() {
+fn a_port_in_use_is_reported_with_a_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let (words, output) = run(&["serve", "--bind", "127.0.0.1", "--port", &port]);
-    assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains(&format!("127.0.0.1:{port}")) && words.contains("--port"), "{words}");
+    let (stderr, output) = run(&["serve", "--bind", "127.0.0.1", "--port", &port]);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&format!("127.0.0.1:{port}")) && stderr.contains("--port"), "{stderr}");
 }
 
 #[test]
-fn wrong_flags_and_values_end_with_code_2() {
+fn invalid_flags_and_values_exit_with_2() {
     for (args, hint) in [
         (&["serve", "--prot", "1"][..], "--port"),
         (&["serve", "--port", "70000"], "between 0 and 65535"),
@@ -112,34 +112,34 @@ fn wrong_flags_and_values_end_with_code_2() {
         (&["serve", "--appendfsync", "often"], "--appendfsync often: argument"),
         (&["dance"], "dance"),
     ] {
-        let (words, output) = run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {words}");
-        assert!(words.contains(hint), "{args:?}: {words}");
+        let (stderr, output) = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(hint), "{args:?}: {stderr}");
     }
 }
 
 #[test]
-fn a_configuration_file_that_is_missing_or_wrong_is_named() {
-    let (words, output) = run(&["serve", "--config", "/no/such/file.toml"]);
-    assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("/no/such/file.toml"), "{words}");
+fn a_missing_or_invalid_configuration_file_is_reported() {
+    let (stderr, output) = run(&["serve", "--config", "/no/such/file.toml"]);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("/no/such/file.toml"), "{stderr}");
 
     let dir = TempDir::new();
     let file = dir.write("m.toml", "exactlag = true\n");
-    let (words, output) = run(&["serve", "--config", &file]);
-    assert_eq!(output.status.code(), Some(2), "{words}");
-    assert!(words.contains("exactlag") && words.contains("Did you mean exact-lag?"), "{words}");
+    let (stderr, output) = run(&["serve", "--config", &file]);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("exactlag") && stderr.contains("Did you mean exact-lag?"), "{stderr}");
 }
 
 #[test]
-fn a_data_folder_that_cannot_be_made_is_named() {
-    let (words, output) = run(&["serve", "--port", "0", "--dir", "/proc/millstream"]);
-    assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("/proc/millstream") && words.contains("--dir"), "{words}");
+fn a_data_folder_that_cannot_be_created_is_reported() {
+    let (stderr, output) = run(&["serve", "--port", "0", "--dir", "/proc/millstream"]);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("/proc/millstream") && stderr.contains("--dir"), "{stderr}");
 }
 
 #[test]
-fn help_lists_every_setting_and_version_is_the_version() {
+fn help_lists_settings_and_version_prints_the_version() {
     let (_, output) = run(&["serve", "--help"]);
     let help = String::from_utf8(output.stdout).unwrap();
     for flag in ["--bind", "--port", "--dir", "--config", "--requirepass", "--maxclients", "--exact-lag"] {
@@ -152,15 +152,15 @@ fn help_lists_every_setting_and_version_is_the_version() {
 }
 
 #[test]
-fn compat_prints_the_commands() {
-    let (words, output) = run(&["compat"]);
-    assert_eq!(output.status.code(), Some(0), "{words}");
+fn compat_prints_the_command_table() {
+    let (stderr, output) = run(&["compat"]);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with('#') && text.contains("XREADGROUP") && text.contains("XAUTOCLAIM"), "{text}");
 }
 
 #[test]
-fn a_unix_socket_serves_and_goes_with_the_server() {
+fn a_unix_socket_works_and_is_removed_on_stop() {
     let dir = TempDir::new();
     let path = dir.path.join("m.sock");
     let server = Server::start(&["--unixsocket", path.to_str().unwrap()]);

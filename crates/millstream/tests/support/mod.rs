@@ -1,7 +1,8 @@
-//! What every suite over the wire needs: a server process of our own or a real server of another make, started on a free
-//! port and gone when dropped, a blocking client that keeps the exact bytes of every reply, and a run of the binary that has ended.
+//! Shared by every suite that talks to a server: server processes (Millstream or a real Redis or Valkey), a blocking
+//! client, and finished runs of the binary.
 //!
-//! Knows nothing of commands or of what they should answer.
+//! A server listens on a free port and is stopped on drop. The client keeps the exact bytes of every reply.
+//! This module does not know any command or its expected reply.
 
 pub(crate) mod peers;
 pub(crate) mod process;

@@ -1,4 +1,4 @@
-//! Server processes for tests: started on a free port in a folder of their own, stopped when dropped.
+//! Server processes for tests. Each listens on a free port, has its own folder, and is stopped on drop.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -11,15 +11,16 @@ use super::resp::Value;
 use super::run::new_folder;
 use super::wire::{Client, Outcome};
 
-/// With `MILLSTREAM_REFERENCE=none` suites do not compare with real servers, for a machine that has none.
+/// Environment variable: `MILLSTREAM_REFERENCE=none` skips every comparison with real servers, for machines without
+/// them.
 const REFERENCE_SWITCH: &str = "MILLSTREAM_REFERENCE";
 
-/// What a server prints, in its folder.
+/// File in a server's folder that collects its standard output and standard error.
 const OUTPUT: &str = "output.txt";
 
-/// Which program answers.
+/// Program that a server process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     /// A real server to compare with.
     Peer(&'static Peer),
     /// The binary under test.
@@ -30,57 +31,61 @@ pub(crate) enum Kind {
 pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
-    /// Which program this is.
-    pub kind: Kind,
-    /// Where it listens, on 127.0.0.1.
+    /// The program that it runs.
+    pub kind: ServerKind,
+    /// Its port on 127.0.0.1.
     pub port: u16,
 }
 
 impl Server {
-    /// Starts the binary under test with further arguments of `millstream serve`; in memory, unless they say otherwise.
+    /// Starts the binary under test with additional arguments of `millstream serve`. Data stays in memory unless they
+    /// set
+    /// `--appendonly`.
     ///
     /// # Panics
-    /// When it does not answer PING in time; the message holds what it wrote.
+    /// If it does not reply to PING in time. The message contains its output.
     pub(crate) fn millstream(arguments: &[&str]) -> Server {
         let in_memory: &[&str] =
             if arguments.contains(&"--appendonly") { &[] } else { &["--appendonly", "no"] };
-        Server::start(Kind::Millstream, &[in_memory, arguments].concat())
+        Server::start(ServerKind::Millstream, &[in_memory, arguments].concat())
     }
 
-    /// Starts Redis 7.0 with further arguments of `redis-server`, or `None` when real servers are not wanted.
+    /// Starts Redis 7.0 with additional arguments of `redis-server`. `None` if comparisons are switched off.
     ///
     /// # Panics
-    /// When it is wanted and not installed, or does not answer in time.
+    /// If comparisons are switched on, and it is not installed or does not reply in time.
     pub(crate) fn redis(arguments: &[&str]) -> Option<Server> {
-        Server::reference_is_wanted().then(|| Server::start(Kind::Peer(&REDIS_7_0), arguments))
+        Server::compares_with_real_servers().then(|| Server::start(ServerKind::Peer(&REDIS_7_0), arguments))
     }
 
     /// Starts a real server.
     ///
     /// # Panics
-    /// When it is not installed, does not answer in time, or is of another version than its name says.
+    /// If it is not installed, does not reply in time, or reports an unexpected version.
     pub(crate) fn peer(peer: &'static Peer) -> Server {
-        let server = Server::start(Kind::Peer(peer), &[]);
-        assert_eq!(server.version(), peer.redis_version, "{} is of another version", peer.title);
+        let server = Server::start(ServerKind::Peer(peer), &[]);
+        assert_eq!(server.version(), peer.redis_version, "unexpected version of {}", peer.title);
         server
     }
 
-    /// Whether suites compare with real servers. The environment may say that this machine has none.
-    pub(crate) fn reference_is_wanted() -> bool {
+    /// Whether suites compare with real servers. See `MILLSTREAM_REFERENCE`.
+    pub(crate) fn compares_with_real_servers() -> bool {
         !std::env::var(REFERENCE_SWITCH).is_ok_and(|value| value == "none")
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Panics
-    /// When the server is gone.
+    /// If the server has ended.
     pub(crate) fn client(&self) -> Client {
         Client::connect(self.port).unwrap_or_else(|error| panic!("connect to {}: {error}", self.port))
     }
 
-    /// The major and minor version that INFO tells.
+    /// Returns the major and minor version from INFO.
     pub(crate) fn version(&self) -> (u32, u32) {
-        let Value::Bulk(info) = self.client().call(&["INFO", "server"]) else { panic!("INFO tells no text") };
+        let Value::Bulk(info) = self.client().call(&["INFO", "server"]) else {
+            panic!("INFO did not reply with a bulk string")
+        };
         let info = String::from_utf8_lossy(&info).into_owned();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).expect("a version");
         let mut parts = version.split('.').map(|part| part.trim().parse().expect("a number"));
@@ -92,13 +97,13 @@ impl Server {
         self.child.id()
     }
 
-    /// Its working folder.
+    /// The server's working folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    fn start(kind: Kind, arguments: &[&str]) -> Server {
-        // Another process may take the free port between our look and the server's bind.
+    fn start(kind: ServerKind, arguments: &[&str]) -> Server {
+        // Another process can take the free port before the server binds it.
         for _ in 0..4 {
             if let Ok(server) = Server::try_start(kind, arguments) {
                 return server;
@@ -108,7 +113,7 @@ impl Server {
             .unwrap_or_else(|output| panic!("{kind:?} did not start:\n{output}"))
     }
 
-    fn try_start(kind: Kind, arguments: &[&str]) -> Result<Server, String> {
+    fn try_start(kind: ServerKind, arguments: &[&str]) -> Result<Server, String> {
         let port = free_port();
         let folder = new_folder();
         let output = folder.join(OUTPUT);
@@ -121,23 +126,23 @@ impl Server {
             .stderr(log)
             .spawn()
             .map_err(|error| {
-                format!("{error} (set {REFERENCE_SWITCH}=none where there is no redis-server)")
+                format!("{error} (set {REFERENCE_SWITCH}=none on machines without redis-server)")
             })?;
         let mut server = Server { child, folder, kind, port };
-        if server.answers() {
+        if server.wait_until_ready() {
             return Ok(server);
         }
         Err(fs::read_to_string(&output).unwrap_or_default())
     }
 
-    fn answers(&mut self) -> bool {
+    fn wait_until_ready(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
             if self.child.try_wait().is_ok_and(|status| status.is_some()) {
                 return false;
             }
-            // Only its own words tell that it is this one who listens there, and not another who was quicker.
-            if self.says_it_listens()
+            // A reply to PING alone does not prove it: another process may have taken the port.
+            if self.logged_that_it_listens()
                 && let Ok(mut client) = Client::connect(self.port)
             {
                 client.send(&["PING"]);
@@ -150,33 +155,33 @@ impl Server {
         false
     }
 
-    fn says_it_listens(&self) -> bool {
-        let words = match self.kind {
-            Kind::Peer(_) => "Ready to accept connections",
-            Kind::Millstream => "listening",
+    fn logged_that_it_listens(&self) -> bool {
+        let message = match self.kind {
+            ServerKind::Peer(_) => "Ready to accept connections",
+            ServerKind::Millstream => "listening",
         };
-        fs::read_to_string(self.folder.join(OUTPUT)).is_ok_and(|output| output.contains(words))
+        fs::read_to_string(self.folder.join(OUTPUT)).is_ok_and(|output| output.contains(message))
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both may fail only because the process is already gone.
+        // `kill` and `wait` fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-fn command(kind: Kind, port: u16, folder: &Path) -> Command {
+fn command(kind: ServerKind, port: u16, folder: &Path) -> Command {
     let port = port.to_string();
     let mut command;
     match kind {
-        Kind::Peer(peer) => {
+        ServerKind::Peer(peer) => {
             command = Command::new(peer.program());
             command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         }
-        Kind::Millstream => {
+        ServerKind::Millstream => {
             command = Command::new(env!("CARGO_BIN_EXE_millstream"));
             command.args(["serve", "--port", &port]);
         }

@@ -1,9 +1,9 @@
-//! RESP2 and RESP3 as a tree of values. Independent of the product's own codec on purpose: a mistake made there
-//! must not hide here.
+//! RESP2 and RESP3 replies as a tree of values. Deliberately independent of the product's own codec, so that a bug
+//! there cannot hide itself in the tests.
 
 use std::fmt;
 
-/// One reply. Nothing is merged: the two nulls of RESP2 and the one of RESP3 stay apart.
+/// One reply. RESP2's two nulls and RESP3's null stay distinct.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     /// `+text`
@@ -32,13 +32,13 @@ pub(crate) enum Value {
     Double(Vec<u8>),
     /// `#t` or `#f`
     Bool(bool),
-    /// `=n`, the three letters of the format left out
+    /// `=n`, without the three characters that name the format
     Verbatim(Vec<u8>),
     /// `(text`
     BigNumber(Vec<u8>),
 }
 
-/// The bytes are no reply of either protocol.
+/// The bytes are not a reply of either protocol.
 #[derive(Debug)]
 pub(crate) struct Malformed(pub String);
 
@@ -48,7 +48,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// A command as an array of bulk strings.
+/// Encodes a command as an array of bulk strings.
 pub(crate) fn encode<A: AsRef<[u8]>>(argv: &[A]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", argv.len()).into_bytes();
     for arg in argv {
@@ -59,13 +59,13 @@ pub(crate) fn encode<A: AsRef<[u8]>>(argv: &[A]) -> Vec<u8> {
     out
 }
 
-/// The first reply in `bytes` and its length, or `None` while it is incomplete.
+/// Decodes the first reply in `bytes` and returns it with its length. `None` while the reply is incomplete.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<(Value, usize)>, Malformed> {
     let mut reader = Reader { bytes, at: 0 };
     Ok(reader.value()?.map(|value| (value, reader.at)))
 }
 
-/// Walks over a buffer that may end anywhere: `None` is "not all here yet".
+/// Reads values from a buffer that can end anywhere. `None` means that more bytes are needed.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Up to the next CRLF, without it.
+    /// Returns the bytes up to the next CRLF, without the CRLF.
     fn line(&mut self) -> Option<&'a [u8]> {
         let rest = &self.bytes[self.at..];
         let end = rest.windows(2).position(|two| two == b"\r\n")?;
@@ -146,7 +146,7 @@ fn malformed(bytes: &[u8]) -> Malformed {
     Malformed(escape(bytes))
 }
 
-/// Bytes as they would be typed between double quotes.
+/// Escapes bytes as they would be typed between double quotes.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut out = String::new();
     for &byte in bytes {

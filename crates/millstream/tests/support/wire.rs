@@ -1,4 +1,4 @@
-//! A blocking client over one TCP connection. Every reply is kept as the bytes that came and as a value.
+//! A blocking client over one TCP connection. It keeps every reply as raw bytes and as a decoded value.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,25 +6,25 @@ use std::time::{Duration, Instant};
 
 use super::resp::{self, Value};
 
-/// How long a reply may take before a suite calls it missing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a reply before a suite treats it as missing.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One reply.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Reply {
-    /// Exactly what came over the wire.
+    /// Exact bytes received.
     pub raw: Vec<u8>,
-    /// The same, decoded.
+    /// The decoded value.
     pub value: Value,
 }
 
-/// What waiting for a reply came to.
+/// Result of waiting for a reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// A complete reply.
     Reply(Reply),
-    /// Nothing, or not all of it, in the time allowed.
-    Silence,
+    /// No complete reply arrived in time.
+    TimedOut,
     /// The server closed the connection.
     Closed,
 }
@@ -38,30 +38,30 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects, in RESP2 as every connection begins.
+    /// Connects. Every connection starts with RESP2.
     pub(crate) fn connect(port: u16) -> std::io::Result<Client> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_nodelay(true)?;
         Ok(Client { stream, received: Vec::new(), consumed: 0, closed: false })
     }
 
-    /// Sends one command and does not wait. A connection that is already gone shows at the next read.
+    /// Sends one command without waiting for its reply. If the connection is closed, the next read reports it.
     pub(crate) fn send<A: AsRef<[u8]>>(&mut self, argv: &[A]) {
         self.send_raw(&resp::encode(argv));
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         if self.stream.write_all(bytes).is_err() {
             self.closed = true;
         }
     }
 
-    /// The next reply, waiting at most `within`.
+    /// Waits for the next reply, at most `within`.
     ///
     /// # Panics
-    /// When the server sends something that is not RESP.
+    /// If the server sends bytes that are not RESP.
     pub(crate) fn next(&mut self, within: Duration) -> Outcome {
         let deadline = Instant::now() + within;
         loop {
@@ -73,30 +73,30 @@ impl Client {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Outcome::Silence;
+                return Outcome::TimedOut;
             }
             self.receive(left);
         }
     }
 
-    /// The next reply, which must come.
+    /// Waits for the next reply, which must arrive.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not arrive in time, or the server closes the connection.
     pub(crate) fn reply(&mut self) -> Reply {
-        match self.next(PATIENCE) {
+        match self.next(TIMEOUT) {
             Outcome::Reply(reply) => reply,
             other => panic!("expected a reply, got {other:?}"),
         }
     }
 
-    /// Sends one command and waits for its reply.
+    /// Sends one command and returns its reply.
     pub(crate) fn call<A: AsRef<[u8]>>(&mut self, argv: &[A]) -> Value {
         self.send(argv);
         self.reply().value
     }
 
-    /// Exactly the next `count` bytes, or fewer when the connection closes or time runs out.
+    /// Returns the next `count` bytes, or fewer if the connection closes or the time is over.
     pub(crate) fn bytes(&mut self, count: usize, within: Duration) -> Vec<u8> {
         let deadline = Instant::now() + within;
         while self.received.len() - self.consumed < count && !self.closed {
@@ -112,7 +112,7 @@ impl Client {
         bytes
     }
 
-    /// Whether anything has come that was not read yet.
+    /// Whether unread bytes have arrived or the connection is closed.
     pub(crate) fn has_input(&mut self) -> bool {
         self.receive(Duration::from_millis(1));
         self.received.len() > self.consumed || self.closed

@@ -7,5 +7,5 @@ mod once;
 mod support;
 mod terminal;
 #[expect(dead_code, reason = "other suites use the rest")]
-#[path = "../ops/world.rs"]
-mod world;
+#[path = "../ops/test_store.rs"]
+mod test_store;

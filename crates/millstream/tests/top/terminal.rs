@@ -1,4 +1,4 @@
-//! A real terminal: a tmux of its own, in which the binary runs, keys are pressed, and the screen is read.
+//! A real terminal: a private tmux that runs the binary, in which tests press keys and read the screen.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,36 +6,38 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::world::World;
+use crate::test_store::TestStore;
 
-/// A screen must show what it should within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time until the screen shows what a test expects.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const SIZE: [&str; 4] = ["-x", "160", "-y", "40"];
 
-/// A terminal in which something runs. Closed on drop.
+/// A terminal with a running command. Closed on drop.
 pub(crate) struct Terminal {
     socket: PathBuf,
 }
 
 impl Terminal {
-    /// Runs the binary with these arguments, with `variables` before it as a shell takes them. When it has ended, the
-    /// screen says how, and in which state it has left the terminal. `None` on a machine without tmux.
-    pub(crate) fn run(world: &World, variables: &str, arguments: &str) -> Option<Terminal> {
+    /// Runs the binary with these arguments, and with `variables` before it, in shell syntax. `None` on a machine
+    /// without tmux.
+    ///
+    /// After the binary has ended, the screen shows its exit code and whether the terminal was restored.
+    pub(crate) fn run(store: &TestStore, variables: &str, arguments: &str) -> Option<Terminal> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if Command::new("tmux").arg("-V").output().is_err() {
-            eprintln!("there is no tmux on this machine: the live view is not tested");
+            eprintln!("skipped: tmux is not installed, so the live view is not tested");
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let terminal = Terminal { socket: world.folder.join(format!("tmux-{number}")) };
-        let script = world.folder.join(format!("top-{number}.sh"));
+        let terminal = Terminal { socket: store.folder.join(format!("tmux-{number}")) };
+        let script = store.folder.join(format!("top-{number}.sh"));
         let binary = env!("CARGO_BIN_EXE_millstream");
         let text = format!(
             "MILLSTREAM_URL='{}' {variables} '{binary}' {arguments}\n\
              echo \"ended with $?\"\n\
-             if stty -a | grep -q -e -icanon; then echo terminal is raw; else echo terminal is as it was; fi\n\
+             if stty -a | grep -q -e -icanon; then echo terminal is raw; else echo terminal is restored; fi\n\
              exec sleep 600\n",
-            world.url
+            store.url
         );
         fs::write(&script, text).expect("write a script");
         let script = format!("sh '{}'", script.display());
@@ -48,37 +50,37 @@ impl Terminal {
 
     fn tmux(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("tmux");
-        // We may ourselves run inside a tmux, which is none of ours.
+        // The test itself may run inside another tmux.
         command.env_remove("TMUX").args(["-u", "-S"]).arg(&self.socket).args(arguments);
         command.output().expect("run tmux")
     }
 
-    fn told(&self, arguments: &[&str]) -> String {
+    fn tmux_output(&self, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&self.tmux(arguments).stdout).into_owned()
     }
 
-    /// Presses keys, by tmux' names.
+    /// Presses keys, given by tmux's names.
     pub(crate) fn press(&self, keys: &[&str]) {
         let sent = self.tmux(&[&["send-keys", "-t", "main"], keys].concat());
         assert!(sent.status.success(), "{sent:?}");
     }
 
-    /// What is on the screen.
+    /// Returns the text on the screen.
     pub(crate) fn screen(&self) -> String {
-        self.told(&["capture-pane", "-p", "-t", "main"])
+        self.tmux_output(&["capture-pane", "-p", "-t", "main"])
     }
 
-    /// The same with the sequences that make it look so.
+    /// Returns the text on the screen with its escape sequences.
     pub(crate) fn styled_screen(&self) -> String {
-        self.told(&["capture-pane", "-e", "-p", "-t", "main"])
+        self.tmux_output(&["capture-pane", "-e", "-p", "-t", "main"])
     }
 
-    /// Waits until the screen is as it should be, and gives it.
-    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until the screen fulfils a condition, and returns it.
+    pub(crate) fn wait(&self, what: &str, is_true: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let screen = self.screen();
-            if is_so(&screen) {
+            if is_true(&screen) {
                 return screen;
             }
             assert!(Instant::now() < deadline, "the screen does not show {what}:\n{screen}");
@@ -86,27 +88,28 @@ impl Terminal {
         }
     }
 
-    /// Waits until the screen shows this.
-    pub(crate) fn shows(&self, words: &str) -> String {
-        self.wait(words, |screen| screen.contains(words))
+    /// Waits until the screen shows this text.
+    pub(crate) fn shows(&self, text: &str) -> String {
+        self.wait(text, |screen| screen.contains(text))
     }
 
-    /// Waits until the screen shows all of this.
-    pub(crate) fn shows_all(&self, words: &[&str]) -> String {
-        self.wait(&words.join(", "), |screen| words.iter().all(|words| screen.contains(words)))
+    /// Waits until the screen shows all of these texts.
+    pub(crate) fn shows_all(&self, texts: &[&str]) -> String {
+        self.wait(&texts.join(", "), |screen| texts.iter().all(|text| screen.contains(text)))
     }
 
-    /// Waits until the binary has ended with this code, and checks that the terminal is as it was.
+    /// Waits until the binary has ended with this code, and checks that the terminal is restored.
     pub(crate) fn ended(&self, code: i32) {
-        let screen = self.shows_all(&[&format!("ended with {code}"), "terminal is as it was"]);
-        assert!(!screen.contains("millstream top"), "the view is still there:\n{screen}");
-        let flags = self.told(&["display-message", "-p", "-t", "main", "#{alternate_on} #{cursor_flag}"]);
-        assert_eq!(flags.trim(), "0 1", "the other screen is off, the cursor is on");
+        let screen = self.shows_all(&[&format!("ended with {code}"), "terminal is restored"]);
+        assert!(!screen.contains("millstream top"), "the view is still on the screen:\n{screen}");
+        let flags =
+            self.tmux_output(&["display-message", "-p", "-t", "main", "#{alternate_on} #{cursor_flag}"]);
+        assert_eq!(flags.trim(), "0 1", "the alternate screen is on, or the cursor is off");
     }
 
-    /// The process id of the binary.
+    /// Returns the process id of the binary.
     pub(crate) fn pid(&self) -> String {
-        let shell = self.told(&["display-message", "-p", "-t", "main", "#{pane_pid}"]);
+        let shell = self.tmux_output(&["display-message", "-p", "-t", "main", "#{pane_pid}"]);
         let shell = shell.trim();
         let children =
             fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("its children");

@@ -1,30 +1,30 @@
-//! Programs that stay and speak JSON lines.
+//! `--child`: programs that stay running and exchange JSON lines.
 
-use crate::place::Place;
+use crate::test_store::TestStore;
 
-/// Says that it started, and when it ended, and answers every line.
+/// A program that records its start and its end, and answers every line with `answer`.
 fn program(answer: &str) -> String {
     format!("echo $$ >> started; while read -r line; do {answer}; done; echo $$ >> ended")
 }
 
 #[test]
-fn one_program_handles_many_messages_and_ends_when_told() {
-    for place in Place::both() {
-        place.add(5);
+fn one_child_handles_many_messages_and_exits_with_the_worker() {
+    for store in TestStore::both() {
+        store.add(5);
         let program = program(r#"echo "$line" >> heard; echo '{"outcome":"ack"}'"#);
-        let run = place.work(&["--child", &program, "--concurrency", "1"]).ok();
+        let run = store.work(&["--child", &program, "--concurrency", "1"]).ok();
         assert_eq!(run.report(["acknowledged"]), [5]);
-        assert_eq!(place.lines("heard").len(), 5);
-        assert!(place.lines("heard")[0].contains(r#""fields":{"item":"book","n":"1"}"#));
-        assert_eq!(place.lines("started").len(), 1);
-        assert_eq!(place.lines("ended"), place.lines("started"));
+        assert_eq!(store.lines("heard").len(), 5);
+        assert!(store.lines("heard")[0].contains(r#""fields":{"item":"book","n":"1"}"#));
+        assert_eq!(store.lines("started").len(), 1);
+        assert_eq!(store.lines("ended"), store.lines("started"));
     }
 }
 
 #[test]
-fn a_line_says_what_becomes_of_a_message() {
-    let place = Place::server();
-    place.add(4);
+fn the_answer_line_decides_the_outcome() {
+    let store = TestStore::server();
+    store.add(4);
     let program = program(
         r#"case "$line" in
             *'"n":"1"'*) echo '{"outcome":"skip"}';;
@@ -33,51 +33,51 @@ fn a_line_says_what_becomes_of_a_message() {
             *) echo '{"outcome":"ack"}';;
         esac"#,
     );
-    // Without after_ms the second try would be in an hour.
-    let run = place.work(&["--child", &program, "--backoff", "1h"]).ok();
+    // Without after_ms, the second attempt would start after an hour.
+    let run = store.work(&["--child", &program, "--backoff", "1h"]).ok();
     assert_eq!(run.report(["acknowledged", "skipped", "retried", "dead"]), [2, 1, 1, 1]);
-    assert_eq!(place.letters()[0]["error"], "no such item");
+    assert_eq!(store.dead_letters()[0]["error"], "no such item");
 }
 
 #[test]
-fn a_program_that_dies_is_started_again_and_its_message_tried_again() {
-    let place = Place::server();
-    place.add(3);
+fn a_child_that_dies_is_restarted_and_its_message_retried() {
+    let store = TestStore::server();
+    store.add(3);
     let program = program(
         r#"case "$line" in
             *'"attempt":1'*'"n":"2"'*) echo out of memory >&2; exit 3;;
         esac; echo '{"outcome":"ack"}'"#,
     );
-    let run = place.work(&["--child", &program, "--concurrency", "1"]).ok().complains("out of memory");
+    let run = store.work(&["--child", &program, "--concurrency", "1"]).ok().stderr_contains("out of memory");
     assert_eq!(run.report(["acknowledged", "retried", "dead"]), [3, 1, 0]);
-    assert_eq!(place.lines("started").len(), 2);
+    assert_eq!(store.lines("started").len(), 2);
 }
 
 #[test]
-fn nonsense_is_told_in_the_dead_letter() {
-    let place = Place::server();
-    place.add(1);
-    let run = place.work(&["--child", &program("echo hello"), "--max-deliveries", "2"]).ok();
+fn a_malformed_answer_is_stored_in_the_dead_letter() {
+    let store = TestStore::server();
+    store.add(1);
+    let run = store.work(&["--child", &program("echo hello"), "--max-deliveries", "2"]).ok();
     assert_eq!(run.report(["retried", "dead"]), [1, 1]);
-    assert_eq!(place.letters()[0]["error"], "the child answered \"hello\", which is no JSON");
-    assert_eq!(place.lines("started").len(), 2);
+    assert_eq!(store.dead_letters()[0]["error"], "invalid answer \"hello\" of the child: it is not JSON");
+    assert_eq!(store.lines("started").len(), 2);
 }
 
 #[test]
-fn a_program_that_ends_at_once_is_told_with_its_last_words() {
-    let place = Place::server();
-    place.add(1);
-    let run = place.work(&["--child", "echo no database >&2; exit 1", "--max-deliveries", "1"]).ok();
+fn a_child_that_exits_without_an_answer_leaves_its_stderr_in_the_dead_letter() {
+    let store = TestStore::server();
+    store.add(1);
+    let run = store.work(&["--child", "echo no database >&2; exit 1", "--max-deliveries", "1"]).ok();
     assert_eq!(run.report(["dead"]), [1]);
-    assert_eq!(place.letters()[0]["error"], "the child ended without an answer: no database");
+    assert_eq!(store.dead_letters()[0]["error"], "the child exited without an answer: no database");
 }
 
 #[test]
-fn a_program_that_takes_too_long_is_ended() {
-    let place = Place::server();
-    place.add(1);
+fn a_child_that_exceeds_the_timeout_is_killed() {
+    let store = TestStore::server();
+    store.add(1);
     let run =
-        place.work(&["--child", &program("sleep 1000"), "--timeout", "1s", "--max-deliveries", "1"]).ok();
+        store.work(&["--child", &program("sleep 1000"), "--timeout", "1s", "--max-deliveries", "1"]).ok();
     assert_eq!(run.report(["dead", "timeouts"]), [1, 1]);
-    assert_eq!(place.letters()[0]["reason"], "timeout");
+    assert_eq!(store.dead_letters()[0]["reason"], "timeout");
 }

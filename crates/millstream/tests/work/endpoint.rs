@@ -1,81 +1,81 @@
-//! A small HTTP server that keeps connections open, answers as a test says, and remembers what it was asked.
+//! A small HTTP server that keeps connections open, answers as a test defines, and records its requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     /// The first line.
     pub line: String,
-    /// The headers, with names in small letters.
+    /// The headers, with lower-case names.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
 }
 
 impl Request {
-    /// The value of a header.
+    /// Returns the value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What is answered: the status line after `HTTP/1.1`, further headers, and the body. `None` answers nothing, ever.
+/// An answer: the status line after `HTTP/1.1`, additional headers, and the body. `None` never answers.
 pub(crate) type Answer = Option<(&'static str, String, &'static str)>;
 
-/// An endpoint on a port of its own.
+/// An endpoint on a free port.
 pub(crate) struct Endpoint {
-    /// Its URL.
+    /// URL of the endpoint.
     pub url: String,
-    seen: Arc<Mutex<Seen>>,
+    received: Arc<Mutex<Received>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Received {
     connections: usize,
     requests: Vec<Request>,
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+    received.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Endpoint {
-    /// Answers each request as the function says.
+    /// Starts an endpoint that answers each request with the result of `answer`.
     pub(crate) fn new(answer: impl Fn(&Request) -> Answer + Clone + Send + 'static) -> Endpoint {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("bind a free port");
         let url = format!("http://{}/hook", listener.local_addr().expect("the address"));
-        let seen = Arc::new(Mutex::new(Seen::default()));
-        let shared = Arc::clone(&seen);
-        // Ends with the process of the tests.
+        let received = Arc::new(Mutex::new(Received::default()));
+        let shared = Arc::clone(&received);
+        // This thread runs until the test process ends.
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 lock(&shared).connections += 1;
                 let (shared, answer) = (Arc::clone(&shared), answer.clone());
-                std::thread::spawn(move || converse(&connection, &shared, answer));
+                std::thread::spawn(move || serve(&connection, &shared, answer));
             }
         });
-        Endpoint { url, seen }
+        Endpoint { url, received }
     }
 
-    /// What it was asked.
+    /// All requests received so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
-        lock(&self.seen).requests.clone()
+        lock(&self.received).requests.clone()
     }
 
-    /// How many connections there were.
+    /// Number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
-        lock(&self.seen).connections
+        lock(&self.received).connections
     }
 }
 
-fn converse(connection: &TcpStream, seen: &Mutex<Seen>, answer: impl Fn(&Request) -> Answer) {
+fn serve(connection: &TcpStream, received: &Mutex<Received>, answer: impl Fn(&Request) -> Answer) {
     let mut reader = BufReader::new(connection);
     let mut writer = connection;
     while let Some(request) = read_request(&mut reader) {
-        lock(seen).requests.push(request.clone());
+        lock(received).requests.push(request.clone());
         let Some((status, headers, body)) = answer(&request) else {
             std::thread::park();
             return;
@@ -87,7 +87,7 @@ fn converse(connection: &TcpStream, seen: &Mutex<Seen>, answer: impl Fn(&Request
     }
 }
 
-/// The next request; `None` when the connection is closed.
+/// Reads the next request. `None` if the connection is closed.
 fn read_request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = || {
         let mut line = String::new();

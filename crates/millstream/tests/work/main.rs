@@ -1,5 +1,5 @@
-//! `millstream work` and `millstream demo` as processes: what becomes of messages by exit codes, lines and answers, how
-//! workers end, what they tell, and every example of their `--help`.
+//! `millstream work` and `millstream demo` as processes: outcomes of messages by exit code, line and HTTP status, how
+//! workers end, their output, and every example of their `--help`.
 
 mod child;
 mod demo;
@@ -9,7 +9,7 @@ mod examples;
 mod exec;
 mod http;
 mod options;
-mod place;
 #[expect(dead_code, reason = "other suites use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+mod test_store;

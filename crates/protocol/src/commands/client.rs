@@ -1,4 +1,4 @@
-//! CLIENT: who is connected, and what becomes of them.
+//! The arguments of CLIENT:
 //!
 //! `CLIENT SETNAME name`, `CLIENT SETINFO <LIB-NAME|LIB-VER> value`, `CLIENT LIST [TYPE type] [ID id [id ...]]`,
 //! `CLIENT KILL <addr | [ID id] [TYPE type] [ADDR addr] [LADDR addr] [USER user] [SKIPME yes|no] [MAXAGE s]>`,
@@ -13,10 +13,10 @@ use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// The one user there is.
+/// The name of the only user.
 pub(super) const DEFAULT_USER: &[u8] = b"default";
 
-/// What a client library says about itself.
+/// An attribute that a client library sets with CLIENT SETINFO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAttribute {
     /// LIB-NAME
@@ -25,87 +25,87 @@ pub enum ClientAttribute {
     LibVer,
 }
 
-/// Which clients CLIENT LIST shows.
+/// Which clients CLIENT LIST lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientSelection {
-    /// All.
+    /// All clients.
     All,
-    /// Those of one kind.
+    /// The clients of one type.
     OfType(ClientType),
-    /// Those with these ids.
+    /// The clients with these ids.
     Ids(SmallVec<[i64; 4]>),
 }
 
-/// Kinds of clients.
+/// Redis' types of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientType {
-    /// Any other client.
+    /// An ordinary client.
     Normal,
     /// A replica of this server.
     Replica,
-    /// The server this one replicates.
+    /// The server that this one replicates.
     Master,
     /// A subscriber.
     Pubsub,
 }
 
-/// Which clients CLIENT KILL ends.
+/// Which clients CLIENT KILL disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKill<'a> {
-    /// The one at this address; it is an error if there is none.
+    /// The client with this address. If there is none, the reply is an error.
     Address(Arg<'a>),
-    /// All that match; the answer is their number.
+    /// All clients that match. The reply is their number.
     Matching(KillFilter<'a>),
 }
 
-/// What clients must match to be ended. What is `None` matches all.
+/// The filters of CLIENT KILL. A client must match all of them; `None` matches every client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillFilter<'a> {
-    /// ID
+    /// ID: the client's id.
     pub id: Option<u64>,
-    /// TYPE
+    /// TYPE: the client's type.
     pub client_type: Option<ClientType>,
-    /// ADDR
+    /// ADDR: the client's address.
     pub address: Option<Arg<'a>>,
-    /// LADDR
+    /// LADDR: the server's address that the client is connected to.
     pub local_address: Option<Arg<'a>>,
-    /// MAXAGE: connected for at least so many seconds.
+    /// MAXAGE: connected for at least this many seconds.
     pub age_s_min: Option<u64>,
-    /// SKIPME: whether the caller is spared.
+    /// SKIPME: whether the client that sends CLIENT KILL is left out.
     pub skip_me: bool,
 }
 
-/// What CLIENT UNBLOCK makes the blocked client see.
+/// The reply that CLIENT UNBLOCK makes the blocked command return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unblock {
-    /// The answer of a wait that ran out.
+pub enum UnblockReason {
+    /// The reply after a timeout.
     Timeout,
     /// An error.
     Error,
 }
 
-/// Which commands wait during a pause.
+/// Which commands CLIENT PAUSE delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseMode {
-    /// All of them.
+    /// All commands.
     All,
-    /// Those that write.
+    /// Commands that write.
     Write,
 }
 
-/// Whether commands are answered.
+/// Whether the server sends replies to this client, set by CLIENT REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
-    /// They are.
+    /// It sends all replies.
     On,
-    /// They are not.
+    /// It sends no replies.
     Off,
-    /// The next one is not.
+    /// It does not send the reply of the next command.
     Skip,
 }
 
 impl ClientAttribute {
-    /// Reads the arguments of CLIENT SETINFO: the attribute and its value. An empty value takes the attribute away.
+    /// Parses the arguments of CLIENT SETINFO: the attribute and its value. An empty value removes the attribute.
     pub fn parse(argv: ArgList<'_>) -> Result<(ClientAttribute, Arg<'_>), CommandError> {
         let [name, value] = Args::of_subcommand(argv).exactly()?;
         let attribute = match () {
@@ -118,7 +118,7 @@ impl ClientAttribute {
 }
 
 impl ClientSelection {
-    /// Reads the arguments of CLIENT LIST.
+    /// Parses the arguments of CLIENT LIST.
     pub fn parse(argv: ArgList<'_>) -> Result<ClientSelection, CommandError> {
         let mut args = Args::of_subcommand(argv);
         if args.len() == 2 && args.keyword("TYPE") {
@@ -133,7 +133,7 @@ impl ClientSelection {
 }
 
 impl<'a> ClientKill<'a> {
-    /// Reads the arguments of CLIENT KILL.
+    /// Parses the arguments of CLIENT KILL.
     pub fn parse(argv: ArgList<'a>) -> Result<ClientKill<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         match args.len() {
@@ -143,24 +143,24 @@ impl<'a> ClientKill<'a> {
     }
 }
 
-impl Unblock {
-    /// Reads the arguments of CLIENT UNBLOCK: the client's id, and what it is told.
-    pub fn parse(argv: ArgList<'_>) -> Result<(i64, Unblock), CommandError> {
+impl UnblockReason {
+    /// Parses the arguments of CLIENT UNBLOCK: the id of the blocked client, and the reply for it.
+    pub fn parse(argv: ArgList<'_>) -> Result<(i64, UnblockReason), CommandError> {
         let mut args = Args::of_subcommand(argv);
         let id = args.next()?;
-        let how = match *args.rest() {
-            [] => Unblock::Timeout,
-            [how] if how.eq_ignore_ascii_case(b"TIMEOUT") => Unblock::Timeout,
-            [how] if how.eq_ignore_ascii_case(b"ERROR") => Unblock::Error,
+        let reason = match *args.rest() {
+            [] => UnblockReason::Timeout,
+            [reason] if reason.eq_ignore_ascii_case(b"TIMEOUT") => UnblockReason::Timeout,
+            [reason] if reason.eq_ignore_ascii_case(b"ERROR") => UnblockReason::Error,
             [_] => return Err(errors::UNBLOCK_REASON),
             _ => return Err(client_syntax(argv)),
         };
-        Ok((number::parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?, how))
+        Ok((number::parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?, reason))
     }
 }
 
 impl PauseMode {
-    /// Reads the arguments of CLIENT PAUSE: for how many milliseconds, and which commands wait.
+    /// Parses the arguments of CLIENT PAUSE: the duration in milliseconds, and which commands are delayed.
     pub fn parse(argv: ArgList<'_>) -> Result<(u64, PauseMode), CommandError> {
         let mut args = Args::of_subcommand(argv);
         let timeout = args.next()?;
@@ -176,7 +176,7 @@ impl PauseMode {
 }
 
 impl ReplyMode {
-    /// Reads the arguments of CLIENT REPLY.
+    /// Parses the arguments of CLIENT REPLY.
     pub fn parse(argv: ArgList<'_>) -> Result<ReplyMode, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let mode = match () {
@@ -190,13 +190,13 @@ impl ReplyMode {
     }
 }
 
-/// Reads the name that CLIENT SETNAME gives; an empty one takes the name away.
+/// Parses the arguments of CLIENT SETNAME. An empty name removes the client's name.
 pub fn parse_client_name(argv: ArgList<'_>) -> Result<Arg<'_>, CommandError> {
     let [name] = Args::of_subcommand(argv).exactly()?;
     check_printable(name, errors::INVALID_CLIENT_NAME)
 }
 
-/// Checks the arguments of CLIENT TRACKING: it can only be turned off, which it is already.
+/// Checks the arguments of CLIENT TRACKING. Tracking is not supported, so only OFF is accepted.
 pub fn check_tracking(argv: ArgList<'_>) -> Result<(), CommandError> {
     let mut args = Args::of_subcommand(argv);
     if args.keyword("ON") {
@@ -212,7 +212,7 @@ fn client_syntax(argv: &[&[u8]]) -> CommandError {
     errors::subcommand_syntax(subcommand(argv), "CLIENT")
 }
 
-/// Reads the arguments of CLIENT NO-EVICT or CLIENT NO-TOUCH.
+/// Parses the arguments of CLIENT NO-EVICT or CLIENT NO-TOUCH.
 pub fn parse_on_or_off(argv: ArgList<'_>) -> Result<bool, CommandError> {
     let mut args = Args::of_subcommand(argv);
     let on = args.keyword("ON");
@@ -223,9 +223,9 @@ pub fn parse_on_or_off(argv: ArgList<'_>) -> Result<bool, CommandError> {
     Ok(on)
 }
 
-/// A text that can stand in a line of CLIENT LIST.
-pub(super) fn check_printable(text: &[u8], refusal: CommandError) -> Result<&[u8], CommandError> {
-    if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(refusal) }
+/// Fails with `error` unless the text is printable ASCII without spaces, so that it can be part of CLIENT LIST.
+pub(super) fn check_printable(text: &[u8], error: CommandError) -> Result<&[u8], CommandError> {
+    if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(error) }
 }
 
 fn parse_type(name: &[u8]) -> Result<ClientType, CommandError> {
@@ -274,7 +274,7 @@ impl<'a> KillFilter<'a> {
         } else if args.keyword_before("LADDR", 1) {
             self.local_address = Some(args.next()?);
         } else if args.keyword_before("USER", 1) {
-            // Every client is the one user there is.
+            // All clients are this user, so the filter matches all of them.
             check_user(args.next()?)?;
         } else if args.keyword_before("SKIPME", 1) {
             self.skip_me = args.keyword("YES");

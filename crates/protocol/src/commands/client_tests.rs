@@ -9,7 +9,7 @@ fn kill_of(line: &str) -> ClientKill<'static> {
 }
 
 #[test]
-fn kill_has_an_old_form_and_a_new_one() {
+fn kill_accepts_an_address_or_filters() {
     assert_eq!(kill_of("CLIENT KILL 1.2.3.4:5"), ClientKill::Address(b"1.2.3.4:5"));
     assert_eq!(kill_of("CLIENT KILL ID"), ClientKill::Address(b"ID"));
     let filter = KillFilter {
@@ -25,7 +25,7 @@ fn kill_has_an_old_form_and_a_new_one() {
 }
 
 #[test]
-fn kill_refuses_in_argument_order() {
+fn kill_reports_errors_in_argument_order() {
     let cases = [
         ("CLIENT KILL ID x FOO y", errors::CLIENT_ID_NOT_POSITIVE),
         ("CLIENT KILL ID 0", errors::CLIENT_ID_NOT_POSITIVE),
@@ -63,7 +63,7 @@ fn list_selects_by_type_or_by_ids() {
 }
 
 #[test]
-fn names_must_be_printable() {
+fn client_names_must_be_printable() {
     for name in ["a\tb", "a\nb", "é", "a\u{7f}"] {
         let line = format!("CLIENT SETNAME {name}");
         assert_eq!(error_of(parse_client_name, &line), errors::INVALID_CLIENT_NAME, "{name:?}");
@@ -74,7 +74,7 @@ fn names_must_be_printable() {
 }
 
 #[test]
-fn attributes_are_named_as_typed_when_they_are_refused() {
+fn attribute_errors_quote_the_attribute_as_sent() {
     with_args("CLIENT SETINFO lib-ver 1.2", |argv| {
         assert_eq!(ClientAttribute::parse(argv), Ok((ClientAttribute::LibVer, &b"1.2"[..])));
     });
@@ -89,14 +89,14 @@ fn attributes_are_named_as_typed_when_they_are_refused() {
 }
 
 #[test]
-fn unblock_and_pause_read_their_mode_before_their_number() {
+fn unblock_and_pause_check_the_mode_before_the_number() {
     let cases = [
         ("CLIENT UNBLOCK x", errors::NOT_AN_INTEGER),
         ("CLIENT UNBLOCK x FOO", errors::UNBLOCK_REASON),
         ("CLIENT unblock 9 ERROR x", errors::subcommand_syntax(b"unblock", "CLIENT")),
     ];
     for (line, error) in cases {
-        assert_eq!(error_of(Unblock::parse, line), error, "{line}");
+        assert_eq!(error_of(UnblockReason::parse, line), error, "{line}");
     }
     let cases = [
         ("CLIENT PAUSE x", errors::TIMEOUT_NOT_AN_INTEGER),
@@ -113,7 +113,7 @@ fn unblock_and_pause_read_their_mode_before_their_number() {
 }
 
 #[test]
-fn switches_are_on_or_off() {
+fn switches_accept_only_on_and_off() {
     with_args("CLIENT NO-EVICT off", |argv| {
         assert_eq!(parse_on_or_off(argv), Ok(false));
     });

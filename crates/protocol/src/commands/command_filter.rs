@@ -4,21 +4,21 @@ use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// Which commands COMMAND LIST names.
+/// Which commands COMMAND LIST returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandFilter<'a> {
-    /// All.
+    /// All commands.
     All,
-    /// Those of a module.
+    /// The commands of a module.
     Module(Arg<'a>),
-    /// Those of a category.
+    /// The commands of an access category.
     Category(Arg<'a>),
-    /// Those whose name matches.
+    /// The commands whose name matches a pattern.
     Pattern(Arg<'a>),
 }
 
 impl<'a> CommandFilter<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<CommandFilter<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let mut filter = CommandFilter::All;
@@ -42,12 +42,12 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn command_list_takes_one_filter() {
+    fn command_list_accepts_one_filter() {
         with_args("COMMAND LIST filterby aclcat stream", |argv| {
             assert_eq!(CommandFilter::parse(argv), Ok(CommandFilter::Category(b"stream")));
         });
-        let refused = ["FILTERBY", "FILTERBY MODULE", "FILTERBY FOO x", "FOO", "FILTERBY MODULE x y"];
-        for options in refused {
+        let rejected = ["FILTERBY", "FILTERBY MODULE", "FILTERBY FOO x", "FOO", "FILTERBY MODULE x y"];
+        for options in rejected {
             let line = format!("COMMAND LIST {options}");
             assert_eq!(error_of(CommandFilter::parse, &line), errors::SYNTAX, "{line}");
         }

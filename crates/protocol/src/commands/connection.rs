@@ -6,29 +6,30 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// Who the client says it is.
+/// The arguments of AUTH, or of HELLO's option AUTH.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Auth<'a> {
-    /// The user; `None` is the default one.
+    /// The user; `None` is the default user.
     pub user: Option<Arg<'a>>,
     /// The password.
     pub password: Arg<'a>,
 }
 
-// A password must not end up in a log by way of `{:?}`.
+// Leaves out the password, so that `{:?}` cannot write it to a log.
 impl std::fmt::Debug for Auth<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Auth").field("user", &self.user).finish_non_exhaustive()
     }
 }
 
-/// Choose the protocol, and say who one is. After `auth` has succeeded, and where the client is known, the
-/// name is read with [`checked_name`](Hello::checked_name).
+/// The arguments of HELLO, which chooses the protocol version and can authenticate the client.
+///
+/// As in Redis, the name is checked ([`checked_name`](Hello::checked_name)) after the client has been authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello<'a> {
-    /// The protocol to speak from now on; `None` is the one spoken.
+    /// The new protocol version; `None` keeps the current one.
     pub protocol: Option<Protocol>,
-    /// Who the client is.
+    /// The user and the password, if given.
     pub auth: Option<Auth<'a>>,
     name: Option<Arg<'a>>,
 }
@@ -43,7 +44,7 @@ pub enum Protocol {
 }
 
 impl<'a> Auth<'a> {
-    /// Reads the arguments of AUTH.
+    /// Parses the arguments of AUTH.
     pub fn parse(argv: ArgList<'a>) -> Result<Auth<'a>, CommandError> {
         match *Args::of_command(argv).rest() {
             [password] => Ok(Auth { user: None, password }),
@@ -63,7 +64,7 @@ fn parse_protocol(text: &[u8]) -> Result<Protocol, CommandError> {
 }
 
 impl<'a> Hello<'a> {
-    /// Reads the arguments of HELLO.
+    /// Parses the arguments of HELLO.
     pub fn parse(argv: ArgList<'a>) -> Result<Hello<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let mut hello = Hello { protocol: None, auth: None, name: None };
@@ -82,7 +83,7 @@ impl<'a> Hello<'a> {
         Ok(hello)
     }
 
-    /// The name to give the connection; an empty one takes its name away.
+    /// Returns the new name of the connection, if given. An empty name removes its name. Fails if it is not printable.
     pub fn checked_name(&self) -> Result<Option<Arg<'a>>, CommandError> {
         self.name.map(|name| check_printable(name, errors::INVALID_CLIENT_NAME)).transpose()
     }
@@ -94,7 +95,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn hello_reads_its_options_and_checks_the_name_last() {
+    fn hello_checks_the_name_after_the_other_options() {
         with_args("HELLO 3 setname a\tb AUTH u p", |argv| {
             let hello = Hello::parse(argv).unwrap();
             assert_eq!(hello.protocol, Some(Protocol::Resp3));
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("HELLO x FOO", errors::HELLO_NOT_AN_INTEGER),
             ("HELLO 4 FOO", errors::NO_PROTO),
@@ -119,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn debug_output_contains_no_password() {
         let auth = Auth { user: Some(b"someone"), password: b"hunter2" };
-        let shown = format!("{auth:?} {:?}", Hello { protocol: None, auth: Some(auth), name: None });
-        assert!(!shown.contains("104") && !shown.contains("hunter2"), "{shown}");
+        let debug_text = format!("{auth:?} {:?}", Hello { protocol: None, auth: Some(auth), name: None });
+        assert!(!debug_text.contains("104") && !debug_text.contains("hunter2"), "{debug_text}");
     }
 }

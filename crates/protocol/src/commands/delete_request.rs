@@ -1,6 +1,6 @@
-//! What XDELEX and XACKDEL ask for: `[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`, in any order.
+//! The arguments that XDELEX and XACKDEL share: `[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`, in any order.
 //!
-//! XEXTEND takes the ids in the same form, so the form is read here for all three.
+//! XEXTEND and XNACK use the parsers for `IDS numids id [id ...]` too.
 
 use millstream_engine::References;
 
@@ -10,17 +10,17 @@ use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 use crate::number;
 
-/// Entries to delete, and what becomes of their pending rows.
+/// The entries to delete, and what happens to their pending entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeleteRequest<'a> {
-    /// What becomes of the pending rows of the entries.
+    /// What happens to pending entries of deleted entries.
     pub references: References,
     /// The ids as sent; at least one.
     pub ids: &'a [&'a [u8]],
 }
 
 impl<'a> DeleteRequest<'a> {
-    /// Reads all that is left. Where several lists of ids are given the last one counts.
+    /// Parses all remaining arguments. If several lists of ids are given, the last one wins.
     pub(super) fn parse(mut args: Args<'a>) -> Result<DeleteRequest<'a>, CommandError> {
         let (mut policy, mut ids) = (None, None);
         while !args.is_empty() {
@@ -33,14 +33,14 @@ impl<'a> DeleteRequest<'a> {
         Ok(DeleteRequest { references: policy.unwrap_or_default(), ids })
     }
 
-    /// Once the key, and the group where there is one, are known to exist: every id, or none if one of them
-    /// is none.
+    /// Parses the ids. The caller checks before that the key exists, and for XACKDEL the group. Fails if one of the ids
+    /// is invalid.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
     }
 }
 
-/// Reads `IDS numids id [id ...]` if it comes next.
+/// Reads `IDS numids id [id ...]` if the next argument is IDS.
 pub(super) fn read_list<'a>(args: &mut Args<'a>) -> Result<Option<&'a [&'a [u8]]>, CommandError> {
     if !args.keyword_before("IDS", 1) {
         return Ok(None);
@@ -48,7 +48,8 @@ pub(super) fn read_list<'a>(args: &mut Args<'a>) -> Result<Option<&'a [&'a [u8]]
     take_counted(args, errors::NUMIDS_NOT_POSITIVE, errors::NUMIDS_TOO_MANY).map(Some)
 }
 
-/// Reads a count and as many arguments.
+/// Reads a count and that many arguments. Fails with `not_positive` for a bad count, and with `too_many` if there are
+/// fewer arguments.
 pub(super) fn take_counted<'a>(
     args: &mut Args<'a>,
     not_positive: CommandError,

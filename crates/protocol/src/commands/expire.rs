@@ -1,4 +1,4 @@
-//! Until when a key lives, as requests spell it.
+//! The arguments of EXPIRE and its variants, and expiry times for other commands.
 //!
 //! `EXPIRE|PEXPIRE key time [NX|XX|GT|LT]`, `EXPIREAT|PEXPIREAT key unix-time [NX|XX|GT|LT]`
 
@@ -7,40 +7,40 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// A time at which a key ends, relative to now or not. What exceeds 64 bits once it is added to now is
-/// refused then, in the name of the command.
+/// The time at which a key expires, relative to the current time or absolute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
-    base: Base,
-    /// Milliseconds from the base; EXPIRE takes negative ones.
+    base: TimeBase,
+    /// Milliseconds from the base; EXPIRE accepts a negative number.
     ms: i64,
+    /// Name of the command, for error texts.
     command: &'static str,
 }
 
-/// From where time is counted.
+/// The starting point of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
-    /// From now on.
+pub enum TimeBase {
+    /// The current time.
     Now,
-    /// Since the beginning of 1970.
+    /// The Unix epoch.
     Epoch,
 }
 
-/// In what time is counted.
+/// The unit of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Whole seconds.
+pub enum TimeUnit {
+    /// Seconds.
     Seconds,
-    /// Whole milliseconds.
+    /// Milliseconds.
     Milliseconds,
 }
 
 impl Deadline {
-    /// The time meant, in Unix milliseconds. It may have passed.
+    /// Returns the expiry time in Unix milliseconds, which can be in the past. Fails if it does not fit in 64 bits.
     pub fn at_ms(self, now_ms: u64) -> Result<i64, CommandError> {
         match self.base {
-            Base::Epoch => Ok(self.ms),
-            Base::Now => self.ms.checked_add_unsigned(now_ms).ok_or_else(|| self.invalid()),
+            TimeBase::Epoch => Ok(self.ms),
+            TimeBase::Now => self.ms.checked_add_unsigned(now_ms).ok_or_else(|| self.invalid()),
         }
     }
 
@@ -48,67 +48,74 @@ impl Deadline {
         errors::invalid_expire_time(self.command)
     }
 
-    /// For SET and its kin, which take no time that cannot lie ahead.
+    /// Parses an expiry time for SET, GETEX and their variants, which reject numbers that are not positive.
     pub(super) fn positive(
         text: &[u8],
-        base: Base,
-        unit: Unit,
+        base: TimeBase,
+        unit: TimeUnit,
         command: &'static str,
     ) -> Result<Deadline, CommandError> {
         let deadline = Deadline::any(text, base, unit, command)?;
         if deadline.ms > 0 { Ok(deadline) } else { Err(deadline.invalid()) }
     }
 
-    fn any(text: &[u8], base: Base, unit: Unit, command: &'static str) -> Result<Deadline, CommandError> {
+    fn any(
+        text: &[u8],
+        base: TimeBase,
+        unit: TimeUnit,
+        command: &'static str,
+    ) -> Result<Deadline, CommandError> {
         let amount = number::parse_i64(text).ok_or(errors::NOT_AN_INTEGER)?;
         let ms = match unit {
-            Unit::Seconds => amount.checked_mul(1000).ok_or_else(|| errors::invalid_expire_time(command))?,
-            Unit::Milliseconds => amount,
+            TimeUnit::Seconds => {
+                amount.checked_mul(1000).ok_or_else(|| errors::invalid_expire_time(command))?
+            }
+            TimeUnit::Milliseconds => amount,
         };
         Ok(Deadline { base, ms, command })
     }
 }
 
-/// Set until when a key lives. All of it is checked before the key is looked up, first of all
-/// [`Deadline::at_ms`].
+/// The arguments of EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. All of them are checked before the key is looked up; the
+/// caller checks [`Deadline::at_ms`] first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expire<'a> {
     /// The key.
     pub key: Arg<'a>,
-    /// Until when; a time that has passed ends the key at once.
+    /// When the key expires. If this time has passed, the key is removed immediately.
     pub deadline: Deadline,
-    /// Under what condition.
+    /// Under which condition the expiry changes.
     pub condition: ExpireCondition,
 }
 
-/// When EXPIRE does what it says. A key that does not expire counts as one that lives forever.
+/// Under which condition EXPIRE changes the expiry. For GT and LT, a key without an expiry expires later than any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpireCondition {
     /// Always.
     Always,
-    /// NX: only if the key does not expire yet.
+    /// NX: only if the key has no expiry.
     IfNone,
-    /// XX: only if it does.
+    /// XX: only if the key has an expiry.
     IfAny,
-    /// GT: only if it lives longer then. XX with GT is the same.
+    /// GT, or XX with GT: only if the new expiry is later than the current one.
     IfLater,
-    /// LT: only if it lives less long then.
+    /// LT: only if the new expiry is earlier than the current one.
     IfEarlier,
-    /// XX with LT: only if it expires already, and lives less long then.
+    /// XX with LT: only if the key has an expiry and the new one is earlier.
     IfAnyAndEarlier,
 }
 
 impl<'a> Expire<'a> {
-    /// Reads the arguments of EXPIRE or one of its kin: `command` is its name.
+    /// Parses the arguments. `command` is the command's name, for error texts.
     pub fn parse(
         argv: ArgList<'a>,
-        base: Base,
-        unit: Unit,
+        base: TimeBase,
+        unit: TimeUnit,
         command: &'static str,
     ) -> Result<Expire<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, time) = (args.next()?, args.next()?);
-        // Options first: Redis reads the number after them.
+        // Redis checks the options before the number.
         let condition = parse_condition(args)?;
         let deadline = Deadline::any(time, base, unit, command)?;
         Ok(Expire { key, deadline, condition })
@@ -148,39 +155,42 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     fn expire(argv: ArgList<'_>) -> Result<Expire<'_>, CommandError> {
-        Expire::parse(argv, Base::Now, Unit::Seconds, "expire")
+        Expire::parse(argv, TimeBase::Now, TimeUnit::Seconds, "expire")
     }
 
-    fn expire_at(base: Base, unit: Unit, line: &str, now_ms: u64) -> Result<i64, CommandError> {
+    fn expire_at(base: TimeBase, unit: TimeUnit, line: &str, now_ms: u64) -> Result<i64, CommandError> {
         let name = line.split(' ').next().unwrap().to_ascii_lowercase().leak();
         with_args(line, |argv| Expire::parse(argv, base, unit, name)?.deadline.at_ms(now_ms))
     }
 
     #[test]
-    fn times_are_relative_or_absolute_in_seconds_or_milliseconds() {
-        assert_eq!(expire_at(Base::Now, Unit::Seconds, "EXPIRE k 10", 5), Ok(10_005));
-        assert_eq!(expire_at(Base::Now, Unit::Milliseconds, "PEXPIRE k -10", 5), Ok(-5));
-        assert_eq!(expire_at(Base::Epoch, Unit::Seconds, "EXPIREAT k 10", 5), Ok(10_000));
+    fn deadline_is_relative_or_absolute_in_seconds_or_milliseconds() {
+        assert_eq!(expire_at(TimeBase::Now, TimeUnit::Seconds, "EXPIRE k 10", 5), Ok(10_005));
+        assert_eq!(expire_at(TimeBase::Now, TimeUnit::Milliseconds, "PEXPIRE k -10", 5), Ok(-5));
+        assert_eq!(expire_at(TimeBase::Epoch, TimeUnit::Seconds, "EXPIREAT k 10", 5), Ok(10_000));
         assert_eq!(
-            expire_at(Base::Epoch, Unit::Milliseconds, "PEXPIREAT k 9223372036854775807", 5),
+            expire_at(TimeBase::Epoch, TimeUnit::Milliseconds, "PEXPIREAT k 9223372036854775807", 5),
             Ok(i64::MAX)
         );
     }
 
     #[test]
-    fn times_beyond_64_bits_are_refused_by_name() {
+    fn deadline_beyond_64_bits_is_an_error_with_the_command_name() {
         let invalid = |command| Err(errors::invalid_expire_time(command));
-        assert_eq!(expire_at(Base::Now, Unit::Seconds, "EXPIRE k 9223372036854775807", 5), invalid("expire"));
         assert_eq!(
-            expire_at(Base::Now, Unit::Seconds, "EXPIRE k -9223372036854775807", 5),
+            expire_at(TimeBase::Now, TimeUnit::Seconds, "EXPIRE k 9223372036854775807", 5),
             invalid("expire")
         );
         assert_eq!(
-            expire_at(Base::Epoch, Unit::Seconds, "EXPIREAT k 9223372036854775807", 5),
+            expire_at(TimeBase::Now, TimeUnit::Seconds, "EXPIRE k -9223372036854775807", 5),
+            invalid("expire")
+        );
+        assert_eq!(
+            expire_at(TimeBase::Epoch, TimeUnit::Seconds, "EXPIREAT k 9223372036854775807", 5),
             invalid("expireat")
         );
         assert_eq!(
-            expire_at(Base::Now, Unit::Milliseconds, "PEXPIRE k 9223372036854775807", 5),
+            expire_at(TimeBase::Now, TimeUnit::Milliseconds, "PEXPIRE k 9223372036854775807", 5),
             invalid("pexpire")
         );
     }

@@ -1,7 +1,8 @@
 //! Floating-point arguments.
 
-/// A number as C's `strtod` reads it, without blanks around it and without hexadecimal. Infinity must be
-/// spelled out: a number too great to hold is no number, and neither is `nan`.
+/// Parses a number as C's `strtod` does, but accepts neither white space around it nor hexadecimal digits.
+///
+/// `inf` and `infinity` are accepted. Returns `None` for `nan`, and for digits whose value exceeds an `f64`.
 pub(super) fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
@@ -14,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_read_whole_or_not_at_all() {
+    fn numbers_with_surplus_characters_are_rejected() {
         for (text, number) in [("1.5", 1.5), ("-3e2", -300.0), (".5", 0.5), ("5.", 5.0), ("+1", 1.0)] {
             assert_eq!(parse_float(text.as_bytes()), Some(number), "{text}");
         }

@@ -1,27 +1,27 @@
-//! Commands on keys of any type: `COPY source destination [DB db] [REPLACE]`, `FLUSHDB|FLUSHALL [ASYNC|SYNC]`,
-//! `SWAPDB db db`, and the numbers of databases.
+//! The arguments of commands on keys of any type: `COPY source destination [DB db] [REPLACE]`,
+//! `FLUSHDB|FLUSHALL [ASYNC|SYNC]`, `SWAPDB db db`; and database numbers.
 
 use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// Copy a key. Whether there is such a database, and whether source and destination differ, is checked
-/// before the key.
+/// The arguments of COPY. Before it looks up the key, the caller checks that the database exists, and that source and
+/// destination differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyKey<'a> {
-    /// The key.
+    /// The key to copy.
     pub from: Arg<'a>,
-    /// The copy.
+    /// The name of the copy.
     pub to: Arg<'a>,
-    /// The copy's database; `None` is the client's own.
+    /// The database of the copy; `None` is the database that the client has selected.
     pub db: Option<u32>,
-    /// Whether a key of the copy's name is replaced.
+    /// Whether to replace an existing key that has the name of the copy.
     pub replace: bool,
 }
 
 impl<'a> CopyKey<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<CopyKey<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (from, to) = (args.next()?, args.next()?);
@@ -39,7 +39,7 @@ impl<'a> CopyKey<'a> {
     }
 }
 
-/// Reads the two databases that SWAPDB exchanges.
+/// Parses the arguments of SWAPDB.
 pub fn parse_swapdb(argv: ArgList<'_>) -> Result<(u32, u32), CommandError> {
     let [first, second] = Args::of_command(argv).exactly()?;
     let first = small_integer(first).map_err(|_| errors::INVALID_FIRST_DB)?;
@@ -47,7 +47,7 @@ pub fn parse_swapdb(argv: ArgList<'_>) -> Result<(u32, u32), CommandError> {
     Ok((db_of(first)?, db_of(second)?))
 }
 
-/// Checks `[ASYNC|SYNC]`. Either way memory is given back after the answer, so nothing is to be remembered.
+/// Checks `[ASYNC|SYNC]`. Memory is always freed in the background, so the mode makes no difference.
 pub fn check_flush_mode(mut args: Args<'_>) -> Result<(), CommandError> {
     if !args.keyword("ASYNC") {
         args.keyword("SYNC");
@@ -55,7 +55,7 @@ pub fn check_flush_mode(mut args: Args<'_>) -> Result<(), CommandError> {
     args.finish()
 }
 
-/// The number of a database. Whether there is one of it depends on the server.
+/// Parses the number of a database. The caller checks whether this database exists.
 pub fn parse_db(text: &[u8]) -> Result<u32, CommandError> {
     db_of(small_integer(text)?)
 }
@@ -75,7 +75,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn copy_takes_its_options_in_any_order_and_the_last_database() {
+    fn copy_accepts_options_in_any_order_and_the_last_database_wins() {
         with_args("COPY a b replace DB 1 REPLACE db 2", |argv| {
             let expected = CopyKey { from: b"a", to: b"b", db: Some(2), replace: true };
             assert_eq!(CopyKey::parse(argv), Ok(expected));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_small_numbers() {
+    fn database_numbers_must_fit_in_32_bits() {
         let cases = [
             ("x", errors::NOT_AN_INTEGER),
             ("9999999999", errors::NOT_A_SMALL_INTEGER),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_takes_at_most_one_mode() {
+    fn flush_accepts_at_most_one_mode() {
         let flush = |argv: ArgList<'_>| check_flush_mode(Args::of_command(argv));
         for line in ["FLUSHALL", "FLUSHALL async", "FLUSHALL SYNC"] {
             with_args(line, |argv| assert_eq!(flush(argv), Ok(()), "{line}"));

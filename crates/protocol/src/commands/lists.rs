@@ -6,26 +6,27 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// Take values from one end of a list.
+/// The arguments of LPOP or RPOP, which remove values from one end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pop<'a> {
     /// The list.
     pub key: Arg<'a>,
-    /// How many; without a number the answer is one value, not an array.
+    /// Maximum number of values. Without it the reply is a single value instead of an array.
     pub count: Option<u64>,
 }
 
-/// Take a value from the first list that has one, or wait for it.
+/// The arguments of BLPOP or BRPOP, which remove a value from the first list that is not empty, or block until there is
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockingPop<'a> {
     /// The lists.
     pub keys: ArgList<'a>,
-    /// How long to wait, in milliseconds; 0 is forever.
+    /// How long to block, in milliseconds; 0 is without limit.
     pub timeout_ms: u64,
 }
 
 impl<'a> Pop<'a> {
-    /// Reads the arguments of LPOP or RPOP: `command` is its name.
+    /// Parses the arguments of LPOP or RPOP. `command` is its name, for error texts.
     pub fn parse(argv: ArgList<'a>, command: &str) -> Result<Pop<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
@@ -44,7 +45,7 @@ fn parse_count(text: &[u8]) -> Result<u64, CommandError> {
 }
 
 impl<'a> BlockingPop<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<BlockingPop<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let keys = args.take(args.len().saturating_sub(1))?;
@@ -60,7 +61,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn the_last_argument_of_a_blocking_pop_is_its_timeout() {
+    fn last_argument_of_a_blocking_pop_is_its_timeout() {
         with_args("BRPOP a b 0.25", |argv| {
             let keys: [&[u8]; 2] = [b"a", b"b"];
             let expected = BlockingPop { keys: &keys, timeout_ms: 250 };
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn pops_take_one_count_that_is_not_negative() {
+    fn pop_accepts_one_count_that_is_not_negative() {
         with_args("LPOP l 0", |argv| {
             assert_eq!(Pop::parse(argv, "lpop"), Ok(Pop { key: b"l", count: Some(0) }));
         });

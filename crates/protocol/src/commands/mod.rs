@@ -1,12 +1,11 @@
 //! The arguments of commands as typed values.
 //!
-//! A parser reads an argv (the command's name first) into a struct that borrows from it, and refuses what
-//! Redis refuses, in Redis' order. Redis reads some arguments only after it has looked at the key; such
-//! arguments stay as sent, and the struct has a method that reads them when their turn comes. Its
-//! documentation says which.
+//! A parser turns an argv (the command's name first) into a struct that borrows from it. It rejects the requests that
+//! Redis rejects, and makes the checks in Redis' order. Redis parses some arguments only after it has looked up the
+//! key. The struct keeps these arguments as sent, and has a method that parses them later.
 //!
-//! The number of arguments is checked before; a parser given too few answers with a syntax error. Commands
-//! that only name keys and values have no type here: their executors read them with [`Args`](crate::args::Args).
+//! The caller checks the number of arguments first. With too few arguments, a parser returns a syntax error. Commands
+//! whose arguments are only keys and values have no type here; the server reads them with [`Args`](crate::args::Args).
 
 mod client;
 mod command_filter;
@@ -46,13 +45,13 @@ mod xtrim;
 mod testing;
 
 pub use client::{
-    ClientAttribute, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode, Unblock,
-    check_tracking, parse_client_name, parse_on_or_off,
+    ClientAttribute, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode,
+    UnblockReason, check_tracking, parse_client_name, parse_on_or_off,
 };
 pub use command_filter::CommandFilter;
 pub use connection::{Auth, Hello, Protocol};
 pub use delete_request::DeleteRequest;
-pub use expire::{Base, Deadline, Expire, ExpireCondition, Unit};
+pub use expire::{Deadline, Expire, ExpireCondition, TimeBase, TimeUnit};
 pub use keys::{CopyKey, check_flush_mode, parse_db, parse_swapdb};
 pub use lists::{BlockingPop, Pop};
 pub use scan::Scan;
@@ -67,7 +66,7 @@ pub use xadd::Xadd;
 pub use xadopt::Xadopt;
 pub use xautoclaim::Xautoclaim;
 pub use xcfgset::{StreamSettings, Xcfgset};
-pub use xclaim::{ClaimRequest, Delivered, Xclaim};
+pub use xclaim::{ClaimRequest, DeliveryTime, Xclaim};
 pub use xdel::Xdel;
 pub use xdelex::Xdelex;
 pub use xextend::Xextend;
@@ -75,7 +74,7 @@ pub use xgroup::{XgroupCreate, XgroupSetId};
 pub use xidmprecord::Xidmprecord;
 pub use xinfo::{StreamDetail, XinfoStream};
 pub use xnack::{NackRequest, Xnack};
-pub use xpending::{PendingRows, Xpending};
+pub use xpending::{PendingRange, Xpending};
 pub use xrange::{Direction, Xrange};
 pub use xread::{GroupReadFrom, ReplyBounds, StreamList, Xread, Xreadgroup};
 pub use xsetid::Xsetid;

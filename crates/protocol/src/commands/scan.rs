@@ -4,24 +4,24 @@ use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// How many keys a step looks at if the request does not say.
+/// Number of keys that a call scans without COUNT.
 const DEFAULT_COUNT: u64 = 10;
 
-/// A step of a walk over all keys.
+/// The arguments of SCAN, which iterates over all keys, a few per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan<'a> {
-    /// Where the last step ended; 0 begins.
+    /// The cursor that the previous call returned; 0 starts a new iteration.
     pub cursor: u64,
-    /// Only keys that match.
+    /// Returns only keys that match this pattern.
     pub pattern: Option<Arg<'a>>,
-    /// About how many keys to look at; at least 1.
+    /// Approximate number of keys to scan; at least 1.
     pub count: u64,
-    /// Only keys of this type, by name.
+    /// Returns only keys of this type.
     pub type_name: Option<Arg<'a>>,
 }
 
 impl<'a> Scan<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Scan<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let cursor = parse_cursor(args.next()?)?;
@@ -42,7 +42,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// A cursor as C's `strtoul` reads it, without blanks before it: nothing is 0, a minus wraps around.
+/// Parses a cursor as C's `strtoul` does, but rejects leading white space. An empty text is 0, and a negative number
+/// wraps around.
 fn parse_cursor(text: &[u8]) -> Result<u64, CommandError> {
     let (negative, digits) = match text {
         [] => return Ok(0),
@@ -63,7 +64,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn options_come_in_any_order() {
+    fn options_have_any_order() {
         with_args("SCAN 17 type stream MATCH a* COUNT 5", |argv| {
             let expected = Scan { cursor: 17, pattern: Some(b"a*"), count: 5, type_name: Some(b"stream") };
             assert_eq!(Scan::parse(argv), Ok(expected));
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn cursors_are_read_leniently() {
+    fn cursors_are_parsed_leniently() {
         assert_eq!(parse_cursor(b""), Ok(0));
         assert_eq!(parse_cursor(b"007"), Ok(7));
         assert_eq!(parse_cursor(b"+7"), Ok(7));
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("SCAN x COUNT 0", errors::INVALID_CURSOR),
             ("SCAN 0 COUNT 0", errors::SYNTAX),

@@ -1,4 +1,4 @@
-//! Commands about the server: `SLOWLOG GET [count]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
+//! The arguments of server commands: `SLOWLOG GET [count]`, `DEBUG SLEEP seconds|RELOAD [NOSAVE]|LOADAOF`,
 //! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`, `WAIT replicas ms`, `WAITAOF local replicas ms`,
 //! `REPLICAOF|SLAVEOF host port`
 
@@ -11,51 +11,50 @@ use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// How many entries SLOWLOG GET shows if the request does not say.
+/// Number of entries that SLOWLOG GET returns without a count.
 const SLOWLOG_DEFAULT: u64 = 10;
 
-/// What DEBUG does. Of Redis' many subcommands, those that try clients and the disk out: the rest look into
-/// a process that is not this one.
+/// The supported subcommands of DEBUG: those for testing clients and the disk. The others inspect Redis' internals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
     /// DEBUG SLEEP
     Sleep(Duration),
     /// DEBUG RELOAD and DEBUG LOADAOF
     Reload {
-        /// Whether a snapshot is taken first, to be read back.
+        /// Whether to take a snapshot before the data is loaded again.
         save: bool,
     },
 }
 
-/// What SHUTDOWN does.
+/// The arguments of SHUTDOWN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownCommand {
-    /// Stop.
+    /// Stop the server.
     Stop(Shutdown),
     /// SHUTDOWN ABORT
     Abort,
 }
 
-/// How to stop.
+/// How to stop the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shutdown {
-    /// Whether to write the data out: as configured, or as said.
+    /// SAVE or NOSAVE: whether to take a snapshot first; `None` if neither was given.
     pub save: Option<bool>,
-    /// Whether to stop even if something fails on the way.
+    /// Whether to stop even if the snapshot fails.
     pub force: bool,
 }
 
-/// Wait until disks have everything.
+/// The arguments of WAITAOF, which waits until writes are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitAof {
-    /// Whether this server's own disk must have everything.
+    /// Whether to wait for this server's own disk.
     pub local: bool,
-    /// How long to wait for that, in milliseconds; 0 is forever.
+    /// How long to wait, in milliseconds; 0 is without limit.
     pub timeout_ms: u64,
 }
 
 impl DebugCommand {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<DebugCommand, CommandError> {
         let mut args = Args::of_command(argv);
         let command = if args.keyword_before("SLEEP", 1) {
@@ -75,7 +74,7 @@ impl DebugCommand {
 }
 
 impl ShutdownCommand {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<ShutdownCommand, CommandError> {
         let mut args = Args::of_command(argv);
         if args.len() == 1 && args.keyword("ABORT") {
@@ -90,7 +89,7 @@ impl ShutdownCommand {
             } else if args.keyword("FORCE") {
                 shutdown.force = true;
             } else if !args.keyword("NOW") {
-                // There are no replicas that NOW could leave behind.
+                // NOW means not to wait for replicas, and there are none.
                 args.finish()?;
                 return Ok(ShutdownCommand::Stop(shutdown));
             }
@@ -99,7 +98,7 @@ impl ShutdownCommand {
 }
 
 impl WaitAof {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'_>) -> Result<WaitAof, CommandError> {
         let mut args = Args::of_command(argv);
         let local = match args.next_i64()? {
@@ -117,7 +116,7 @@ impl WaitAof {
     }
 }
 
-/// Reads the arguments of SLOWLOG GET: the most entries; `None` is all.
+/// Parses the arguments of SLOWLOG GET. Returns the maximum number of entries; `None` is all.
 pub fn parse_slowlog_get(argv: ArgList<'_>) -> Result<Option<u64>, CommandError> {
     match *Args::of_subcommand(argv).rest() {
         [] => Ok(Some(SLOWLOG_DEFAULT)),
@@ -126,7 +125,8 @@ pub fn parse_slowlog_get(argv: ArgList<'_>) -> Result<Option<u64>, CommandError>
     }
 }
 
-/// Reads the arguments of BGSAVE: whether to wait for what runs in the background, instead of refusing.
+/// Parses the arguments of BGSAVE. Returns whether SCHEDULE was given: then, if a background job already runs, the
+/// snapshot is taken after it instead of being refused.
 pub fn parse_bgsave(argv: ArgList<'_>) -> Result<bool, CommandError> {
     let mut args = Args::of_command(argv);
     let schedule = args.keyword("SCHEDULE");
@@ -134,7 +134,7 @@ pub fn parse_bgsave(argv: ArgList<'_>) -> Result<bool, CommandError> {
     Ok(schedule)
 }
 
-/// Checks the arguments of WAIT. There are no replicas to wait for.
+/// Checks the arguments of WAIT. Their values do not matter, because there are no replicas to wait for.
 pub fn check_wait(argv: ArgList<'_>) -> Result<(), CommandError> {
     let mut args = Args::of_command(argv);
     args.next_i64()?;
@@ -142,7 +142,7 @@ pub fn check_wait(argv: ArgList<'_>) -> Result<(), CommandError> {
     args.finish()
 }
 
-/// Checks the arguments of REPLICAOF or SLAVEOF: only to have no master, which is so already.
+/// Checks the arguments of REPLICAOF or SLAVEOF. Replication is not supported, so only NO ONE is accepted.
 pub fn check_replicaof(argv: ArgList<'_>) -> Result<(), CommandError> {
     let mut args = Args::of_command(argv);
     if !(args.keyword("NO") && args.keyword("ONE")) {
@@ -151,7 +151,7 @@ pub fn check_replicaof(argv: ArgList<'_>) -> Result<(), CommandError> {
     args.finish()
 }
 
-/// A count, or -1 for all.
+/// Parses the count of SLOWLOG GET. Returns `None` for -1, which means all.
 fn slowlog_count(text: &[u8]) -> Result<Option<u64>, CommandError> {
     match number::parse_i64(text) {
         Some(-1) => Ok(None),
@@ -159,7 +159,7 @@ fn slowlog_count(text: &[u8]) -> Result<Option<u64>, CommandError> {
     }
 }
 
-/// Seconds and parts of them; what is no time is none.
+/// Parses a duration in seconds, which can have decimals. An invalid duration counts as 0.
 fn sleep_time(text: &[u8]) -> Duration {
     parse_float(text).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
 }
@@ -170,7 +170,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn shutdown_options_exclude_each_other_as_in_redis() {
+    fn shutdown_rejects_incompatible_options() {
         with_args("SHUTDOWN nosave NOW force", |argv| {
             let expected = Shutdown { save: Some(false), force: true };
             assert_eq!(ShutdownCommand::parse(argv), Ok(ShutdownCommand::Stop(expected)));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slow_log_shows_ten_a_number_or_all() {
+    fn slowlog_get_returns_ten_entries_a_given_number_or_all() {
         let count_of = |line: &str| with_args(line, |argv| parse_slowlog_get(argv).unwrap());
         assert_eq!(count_of("SLOWLOG GET"), Some(10));
         assert_eq!(count_of("SLOWLOG GET 3"), Some(3));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn of_debug_there_is_sleep_and_reading_back() {
+    fn debug_supports_sleep_reload_and_loadaof() {
         let parsed = |line: &str| with_args(line, |argv| format!("{:?}", DebugCommand::parse(argv).unwrap()));
         assert_eq!(parsed("DEBUG sleep 0.25"), "Sleep(250ms)");
         assert_eq!(parsed("DEBUG reload"), "Reload { save: true }");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn saving_in_the_background_may_be_put_off() {
+    fn bgsave_can_be_scheduled() {
         for (line, schedule) in [("BGSAVE", false), ("BGSAVE schedule", true)] {
             with_args(line, |argv| {
                 assert_eq!(parse_bgsave(argv), Ok(schedule));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_the_disk_names_one_disk_or_none_here() {
+    fn waitaof_accepts_zero_or_one_local_disk() {
         with_args("WAITAOF 1 0 50", |argv| {
             let expected = WaitAof { local: true, timeout_ms: 50 };
             assert_eq!(WaitAof::parse(argv), Ok(expected));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_master() {
+    fn replicaof_accepts_only_no_one() {
         with_args("REPLICAOF no one", |argv| {
             assert_eq!(check_replicaof(argv), Ok(()));
         });

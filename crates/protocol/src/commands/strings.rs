@@ -1,27 +1,28 @@
 //! `SET key value [NX|XX] [GET] [EX s|PX ms|EXAT unix-s|PXAT unix-ms|KEEPTTL]`, `SETEX key s value`,
 //! `PSETEX key ms value`, `GETEX key [EX s|PX ms|EXAT unix-s|PXAT unix-ms|PERSIST]`
 
-use super::expire::{Base, Deadline, Unit};
+use super::expire::{Deadline, TimeBase, TimeUnit};
 use super::{Arg, ArgList};
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// Set a string. All of it is checked before the key is looked up, first of all [`Deadline::at_ms`].
+/// The arguments of SET, SETEX or PSETEX. All of them are checked before the key is looked up; the caller checks
+/// [`Deadline::at_ms`] first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set<'a> {
     /// The key.
     pub key: Arg<'a>,
     /// Its new value.
     pub value: Arg<'a>,
-    /// When to set it.
+    /// Under which condition to set it.
     pub condition: SetCondition,
-    /// Whether the old value is the answer. A key of another type is refused then.
+    /// Whether to return the old value. Then a key of another type is an error.
     pub get: bool,
-    /// Until when it lives.
+    /// When the key expires.
     pub expiry: SetExpiry,
 }
 
-/// When SET sets.
+/// Under which condition SET sets the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCondition {
     /// Always.
@@ -32,40 +33,41 @@ pub enum SetCondition {
     IfExists,
 }
 
-/// What SET does with the time a key has to live.
+/// The new expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetExpiry {
-    /// The key lives forever.
-    Forever,
-    /// KEEPTTL: as before.
+    /// The key never expires.
+    Never,
+    /// KEEPTTL: the expiry does not change.
     Keep,
-    /// Until then.
+    /// The key expires at this time.
     Until(Deadline),
 }
 
-/// Get a string and set until when it lives. The time is read only after the key is known to hold a
-/// string, by [`new_expiry`](GetEx::new_expiry).
+/// The arguments of GETEX, which returns a string and sets its expiry.
+///
+/// Redis parses the time ([`new_expiry`](GetEx::new_expiry)) only after it has checked that the key is a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetEx<'a> {
     /// The key.
     pub key: Arg<'a>,
-    choice: Option<ExpiryOption<'a>>,
+    expiry: Option<ExpiryOption<'a>>,
 }
 
-/// An option about expiry, its number as sent.
+/// An expiry option; its number is kept as sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpiryOption<'a> {
     Keep,
     Persist,
-    Time { base: Base, unit: Unit, amount: Arg<'a> },
+    Time { base: TimeBase, unit: TimeUnit, amount: Arg<'a> },
 }
 
 impl<'a> Set<'a> {
-    /// Reads the arguments of SET.
+    /// Parses the arguments of SET.
     pub fn parse(argv: ArgList<'a>) -> Result<Set<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, value) = (args.next()?, args.next()?);
-        let (mut condition, mut get, mut choice) = (SetCondition::Always, false, None);
+        let (mut condition, mut get, mut expiry) = (SetCondition::Always, false, None);
         while !args.is_empty() {
             if condition != SetCondition::IfExists && args.keyword("NX") {
                 condition = SetCondition::IfMissing;
@@ -74,13 +76,13 @@ impl<'a> Set<'a> {
             } else if args.keyword("GET") {
                 get = true;
             } else if args.keyword("KEEPTTL") {
-                choose(&mut choice, ExpiryOption::Keep)?;
+                set_expiry(&mut expiry, ExpiryOption::Keep)?;
             } else {
-                choose(&mut choice, ExpiryOption::time(&mut args)?)?;
+                set_expiry(&mut expiry, ExpiryOption::time(&mut args)?)?;
             }
         }
-        let expiry = match choice {
-            None | Some(ExpiryOption::Persist) => SetExpiry::Forever,
+        let expiry = match expiry {
+            None | Some(ExpiryOption::Persist) => SetExpiry::Never,
             Some(ExpiryOption::Keep) => SetExpiry::Keep,
             Some(ExpiryOption::Time { base, unit, amount }) => {
                 SetExpiry::Until(Deadline::positive(amount, base, unit, "set")?)
@@ -89,39 +91,39 @@ impl<'a> Set<'a> {
         Ok(Set { key, value, condition, get, expiry })
     }
 
-    /// Reads the arguments of SETEX or PSETEX: `command` is its name.
+    /// Parses the arguments of SETEX or PSETEX. `command` is its name, for error texts.
     pub fn parse_with_time(
         argv: ArgList<'a>,
-        unit: Unit,
+        unit: TimeUnit,
         command: &'static str,
     ) -> Result<Set<'a>, CommandError> {
         let [key, amount, value] = Args::of_command(argv).exactly()?;
-        let expiry = SetExpiry::Until(Deadline::positive(amount, Base::Now, unit, command)?);
+        let expiry = SetExpiry::Until(Deadline::positive(amount, TimeBase::Now, unit, command)?);
         Ok(Set { key, value, condition: SetCondition::Always, get: false, expiry })
     }
 }
 
 impl<'a> GetEx<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<GetEx<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
-        let mut choice = None;
+        let mut expiry = None;
         while !args.is_empty() {
             let option = match args.keyword("PERSIST") {
                 true => ExpiryOption::Persist,
                 false => ExpiryOption::time(&mut args)?,
             };
-            choose(&mut choice, option)?;
+            set_expiry(&mut expiry, option)?;
         }
-        Ok(GetEx { key, choice })
+        Ok(GetEx { key, expiry })
     }
 
-    /// After the key and its type: until when the string lives from now on, `None` if that stays as it is.
+    /// Parses the new expiry. The caller checks the key and its type before. Returns `None` if it does not change.
     pub fn new_expiry(&self) -> Result<Option<SetExpiry>, CommandError> {
-        match self.choice {
+        match self.expiry {
             None | Some(ExpiryOption::Keep) => Ok(None),
-            Some(ExpiryOption::Persist) => Ok(Some(SetExpiry::Forever)),
+            Some(ExpiryOption::Persist) => Ok(Some(SetExpiry::Never)),
             Some(ExpiryOption::Time { base, unit, amount }) => {
                 let deadline = Deadline::positive(amount, base, unit, "getex")?;
                 Ok(Some(SetExpiry::Until(deadline)))
@@ -131,13 +133,13 @@ impl<'a> GetEx<'a> {
 }
 
 impl<'a> ExpiryOption<'a> {
-    /// One of EX, PX, EXAT, PXAT and its number.
+    /// Reads EX, PX, EXAT or PXAT and its number.
     fn time(args: &mut Args<'a>) -> Result<ExpiryOption<'a>, CommandError> {
-        const FORMS: [(&str, Base, Unit); 4] = [
-            ("EX", Base::Now, Unit::Seconds),
-            ("PX", Base::Now, Unit::Milliseconds),
-            ("EXAT", Base::Epoch, Unit::Seconds),
-            ("PXAT", Base::Epoch, Unit::Milliseconds),
+        const FORMS: [(&str, TimeBase, TimeUnit); 4] = [
+            ("EX", TimeBase::Now, TimeUnit::Seconds),
+            ("PX", TimeBase::Now, TimeUnit::Milliseconds),
+            ("EXAT", TimeBase::Epoch, TimeUnit::Seconds),
+            ("PXAT", TimeBase::Epoch, TimeUnit::Milliseconds),
         ];
         for (word, base, unit) in FORMS {
             if args.keyword_before(word, 1) {
@@ -147,7 +149,7 @@ impl<'a> ExpiryOption<'a> {
         Err(errors::SYNTAX)
     }
 
-    /// Whether two options are the same but for their number.
+    /// Returns whether two options are the same, except for their numbers.
     fn is_like(&self, other: &ExpiryOption<'_>) -> bool {
         match (self, other) {
             (ExpiryOption::Time { base, unit, .. }, ExpiryOption::Time { base: b, unit: u, .. }) => {
@@ -158,12 +160,15 @@ impl<'a> ExpiryOption<'a> {
     }
 }
 
-/// One kind of expiry only; of the same kind the last wins.
-fn choose<'a>(choice: &mut Option<ExpiryOption<'a>>, option: ExpiryOption<'a>) -> Result<(), CommandError> {
-    if choice.is_some_and(|earlier| !earlier.is_like(&option)) {
+/// Sets the expiry option. A request can repeat an option, and the last one wins; two different options are an error.
+fn set_expiry<'a>(
+    expiry: &mut Option<ExpiryOption<'a>>,
+    option: ExpiryOption<'a>,
+) -> Result<(), CommandError> {
+    if expiry.is_some_and(|earlier| !earlier.is_like(&option)) {
         return Err(errors::SYNTAX);
     }
-    *choice = Some(option);
+    *expiry = Some(option);
     Ok(())
 }
 

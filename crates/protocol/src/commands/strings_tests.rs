@@ -4,9 +4,9 @@ use super::*;
 use crate::commands::testing::{error_of, with_args};
 
 #[test]
-fn set_takes_its_options_in_any_order() {
+fn set_accepts_its_options_in_any_order() {
     with_args("SET k v get PX 500 xx", |argv| {
-        let deadline = Deadline::positive(b"500", Base::Now, Unit::Milliseconds, "set").unwrap();
+        let deadline = Deadline::positive(b"500", TimeBase::Now, TimeUnit::Milliseconds, "set").unwrap();
         let expected = Set {
             key: b"k",
             value: b"v",
@@ -20,7 +20,7 @@ fn set_takes_its_options_in_any_order() {
 }
 
 #[test]
-fn set_refuses_what_cannot_be_meant() {
+fn set_rejects_invalid_and_incompatible_options() {
     let invalid = errors::invalid_expire_time("set");
     let cases = [
         ("SET k v NX XX", errors::SYNTAX),
@@ -47,7 +47,7 @@ fn set_refuses_what_cannot_be_meant() {
 }
 
 #[test]
-fn set_refuses_a_time_that_leaves_64_bits_when_now_is_added() {
+fn set_rejects_an_expiry_time_that_exceeds_64_bits() {
     with_args("SET k v PX 9223372036854775807", |argv| match Set::parse(argv) {
         Ok(Set { expiry: SetExpiry::Until(deadline), .. }) => {
             assert_eq!(deadline.at_ms(1), Err(errors::invalid_expire_time("set")));
@@ -57,26 +57,26 @@ fn set_refuses_a_time_that_leaves_64_bits_when_now_is_added() {
 }
 
 #[test]
-fn setex_names_itself_when_it_refuses() {
+fn setex_errors_contain_the_command_name() {
     assert_eq!(
-        error_of(|argv| Set::parse_with_time(argv, Unit::Seconds, "setex"), "SETEX k 0 v"),
+        error_of(|argv| Set::parse_with_time(argv, TimeUnit::Seconds, "setex"), "SETEX k 0 v"),
         errors::invalid_expire_time("setex")
     );
     assert_eq!(
-        error_of(|argv| Set::parse_with_time(argv, Unit::Milliseconds, "psetex"), "PSETEX k 0 v"),
+        error_of(|argv| Set::parse_with_time(argv, TimeUnit::Milliseconds, "psetex"), "PSETEX k 0 v"),
         errors::invalid_expire_time("psetex")
     );
     assert_eq!(
-        error_of(|argv| Set::parse_with_time(argv, Unit::Seconds, "setex"), "SETEX k x v"),
+        error_of(|argv| Set::parse_with_time(argv, TimeUnit::Seconds, "setex"), "SETEX k x v"),
         errors::NOT_AN_INTEGER
     );
 }
 
 #[test]
-fn getex_reads_its_time_only_when_asked() {
+fn getex_parses_its_time_only_on_request() {
     let expiry_of = |line: &str| with_args(line, |argv| GetEx::parse(argv)?.new_expiry());
     assert_eq!(expiry_of("GETEX k"), Ok(None));
-    assert_eq!(expiry_of("GETEX k PERSIST persist"), Ok(Some(SetExpiry::Forever)));
+    assert_eq!(expiry_of("GETEX k PERSIST persist"), Ok(Some(SetExpiry::Never)));
     assert_eq!(expiry_of("GETEX k EX x"), Err(errors::NOT_AN_INTEGER));
     assert_eq!(expiry_of("GETEX k EX 0"), Err(errors::invalid_expire_time("getex")));
     with_args("GETEX k EX x", |argv| assert!(GetEx::parse(argv).is_ok()));

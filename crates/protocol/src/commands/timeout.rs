@@ -1,32 +1,32 @@
-//! How long a command may wait, as requests spell it.
+//! Parsing of timeouts of blocking commands.
 
 use super::float::parse_float;
 use crate::errors::{self, CommandError};
 use crate::number;
 
-/// Waits that end later than this are refused: added to the time of day they would leave 64 bits. The
-/// margin is the time of day until the year 2248.
-const LONGEST_MS: u64 = i64::MAX as u64 - (1 << 43);
+/// Maximum timeout in milliseconds. Added to the current Unix time it must fit in an `i64`; the difference of 2^43 ms
+/// is enough until the year 2248.
+const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (1 << 43);
 
-/// A wait in whole milliseconds; 0 is forever.
+/// Parses a timeout in milliseconds; 0 is without limit.
 pub(super) fn parse_timeout_ms(text: &[u8]) -> Result<u64, CommandError> {
     let ms = number::parse_i64(text).ok_or(errors::TIMEOUT_NOT_AN_INTEGER)?;
     in_range(u64::try_from(ms).map_err(|_| errors::TIMEOUT_NEGATIVE)?)
 }
 
-/// A wait in seconds and parts of them, rounded up to milliseconds; 0 is forever.
+/// Parses a timeout in seconds, which can have decimals. Returns it in milliseconds, rounded up; 0 is without limit.
 pub(super) fn parse_timeout_seconds(text: &[u8]) -> Result<u64, CommandError> {
     let seconds = parse_float(text).ok_or(errors::TIMEOUT_NOT_A_FLOAT)?;
     let ms = (seconds * 1000.0).ceil();
     if ms < 0.0 {
         return Err(errors::TIMEOUT_NEGATIVE);
     }
-    // A wait beyond what 64 bits hold becomes the greatest number, which is out of range too.
+    // The cast turns a number beyond 64 bits into the greatest `u64`, which is out of range too.
     in_range(ms as u64)
 }
 
 fn in_range(ms: u64) -> Result<u64, CommandError> {
-    if ms > LONGEST_MS { Err(errors::TIMEOUT_OUT_OF_RANGE) } else { Ok(ms) }
+    if ms > TIMEOUT_MS_MAX { Err(errors::TIMEOUT_OUT_OF_RANGE) } else { Ok(ms) }
 }
 
 #[cfg(test)]
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn milliseconds_are_whole_and_not_negative() {
+    fn milliseconds_must_be_integers_that_are_not_negative() {
         assert_eq!(parse_timeout_ms(b"0"), Ok(0));
         assert_eq!(parse_timeout_ms(b"1500"), Ok(1500));
         assert_eq!(parse_timeout_ms(b"1.5"), Err(errors::TIMEOUT_NOT_AN_INTEGER));

@@ -1,8 +1,7 @@
 //! The trimming options that XADD and XTRIM share: `<MAXLEN|MINID> [=|~] threshold [LIMIT count]` and
 //! `[KEEPREF|DELREF|ACKED]`.
 //!
-//! They come in any order, each of them once; what they add up to is decided when all are read, because
-//! Redis checks it then.
+//! They can have any order. As in Redis, their combination is checked after all of them have been read.
 
 use millstream_engine::{Exactness, References, Trim, TrimBy, TrimLimit};
 
@@ -20,7 +19,7 @@ pub(super) struct TrimOptions {
 }
 
 impl TrimOptions {
-    /// Reads the next option if it is one of these. A word without its argument is none of them.
+    /// Reads the next option if it is a trimming option with its value. Returns whether it did.
     pub(super) fn read(&mut self, args: &mut Args<'_>) -> Result<bool, CommandError> {
         if args.keyword_before("MAXLEN", 1) {
             self.read_strategy(args, max_len)?;
@@ -48,7 +47,7 @@ impl TrimOptions {
         Ok(())
     }
 
-    /// A limit other than none needs something to limit.
+    /// Fails if a LIMIT other than 0 was given without MAXLEN or MINID.
     pub(super) fn check_limit_has_strategy(&self) -> Result<(), CommandError> {
         match (self.strategy, self.limit) {
             (None, Some(1..)) => Err(errors::LIMIT_WITHOUT_TRIM),
@@ -56,12 +55,12 @@ impl TrimOptions {
         }
     }
 
-    /// What becomes of the pending rows of the entries that go.
+    /// What happens to the pending entries of removed entries.
     pub(super) fn references(&self) -> References {
         self.references.unwrap_or_default()
     }
 
-    /// What the options add up to.
+    /// Checks the combination of the options. Returns `None` if neither MAXLEN nor MINID was given.
     pub(super) fn finish(self) -> Result<Option<Trim>, CommandError> {
         self.check_limit_has_strategy()?;
         let exactness = self.strategy.map_or(Exactness::Exact, |(_, exactness)| exactness);
@@ -75,19 +74,19 @@ impl TrimOptions {
         Ok(self.strategy.map(|(by, exactness)| Trim { by, exactness, limit }))
     }
 
-    /// Whether a strategy was given.
+    /// Returns whether MAXLEN or MINID was given.
     pub(super) fn has_strategy(&self) -> bool {
         self.strategy.is_some()
     }
 }
 
-/// `=` or `~`, where a threshold still follows.
+/// Reads `=` or `~` if a threshold follows it.
 fn exactness(args: &mut Args<'_>) -> Exactness {
-    if args.len() >= 2 && args.sign("~") {
+    if args.len() >= 2 && args.symbol("~") {
         return Exactness::Approximate;
     }
     if args.len() >= 2 {
-        args.sign("=");
+        args.symbol("=");
     }
     Exactness::Exact
 }

@@ -5,8 +5,10 @@ use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
 
-/// Acknowledge pending entries. The ids are read only once key and group are known to exist: where either
-/// is missing the answer is 0 whatever they are.
+/// The arguments of XACK, which acknowledges pending entries.
+///
+/// Redis parses the ids ([`read_ids`](Xack::read_ids)) only after it has looked up key and group. If one of them does
+/// not exist, the reply is 0 even if an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xack<'a> {
     /// The stream.
@@ -18,14 +20,14 @@ pub struct Xack<'a> {
 }
 
 impl<'a> Xack<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xack<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);
         Ok(Xack { key, group, ids: args.rest() })
     }
 
-    /// After the key and the group: every id into an empty list, or a refusal if one of them is none.
+    /// Parses the ids into an empty list. The caller looks up key and group before. Fails if one of the ids is invalid.
     #[inline]
     pub fn read_ids(&self, ids: &mut Ids) -> Result<(), CommandError> {
         ids::read_ids(self.ids, ids)

@@ -5,10 +5,11 @@ use super::delete_request::DeleteRequest;
 use crate::args::Args;
 use crate::errors::CommandError;
 
-/// Acknowledge entries and delete them, and say of each what became of it. Nothing of it is read before the
-/// key is known to be of the right type; then [`request`](Xackdel::request) reads the rest. Where the key or the
-/// group is missing the answer is -1 for every id, whatever the ids are; only then are they read, with
-/// [`DeleteRequest::parse_ids`].
+/// The arguments of XACKDEL, which acknowledges and deletes entries and reports the result for each of them.
+///
+/// Redis checks the arguments in this order: the type of the key, then the options ([`request`](Xackdel::request)),
+/// then the ids ([`DeleteRequest::parse_ids`]). If the key or the group does not exist, the reply is -1 for every id,
+/// valid or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xackdel<'a> {
     /// The stream.
@@ -20,16 +21,16 @@ pub struct Xackdel<'a> {
 }
 
 impl<'a> Xackdel<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xackdel<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);
         Ok(Xackdel { key, group, rest: args.rest() })
     }
 
-    /// After the key's type, before its existence and the group's: the rest of the request.
+    /// Parses the options. The caller checks the key's type before, and the existence of key and group after.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
-        DeleteRequest::parse(Args::over(self.rest))
+        DeleteRequest::parse(Args::new(self.rest))
     }
 }
 
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order_after_the_group() {
+    fn options_after_the_group_have_any_order() {
         assert_eq!(request_of("XACKDEL s ACKED IDS 2 1-1 2-1"), Ok((References::Keep, 2)));
         assert_eq!(request_of("XACKDEL s g DELREF IDS 1 1-1"), Ok((References::Delete, 1)));
         assert_eq!(request_of("XACKDEL s g IDS 1 x ACKED"), Ok((References::Acked, 1)));

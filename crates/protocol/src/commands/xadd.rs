@@ -1,7 +1,7 @@
 //! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer | IDMP producer iid]
 //! [MAXLEN|MINID [=|~] threshold [LIMIT count]] <*|id> field value [field value ...]`
 //!
-//! Options come in any order; the first argument that is none of them is the id.
+//! The options can have any order; the first argument that is not an option is the id.
 
 use millstream_engine::{Addition, IdSpec, Idempotence, StreamId};
 
@@ -11,23 +11,24 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Append an entry. Everything about the request itself is checked when it is parsed; what remains
-/// concerns the key: its type, NOMKSTREAM, whether the entry was sent before, and whether the id is greater than
-/// the last.
+/// The arguments of XADD, which appends an entry.
+///
+/// All arguments are checked here. The caller checks what depends on the key: its type, NOMKSTREAM, whether the
+/// producer has sent the entry before, and whether the id is greater than the last id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadd<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// The entry: an explicit id is never `0-0`, and there is at least one field.
+    /// The entry and the options. An explicit id is never `0-0`, and there is at least one field.
     pub entry: Addition<'a>,
 }
 
 impl<'a> Xadd<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xadd<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
-        if args.sign("*") {
+        if args.symbol("*") {
             return Ok(Xadd { key, entry: Addition::new(args.pairs("xadd")?) });
         }
         let (id, options) = read_options(&mut args)?;
@@ -40,13 +41,13 @@ impl<'a> Xadd<'a> {
     }
 }
 
-/// Reads the options and the id behind them, if there is one.
+/// Reads the options and the id after them, if there is one.
 #[inline(never)]
 fn read_options<'a>(args: &mut Args<'a>) -> Result<(Option<IdSpec>, Addition<'a>), CommandError> {
     let mut entry = Addition::new(&[]);
     let mut trim = TrimOptions::default();
     let id = loop {
-        if args.sign("*") {
+        if args.symbol("*") {
             break Some(IdSpec::Auto);
         }
         if trim.read(args)? {
@@ -73,7 +74,7 @@ fn read_options<'a>(args: &mut Args<'a>) -> Result<(Option<IdSpec>, Addition<'a>
     Ok((id, entry))
 }
 
-/// Reads `IDMPAUTO producer` or `IDMP producer iid` if it comes next. A word without its arguments is neither.
+/// Reads `IDMPAUTO producer` or `IDMP producer iid` if the next arguments have this form.
 fn read_idempotence<'a>(
     args: &mut Args<'a>,
     given_before: bool,
@@ -95,8 +96,8 @@ fn read_idempotence<'a>(
     Ok(Some(Idempotence::Given { producer, iid }))
 }
 
-fn not_empty(name: &[u8], refusal: CommandError) -> Result<&[u8], CommandError> {
-    if name.is_empty() { Err(refusal) } else { Ok(name) }
+fn not_empty(name: &[u8], error: CommandError) -> Result<&[u8], CommandError> {
+    if name.is_empty() { Err(error) } else { Ok(name) }
 }
 
 #[cfg(test)]
@@ -107,7 +108,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn options_come_in_any_order_before_the_id() {
+    fn options_before_the_id_have_any_order() {
         with_args("XADD s LIMIT 5 nomkstream maxlen ~ 10 5-* f v", |argv| {
             let trim = Trim {
                 by: TrimBy::MaxLen(10),
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_needs_no_trim_and_a_producer_no_place() {
+    fn reference_option_works_without_trimming_and_idmp_has_any_position() {
         let cases = [
             ("XADD s KEEPREF * f v", References::Keep, None),
             ("XADD s acked 1-1 f v", References::Acked, None),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XADD s MAXLEN 1 MAXLEN 1 * a b", errors::TRIM_TWICE),
             ("XADD s MAXLEN 1 MINID 1 * a b", errors::TRIM_TWICE),

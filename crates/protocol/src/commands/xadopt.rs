@@ -1,25 +1,25 @@
-//! `XADOPT key group from to`: Millstream's own.
+//! `XADOPT key group from to`, a command that only Millstream has.
 
 use super::ArgList;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// Give all that is pending with one consumer to another, and remove the first. All of it is checked before
-/// the key is looked up.
+/// The arguments of XADOPT, which gives all pending entries of one consumer to another and removes the first. All of
+/// them are checked before the key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xadopt<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer that goes.
+    /// The consumer to remove.
     pub from: &'a [u8],
-    /// The consumer that takes its entries; never the same.
+    /// The consumer that gets its pending entries; never equal to `from`.
     pub to: &'a [u8],
 }
 
 impl<'a> Xadopt<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xadopt<'a>, CommandError> {
         let [key, group, from, to] = Args::of_command(argv).exactly()?;
         if from == to {
@@ -35,7 +35,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn nobody_adopts_from_itself() {
+    fn consumer_cannot_adopt_its_own_entries() {
         with_args("XADOPT s g a A", |argv| {
             let expected = Xadopt { key: b"s", group: b"g", from: b"a", to: b"A" };
             assert_eq!(Xadopt::parse(argv), Ok(expected));

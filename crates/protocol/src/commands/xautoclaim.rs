@@ -8,34 +8,34 @@ use crate::errors::{self, CommandError};
 use crate::ids;
 use crate::number;
 
-/// How many rows are claimed if the request does not say.
+/// Maximum number of pending entries claimed without COUNT.
 const DEFAULT_COUNT: u64 = 100;
 
-/// The most rows a request may ask for: as many ids as fit in memory, by Redis' reckoning.
+/// Greatest COUNT. Redis limits it so that the size of a list of as many ids fits in an `i64`.
 const GREATEST_COUNT: u64 = i64::MAX as u64 / size_of::<StreamId>() as u64;
 
-/// Walk through pending entries and take over the idle ones. All of it is checked before the key is looked
-/// up.
+/// The arguments of XAUTOCLAIM, which scans pending entries and claims those that are idle. All of them are checked
+/// before the key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xautoclaim<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer that takes them.
+    /// The consumer that claims the entries.
     pub consumer: &'a [u8],
-    /// Rows idle for less stay where they are.
+    /// Minimum idle time of claimed entries, in milliseconds.
     pub idle_ms_min: u64,
-    /// The smallest id to look at; `(` has been resolved.
+    /// The smallest id to scan. An exclusive bound, `(id`, is already converted.
     pub start: StreamId,
-    /// The most rows to claim; at least 1. Ten times as many are looked at.
+    /// Maximum number of entries to claim; at least 1. At most ten times as many are scanned.
     pub count: u64,
-    /// Whether only ids are returned, and counts stay.
+    /// Whether to return only ids and leave the delivery counts unchanged.
     pub justid: bool,
 }
 
 impl<'a> Xautoclaim<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xautoclaim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
@@ -68,7 +68,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn count_has_a_default() {
         with_args("XAUTOCLAIM s g c -1 (5 justid", |argv| {
             let expected = Xautoclaim {
                 key: b"s",
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XAUTOCLAIM s g c x y", errors::XAUTOCLAIM_MIN_IDLE),
             ("XAUTOCLAIM s g c 0 y COUNT 0", errors::INVALID_STREAM_ID),

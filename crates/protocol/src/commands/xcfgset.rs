@@ -9,8 +9,9 @@ use crate::errors::{self, CommandError};
 const DURATION_S: RangeInclusive<u64> = 1..=86_400;
 const MAX_SIZE: RangeInclusive<u64> = 1..=10_000;
 
-/// Set how a stream remembers what its producers sent. Nothing of it is read before the key is known to be a
-/// stream; then [`request`](Xcfgset::request) reads the rest.
+/// The arguments of XCFGSET, which sets the limits of a stream's producer history.
+///
+/// Redis parses the parameters ([`request`](Xcfgset::request)) only after it has checked that the key is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xcfgset<'a> {
     /// The stream.
@@ -19,31 +20,31 @@ pub struct Xcfgset<'a> {
     rest: &'a [&'a [u8]],
 }
 
-/// What XCFGSET sets; at least one of them.
+/// The parameters of XCFGSET; at least one is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// For how many seconds an entry's name is remembered: 1 to 86,400.
+    /// How long an idempotent id stays in the producer history, in seconds: 1 to 86,400.
     pub idmp_duration_s: Option<u64>,
-    /// How many names of each producer are remembered: 1 to 10,000.
+    /// Maximum number of idempotent ids in the history of each producer: 1 to 10,000.
     pub idmp_max_size: Option<u64>,
 }
 
 impl<'a> Xcfgset<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xcfgset<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
         Ok(Xcfgset { key, rest: args.rest() })
     }
 
-    /// After the key's existence and its type: the rest of the request.
+    /// Parses the parameters. The caller checks the key's existence and type before.
     pub fn request(&self) -> Result<StreamSettings, CommandError> {
-        let mut args = Args::over(self.rest);
+        let mut args = Args::new(self.rest);
         let mut settings = StreamSettings::default();
         while !args.is_empty() {
             settings.read(&mut args)?;
         }
-        if settings == StreamSettings::default() { Err(errors::XCFGSET_NOTHING) } else { Ok(settings) }
+        if settings == StreamSettings::default() { Err(errors::XCFGSET_NO_PARAMETER) } else { Ok(settings) }
     }
 }
 
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_come_in_any_order() {
+    fn parameters_can_have_any_order() {
         let both = StreamSettings { idmp_duration_s: Some(86_400), idmp_max_size: Some(10_000) };
         assert_eq!(request_of("XCFGSET s IDMP-DURATION 86400 IDMP-MAXSIZE 10000"), Ok(both));
         assert_eq!(request_of("XCFGSET s idmp-maxsize 10000 idmp-duration 86400"), Ok(both));
@@ -98,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_argument_order() {
+    fn errors_are_reported_in_argument_order() {
         let cases = [
-            ("XCFGSET s", errors::XCFGSET_NOTHING),
+            ("XCFGSET s", errors::XCFGSET_NO_PARAMETER),
             ("XCFGSET s IDMP-DURATION 0 FOO", errors::IDMP_DURATION_RANGE),
             ("XCFGSET s IDMP-DURATION -1", errors::IDMP_DURATION_RANGE),
             ("XCFGSET s IDMP-DURATION 86401", errors::IDMP_DURATION_RANGE),

@@ -1,7 +1,7 @@
 //! `XCLAIM key group consumer min-idle id [id ...] [IDLE ms] [TIME unix-ms] [RETRYCOUNT n] [FORCE] [JUSTID]
 //! [LASTID id]`
 //!
-//! Ids are read until one is none; from there on everything is an option. No id at all is legal.
+//! The first argument that is not a valid id ends the list of ids and begins the options. The list can be empty.
 
 use millstream_engine::StreamId;
 
@@ -10,78 +10,79 @@ use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
-/// Take pending entries over. Nothing of it is read before the key, its type and the group are known to be
-/// good; then [`request`](Xclaim::request) reads the rest.
+/// The arguments of XCLAIM, which gives pending entries to another consumer.
+///
+/// Redis first checks that the key is a stream and has the group, then the rest ([`request`](Xclaim::request)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xclaim<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer that takes them.
+    /// The consumer that claims the entries.
     pub consumer: &'a [u8],
     /// Everything from `min-idle` on, as sent.
     rest: &'a [&'a [u8]],
 }
 
-/// What XCLAIM asks for.
+/// The arguments of XCLAIM after the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// Rows idle for less stay where they are.
+    /// Minimum idle time of claimed entries, in milliseconds.
     pub idle_ms_min: u64,
-    /// The entries.
+    /// The entries to claim.
     pub ids: Ids,
-    /// When they count as delivered.
-    pub delivered: Delivered,
-    /// How often they count as delivered; `None` is once more than before.
+    /// Their new delivery time.
+    pub delivered: DeliveryTime,
+    /// Their new delivery count; `None` adds one to it.
     pub retrycount: Option<u64>,
-    /// Whether entries that are not pending become so.
+    /// Whether entries that are not pending become pending.
     pub force: bool,
-    /// Whether only ids are returned, and counts stay.
+    /// Whether to return only ids and leave the delivery counts unchanged.
     pub justid: bool,
-    /// The group's position, if that is further on.
+    /// The group's new last delivered id, if it is greater than the current one.
     pub last_id: Option<StreamId>,
 }
 
-/// When claimed entries count as delivered.
+/// The delivery time that claimed entries get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// Now.
+pub enum DeliveryTime {
+    /// The current time.
     Now,
-    /// This long ago.
+    /// IDLE: this long before the current time.
     IdleFor {
-        /// Milliseconds.
+        /// Idle time in milliseconds.
         ms: u64,
     },
-    /// At this time.
+    /// TIME: an absolute time.
     At {
-        /// Unix milliseconds.
+        /// Unix time in milliseconds.
         unix_ms: u64,
     },
 }
 
-impl Delivered {
-    /// The time meant, which is never in the future: what cannot be is taken for now.
+impl DeliveryTime {
+    /// Returns the time in Unix milliseconds. A time in the future or before 1970 becomes the current time.
     pub fn at_ms(self, now_ms: u64) -> u64 {
         match self {
-            Delivered::Now => now_ms,
-            Delivered::IdleFor { ms } => now_ms.checked_sub(ms).unwrap_or(now_ms),
-            Delivered::At { unix_ms } => Some(unix_ms).filter(|&at_ms| at_ms <= now_ms).unwrap_or(now_ms),
+            DeliveryTime::Now => now_ms,
+            DeliveryTime::IdleFor { ms } => now_ms.checked_sub(ms).unwrap_or(now_ms),
+            DeliveryTime::At { unix_ms } => Some(unix_ms).filter(|&at_ms| at_ms <= now_ms).unwrap_or(now_ms),
         }
     }
 }
 
 impl<'a> Xclaim<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xclaim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
         Ok(Xclaim { key, group, consumer, rest: args.rest() })
     }
 
-    /// After the key, its type and the group: the rest of the request.
+    /// Parses the arguments after the consumer. The caller checks the key, its type and the group before.
     pub fn request(&self) -> Result<ClaimRequest, CommandError> {
-        let mut args = Args::over(self.rest);
+        let mut args = Args::new(self.rest);
         let idle_ms_min = not_negative(args.next_i64_or(errors::XCLAIM_MIN_IDLE)?);
         let ids = leading_ids(&mut args);
         let mut request = ClaimRequest { idle_ms_min, ids, ..ClaimRequest::default() };
@@ -97,7 +98,7 @@ impl Default for ClaimRequest {
         ClaimRequest {
             idle_ms_min: 0,
             ids: Ids::new(),
-            delivered: Delivered::Now,
+            delivered: DeliveryTime::Now,
             retrycount: None,
             force: false,
             justid: false,
@@ -114,11 +115,11 @@ impl ClaimRequest {
             self.justid = true;
         } else if args.keyword_before("IDLE", 1) {
             let ms = args.next_i64_or(errors::XCLAIM_IDLE)?;
-            self.delivered = u64::try_from(ms).map_or(Delivered::Now, |ms| Delivered::IdleFor { ms });
+            self.delivered = u64::try_from(ms).map_or(DeliveryTime::Now, |ms| DeliveryTime::IdleFor { ms });
         } else if args.keyword_before("TIME", 1) {
             let unix_ms = args.next_i64_or(errors::XCLAIM_TIME)?;
             self.delivered =
-                u64::try_from(unix_ms).map_or(Delivered::Now, |unix_ms| Delivered::At { unix_ms });
+                u64::try_from(unix_ms).map_or(DeliveryTime::Now, |unix_ms| DeliveryTime::At { unix_ms });
         } else if args.keyword_before("RETRYCOUNT", 1) {
             self.retrycount = u64::try_from(args.next_i64_or(errors::XCLAIM_RETRYCOUNT)?).ok();
         } else if args.keyword_before("LASTID", 1) {
@@ -130,7 +131,7 @@ impl ClaimRequest {
     }
 }
 
-/// The arguments up to the first that is no id.
+/// Reads ids up to the first argument that is not a valid id.
 fn leading_ids(args: &mut Args<'_>) -> Ids {
     let mut found = Ids::new();
     while let Some(id) = args.next_if(|arg| ids::parse_id(arg).ok()) {
@@ -157,7 +158,7 @@ mod tests {
             request_of("XCLAIM s g c -5 1 2-3 force IDLE 10 TIME 20 RETRYCOUNT -1 LASTID 9").unwrap();
         let expected = ClaimRequest {
             ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
-            delivered: Delivered::At { unix_ms: 20 },
+            delivered: DeliveryTime::At { unix_ms: 20 },
             force: true,
             last_id: Some(StreamId::new(9, 0)),
             ..ClaimRequest::default()
@@ -168,15 +169,15 @@ mod tests {
 
     #[test]
     fn delivery_is_never_in_the_future() {
-        assert_eq!(Delivered::IdleFor { ms: 10 }.at_ms(100), 90);
-        assert_eq!(Delivered::IdleFor { ms: 101 }.at_ms(100), 100);
-        assert_eq!(Delivered::At { unix_ms: 7 }.at_ms(100), 7);
-        assert_eq!(Delivered::At { unix_ms: 101 }.at_ms(100), 100);
-        assert_eq!(request_of("XCLAIM s g c 0 1 IDLE -1").unwrap().delivered, Delivered::Now);
+        assert_eq!(DeliveryTime::IdleFor { ms: 10 }.at_ms(100), 90);
+        assert_eq!(DeliveryTime::IdleFor { ms: 101 }.at_ms(100), 100);
+        assert_eq!(DeliveryTime::At { unix_ms: 7 }.at_ms(100), 7);
+        assert_eq!(DeliveryTime::At { unix_ms: 101 }.at_ms(100), 100);
+        assert_eq!(request_of("XCLAIM s g c 0 1 IDLE -1").unwrap().delivered, DeliveryTime::Now);
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let unrecognized = |option: &str| errors::unrecognized_xclaim_option(option.as_bytes());
         let cases = [
             ("XCLAIM s g c x FOO", errors::XCLAIM_MIN_IDLE),

@@ -5,8 +5,10 @@ use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids::{self, Ids};
 
-/// Delete entries. The ids are read only once the key is known to be a stream: where it is missing the
-/// answer is 0 whatever they are.
+/// The arguments of XDEL, which deletes entries.
+///
+/// Redis parses the ids ([`parse_ids`](Xdel::parse_ids)) only after it has looked up the key. If the key does not
+/// exist, the reply is 0 even if an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xdel<'a> {
     /// The stream.
@@ -16,14 +18,14 @@ pub struct Xdel<'a> {
 }
 
 impl<'a> Xdel<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xdel<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
         Ok(Xdel { key, ids: args.rest() })
     }
 
-    /// After the key: every id, or none if one of them is none.
+    /// Parses the ids. The caller looks up the key before. Fails if one of the ids is invalid.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
         ids::parse_ids(self.ids)
     }

@@ -5,9 +5,10 @@ use super::delete_request::DeleteRequest;
 use crate::args::Args;
 use crate::errors::CommandError;
 
-/// Delete entries, and say of each what became of it. Nothing of it is read before the key is known to be of
-/// the right type; then [`request`](Xdelex::request) reads the rest. Where the key is missing the answer is -1
-/// for every id, whatever the ids are; only then are they read, with [`DeleteRequest::parse_ids`].
+/// The arguments of XDELEX, which deletes entries and reports the result for each of them.
+///
+/// Redis checks the arguments in this order: the type of the key, then the options ([`request`](Xdelex::request)), then
+/// the ids ([`DeleteRequest::parse_ids`]). If the key does not exist, the reply is -1 for every id, valid or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xdelex<'a> {
     /// The stream.
@@ -17,16 +18,16 @@ pub struct Xdelex<'a> {
 }
 
 impl<'a> Xdelex<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xdelex<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
         Ok(Xdelex { key, rest: args.rest() })
     }
 
-    /// After the key's type, before its existence: the rest of the request.
+    /// Parses the options. The caller checks the key's type before, and the key's existence after.
     pub fn request(&self) -> Result<DeleteRequest<'a>, CommandError> {
-        DeleteRequest::parse(Args::over(self.rest))
+        DeleteRequest::parse(Args::new(self.rest))
     }
 }
 
@@ -39,18 +40,18 @@ mod tests {
     use crate::errors;
 
     #[test]
-    fn the_policy_may_stand_before_or_after_the_ids() {
+    fn reference_option_can_precede_or_follow_the_ids() {
         let cases = [
             ("XDELEX s IDS 1 1-1", References::Keep),
             ("XDELEX s keepref ids 1 1-1", References::Keep),
             ("XDELEX s DELREF IDS 1 1-1", References::Delete),
             ("XDELEX s IDS 1 1-1 acked", References::Acked),
-            // The last list counts.
+            // The last list of ids wins.
             ("XDELEX s IDS 2 8-1 9-1 ACKED IDS 1 1-1", References::Acked),
         ];
         for (line, references) in cases {
             with_args(line, |argv| {
-                let Ok(command) = Xdelex::parse(argv) else { panic!("{line}") };
+                let Ok(command) = Xdelex::parse(argv) else { panic!("cannot parse {line}") };
                 let request = command.request().unwrap();
                 assert_eq!(request, DeleteRequest { references, ids: &[b"1-1"] }, "{line}");
                 assert_eq!(request.parse_ids().unwrap().as_slice(), [StreamId::new(1, 1)]);
@@ -59,9 +60,9 @@ mod tests {
     }
 
     #[test]
-    fn ids_may_be_named_like_options() {
+    fn option_names_inside_the_id_list_are_ids() {
         with_args("XDELEX IDS IDS 2 ACKED IDS DELREF", |argv| {
-            let Ok(command) = Xdelex::parse(argv) else { panic!("not understood") };
+            let Ok(command) = Xdelex::parse(argv) else { panic!("cannot parse {argv:?}") };
             let request = command.request().unwrap();
             assert_eq!(command.key, b"IDS");
             assert_eq!(request, DeleteRequest { references: References::Delete, ids: &[b"ACKED", b"IDS"] });
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_argument_order() {
+    fn errors_are_reported_in_argument_order() {
         let cases = [
             ("XDELEX s IDS 0 1-1", errors::NUMIDS_NOT_POSITIVE),
             ("XDELEX s IDS -1 1-1 FOO", errors::NUMIDS_NOT_POSITIVE),

@@ -1,4 +1,4 @@
-//! `XEXTEND key group consumer IDS numids id [id ...]`: Millstream's own.
+//! `XEXTEND key group consumer IDS numids id [id ...]`, a command that only Millstream has.
 
 use super::ArgList;
 use super::delete_request::read_list;
@@ -6,32 +6,33 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
-/// Start the idle time of pending entries anew, as far as they are still the consumer's. Nothing of it is read
-/// before the key, its type and the group are known to be good; then [`parse_ids`](Xextend::parse_ids) reads
-/// the rest.
+/// The arguments of XEXTEND, which resets the idle time of pending entries that the consumer still owns.
+///
+/// As for XACKDEL, the ids are parsed ([`parse_ids`](Xextend::parse_ids)) after the key, its type and the group have
+/// been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xextend<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// The consumer that still works on the entries.
+    /// The consumer that still processes the entries.
     pub consumer: &'a [u8],
     /// Everything after the consumer, as sent.
     rest: &'a [&'a [u8]],
 }
 
 impl<'a> Xextend<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xextend<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group, consumer) = (args.next()?, args.next()?, args.next()?);
         Ok(Xextend { key, group, consumer, rest: args.rest() })
     }
 
-    /// After the key, its type and the group: every id, or none if one of them is none.
+    /// Parses the ids. The caller checks the key, its type and the group before. Fails if one of the ids is invalid.
     pub fn parse_ids(&self) -> Result<Ids, CommandError> {
-        let mut args = Args::over(self.rest);
+        let mut args = Args::new(self.rest);
         let ids = read_list(&mut args)?.ok_or(errors::IDS_MISSING)?;
         args.finish()?;
         ids::parse_ids(ids)
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_counted() {
+    fn ids_are_parsed() {
         let ids = ids_of("XEXTEND s g IDS ids 2 1-1 2").unwrap();
         assert_eq!(ids.as_slice(), [StreamId::new(1, 1), StreamId::new(2, 0)]);
     }

@@ -1,8 +1,8 @@
 //! `XGROUP CREATE key group <id|$> [MKSTREAM] [ENTRIESREAD n]`
 //! `XGROUP SETID key group <id|$> [ENTRIESREAD n]`
 //!
-//! Options are checked first; then, with the key, its type, its existence and the group's; and only then where a
-//! group is to stand.
+//! Redis checks the options first; then the type of the key, its existence and the group's existence; and the start id
+//! last.
 
 use millstream_engine::GroupStart;
 
@@ -11,45 +11,45 @@ use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Begin a group.
+/// The arguments of XGROUP CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XgroupCreate<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// Where it stands, as sent.
+    /// The id after which the group reads, or `$`; as sent.
     pub start: &'a [u8],
-    /// Whether a missing stream is made.
+    /// Whether to create the stream if it does not exist.
     pub mkstream: bool,
-    /// How many entries the group counts as read, if that is known.
+    /// Number of entries that the group counts as read; `None` if it is unknown.
     pub entries_read: Option<u64>,
 }
 
-/// Move a group.
+/// The arguments of XGROUP SETID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XgroupSetId<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// Where it stands, as sent.
+    /// The id after which the group reads, or `$`; as sent.
     pub start: &'a [u8],
-    /// How many entries the group counts as read, if that is known.
+    /// Number of entries that the group counts as read; `None` if it is unknown.
     pub entries_read: Option<u64>,
 }
 
 impl<'a> XgroupCreate<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XgroupCreate<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, group, start) = (args.next()?, args.next()?, args.next()?);
-        let options = GroupOptions::parse(args, argv, Mkstream::Allowed)?;
+        let options = GroupOptions::parse(args, argv, Mkstream::Accepted)?;
         let GroupOptions { mkstream, entries_read } = options;
         Ok(XgroupCreate { key, group, start, mkstream, entries_read })
     }
 
-    /// After the key: where the group stands.
+    /// Parses the start id. The caller checks the key before.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
             b"$" => Ok(GroupStart::Last),
@@ -59,15 +59,15 @@ impl<'a> XgroupCreate<'a> {
 }
 
 impl<'a> XgroupSetId<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XgroupSetId<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         let (key, group, start) = (args.next()?, args.next()?, args.next()?);
-        let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Refused)?;
+        let GroupOptions { entries_read, .. } = GroupOptions::parse(args, argv, Mkstream::Rejected)?;
         Ok(XgroupSetId { key, group, start, entries_read })
     }
 
-    /// After the key and the group: where the group stands. Unlike CREATE, `-` and `+` are ids here.
+    /// Parses the start id. The caller checks the key and the group before. Unlike CREATE, SETID accepts `-` and `+`.
     pub fn group_start(&self) -> Result<GroupStart, CommandError> {
         match self.start {
             b"$" => Ok(GroupStart::Last),
@@ -76,18 +76,20 @@ impl<'a> XgroupSetId<'a> {
     }
 }
 
+/// Whether the subcommand accepts the option MKSTREAM.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mkstream {
-    Allowed,
-    Refused,
+    Accepted,
+    Rejected,
 }
 
 impl Mkstream {
-    /// How many words the options take if each is given once. Options may repeat, but not beyond that.
-    fn room(self) -> usize {
+    /// Maximum number of arguments after the start id: as many as if every option is given once. Within this number, a
+    /// request can repeat an option.
+    fn option_args_max(self) -> usize {
         match self {
-            Mkstream::Allowed => 3,
-            Mkstream::Refused => 2,
+            Mkstream::Accepted => 3,
+            Mkstream::Rejected => 2,
         }
     }
 }
@@ -98,11 +100,11 @@ struct GroupOptions {
 }
 
 impl GroupOptions {
-    fn parse(mut args: Args<'_>, argv: &[&[u8]], making: Mkstream) -> Result<GroupOptions, CommandError> {
+    fn parse(mut args: Args<'_>, argv: &[&[u8]], mkstream: Mkstream) -> Result<GroupOptions, CommandError> {
         let mut options = GroupOptions { mkstream: false, entries_read: None };
-        let too_many = args.len() > making.room();
+        let too_many = args.len() > mkstream.option_args_max();
         loop {
-            if making == Mkstream::Allowed && args.keyword("MKSTREAM") {
+            if mkstream == Mkstream::Accepted && args.keyword("MKSTREAM") {
                 options.mkstream = true;
             } else if args.keyword_before("ENTRIESREAD", 1) {
                 options.entries_read = parse_entries_read(&mut args)?;
@@ -115,7 +117,7 @@ impl GroupOptions {
     }
 }
 
-/// A count, or -1 for one that is not known.
+/// Parses a count. Returns `None` for -1, which means that it is unknown.
 fn parse_entries_read(args: &mut Args<'_>) -> Result<Option<u64>, CommandError> {
     match args.next_i64()? {
         -1 => Ok(None),
@@ -131,7 +133,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn options_come_in_any_order_and_the_start_is_left_for_later() {
+    fn create_parses_options_and_leaves_the_start_id_unparsed() {
         with_args("XGROUP create s g x ENTRIESREAD 5 MKSTREAM", |argv| {
             let expected =
                 XgroupCreate { key: b"s", group: b"g", start: b"x", mkstream: true, entries_read: Some(5) };
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_of_minus_one_is_not_known() {
+    fn entriesread_of_minus_one_is_unknown() {
         with_args("XGROUP SETID s g 0 entriesread -1", |argv| {
             let expected = XgroupSetId { key: b"s", group: b"g", start: b"0", entries_read: None };
             assert_eq!(XgroupSetId::parse(argv), Ok(expected));
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn only_setid_takes_the_extremes() {
+    fn only_setid_accepts_minus_and_plus() {
         let create = XgroupCreate { key: b"", group: b"", start: b"-", mkstream: false, entries_read: None };
         assert_eq!(create.group_start(), Err(errors::INVALID_STREAM_ID));
         let set_id = XgroupSetId { key: b"", group: b"", start: b"+", entries_read: None };
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_subcommand_as_typed() {
+    fn errors_quote_the_subcommand_as_sent() {
         let syntax = |name: &str| errors::subcommand_syntax(name.as_bytes(), "XGROUP");
         let cases = [
             ("XGROUP Create s g x FOO", syntax("Create")),

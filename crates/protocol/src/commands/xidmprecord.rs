@@ -7,22 +7,22 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Remember that an entry which is there was sent by a producer under a name. What the request says by itself
-/// is checked before the key is looked up.
+/// The arguments of XIDMPRECORD, which adds an existing entry to the history of a producer. All of them are checked
+/// before the key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xidmprecord<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// Who sent the entry; never empty.
+    /// The producer of the entry; never empty.
     pub producer: &'a [u8],
-    /// The producer's name for the entry; never empty.
+    /// The idempotent id that the producer gave the entry; never empty.
     pub iid: &'a [u8],
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
 }
 
 impl<'a> Xidmprecord<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xidmprecord<'a>, CommandError> {
         let [key, producer, iid, id] = Args::of_command(argv).exactly()?;
         if producer.is_empty() {
@@ -41,7 +41,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn an_incomplete_id_is_the_first_of_its_millisecond() {
+    fn missing_sequence_number_is_zero() {
         with_args("XIDMPRECORD s p i 5", |argv| {
             let expected = Xidmprecord { key: b"s", producer: b"p", iid: b"i", id: StreamId::new(5, 0) };
             assert_eq!(Xidmprecord::parse(argv), Ok(expected));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_argument_order() {
+    fn errors_are_reported_in_argument_order() {
         let cases = [
             ("XIDMPRECORD s '' '' x", errors::RECORD_PRODUCER_EMPTY),
             ("XIDMPRECORD s p '' x", errors::RECORD_IID_EMPTY),

@@ -4,43 +4,44 @@ use super::ArgList;
 use crate::args::{Args, subcommand};
 use crate::errors::{self, CommandError};
 
-/// How many entries and pending rows FULL shows if the request does not say.
+/// Number of entries and pending entries that FULL returns without COUNT.
 const DEFAULT_COUNT: u64 = 10;
 
-/// Look at a stream. How much of it is read only after the key is known to be a stream, by
-/// [`detail`](XinfoStream::detail).
+/// The arguments of XINFO STREAM.
+///
+/// Redis parses the options ([`detail`](XinfoStream::detail)) only after it has checked that the key is a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XinfoStream<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// The subcommand as typed, which an error repeats.
+    /// The subcommand as the client spelled it, for an error text.
     subcommand: &'a [u8],
-    /// What follows the key, as sent.
+    /// The arguments after the key, as sent.
     options: &'a [&'a [u8]],
 }
 
-/// How much XINFO STREAM tells.
+/// How much XINFO STREAM returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamDetail {
-    /// The figures, the first entry and the last.
+    /// Counters, the first entry and the last entry.
     Summary,
-    /// FULL: entries, groups, consumers and pending rows.
+    /// FULL: entries, groups, consumers and pending entries.
     Full {
-        /// The most entries and pending rows of each list; `None` is all of them.
+        /// Maximum number of entries, and of pending entries of each group and consumer; `None` is all of them.
         count: Option<u64>,
     },
 }
 
 impl<'a> XinfoStream<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<XinfoStream<'a>, CommandError> {
         let mut args = Args::of_subcommand(argv);
         Ok(XinfoStream { key: args.next()?, subcommand: subcommand(argv), options: args.rest() })
     }
 
-    /// After the key: how much to tell.
+    /// Parses the options after the key. The caller checks the key before.
     pub fn detail(&self) -> Result<StreamDetail, CommandError> {
-        let mut args = Args::over(self.options);
+        let mut args = Args::new(self.options);
         match (args.len(), args.keyword("FULL"), args.keyword("COUNT")) {
             (0, ..) => Ok(StreamDetail::Summary),
             (1, true, _) => Ok(StreamDetail::Full { count: Some(DEFAULT_COUNT) }),
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn full_shows_ten_unless_told_otherwise() {
+    fn full_returns_ten_entries_by_default() {
         assert_eq!(detail_of("XINFO STREAM s"), Ok(StreamDetail::Summary));
         assert_eq!(detail_of("XINFO STREAM s full"), Ok(StreamDetail::Full { count: Some(10) }));
         assert_eq!(detail_of("XINFO STREAM s FULL COUNT 3"), Ok(StreamDetail::Full { count: Some(3) }));
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_a_syntax_error_of_the_subcommand() {
+    fn unknown_options_are_syntax_errors_of_the_subcommand() {
         for options in ["FOO", "FULL COUNT", "FULL FOO 1", "FOO COUNT 1", "FULL COUNT 1 2", "FULL FULL"] {
             let line = format!("XINFO Stream s {options}");
             assert_eq!(detail_of(&line), Err(errors::subcommand_syntax(b"Stream", "XINFO")), "{line}");

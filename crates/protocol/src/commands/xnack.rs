@@ -1,6 +1,6 @@
 //! `XNACK key group <SILENT|FAIL|FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]`
 //!
-//! The mode has its place; what follows it comes in any order.
+//! The options after the mode can have any order.
 
 use millstream_engine::NackMode;
 
@@ -10,8 +10,9 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids::{self, Ids};
 
-/// Give pending entries back to their group. Nothing of it is read before the key, its type and the group are
-/// known to be good; then [`request`](Xnack::request) reads the rest.
+/// The arguments of XNACK, which releases pending entries so that any consumer of their group can claim them.
+///
+/// Redis first checks that the key is a stream and has the group, then the rest ([`request`](Xnack::request)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xnack<'a> {
     /// The stream.
@@ -22,30 +23,30 @@ pub struct Xnack<'a> {
     rest: &'a [&'a [u8]],
 }
 
-/// What XNACK asks for.
+/// The arguments of XNACK after the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NackRequest {
-    /// Why the entries come back.
+    /// Why the entries are released.
     pub mode: NackMode,
-    /// The entries; at least one.
+    /// The entries to release; at least one.
     pub ids: Ids,
-    /// How often they count as delivered; `None` leaves that to the mode.
+    /// The new delivery count; if `None`, the mode decides.
     pub retrycount: Option<u64>,
-    /// Whether entries that are not pending become so.
+    /// Whether entries that are not pending become pending.
     pub force: bool,
 }
 
 impl<'a> Xnack<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xnack<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);
         Ok(Xnack { key, group, rest: args.rest() })
     }
 
-    /// After the key, its type and the group: the rest of the request.
+    /// Parses the arguments from the mode on. The caller checks the key, its type and the group before.
     pub fn request(&self) -> Result<NackRequest, CommandError> {
-        let mut args = Args::over(self.rest);
+        let mut args = Args::new(self.rest);
         let mode = read_mode(&mut args).ok_or(errors::XNACK_MODE)?;
         let (mut texts, mut retrycount, mut force) = (None, None, false);
         while !args.is_empty() {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order_after_the_mode() {
+    fn options_after_the_mode_have_any_order() {
         let expected = NackRequest {
             mode: NackMode::Fatal,
             ids: Ids::from_slice(&[StreamId::new(1, 0), StreamId::new(2, 3)]),
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let unrecognized = |option: &str| errors::unrecognized_xnack_option(option.as_bytes());
         let cases = [
             ("XNACK s g MAYBE IDS 0 1-1", errors::XNACK_MODE),

@@ -7,48 +7,49 @@ use crate::args::{Args, not_negative};
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Look at a group's pending entries. All of it is checked before the key is looked up.
+/// The arguments of XPENDING, which lists or counts a group's pending entries. All of them are checked before the key
+/// is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xpending<'a> {
     /// The stream.
     pub key: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// Which rows to list; `None` asks for the summary.
-    pub rows: Option<PendingRows<'a>>,
+    /// Which pending entries to list; `None` asks for the summary.
+    pub range: Option<PendingRange<'a>>,
 }
 
-/// A part of the pending entries.
+/// Which pending entries XPENDING lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PendingRows<'a> {
-    /// Rows idle for less are left out; 0 leaves out none.
+pub struct PendingRange<'a> {
+    /// Minimum idle time in milliseconds.
     pub idle_ms_min: u64,
-    /// The smallest id; `(` has been resolved.
+    /// The smallest id to list. An exclusive bound, `(id`, is already converted.
     pub start: StreamId,
-    /// The greatest id; `(` has been resolved.
+    /// The greatest id to list. An exclusive bound, `(id`, is already converted.
     pub end: StreamId,
-    /// The most rows.
+    /// Maximum number of pending entries to list.
     pub count: u64,
-    /// Only the rows of this consumer.
+    /// Lists only the pending entries of this consumer.
     pub consumer: Option<&'a [u8]>,
 }
 
 impl<'a> Xpending<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xpending<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (key, group) = (args.next()?, args.next()?);
-        let rows = match args.len() {
+        let range = match args.len() {
             0 => None,
-            3..=6 => Some(PendingRows::parse(args)?),
+            3..=6 => Some(PendingRange::parse(args)?),
             _ => return Err(errors::SYNTAX),
         };
-        Ok(Xpending { key, group, rows })
+        Ok(Xpending { key, group, range })
     }
 }
 
-impl<'a> PendingRows<'a> {
-    fn parse(mut args: Args<'a>) -> Result<PendingRows<'a>, CommandError> {
+impl<'a> PendingRange<'a> {
+    fn parse(mut args: Args<'a>) -> Result<PendingRange<'a>, CommandError> {
         let mut idle_ms_min = 0;
         if args.keyword("IDLE") {
             idle_ms_min = not_negative(args.next_i64()?);
@@ -57,9 +58,9 @@ impl<'a> PendingRows<'a> {
         let count = args.next_count()?;
         let start = ids::parse_start(start)?;
         let end = ids::parse_end(end)?;
-        // What follows the consumer is ignored, as Redis does.
+        // Like Redis, ignore an argument after the consumer.
         let consumer = args.rest().first().copied();
-        Ok(PendingRows { idle_ms_min, start, end, count, consumer })
+        Ok(PendingRange { idle_ms_min, start, end, count, consumer })
     }
 }
 
@@ -69,26 +70,26 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn rows_are_told_from_the_summary_and_surplus_is_ignored() {
+    fn number_of_arguments_selects_summary_or_list() {
         with_args("XPENDING s g", |argv| {
-            let summary = Xpending { key: b"s", group: b"g", rows: None };
+            let summary = Xpending { key: b"s", group: b"g", range: None };
             assert_eq!(Xpending::parse(argv), Ok(summary));
         });
         with_args("XPENDING s g (1 5 -3 c extra", |argv| {
-            let rows = PendingRows {
+            let range = PendingRange {
                 idle_ms_min: 0,
                 start: StreamId::new(1, 1),
                 end: StreamId::new(5, u64::MAX),
                 count: 0,
                 consumer: Some(b"c"),
             };
-            let expected = Xpending { key: b"s", group: b"g", rows: Some(rows) };
+            let expected = Xpending { key: b"s", group: b"g", range: Some(range) };
             assert_eq!(Xpending::parse(argv), Ok(expected));
         });
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XPENDING s g -", errors::SYNTAX),
             ("XPENDING s g - + 1 2 3 4 5", errors::SYNTAX),

@@ -7,22 +7,23 @@ use crate::args::Args;
 use crate::errors::CommandError;
 use crate::ids;
 
-/// Read entries between two ids. All of it is checked before the key is looked up.
+/// The arguments of XRANGE or XREVRANGE, which return the entries between two ids. All of them are checked before the
+/// key is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xrange<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// The smallest id; `(` has been resolved.
+    /// The smallest id to return. An exclusive bound, `(id`, is already converted.
     pub start: StreamId,
-    /// The greatest id; `(` has been resolved.
+    /// The greatest id to return. An exclusive bound, `(id`, is already converted.
     pub end: StreamId,
-    /// The most entries. `Some(0)` on a stream that exists is answered with a null array.
+    /// Maximum number of entries. With `Some(0)`, the reply for an existing stream is a null array.
     pub count: Option<u64>,
-    /// Which end comes first.
+    /// In which order to return the entries.
     pub direction: Direction,
 }
 
-/// In which order entries are returned.
+/// The order in which entries are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// XRANGE: oldest first.
@@ -32,7 +33,7 @@ pub enum Direction {
 }
 
 impl<'a> Xrange<'a> {
-    /// Reads the arguments of XRANGE, or of XREVRANGE, which names the end first.
+    /// Parses the arguments of XRANGE, or of XREVRANGE, whose first id is the end of the range.
     pub fn parse(argv: ArgList<'a>, direction: Direction) -> Result<Xrange<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
@@ -59,7 +60,7 @@ mod tests {
     use crate::errors;
 
     #[test]
-    fn bounds_are_resolved_and_the_last_count_wins() {
+    fn exclusive_bounds_are_converted_and_the_last_count_wins() {
         with_args("XREVRANGE s (5-1 3 COUNT 9 count -1", |argv| {
             let expected = Xrange {
                 key: b"s",
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let max = StreamId::MAX;
         let cases = [
             (format!("XRANGE s ({max} x"), errors::INVALID_INTERVAL_START),

@@ -2,8 +2,9 @@
 //! `XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK ms] [CLAIM min-idle]
 //! [NOACK] STREAMS key [key ...] id [id ...]`
 //!
-//! Options come in any order, STREAMS last. The ids are read stream by stream, after each key: a key of
-//! another type, or a missing group, is reported before an id that is none, and before any stream after it.
+//! The options can have any order; STREAMS is the last. Redis checks one stream after the other: first the type of the
+//! key, then the group, then the id. So a wrong type is reported before an invalid id of the same stream, and before
+//! any error of a later stream.
 
 use millstream_engine::{ReadFrom, StreamId};
 
@@ -13,75 +14,75 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Read what comes after given ids, of one or several streams.
+/// The arguments of XREAD, which returns the entries after given ids from one or more streams.
 ///
-/// After the keys, for each stream in order: its type, then [`position`](Xread::position).
+/// For each stream in order, the caller checks the key's type, then calls [`position`](Xread::position).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xread<'a> {
-    /// How much to return.
+    /// Maximum size of the reply.
     pub bounds: ReplyBounds,
-    /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
+    /// How long to block if there are no entries, in milliseconds; 0 is without limit. `None` does not block.
     pub block_ms: Option<u64>,
-    /// What to read.
+    /// The streams to read.
     pub streams: StreamList<'a>,
 }
 
-/// Read as a member of a group, of one or several streams.
+/// The arguments of XREADGROUP, which reads from one or more streams as a consumer of a group.
 ///
-/// After the keys, for each stream in order: its type, its group, then
-/// [`position`](Xreadgroup::position); only when all are good does anything change.
+/// For each stream in order, the caller checks the key's type and its group, then calls
+/// [`position`](Xreadgroup::position). It delivers entries only after all streams have passed these checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xreadgroup<'a> {
-    /// The group, of the same name in every stream.
+    /// The name of the group; every stream must have a group with this name.
     pub group: &'a [u8],
     /// The consumer that reads.
     pub consumer: &'a [u8],
-    /// How much to return.
+    /// Maximum size of the reply.
     pub bounds: ReplyBounds,
-    /// How long to wait for entries if there are none, in milliseconds; 0 is forever.
+    /// How long to block if there are no entries, in milliseconds; 0 is without limit. `None` does not block.
     pub block_ms: Option<u64>,
-    /// Where `>` is asked for: rows that have been idle for so many milliseconds, and rows nobody owns, come
-    /// before new entries.
+    /// CLAIM: streams read from `>` first return pending entries that were idle for at least this many milliseconds,
+    /// and pending entries without an owner.
     pub claim_idle_ms_min: Option<u64>,
-    /// Whether new entries count as acknowledged at once.
+    /// Whether new entries are acknowledged on delivery instead of becoming pending.
     pub noack: bool,
-    /// What to read.
+    /// The streams to read.
     pub streams: StreamList<'a>,
 }
 
-/// How much a read returns. Nothing that exceeds it is delivered.
+/// Maximum size of the reply of a read. Entries beyond it are not delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBounds {
-    /// The most entries of each stream; `None` is no bound.
+    /// COUNT: maximum number of entries of each stream; `None` is no limit.
     pub count: Option<u64>,
-    /// The most entries of all streams together, at least 1 and never fewer than of each.
+    /// MAXCOUNT: maximum number of entries of all streams together; at least 1, and at least `count`.
     pub max_count: Option<u64>,
-    /// The most bytes of the reply, at least 1. One entry is returned however large it is.
+    /// MAXSIZE: maximum size of the reply in bytes; at least 1. The first entry is returned even if it is larger.
     pub max_size: Option<u64>,
 }
 
-/// Keys and as many ids, as sent.
+/// The keys and the same number of ids, as sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamList<'a> {
     /// The streams.
     pub keys: &'a [&'a [u8]],
-    /// From where to read each of them.
+    /// For each stream, the id to read from.
     pub ids: &'a [&'a [u8]],
 }
 
-/// From where XREADGROUP reads a stream.
+/// Which entries of a stream XREADGROUP reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupReadFrom {
-    /// `>`: entries never delivered to the group.
+    /// `>`: entries that were never delivered to the group.
     New,
     /// The consumer's own pending entries after this id.
     PendingAfter(StreamId),
 }
 
 impl<'a> Xread<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xread<'a>, CommandError> {
-        let options = ReadOptions::parse(argv, Reader::Anyone)?;
+        let options = ReadOptions::parse(argv, ReadCommand::Xread)?;
         options.bounds.check()?;
         let ReadOptions { bounds, block_ms, streams, .. } = options;
         Ok(Xread { bounds, block_ms, streams })
@@ -89,9 +90,9 @@ impl<'a> Xread<'a> {
 }
 
 impl<'a> Xreadgroup<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xreadgroup<'a>, CommandError> {
-        let options = ReadOptions::parse(argv, Reader::Member)?;
+        let options = ReadOptions::parse(argv, ReadCommand::Xreadgroup)?;
         let (group, consumer) = options.group.ok_or(errors::GROUP_MISSING)?;
         options.bounds.check()?;
         let ReadOptions { bounds, block_ms, claim_idle_ms_min, noack, streams, .. } = options;
@@ -101,7 +102,7 @@ impl<'a> Xreadgroup<'a> {
 }
 
 impl Xread<'_> {
-    /// After the key and its type: from where to read the stream at `index`.
+    /// Parses the id of the stream at `index`. The caller checks the key and its type before.
     pub fn position(&self, index: usize) -> Result<ReadFrom, CommandError> {
         match self.streams.ids[index] {
             b"$" => Ok(ReadFrom::Last),
@@ -113,14 +114,14 @@ impl Xread<'_> {
 }
 
 impl Xreadgroup<'_> {
-    /// After the key, its type and its group: from where to read the stream at `index`.
+    /// Parses the id of the stream at `index`. The caller checks the key, its type and its group before.
     pub fn position(&self, index: usize) -> Result<GroupReadFrom, CommandError> {
         match self.streams.ids[index] {
             b">" => Ok(GroupReadFrom::New),
             b"$" => Err(errors::LAST_IN_XREADGROUP),
             b"+" => Err(errors::LAST_ENTRY_IN_XREADGROUP),
             id => ids::parse_id(id).map(|id| match id {
-                // Nothing can come after it: Redis itself writes `>` so.
+                // Redis represents `>` by the greatest id, after which no entry can exist.
                 StreamId::MAX => GroupReadFrom::New,
                 id => GroupReadFrom::PendingAfter(id),
             }),
@@ -129,7 +130,7 @@ impl Xreadgroup<'_> {
 }
 
 impl ReplyBounds {
-    /// Once all options are read: fewer entries in all than of one stream make no sense.
+    /// Fails if MAXCOUNT is less than COUNT. Redis checks this after all options are read.
     fn check(&self) -> Result<(), CommandError> {
         match (self.count, self.max_count) {
             (Some(count), Some(max_count)) if max_count < count => Err(errors::MAXCOUNT_BELOW_COUNT),
@@ -139,18 +140,20 @@ impl ReplyBounds {
 }
 
 impl<'a> StreamList<'a> {
-    /// How many streams there are.
+    /// Returns the number of streams.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are none; a parsed command has at least one.
+    /// Returns whether there are no streams. A parsed command always has at least one.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Finds the first argument after the word STREAMS, whether the request is right or not. Every option is stepped over
-    /// together with its values: a group or a consumer may be named like the word. What is no option is stepped over too.
+    /// Returns the index of the first argument after STREAMS, in a request that can be invalid.
+    ///
+    /// Skips options together with their values, because a group or a consumer can be named `STREAMS`. Skips unknown
+    /// arguments too.
     pub fn begin(argv: ArgList<'_>) -> Option<usize> {
         let mut args = Args::of_command(argv);
         loop {
@@ -170,7 +173,7 @@ impl<'a> StreamList<'a> {
         }
     }
 
-    /// Splits what follows STREAMS in two halves.
+    /// Splits the arguments after STREAMS into keys and ids.
     fn parse(mut args: Args<'a>, unbalanced: CommandError) -> Result<StreamList<'a>, CommandError> {
         if args.len() % 2 == 1 {
             return Err(unbalanced);
@@ -180,11 +183,11 @@ impl<'a> StreamList<'a> {
     }
 }
 
-/// Which of the two commands is being read.
+/// Which command is being parsed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    Anyone,
-    Member,
+enum ReadCommand {
+    Xread,
+    Xreadgroup,
 }
 
 /// The options of both commands.
@@ -198,19 +201,19 @@ struct ReadOptions<'a> {
 }
 
 impl<'a> ReadOptions<'a> {
-    /// Inlined, so that a command pays for its own questions only.
+    /// Inlined into both callers, so that the checks for the other command are removed at compile time.
     #[inline(always)]
-    fn parse(argv: &'a [&'a [u8]], reader: Reader) -> Result<ReadOptions<'a>, CommandError> {
+    fn parse(argv: &'a [&'a [u8]], command: ReadCommand) -> Result<ReadOptions<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let (mut group, mut block_ms, mut claim_idle_ms_min, mut noack) = (None, None, None, false);
         let mut bounds = ReplyBounds::default();
-        // The words that nearly every request has come first.
+        // Options that nearly every request has are checked first.
         loop {
             if args.keyword_before("STREAMS", 1) {
-                let streams = StreamList::parse(args, reader.unbalanced())?;
+                let streams = StreamList::parse(args, command.unbalanced())?;
                 return Ok(ReadOptions { group, bounds, block_ms, claim_idle_ms_min, noack, streams });
             } else if args.keyword_before("GROUP", 2) {
-                reader.may_use(errors::GROUP_IN_XREAD)?;
+                command.check_group_option(errors::GROUP_IN_XREAD)?;
                 group = Some((args.next()?, args.next()?));
             } else if args.keyword_before("COUNT", 1) {
                 bounds.count = Some(args.next_count()?).filter(|&count| count > 0);
@@ -221,11 +224,11 @@ impl<'a> ReadOptions<'a> {
             } else if args.keyword_before("MAXSIZE", 1) {
                 bounds.max_size = Some(next_positive(&mut args, errors::MAXSIZE_NOT_POSITIVE)?);
             } else if args.keyword_before("CLAIM", 1) {
-                reader.may_use(errors::CLAIM_IN_XREAD)?;
+                command.check_group_option(errors::CLAIM_IN_XREAD)?;
                 let idle_ms_min = args.next_i64_or(errors::CLAIM_NOT_AN_INTEGER)?;
                 claim_idle_ms_min = Some(u64::try_from(idle_ms_min).map_err(|_| errors::CLAIM_NEGATIVE)?);
             } else if args.keyword("NOACK") {
-                reader.may_use(errors::NOACK_IN_XREAD)?;
+                command.check_group_option(errors::NOACK_IN_XREAD)?;
                 noack = true;
             } else {
                 return Err(errors::SYNTAX);
@@ -234,25 +237,26 @@ impl<'a> ReadOptions<'a> {
     }
 }
 
-/// The next argument as a number greater than 0, `refusal` when it is none.
-fn next_positive(args: &mut Args<'_>, refusal: CommandError) -> Result<u64, CommandError> {
-    match args.next_i64_or(refusal.clone())? {
+/// Reads the next argument as a positive integer. Fails with `error` if it is not one.
+fn next_positive(args: &mut Args<'_>, error: CommandError) -> Result<u64, CommandError> {
+    match args.next_i64_or(error.clone())? {
         number @ 1.. => Ok(number.unsigned_abs()),
-        _ => Err(refusal),
+        _ => Err(error),
     }
 }
 
-impl Reader {
+impl ReadCommand {
+    /// Returns the error for unequal numbers of keys and ids.
     fn unbalanced(self) -> CommandError {
         match self {
-            Reader::Anyone => errors::XREAD_UNBALANCED,
-            Reader::Member => errors::XREADGROUP_UNBALANCED,
+            ReadCommand::Xread => errors::XREAD_UNBALANCED,
+            ReadCommand::Xreadgroup => errors::XREADGROUP_UNBALANCED,
         }
     }
 
-    /// Refuses what only members of a group may ask.
-    fn may_use(self, refusal: CommandError) -> Result<(), CommandError> {
-        if self == Reader::Member { Ok(()) } else { Err(refusal) }
+    /// Fails with `error` for XREAD, because the option belongs to XREADGROUP.
+    fn check_group_option(self, error: CommandError) -> Result<(), CommandError> {
+        if self == ReadCommand::Xreadgroup { Ok(()) } else { Err(error) }
     }
 }
 
@@ -262,7 +266,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn a_group_a_consumer_and_a_key_may_be_named_like_options() {
+    fn group_consumer_and_key_can_be_named_like_options() {
         with_args("XREADGROUP COUNT 0 GROUP STREAMS BLOCK NOACK STREAMS STREAMS >", |argv| {
             let expected = Xreadgroup {
                 group: b"STREAMS",
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn options_come_in_any_order_before_the_streams() {
+    fn options_before_streams_have_any_order() {
         let bounds = ReplyBounds { count: Some(2), max_count: Some(3), max_size: Some(400) };
         let streams = StreamList { keys: &[b"MAXCOUNT"], ids: &[b"0"] };
         for options in [
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_of_each_stream_fits_in_that_of_all() {
+    fn maxcount_must_be_at_least_count() {
         for (line, fits) in [
             ("XREAD COUNT 5 MAXCOUNT 5 STREAMS s 0", true),
             ("XREAD COUNT 5 MAXCOUNT 4 STREAMS s 0", false),
@@ -314,13 +318,13 @@ mod tests {
             ("XREAD COUNT -1 MAXCOUNT 4 STREAMS s 0", true),
             ("XREAD MAXCOUNT 4 STREAMS s 0", true),
         ] {
-            let refused = with_args(line, |argv| Xread::parse(argv).err());
-            assert_eq!(refused, (!fits).then_some(errors::MAXCOUNT_BELOW_COUNT), "{line}");
+            let error = with_args(line, |argv| Xread::parse(argv).err());
+            assert_eq!(error, (!fits).then_some(errors::MAXCOUNT_BELOW_COUNT), "{line}");
         }
     }
 
     #[test]
-    fn errors_of_xread_come_in_argument_order() {
+    fn xread_reports_errors_in_argument_order() {
         let cases = [
             ("XREAD BLOCK -1 COUNT x STREAMS s 0", errors::TIMEOUT_NEGATIVE),
             ("XREAD BLOCK x STREAMS s 0", errors::TIMEOUT_NOT_AN_INTEGER),
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_xreadgroup_come_in_argument_order() {
+    fn xreadgroup_reports_errors_in_argument_order() {
         let cases = [
             ("XREADGROUP NOACK STREAMS s s 0 0", errors::GROUP_MISSING),
             ("XREADGROUP NOACK STREAMS s s 0 0 1", errors::XREADGROUP_UNBALANCED),

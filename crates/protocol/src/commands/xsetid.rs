@@ -7,22 +7,23 @@ use crate::args::Args;
 use crate::errors::{self, CommandError};
 use crate::ids;
 
-/// Set a stream's counters by hand. What the request says by itself is checked before the key is looked
-/// up; how it fits the stream, after.
+/// The arguments of XSETID, which sets a stream's last id and counters.
+///
+/// The arguments themselves are checked before the key is looked up. Whether they fit the stream is checked after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xsetid<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// The id after which the next entry comes.
+    /// The new last id: the next entry must have a greater id.
     pub last_id: StreamId,
-    /// How many entries were ever added.
+    /// Number of entries that were ever added.
     pub entries_added: Option<u64>,
-    /// The greatest id that was deleted; never greater than `last_id`.
+    /// The greatest id that was ever deleted; at most `last_id`.
     pub max_deleted_id: Option<StreamId>,
 }
 
 impl<'a> Xsetid<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xsetid<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
@@ -53,7 +54,7 @@ mod tests {
     use crate::commands::testing::error_of;
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XSETID s - ENTRIESADDED -1", errors::INVALID_STREAM_ID),
             ("XSETID s 5 ENTRIESADDED", errors::SYNTAX),

@@ -7,19 +7,20 @@ use super::trim::TrimOptions;
 use crate::args::Args;
 use crate::errors::{self, CommandError};
 
-/// Shorten a stream. All of it is checked before the key is looked up.
+/// The arguments of XTRIM, which removes the oldest entries of a stream. All of them are checked before the key is
+/// looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xtrim<'a> {
     /// The stream.
     pub key: &'a [u8],
-    /// What to keep.
+    /// Which entries to keep.
     pub trim: Trim,
-    /// What becomes of the pending rows of the entries that go.
+    /// What happens to the pending entries of removed entries.
     pub references: References,
 }
 
 impl<'a> Xtrim<'a> {
-    /// Reads the arguments of a request.
+    /// Parses the arguments of a request.
     pub fn parse(argv: ArgList<'a>) -> Result<Xtrim<'a>, CommandError> {
         let mut args = Args::of_command(argv);
         let key = args.next()?;
@@ -44,7 +45,7 @@ mod tests {
     use crate::commands::testing::{error_of, with_args};
 
     #[test]
-    fn only_an_approximate_trim_has_a_limit() {
+    fn only_approximate_trimming_has_a_limit() {
         let (exact, approximate) = (Exactness::Exact, Exactness::Approximate);
         let cases = [
             ("MAXLEN 5", TrimBy::MaxLen(5), exact, TrimLimit::Unlimited),
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_may_stand_anywhere() {
+    fn reference_option_can_have_any_position() {
         let cases = [
             ("XTRIM s MAXLEN ~ 5 LIMIT 9 KEEPREF", References::Keep),
             ("XTRIM s MAXLEN ~ 5 delref LIMIT 9", References::Delete),
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_in_redis_order() {
+    fn errors_are_reported_in_redis_order() {
         let cases = [
             ("XTRIM s MAXLEN ~", errors::NOT_AN_INTEGER),
             ("XTRIM s LIMIT 5", errors::LIMIT_WITHOUT_TRIM),

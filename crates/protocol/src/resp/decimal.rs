@@ -1,6 +1,6 @@
-//! Decimal digits, fast: most numbers of a reply are short lengths.
+//! Fast formatting of decimal numbers. Most numbers in a reply are lengths of a few digits.
 
-/// `00`, `01` … `99`.
+/// The two digits of the numbers 00, 01 … 99.
 pub(super) const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;
@@ -11,10 +11,10 @@ pub(super) const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// The most digits of a `u64`.
+/// Maximum number of digits of a `u64`.
 pub(super) const DIGITS_MAX: usize = 20;
 
-/// How many digits a number has.
+/// Returns the number of digits of `number`.
 #[inline]
 pub(super) fn digit_count(number: u64) -> usize {
     match number {
@@ -25,14 +25,14 @@ pub(super) fn digit_count(number: u64) -> usize {
     }
 }
 
-/// The digits of a number below ten thousand, behind as many zeros as make them four.
+/// Returns the digits of a number below 10,000, with leading zeros.
 #[inline(always)]
 pub(super) fn four_digits(number: u64) -> [u8; 4] {
     let ([a, b], [c, d]) = (PAIRS[(number / 100 % 100) as usize], PAIRS[(number % 100) as usize]);
     [a, b, c, d]
 }
 
-/// Writes a number of `into.len()` digits.
+/// Writes a number that has exactly `into.len()` digits.
 #[inline]
 pub(super) fn write_digits(mut number: u64, into: &mut [u8]) {
     let mut end = into.len();
@@ -68,7 +68,7 @@ fn push_long_line(buffer: &mut Vec<u8>, number: u64) {
     buffer.extend_from_slice(b"\r\n");
 }
 
-/// Appends `first`, a number and a line end: the header of everything that has a length.
+/// Appends `first`, a number and a line end: the header of a string, an array or a map.
 #[inline(always)]
 pub(super) fn push_header(buffer: &mut Vec<u8>, first: u8, number: usize) {
     if number < 10 {
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_agree_with_the_standard_library() {
+    fn digits_are_those_of_the_standard_library() {
         let edges = (0..=19).flat_map(|power| {
             let ten = 10u64.pow(power);
             [ten - 1, ten, ten + 1, ten.saturating_mul(9)]

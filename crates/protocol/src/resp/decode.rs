@@ -1,4 +1,4 @@
-//! Requests, decoded as their bytes arrive.
+//! An incremental decoder for requests.
 //!
 //! A request is an array of bulk strings or an inline line:
 //!
@@ -7,38 +7,38 @@
 //! GET "a key" CRLF                                 arguments are unquoted into the decoder's own bytes
 //! ```
 //!
-//! The decoder remembers how far it came, so a request that arrives in pieces is read once, whatever
-//! its size and wherever it was cut. Announced sizes are checked against the limits and never
-//! allocated. As in Redis, the two bytes after a bulk string are skipped without being looked at.
+//! The decoder remembers its position, so it scans each byte once even if a large request arrives in many pieces.
+//! Announced lengths are checked against the limits; no memory is allocated for them in advance. As in Redis, the two
+//! bytes after a bulk string are skipped without being checked.
 
 use super::inline;
 use smallvec::SmallVec;
 use std::fmt;
 
-/// The arguments of one request; the first is the command's name. A few need no allocation.
-pub type Args<'a> = SmallVec<[&'a [u8]; 16]>;
+/// The arguments of one request; the first is the command's name. Up to 16 arguments need no allocation.
+pub type RequestArgs<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// The most arguments before a client has authenticated.
+/// Maximum number of arguments of a request before the client has authenticated.
 const UNAUTHENTICATED_ARGS_MAX: u64 = 10;
-/// The longest bulk string before a client has authenticated.
+/// Maximum length of a bulk string in bytes before the client has authenticated.
 const UNAUTHENTICATED_BULK_MAX: u64 = 16 * 1024;
-/// The most arguments of a request that [`Decoder::next_plain`] reads.
+/// Maximum number of arguments of a request that [`Decoder::next_plain`] reads.
 pub const PLAIN_ARGS_MAX: usize = 32;
-/// The longest argument whose length has at most three digits.
+/// Maximum length in bytes of a short argument: its length has at most three digits.
 const SHORT_BYTES_MAX: u64 = 999;
-/// Spans kept for the next request; a larger list is given back.
-const SPANS_KEPT: usize = 1024;
+/// Maximum capacity of the list of spans between requests; a larger list is shrunk.
+const SPANS_KEPT_MAX: usize = 1024;
 
-/// What a client may send.
+/// Limits on what a client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most arguments of a request.
+    /// Maximum number of arguments of a request.
     pub args_max: u64,
-    /// The longest bulk string, in bytes.
+    /// Maximum length of a bulk string, in bytes.
     pub bulk_bytes_max: u64,
-    /// The longest inline request or count line, in bytes.
+    /// Maximum length of an inline request, and of a line with a count or length, in bytes.
     pub line_bytes_max: usize,
-    /// Until a client is authenticated, far smaller limits hold.
+    /// Whether the client has authenticated. Before that, much smaller limits apply.
     pub authenticated: bool,
 }
 
@@ -54,38 +54,40 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether no short argument can exceed them.
+    /// Returns whether a plain request (see [`Decoder::next_plain`]) can never exceed these limits.
     #[inline]
-    fn is_usual(&self) -> bool {
+    fn allow_plain_requests(&self) -> bool {
         self.authenticated && self.bulk_bytes_max >= SHORT_BYTES_MAX && self.args_max >= PLAIN_ARGS_MAX as u64
     }
 }
 
-/// Bytes that are no request. The connection is told and closed: what follows cannot be trusted.
+/// Malformed input. The server sends the error and closes the connection, because it cannot find the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// `*` is not followed by a number, or by one that is too large.
+    /// `*` is followed by something that is not a number, or by a number that is too large.
     InvalidMultibulkLength,
-    /// More arguments than a client may send before it has authenticated.
+    /// The client has not authenticated and sends too many arguments.
     UnauthenticatedMultibulkLength,
-    /// The line of `*` does not end.
+    /// The line that begins with `*` has no end within the limit.
     MultibulkLineTooLong,
-    /// An argument does not begin with `$` but with this byte.
+    /// An argument begins with this byte instead of `$`.
     ExpectedDollar(u8),
-    /// `$` is not followed by a number, or by one that is negative or too large.
+    /// `$` is followed by something that is not a number, or by a number that is negative or too large.
     InvalidBulkLength,
-    /// A longer argument than a client may send before it has authenticated.
+    /// The client has not authenticated and sends an argument that is too long.
     UnauthenticatedBulkLength,
-    /// The line of `$` does not end.
+    /// The line that begins with `$` has no end within the limit.
     BulkLineTooLong,
-    /// An inline request does not end.
+    /// An inline request has no end within the limit.
     InlineTooLong,
-    /// A quote of an inline request is not closed, or something follows it directly.
+    /// In an inline request, a quote is not closed, or the closing quote is not followed by a space.
     UnbalancedQuotes,
 }
 
 impl ProtocolError {
-    /// The error reply without its `-` and line end: bytes, because it may repeat what was sent.
+    /// Returns the error reply without `-` and line end.
+    ///
+    /// It is bytes and not a `str`, because it can contain a byte that the client sent.
     pub fn reply(&self) -> SmallVec<[u8; 64]> {
         let mut text = SmallVec::from_slice(b"ERR Protocol error: ");
         text.extend_from_slice(self.detail().as_bytes());
@@ -123,7 +125,7 @@ impl fmt::Display for ProtocolError {
 
 impl std::error::Error for ProtocolError {}
 
-/// Decodes one request after the other.
+/// Decodes requests, one after the other.
 ///
 /// ```
 /// # use millstream_protocol::resp::{Decoder, Limits};
@@ -138,19 +140,19 @@ impl std::error::Error for ProtocolError {}
 /// assert_eq!(&buffer[start..], b"*1\r\n$4\r\nPI");
 /// ```
 ///
-/// Until a request is complete, every call must pass a buffer that begins with the same bytes, and may
-/// pass more of them. A request of no arguments (an empty line, `*0`) is to be skipped silently.
+/// Until a request is complete, the caller must pass a buffer that begins with the same bytes in every call; it can
+/// contain more bytes each time. The caller skips a request without arguments (an empty line, `*0`) silently.
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
     state: State,
-    /// Bytes of the current request that are read and need not be looked at again.
+    /// Bytes of the current request that are decoded.
     position: usize,
-    /// Up to here the current line holds no line end. At least `position`.
+    /// End of the bytes that were searched for the end of the current line. At least `position`.
     scanned: usize,
-    /// Arguments still to come.
+    /// Number of arguments that are not decoded yet.
     args_left: u64,
-    /// Where the arguments lie: in the caller's buffer, or in `unquoted` for an inline request.
+    /// Positions of the arguments: in the caller's buffer, or in `unquoted` for an inline request.
     spans: Vec<Span>,
     unquoted: Vec<u8>,
 }
@@ -159,7 +161,7 @@ pub struct Decoder {
 enum State {
     /// Before the first byte of a request.
     Start,
-    /// Before or inside the line of an argument's length.
+    /// Before or inside the line with an argument's length.
     BulkLength,
     /// Before or inside an argument of this many bytes.
     Bulk(usize),
@@ -167,11 +169,11 @@ enum State {
     Complete { inline: bool },
 }
 
-/// A piece of a buffer: from, to.
+/// A range of a buffer: start and end.
 pub(super) type Span = (usize, usize);
 
 impl Decoder {
-    /// A decoder at the beginning of a connection.
+    /// Returns a decoder for a new connection.
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
             limits,
@@ -184,18 +186,21 @@ impl Decoder {
         }
     }
 
-    /// What the client may send.
+    /// Returns the limits on what the client may send.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Changes what the client may send, from the next length on that it announces.
+    /// Changes the limits. They apply from the next length that the client announces.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Reads a request that is all there and all ordinary, as nearly all are: few arguments, none long. Returns how many
-    /// arguments it put into `args` and the request's size; `None` leaves it to [`next`](Self::next).
+    /// Decodes a plain request: complete in `buffer`, at most [`PLAIN_ARGS_MAX`] arguments, each less than 1000 bytes.
+    /// Nearly all requests are plain. This is faster than [`next`](Self::next).
+    ///
+    /// Returns the number of arguments stored in `args`, and the size of the request in bytes. Returns `None` if the
+    /// request is not plain; then the caller must use [`next`](Self::next).
     #[inline]
     pub fn next_plain<'b>(
         &self,
@@ -204,12 +209,13 @@ impl Decoder {
     ) -> Option<(usize, usize)> {
         let is_between = match self.state {
             State::Complete { .. } => true,
-            // What has looked for the end of its first line must go on with it, or the next request would.
+            // If `next` has begun to search for the end of the first line, it must finish. Otherwise its `scanned`
+            // would be applied to the following request.
             State::Start => self.scanned == 0,
             State::BulkLength | State::Bulk(_) => false,
         };
         let (count, mut at) = short_header(b'*', buffer)?;
-        if !is_between || !self.limits.is_usual() || count == 0 {
+        if !is_between || !self.limits.allow_plain_requests() || count == 0 {
             return None;
         }
         for arg in args.get_mut(..count)? {
@@ -221,9 +227,9 @@ impl Decoder {
         Some((count, at))
     }
 
-    /// Reads on in the request that begins with `buffer`. Returns its size in bytes when it is complete.
+    /// Continues to decode the request at the start of `buffer`. Returns its size in bytes once it is complete.
     ///
-    /// After an error the connection is lost, and so is the decoder.
+    /// After an error the decoder must not be used again.
     pub fn next(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if let State::Complete { .. } = self.state {
             self.begin();
@@ -252,13 +258,13 @@ impl Decoder {
         Ok(Some(self.position))
     }
 
-    /// The arguments of the request that [`next`](Self::next) found complete at the start of `buffer`.
+    /// Returns the arguments of the request that [`next`](Self::next) has just found complete at the start of `buffer`.
     #[inline]
-    pub fn args<'a>(&'a self, buffer: &'a [u8]) -> Args<'a> {
+    pub fn args<'a>(&'a self, buffer: &'a [u8]) -> RequestArgs<'a> {
         let bytes = match self.state {
             State::Complete { inline: true } => &self.unquoted[..],
             State::Complete { inline: false } => buffer,
-            _ => return Args::new(),
+            _ => return RequestArgs::new(),
         };
         self.spans.iter().map(|&(from, to)| &bytes[from..to]).collect()
     }
@@ -269,13 +275,13 @@ impl Decoder {
         self.position = 0;
         self.scanned = 0;
         self.spans.clear();
-        if self.spans.capacity() > SPANS_KEPT {
-            self.spans.shrink_to(SPANS_KEPT);
+        if self.spans.capacity() > SPANS_KEPT_MAX {
+            self.spans.shrink_to(SPANS_KEPT_MAX);
         }
         self.unquoted.clear();
     }
 
-    /// Reads `*n CRLF`; false when it is not all there yet.
+    /// Reads `*n CRLF`. Returns `false` if it is not complete yet.
     fn read_multibulk_header(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
         let (args, end) = match short_header(b'*', buffer) {
             Some((args, end)) => (args as u64, end),
@@ -299,8 +305,7 @@ impl Decoder {
         Ok(true)
     }
 
-    /// Reads the arguments that are short, well-formed and all there: nearly all of them. Stops before
-    /// any other.
+    /// Reads arguments as long as they are short, well-formed and complete, as nearly all are. Stops before any other.
     #[inline]
     fn read_short_arguments(&mut self, buffer: &[u8]) {
         if self.state != State::BulkLength {
@@ -319,7 +324,7 @@ impl Decoder {
         self.advance_to(position);
     }
 
-    /// Reads `$n CRLF bytes CRLF`; false when it is not all there yet.
+    /// Reads `$n CRLF bytes CRLF`. Returns `false` if it is not complete yet.
     fn read_argument(&mut self, buffer: &[u8]) -> Result<bool, ProtocolError> {
         let length = match self.state {
             State::Bulk(length) => length,
@@ -371,7 +376,7 @@ impl Decoder {
         if buffer.len() < line_end + 2 {
             return Ok(None);
         }
-        // An empty line has no first byte to skip and no number.
+        // An empty line has no first byte that could be skipped.
         let digits = buffer.get(self.position + 1..line_end).unwrap_or_default();
         Ok(Some(Line { number: crate::number::parse_i64(digits), end: line_end + 2 }))
     }
@@ -397,16 +402,20 @@ impl Decoder {
     }
 }
 
-/// A line of a length: the number after its first byte, if there is one, and where the next begins.
+/// A line with a count or length.
 struct Line {
+    /// The number after the line's first byte, `None` if that is not a number.
     number: Option<i64>,
+    /// Position after the line end.
     end: usize,
 }
 
-/// No line end within the limit.
+/// The line has no end within the limit.
 struct TooLong;
 
-/// Where in `bytes` the argument lies that begins there, if its length is short and it is all there, its line end too.
+/// Returns the range of the argument whose `$` is the first of `bytes`.
+///
+/// Returns `None` if the argument is not short, or if it or its line end is not complete.
 #[inline]
 fn short_argument(bytes: &[u8]) -> Option<Span> {
     let (length, from) = short_header(b'$', bytes)?;
@@ -414,7 +423,7 @@ fn short_argument(bytes: &[u8]) -> Option<Span> {
     (bytes.len() >= to + 2).then_some((from, to))
 }
 
-/// Reads `first`, a number of one to three digits and a line end. The number, and the bytes it took.
+/// Reads `first`, a number of one to three digits and a line end. Returns the number and the bytes read.
 #[inline]
 fn short_header(first: u8, bytes: &[u8]) -> Option<(usize, usize)> {
     let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));

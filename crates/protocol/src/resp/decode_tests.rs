@@ -1,14 +1,14 @@
-//! The decoder against Redis' answers, and against itself however the bytes are cut.
+//! Tests of the decoder: its results are those of Redis, and do not depend on how the input is cut into pieces.
 
 use super::*;
-use crate::resp::seeded::Seeded;
+use crate::resp::seeded::SeededRng;
 
-type Outcome = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
+/// The decoded requests, the error, and the number of bytes used.
+type Decoded = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
 
-/// Feeds `input` in pieces that end at `cuts`, as a connection does: the buffer begins at the unfinished
-/// request, and what is read quickly is not read again. Another decoder reads everything slowly and must agree. Returns the
-/// requests, the error, and the bytes used.
-fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
+/// Feeds `input` to a decoder in pieces that end at `cuts`, as a connection does: the buffer begins with the unfinished
+/// request, and plain requests are decoded by `next_plain`. A second decoder uses only `next`; both must agree.
+fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Decoded {
     let (mut decoder, mut slow) = (Decoder::new(limits), Decoder::new(limits));
     let (mut requests, mut start) = (Vec::new(), 0);
     for &end in cuts.iter().chain([&input.len()]) {
@@ -17,7 +17,7 @@ fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
             let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
             let expected = slow.next(buffer);
             let (found, args) = match decoder.next_plain(buffer, &mut plain) {
-                Some((count, size)) => (Ok(Some(size)), Args::from_slice(&plain[..count])),
+                Some((count, size)) => (Ok(Some(size)), RequestArgs::from_slice(&plain[..count])),
                 None => (decoder.next(buffer), decoder.args(buffer)),
             };
             assert_eq!(found, expected, "cut at {cuts:?}");
@@ -35,7 +35,7 @@ fn decode(input: &[u8], cuts: &[usize], limits: Limits) -> Outcome {
     (requests, None, start)
 }
 
-fn decode_whole(input: &[u8]) -> Outcome {
+fn decode_whole(input: &[u8]) -> Decoded {
     decode(input, &[], Limits::default())
 }
 
@@ -50,7 +50,7 @@ fn args_of(input: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn arrays_and_inline_requests_follow_each_other() {
+fn arrays_and_inline_requests_can_be_mixed() {
     let (requests, error, used) =
         decode_whole(b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING a\r\n*1\r\n$0\r\n\r\n*1");
     assert_eq!(
@@ -60,9 +60,9 @@ fn arrays_and_inline_requests_follow_each_other() {
     assert_eq!((error, used), (None, 40));
 }
 
-/// What redis-cli sends at the end of a mass insertion, an empty line between arrays, among others.
+/// The input contains an empty line between arrays, as redis-cli sends it at the end of a mass insertion.
 #[test]
-fn a_request_that_began_in_pieces_leaves_nothing_to_the_next() {
+fn request_that_arrived_in_pieces_does_not_affect_the_next() {
     let ten = "$1\r\na\r\n".repeat(10);
     let input =
         format!("*10\r\n{ten}\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*10\r\n{ten}*1\r\n$4\r\nPING\r\nPING\r\n");
@@ -76,8 +76,8 @@ fn a_request_that_began_in_pieces_leaves_nothing_to_the_next() {
 }
 
 #[test]
-fn ordinary_requests_are_read_quickly() {
-    let is_quick = |request: &[u8], limits: Limits| {
+fn next_plain_decodes_complete_requests_with_few_short_arguments() {
+    let is_plain = |request: &[u8], limits: Limits| {
         Decoder::new(limits).next_plain(request, &mut [&[]; PLAIN_ARGS_MAX]).is_some()
     };
     let request = |args: usize, length: usize| {
@@ -86,12 +86,12 @@ fn ordinary_requests_are_read_quickly() {
     };
     for (args, length) in [(1, 0), (9, 9), (PLAIN_ARGS_MAX, 10), (2, 99), (2, 100), (3, 999)] {
         let whole = request(args, length);
-        assert!(is_quick(&whole, Limits::default()), "{args} of {length}");
-        assert!(!is_quick(&whole[..whole.len() - 1], Limits::default()), "{args} of {length}");
-        assert!(!is_quick(&whole, Limits { authenticated: false, ..Limits::default() }));
+        assert!(is_plain(&whole, Limits::default()), "{args} of {length}");
+        assert!(!is_plain(&whole[..whole.len() - 1], Limits::default()), "{args} of {length}");
+        assert!(!is_plain(&whole, Limits { authenticated: false, ..Limits::default() }));
     }
     for (args, length) in [(0, 0), (PLAIN_ARGS_MAX + 1, 1), (1, 1000)] {
-        assert!(!is_quick(&request(args, length), Limits::default()), "{args} of {length}");
+        assert!(!is_plain(&request(args, length), Limits::default()), "{args} of {length}");
     }
 }
 
@@ -103,13 +103,13 @@ fn empty_requests_have_no_arguments() {
 }
 
 #[test]
-fn the_bytes_after_a_bulk_string_are_not_looked_at() {
+fn bytes_after_a_bulk_string_are_not_checked() {
     assert_eq!(args_of(b"*1\r\n$4\r\nPINGxx"), [b"PING"]);
     assert_eq!(args_of(b"*1\rX$4\r\nPING\r\n"), [b"PING"]);
 }
 
 #[test]
-fn malformed_lengths_are_named() {
+fn malformed_lengths_are_reported() {
     use ProtocolError::*;
     for line in ["*abc", "*", "*+1", "* 1", "*01", "*1048577", "*2147483648", "*99999999999999999999", "*1\n"]
     {
@@ -147,7 +147,7 @@ fn lines_end_within_64_kib() {
 }
 
 #[test]
-fn limits_hold_to_the_number() {
+fn limits_are_inclusive() {
     let limits = Limits { args_max: 3, bulk_bytes_max: 5, ..Limits::default() };
     let error = |input: &[u8]| decode(input, &[], limits).1;
     assert_eq!(error(b"*3\r\n"), None);
@@ -157,7 +157,7 @@ fn limits_hold_to_the_number() {
 }
 
 #[test]
-fn strangers_have_smaller_limits_until_they_authenticate() {
+fn clients_have_smaller_limits_until_they_authenticate() {
     let limits = Limits { authenticated: false, ..Limits::default() };
     let error = |input: &[u8]| decode(input, &[], limits).1;
     assert_eq!(error(b"*10\r\n"), None);
@@ -199,18 +199,18 @@ fn announced_sizes_are_not_allocated() {
 }
 
 #[test]
-fn a_large_list_of_arguments_is_given_back() {
+fn large_list_of_spans_is_shrunk() {
     let input = [&b"*100000\r\n"[..], &b"$1\r\nx\r\n".repeat(100_000)].concat();
     let mut decoder = Decoder::new(Limits::default());
     assert_eq!(decoder.next(&input), Ok(Some(input.len())));
     assert_eq!(decoder.args(&input).len(), 100_000);
     assert_eq!(decoder.next(b""), Ok(None));
-    assert!(decoder.spans.capacity() <= 2 * SPANS_KEPT);
+    assert!(decoder.spans.capacity() <= 2 * SPANS_KEPT_MAX);
 }
 
-/// Fed byte by byte, a decoder that looked at anything twice would show it in where it goes on.
+/// The input arrives byte by byte. `scanned` shows from where the decoder would scan again.
 #[test]
-fn a_request_in_pieces_is_read_once() {
+fn request_that_arrives_in_pieces_is_scanned_once() {
     let many_arguments = [&b"*20000\r\n"[..], &b"$1\r\nx\r\n".repeat(20_000)].concat();
     let one_argument = [&b"*1\r\n$140000\r\n"[..], &b"x".repeat(140_002)].concat();
     for input in
@@ -225,8 +225,8 @@ fn a_request_in_pieces_is_read_once() {
     }
 }
 
-/// A request that is valid, or nearly so.
-fn random_input(random: &mut Seeded) -> Vec<u8> {
+/// Returns up to three requests, some of them random bytes, with up to two bytes added, removed or replaced.
+fn random_input(random: &mut SeededRng) -> Vec<u8> {
     let mut input = Vec::new();
     for _ in 0..1 + random.below(3) {
         match random.below(4) {
@@ -259,26 +259,26 @@ fn random_input(random: &mut Seeded) -> Vec<u8> {
 }
 
 #[test]
-fn however_the_bytes_are_cut_the_requests_are_the_same() {
+fn cutting_the_input_anywhere_does_not_change_the_requests() {
     let limits = Limits { args_max: 20, bulk_bytes_max: 40, line_bytes_max: 24, authenticated: true };
     for seed in 0..4000 {
-        let mut random = Seeded::new(seed);
+        let mut random = SeededRng::new(seed);
         let input = random_input(&mut random);
         let strict = Limits { authenticated: random.below(4) > 0, ..limits };
         let whole = decode(&input, &[], strict);
-        let shown = input.escape_ascii();
+        let escaped = input.escape_ascii();
         for cut in 0..input.len() {
-            assert_eq!(decode(&input, &[cut], strict), whole, "seed {seed}, cut at {cut}: {shown}");
+            assert_eq!(decode(&input, &[cut], strict), whole, "seed {seed}, cut at {cut}: {escaped}");
         }
         let every_byte: Vec<usize> = (0..input.len()).collect();
-        assert_eq!(decode(&input, &every_byte, strict), whole, "seed {seed}, byte by byte: {shown}");
+        assert_eq!(decode(&input, &every_byte, strict), whole, "seed {seed}, byte by byte: {escaped}");
     }
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn encoded_requests_are_decoded() {
     for seed in 0..500 {
-        let mut random = Seeded::new(seed);
+        let mut random = SeededRng::new(seed);
         let requests: Vec<Vec<Vec<u8>>> = (0..1 + random.below(4))
             .map(|_| (0..1 + random.below(20)).map(|_| random.bytes(40)).collect())
             .collect();

@@ -1,21 +1,23 @@
-//! Entries of a stream, written straight from where the engine keeps them.
+//! Encoding of many stream entries, directly from the engine's blocks.
 //!
-//! Entries of a block mostly share their field names. Written plainly, each costs a length and a copy per
-//! name; a template holds those constant bytes, so that an entry costs its id and its values.
+//! The entries of a block mostly share their field names. [`Writer::entry`] writes a length and a name for every field.
+//! A template contains these constant bytes, so only the id and the values of each entry are formatted.
 
 use super::template::Template;
 use super::writer::Writer;
 use millstream_engine::stream::{EntryRef, EntrySink};
 use std::ops::ControlFlow;
 
-/// A template is not prepared for fewer entries than this, unless the last such entry had the same names: preparing costs as
-/// much as it saves.
+/// Minimum number of entries in a run for which a template is prepared. For fewer entries, preparing it takes longer
+/// than it saves.
+///
+/// Exception: it is prepared for a shorter run if the last entry without a template had the same field names.
 const TEMPLATE_ENTRIES_MIN: usize = 4;
 
-/// Longer names are not kept from one run to the next, and so not at all.
+/// Maximum size of an entry's field names for which a template is prepared. The encoder keeps the template.
 const NAMES_BYTES_MAX: usize = 16 << 10;
 
-/// What writing runs of entries needs. Keep one and reuse it: it owns buffers, and nothing of any entry.
+/// Encodes runs of entries: entries that are returned one after the other. Reuse one encoder, because it owns buffers.
 ///
 /// ```
 /// # use millstream_engine::{Stream, stream::IdRange};
@@ -29,16 +31,16 @@ const NAMES_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub struct EntryEncoder {
     template: Template,
-    /// The names of the last entry that was written plainly because there were few, as its block keeps them.
+    /// The field names, encoded as in a block, of the last entry that was in a run too short for a template.
     plain_names: Vec<u8>,
 }
 
-/// A run of entries on their way to a writer. All of them are there when the run is dropped.
+/// Writes the entries of one run to a writer. The output is complete when this value is dropped.
 #[derive(Debug)]
 pub struct EntryRun<'a> {
-    /// About how many entries it has.
+    /// Approximate number of entries in the run.
     expected: usize,
-    /// Whose names the template holds.
+    /// Identity of the field names that the template is prepared for, `None` if it is not prepared in this run.
     prepared: Option<usize>,
     template: &'a mut Template,
     plain_names: &'a mut Vec<u8>,
@@ -46,7 +48,7 @@ pub struct EntryRun<'a> {
 }
 
 impl EntryEncoder {
-    /// An encoder that has written nothing.
+    /// Returns an encoder without a template.
     pub fn new() -> EntryEncoder {
         EntryEncoder::default()
     }
@@ -70,20 +72,20 @@ impl EntryRun<'_> {
         }
     }
 
-    /// Takes a copy, as [`prepare`](Self::prepare) does: an entry that nobody points to needs no place in memory.
+    /// Takes the entry by value, as [`prepare`](Self::prepare) does, so that the caller can keep it in registers.
     #[inline(never)]
     fn write_plainly(&mut self, entry: EntryRef<'_>) {
         self.template.flush(&mut self.writer.buf);
         self.writer.entry(&entry);
     }
 
-    /// The length of the writer's output with all that was written so far.
+    /// Returns the length of the writer's output, including the bytes that are still in the staging buffer.
     #[inline]
     pub fn output_len(&self) -> usize {
-        self.writer.buf.len() + self.template.staged()
+        self.writer.buf.len() + self.template.staged_len()
     }
 
-    /// Makes the template one for this entry's names, unless it is already or that is not worth it.
+    /// Prepares the template for this entry's field names, unless that is not worth it. Returns whether it is prepared.
     #[inline(never)]
     fn prepare(&mut self, entry: EntryRef<'_>) -> bool {
         let Some(names) = entry.shared_names().filter(|names| names.len() <= NAMES_BYTES_MAX) else {
@@ -98,7 +100,7 @@ impl EntryRun<'_> {
                 self.plain_names.extend_from_slice(names);
                 return false;
             }
-            // What is on the stage was written by the old template and is not touched.
+            // The bytes in the staging buffer stay: they are complete entries.
             self.template.prepare(&entry, names);
         }
         self.prepared = entry.shared_names_identity();

@@ -1,7 +1,7 @@
-//! The template against the plain encoding, and both against bytes written by hand.
+//! Tests that the template and `Writer::entry` give the same bytes, and that these are right.
 
 use super::*;
-use crate::resp::seeded::Seeded;
+use crate::resp::seeded::SeededRng;
 use millstream_engine::stream::IdRange;
 use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId};
 
@@ -16,8 +16,8 @@ fn stream_of(entries: &[(StreamId, Fields)]) -> Stream {
     stream
 }
 
-/// What the reply must be, from the request alone.
-fn by_hand(entries: &[(StreamId, Fields)]) -> Vec<u8> {
+/// Returns the expected encoding.
+fn expected_bytes(entries: &[(StreamId, Fields)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, fields) in entries {
         let id = id.to_string();
@@ -46,7 +46,7 @@ fn encoded(stream: &Stream, expected: usize, encoder: &mut EntryEncoder) -> Vec<
 }
 
 #[test]
-fn an_entry_is_its_id_and_a_flat_array() {
+fn entry_is_encoded_as_id_and_flat_array() {
     let fields = ["user", "ann", "n", "-17"].map(|text| text.as_bytes().to_vec()).to_vec();
     let stream = stream_of(&[(StreamId::new(1_526_569_495_631, 0), fields)]);
     let bytes = b"*2\r\n$15\r\n1526569495631-0\r\n*4\r\n$4\r\nuser\r\n$3\r\nann\r\n$1\r\nn\r\n$3\r\n-17\r\n";
@@ -56,7 +56,7 @@ fn an_entry_is_its_id_and_a_flat_array() {
 }
 
 #[test]
-fn short_runs_are_written_plainly_until_their_names_come_again() {
+fn template_is_prepared_for_long_runs_and_for_repeated_field_names() {
     let stream_with =
         |name: &[u8]| stream_of(&[(StreamId::new(1, 1), vec![name.to_vec(), b"value".to_vec()])]);
     let (one, other) = (stream_with(b"name"), stream_with(b"another"));
@@ -77,13 +77,13 @@ fn short_runs_are_written_plainly_until_their_names_come_again() {
     assert_eq!(prepared, [false, false, false, true, false, true, true, true, false]);
 }
 
-fn random_names(random: &mut Seeded) -> Fields {
+fn random_names(random: &mut SeededRng) -> Fields {
     let fields = if random.below(10) == 0 { 60 } else { 1 + random.below(6) };
     let length_max = *random.pick(&[4, 12, 40, 300]);
     (0..fields).map(|_| random.bytes(length_max)).collect()
 }
 
-fn random_value(random: &mut Seeded) -> Vec<u8> {
+fn random_value(random: &mut SeededRng) -> Vec<u8> {
     match random.below(3) {
         0 => (random_number(random) as i64).to_string().into_bytes(),
         1 => random.bytes(40),
@@ -94,15 +94,15 @@ fn random_value(random: &mut Seeded) -> Vec<u8> {
     }
 }
 
-fn random_number(random: &mut Seeded) -> u64 {
+fn random_number(random: &mut SeededRng) -> u64 {
     random.next() >> random.below(64)
 }
 
 #[test]
-fn the_template_writes_the_same_bytes() {
+fn template_writes_the_same_bytes() {
     let mut encoder = EntryEncoder::new();
     for seed in 0..600 {
-        let mut random = Seeded::new(seed);
+        let mut random = SeededRng::new(seed);
         let names: Vec<Fields> = (0..1 + random.below(3)).map(|_| random_names(&mut random)).collect();
         let mut entries = Vec::new();
         let mut id = StreamId::new(random_number(&mut random), random_number(&mut random));
@@ -121,7 +121,7 @@ fn the_template_writes_the_same_bytes() {
         }
         let stream = stream_of(&entries);
         let expected = random.below(40);
-        assert_eq!(plain(&stream), by_hand(&entries), "seed {seed}");
-        assert_eq!(encoded(&stream, expected, &mut encoder), by_hand(&entries), "seed {seed}");
+        assert_eq!(plain(&stream), expected_bytes(&entries), "seed {seed}");
+        assert_eq!(encoded(&stream, expected, &mut encoder), expected_bytes(&entries), "seed {seed}");
     }
 }

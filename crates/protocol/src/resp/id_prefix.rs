@@ -1,20 +1,23 @@
-//! The text of an id up to its sequence number, which the ids of one millisecond share, and but for its last digits those of
-//! neighbouring ones.
+//! The encoded text of an id up to its sequence number.
+//!
+//! The ids of one millisecond share this prefix. Prefixes of close milliseconds differ only in the last four digits of
+//! the time, so usually only these are written again.
 
 use super::decimal::{digit_count, four_digits, write_digits};
 
-/// At most `$41 CRLF`, twenty digits and a dash: 26 bytes. Copying all of these is a step or two.
+/// Size of the buffer. A prefix has at most 26 bytes (`$41 CRLF`, twenty digits and a dash), but 32 are faster to copy.
 const BYTES: usize = 32;
 
-/// So many milliseconds differ in their last four digits only.
-const NEIGHBOURS: u64 = 10_000;
+/// Number of consecutive milliseconds that differ only in their last four digits.
+const SHARED_PREFIX_MS: u64 = 10_000;
 
-/// `$length CRLF ms-`.
+/// The bytes `$length CRLF ms-`.
 #[derive(Clone, Debug)]
 pub(super) struct IdPrefix {
     ms: u64,
-    /// The first of the milliseconds that differ from this one in their last four digits only.
-    first_neighbour: u64,
+    /// `ms` with its last four digits set to 0.
+    base_ms: u64,
+    /// Number of digits of the sequence number, which is part of `$length`.
     seq_digits: usize,
     length: usize,
     bytes: [u8; BYTES],
@@ -27,21 +30,19 @@ impl Default for IdPrefix {
 }
 
 impl IdPrefix {
-    /// Becomes that of an id of this millisecond whose sequence number has so many digits.
+    /// Changes the prefix to that of an id with this time and with a sequence number of `seq_digits` digits.
     #[inline(always)]
-    pub(super) fn turn_to(&mut self, ms: u64, seq_digits: usize) {
+    pub(super) fn set(&mut self, ms: u64, seq_digits: usize) {
         if self.ms != ms || self.seq_digits != seq_digits {
-            self.change_to(ms, seq_digits);
+            self.update(ms, seq_digits);
         }
     }
 
     #[inline(never)]
-    fn change_to(&mut self, ms: u64, seq_digits: usize) {
-        match ms.checked_sub(self.first_neighbour) {
-            // A number of up to four digits has no others before them, and its neighbours may have fewer.
-            Some(last_digits @ 0..NEIGHBOURS)
-                if self.first_neighbour > 0 && self.seq_digits == seq_digits =>
-            {
+    fn update(&mut self, ms: u64, seq_digits: usize) {
+        match ms.checked_sub(self.base_ms) {
+            // If the base is 0, the two times can have different numbers of digits.
+            Some(last_digits @ 0..SHARED_PREFIX_MS) if self.base_ms > 0 && self.seq_digits == seq_digits => {
                 self.ms = ms;
                 let dash = self.length - 1;
                 self.bytes[dash - 4..dash].copy_from_slice(&four_digits(last_digits));
@@ -50,13 +51,13 @@ impl IdPrefix {
         }
     }
 
-    /// How many of its bytes count.
+    /// Returns the length of the prefix in bytes.
     #[inline(always)]
     pub(super) fn length(&self) -> usize {
         self.length
     }
 
-    /// Its bytes, and others behind them.
+    /// Returns the buffer: the prefix, followed by unspecified bytes.
     #[inline(always)]
     pub(super) fn bytes(&self) -> &[u8; BYTES] {
         &self.bytes
@@ -77,7 +78,7 @@ impl IdPrefix {
         write_digits(ms, &mut bytes[at..at + ms_digits]);
         at += ms_digits;
         bytes[at] = b'-';
-        IdPrefix { ms, first_neighbour: ms - ms % NEIGHBOURS, seq_digits, length: at + 1, bytes }
+        IdPrefix { ms, base_ms: ms - ms % SHARED_PREFIX_MS, seq_digits, length: at + 1, bytes }
     }
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_that_was_changed_is_the_one_that_is_made_anew() {
+    fn updated_prefix_equals_a_new_one() {
         let edges =
             [0, 1, 9, 10, 999, 1000, 9_999, 10_000, 10_001, 19_999, 20_000, 99_999, 100_000, u64::MAX];
         let times =
@@ -95,7 +96,7 @@ mod tests {
         for (from, to) in all.iter().flat_map(|from| all.iter().map(move |to| (*from, *to))) {
             for (before, after) in [(1, 1), (1, 2), (3, 3)] {
                 let mut prefix = IdPrefix::new(from, before);
-                prefix.turn_to(to, after);
+                prefix.set(to, after);
                 let id_length = to.to_string().len() + 1 + after;
                 let text = format!("${id_length}\r\n{to}-");
                 assert_eq!(&prefix.bytes()[..prefix.length()], text.as_bytes(), "from {from}");

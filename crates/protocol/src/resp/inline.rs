@@ -1,17 +1,18 @@
 //! Inline requests: a line of words, as a person types it.
 //!
-//! Words are separated by blanks. Inside double quotes `\n \r \t \b \a \xHH` mean what they mean in C
-//! and any other escaped byte is itself; inside single quotes only `\'` is special. A closing quote ends
-//! its word, so a blank or the line's end must follow.
+//! Words are separated by white space. Inside double quotes `\n \r \t \b \a \xHH` have their meaning in C, and any
+//! other escaped byte means itself. Inside single quotes only `\'` is special. A closing quote ends its word, so white
+//! space or the end of the line must follow.
 
 use super::decode::Span;
 
-/// Splits a line into words. Their bytes go to `unquoted`, where they lie to `spans`.
-/// Nothing when a quote is not closed or not followed by a blank.
+/// Splits a line into words. Appends their bytes to `unquoted` and the range of each word to `spans`.
+///
+/// Returns `None` if a quote is not closed, or if no white space follows a closing quote.
 pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) -> Option<()> {
     let mut rest = line;
     loop {
-        rest = skip_blanks(rest);
+        rest = skip_spaces(rest);
         if rest.is_empty() {
             return Some(());
         }
@@ -21,7 +22,7 @@ pub(super) fn split(line: &[u8], unquoted: &mut Vec<u8>, spans: &mut Vec<Span>) 
     }
 }
 
-/// Appends the word at the start of `rest`, and returns what comes after it.
+/// Appends the word at the start of `rest` to `word`. Returns the text after it.
 fn take_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
@@ -74,17 +75,17 @@ fn take_single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a 
     }
 }
 
-fn skip_blanks(line: &[u8]) -> &[u8] {
-    let blanks = line.iter().take_while(|&&byte| is_blank(byte)).count();
-    &line[blanks..]
+fn skip_spaces(line: &[u8]) -> &[u8] {
+    let spaces = line.iter().take_while(|&&byte| is_space(byte)).count();
+    &line[spaces..]
 }
 
 fn ends_word(after: &[u8]) -> bool {
-    after.first().is_none_or(|&byte| is_blank(byte))
+    after.first().is_none_or(|&byte| is_space(byte))
 }
 
-/// What C calls a space. Narrower inside a word: a vertical tab or form feed there is part of it.
-fn is_blank(byte: u8) -> bool {
+/// Returns whether a byte is white space in C. Inside a word, though, vertical tab and form feed are part of the word.
+fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 

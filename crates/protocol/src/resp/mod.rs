@@ -1,6 +1,6 @@
-//! RESP, the bytes on the wire: requests in ([`Decoder`]), replies out ([`Writer`], [`EntryEncoder`]).
+//! RESP, the wire protocol: [`Decoder`] reads requests, [`Writer`] and [`EntryEncoder`] write replies.
 //!
-//! Nothing here knows what a command means or where bytes come from and go to.
+//! This module does not know what commands mean, and does no I/O.
 
 mod decimal;
 mod decode;
@@ -12,6 +12,6 @@ pub(crate) mod seeded;
 mod template;
 mod writer;
 
-pub use decode::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError};
+pub use decode::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs};
 pub use entry::{EntryEncoder, EntryRun};
-pub use writer::{Mark, Writer};
+pub use writer::{DeferredLength, Writer};

@@ -1,11 +1,11 @@
-//! Seeded randomness for tests: the same seed gives the same run, everywhere.
+//! A seeded random number generator for tests: the same seed gives the same numbers on every machine.
 
-/// A small generator (SplitMix64).
-pub(crate) struct Seeded(u64);
+/// A SplitMix64 generator.
+pub(crate) struct SeededRng(u64);
 
-impl Seeded {
-    pub(crate) fn new(seed: u64) -> Seeded {
-        Seeded(seed)
+impl SeededRng {
+    pub(crate) fn new(seed: u64) -> SeededRng {
+        SeededRng(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -16,7 +16,7 @@ impl Seeded {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -25,7 +25,7 @@ impl Seeded {
         &from[self.below(from.len())]
     }
 
-    /// Up to `length_max` bytes, often the ones that matter to a parser.
+    /// Returns up to `length_max` bytes, many of them special characters of the protocol.
     pub(crate) fn bytes(&mut self, length_max: usize) -> Vec<u8> {
         let length = self.below(length_max + 1);
         (0..length).map(|_| self.byte()).collect()

@@ -1,71 +1,72 @@
-//! The constant bytes of entries that share their field names.
+//! A template for encoding entries that share their field names.
 //!
-//! An entry with the names `user` and `n` is this, and only what stands in brackets changes:
+//! This is an entry with the field names `user` and `n`. Only the parts in brackets differ from entry to entry:
 //!
 //! ```text
 //! *2 $15 [1526569495631-0] *4 $4 user $[3 ann] $1 n $[2 17]
-//! |---- id prefix ------| |seq
-//!                          |-- piece 0 ----| |piece 1|
+//!    |--- id prefix ---|   |-piece 0--|        |----|
+//!                       seq                    piece 1
 //! ```
 //!
-//! Bytes are laid out in a stage of fixed size, which is appended to the output when it is full. Pieces, lengths and short
-//! values are copied by moves of a fixed width, past their end if need be: what lies beyond is overwritten
-//! by what comes next. The stage holds many entries, because reading back bytes that were stored a moment ago stalls
-//! the processor.
+//! Entries are encoded into a staging buffer of fixed size, which is appended to the output when it is full. Pieces,
+//! lengths and short values are copied with moves of a fixed width, which can write past their end: the next copy
+//! overwrites the surplus bytes. The staging buffer holds many entries, because the processor stalls if it reads bytes
+//! back right after they were stored.
 
 use super::decimal::{DIGITS_MAX, PAIRS, digit_count, four_digits, push_header, write_digits};
 use super::id_prefix::IdPrefix;
 use millstream_engine::stream::{EntryRef, SHORT_TEXT, StoredValue};
 
-/// Pieces and prefixes of up to this length are copied by one move.
+/// Maximum length of a piece or prefix that is copied with one move.
 const CHUNK: usize = 32;
-/// Longer pieces and values bypass the stage.
+/// Maximum length of a piece or value in the staging buffer; longer ones are appended to the output directly.
 const STAGED_MAX: usize = 256;
-/// What one field may take of the stage: a piece, a length, a value, a line end.
-const FIELD_ROOM: usize = 2 * STAGED_MAX + 2 * CHUNK;
-/// A power of two: see [`put`].
+/// Maximum bytes of one field in the staging buffer: a piece, a length, a value and a line end.
+const FIELD_BYTES_MAX: usize = 2 * STAGED_MAX + 2 * CHUNK;
+/// Capacity of the staging buffer. A power of two: see [`put`].
 const STAGE_BYTES: usize = 4096;
 
-/// Bytes before they are output, with room behind them for a move that begins at the last.
+/// The memory of the staging buffer. The additional `CHUNK` bytes allow a move that begins at the last byte.
 type StageBytes = [u8; STAGE_BYTES + CHUNK];
 
+/// Encodes entries with the field names it was prepared for.
 #[derive(Debug, Default)]
 pub(super) struct Template {
-    /// The names it was prepared for, as blocks keep them.
+    /// The field names it is prepared for, encoded as in a block.
     names: Vec<u8>,
     pieces: Vec<Piece>,
     prefix: IdPrefix,
-    stage: Stage,
+    stage: StagingBuffer,
 }
 
-/// The constant bytes before a value.
+/// The constant bytes before a value: from the end of the previous value, or of the id.
 #[derive(Debug)]
 struct Piece {
     length: usize,
-    /// The piece, or its beginning.
+    /// The first bytes of the piece.
     bytes: [u8; CHUNK],
-    /// The whole piece, if that is longer.
+    /// The whole piece if it is longer than `CHUNK`, otherwise empty.
     long: Box<[u8]>,
 }
 
 impl Piece {
     fn new(text: &[u8]) -> Piece {
         let mut bytes = [0; CHUNK];
-        let begins = text.len().min(CHUNK);
-        bytes[..begins].copy_from_slice(&text[..begins]);
+        let copied = text.len().min(CHUNK);
+        bytes[..copied].copy_from_slice(&text[..copied]);
         let long = if text.len() > CHUNK { text.into() } else { Box::default() };
         Piece { length: text.len(), bytes, long }
     }
 }
 
 impl Template {
-    /// Whether it is one for entries with these names, as their block keeps them.
+    /// Returns whether the template is prepared for these field names, encoded as in a block.
     #[inline]
     pub(super) fn is_for(&self, names: &[u8]) -> bool {
         self.names == names
     }
 
-    /// Forgets what it held and takes the names of this entry, which it shares and which are these.
+    /// Prepares the template for the field names of this entry. `names` are these names, encoded as in its block.
     pub(super) fn prepare(&mut self, entry: &EntryRef<'_>, names: &[u8]) {
         self.names.clear();
         self.names.extend_from_slice(names);
@@ -83,13 +84,15 @@ impl Template {
         }
     }
 
-    /// Writes an entry that has the names this template was prepared for. It may stay on the stage.
+    /// Encodes an entry, which must have the field names that the template is prepared for.
+    ///
+    /// The encoded bytes can stay in the staging buffer until [`flush`](Self::flush).
     #[inline(always)]
     pub(super) fn write(&mut self, out: &mut Vec<u8>, entry: &EntryRef<'_>) {
         let id = entry.id();
         let seq_digits = digit_count(id.seq);
-        self.prefix.turn_to(id.ms, seq_digits);
-        self.stage.make_room(out);
+        self.prefix.set(id.ms, seq_digits);
+        self.stage.reserve_field(out);
         let (mut at, bytes) = (self.stage.length, &mut *self.stage.bytes);
         put(bytes, at, b"*2\r\n");
         put(bytes, at + 4, self.prefix.bytes());
@@ -97,7 +100,7 @@ impl Template {
         at = put_digits(bytes, at, id.seq, seq_digits);
         let mut values = entry.stored_values();
         for piece in &self.pieces {
-            if at > STAGE_BYTES - FIELD_ROOM {
+            if at > STAGE_BYTES - FIELD_BYTES_MAX {
                 out.extend_from_slice(&bytes[..at]);
                 at = 0;
             }
@@ -107,7 +110,7 @@ impl Template {
             } else {
                 at = put_long(bytes, at, &piece.long, out);
             }
-            // The line end after a value is the next piece's.
+            // The line end after a value belongs to the next piece.
             at = match values.take() {
                 StoredValue::Short(window, length) => {
                     let at = put_short_length(bytes, at, length);
@@ -130,37 +133,37 @@ impl Template {
         self.stage.length = at + 2;
     }
 
-    /// Bytes that are on the stage.
+    /// Returns the number of bytes in the staging buffer.
     #[inline]
-    pub(super) fn staged(&self) -> usize {
+    pub(super) fn staged_len(&self) -> usize {
         self.stage.length
     }
 
-    /// Moves what is on the stage to the output.
+    /// Appends the content of the staging buffer to the output and empties it.
     #[inline]
     pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         self.stage.flush(out);
     }
 }
 
-/// Bytes on their way to the output.
+/// Encoded bytes that are not in the output yet.
 #[derive(Debug)]
-struct Stage {
+struct StagingBuffer {
     length: usize,
     bytes: Box<StageBytes>,
 }
 
-impl Default for Stage {
+impl Default for StagingBuffer {
     fn default() -> Self {
-        Stage { length: 0, bytes: Box::new([0; STAGE_BYTES + CHUNK]) }
+        StagingBuffer { length: 0, bytes: Box::new([0; STAGE_BYTES + CHUNK]) }
     }
 }
 
-impl Stage {
-    /// Makes sure that one more field fits.
+impl StagingBuffer {
+    /// Flushes the buffer unless one more field fits.
     #[inline(always)]
-    fn make_room(&mut self, out: &mut Vec<u8>) {
-        if self.length > STAGE_BYTES - FIELD_ROOM {
+    fn reserve_field(&mut self, out: &mut Vec<u8>) {
+        if self.length > STAGE_BYTES - FIELD_BYTES_MAX {
             self.flush(out);
         }
     }
@@ -172,18 +175,18 @@ impl Stage {
     }
 }
 
-/// Writes these bytes at `at`, which is on the stage.
+/// Copies `from` into the staging buffer at `at`.
 #[inline(always)]
 fn put<const N: usize>(stage: &mut StageBytes, at: usize, from: &[u8; N]) {
     const { assert!(N <= CHUNK) }
     debug_assert!(at < STAGE_BYTES);
-    // Changes nothing, and tells the compiler that the bytes fit.
+    // Does not change `at`, but proves to the compiler that the bytes fit.
     let at = at % STAGE_BYTES;
     stage[at..at + N].copy_from_slice(from);
 }
 
-/// Writes text of any length. Text that is not for the stage goes to the output behind what is on it. Returns where to
-/// go on.
+/// Copies text of any length. Text that is too long for the staging buffer is appended to the output, after the staged
+/// bytes. Returns the position in the staging buffer after the text.
 #[inline(never)]
 fn put_long(stage: &mut StageBytes, at: usize, text: &[u8], out: &mut Vec<u8>) -> usize {
     if text.len() <= STAGED_MAX {
@@ -210,7 +213,7 @@ fn put_length(stage: &mut StageBytes, at: usize, length: usize) -> usize {
     at + 2
 }
 
-/// Writes the length of a number and the number.
+/// Writes a number as a bulk string without its `$`: its length, a line end, and its digits.
 #[inline(never)]
 fn put_number(stage: &mut StageBytes, at: usize, number: i64) -> usize {
     let magnitude = number.unsigned_abs();
@@ -227,7 +230,7 @@ fn put_digits(stage: &mut StageBytes, at: usize, number: u64, count: usize) -> u
         0..10 => put(stage, at, &[b'0' + number as u8]),
         10..100 => put(stage, at, &PAIRS[number as usize]),
         100..10_000 => {
-            // Those of three go over the zero before them.
+            // Shift out the leading zero of a number with three digits.
             let digits = u32::from_le_bytes(four_digits(number)) >> if count == 3 { 8 } else { 0 };
             put(stage, at, &digits.to_le_bytes());
         }
@@ -243,7 +246,7 @@ fn put_many_digits(stage: &mut StageBytes, at: usize, number: u64, count: usize)
     put(stage, at, &digits);
 }
 
-/// The lengths of short values, each with a line end.
+/// Every length of a short value, followed by a line end.
 const SHORT_LENGTHS: [[u8; 4]; 32] = {
     let mut lengths = [[0; 4]; 32];
     let mut length = 0;
@@ -255,7 +258,7 @@ const SHORT_LENGTHS: [[u8; 4]; 32] = {
     lengths
 };
 
-/// Numbers of one and two digits, each behind its length.
+/// Every number of one or two digits, preceded by its length and a line end.
 const SMALL_NUMBERS: [[u8; 8]; 100] = {
     let mut numbers = [[0; 8]; 100];
     let mut number = 0;

@@ -1,8 +1,8 @@
-//! Replies: the only place where they become bytes.
+//! Encoding of replies.
 //!
-//! A command says what it answers (a number, a map of so many pairs, an id) and the writer knows how the
-//! connection's protocol spells it. Errors and undo are cheap: remember [`Writer::len`], and
-//! [`Writer::truncate`] to it.
+//! A command calls a method for each value of its reply (a number, an id, a map of n pairs), and the writer encodes it
+//! for the connection's protocol version. To undo a part of a reply, for example before an error, remember
+//! [`Writer::len`] and call [`Writer::truncate`] with it.
 
 use super::decimal;
 use super::id_prefix::IdPrefix;
@@ -10,64 +10,66 @@ use millstream_engine::StreamId;
 use millstream_engine::stream::{EntryRef, ValueRef};
 use std::fmt::{self, Write as _};
 
-/// The output of one connection, or of one command.
+/// The encoded replies of one connection or of one command.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// The bytes to send.
+    /// The encoded bytes.
     pub buf: Vec<u8>,
     /// Whether the client asked for RESP3.
     pub resp3: bool,
-    /// A reply that makes the output longer than this will not be sent: runs of entries stop there.
+    /// Maximum length of `buf` in bytes. The server does not send a longer reply, so an
+    /// [`EntryRun`](super::EntryRun) stops there.
     pub length_max: usize,
-    /// Of the last id.
+    /// The prefix of the last id that was written.
     prefix: IdPrefix,
 }
 
-/// An array or map whose length is not known yet.
+/// The place of an array's, map's or string's length that is written later, by [`Writer::finish`].
 #[derive(Debug)]
-#[must_use = "the length is written by `finish`"]
-pub struct Mark {
-    /// Where the digits of the length begin.
+#[must_use = "pass it to `finish`, which writes the length"]
+pub struct DeferredLength {
+    /// Position of the length's first digit.
     at: usize,
+    /// Number of digits reserved.
     digits: usize,
-    /// How many elements one counts for.
+    /// Array elements per counted item: 2 for a map in RESP2, otherwise 1.
     scale: usize,
 }
 
 impl Writer {
-    /// An empty output.
+    /// Returns an empty writer for RESP3 or RESP2.
     pub fn new(resp3: bool) -> Writer {
         Writer { buf: Vec::new(), resp3, length_max: usize::MAX, prefix: IdPrefix::default() }
     }
 
-    /// Bytes written so far: a point to come back to.
+    /// Returns the number of bytes written so far, for [`truncate`](Self::truncate).
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether nothing is written.
+    /// Returns whether nothing has been written.
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
 
-    /// Undoes everything written since [`len`](Self::len) was `length`.
+    /// Removes everything that was written since [`len`](Self::len) was `length`.
     pub fn truncate(&mut self, length: usize) {
         self.buf.truncate(length);
     }
 
-    /// `+OK`.
+    /// Writes `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.buf.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status. The text has no line ends.
+    /// Writes a simple string. The text must not contain line ends.
     pub fn simple(&mut self, text: &str) {
         debug_assert!(!text.contains(['\r', '\n']));
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error: its code and a sentence. Line ends inside, from repeated arguments, become blanks.
+    /// Writes an error: its code and a sentence. Line ends inside it become spaces.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         let from = self.buf.len();
         self.line(b'-', text.as_ref());
@@ -79,7 +81,7 @@ impl Writer {
         }
     }
 
-    /// An integer.
+    /// Writes an integer.
     #[inline]
     pub fn int(&mut self, number: i64) {
         self.buf.push(b':');
@@ -89,20 +91,20 @@ impl Writer {
         decimal::push_line(&mut self.buf, number.unsigned_abs());
     }
 
-    /// An integer that is never negative. Past `i64::MAX` clients may not follow.
+    /// Writes an unsigned integer. Some clients cannot read integers above `i64::MAX`.
     #[inline]
     pub fn uint(&mut self, number: u64) {
         self.buf.push(b':');
         decimal::push_line(&mut self.buf, number);
     }
 
-    /// A count.
+    /// Writes a count as an integer.
     #[inline]
     pub fn count(&mut self, number: usize) {
         self.uint(number as u64);
     }
 
-    /// A string of any bytes.
+    /// Writes a bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
@@ -112,51 +114,51 @@ impl Writer {
         self.buf.extend_from_slice(b"\r\n");
     }
 
-    /// An integer, spelled as a string.
+    /// Writes an integer as a bulk string.
     pub fn bulk_int(&mut self, number: i64) {
         self.bulk(itoa::Buffer::new().format(number));
     }
 
-    /// Whatever can be displayed, as a string.
+    /// Writes a value in its `Display` form as a bulk string.
     pub fn bulk_display(&mut self, value: impl fmt::Display) {
         let mark = self.deferred(b'$', 10, 1);
         let from = self.buf.len();
-        // Writing to a vector cannot fail; a failing Display has written less, which is still a string.
-        let _ = write!(Appending(&mut self.buf), "{value}");
+        // Writing to a vector cannot fail. If `value` itself fails, the reply is the text it has written until then.
+        let _ = write!(VecWriter(&mut self.buf), "{value}");
         let length = self.buf.len() - from;
         self.buf.extend_from_slice(b"\r\n");
         self.finish(mark, length);
     }
 
-    /// An id, `ms-seq`.
+    /// Writes an id as a bulk string, `ms-seq`.
     pub fn id(&mut self, id: StreamId) {
         let seq_digits = decimal::digit_count(id.seq);
-        self.prefix.turn_to(id.ms, seq_digits);
+        self.prefix.set(id.ms, seq_digits);
         let seq_at = self.buf.len() + self.prefix.length();
         self.buf.extend_from_slice(self.prefix.bytes());
         self.buf.truncate(seq_at);
         decimal::push_line(&mut self.buf, id.seq);
     }
 
-    /// No string.
+    /// Writes a null in place of a string.
     #[inline]
     pub fn null_bulk(&mut self) {
         self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// No array.
+    /// Writes a null in place of an array.
     #[inline]
     pub fn null_array(&mut self) {
         self.buf.extend_from_slice(if self.resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
 
-    /// An array of `length` elements, which follow.
+    /// Writes the header of an array. The caller then writes its `length` elements.
     #[inline]
     pub fn array(&mut self, length: usize) {
         decimal::push_header(&mut self.buf, b'*', length);
     }
 
-    /// A map of `pairs` keys, each followed by its value.
+    /// Writes the header of a map. The caller then writes `pairs` times a key and its value.
     pub fn map(&mut self, pairs: usize) {
         match self.resp3 {
             true => decimal::push_header(&mut self.buf, b'%', pairs),
@@ -164,12 +166,12 @@ impl Writer {
         }
     }
 
-    /// A set of `length` elements, which follow.
+    /// Writes the header of a set. The caller then writes its `length` elements.
     pub fn set(&mut self, length: usize) {
         decimal::push_header(&mut self.buf, if self.resp3 { b'~' } else { b'*' }, length);
     }
 
-    /// Text to be shown to a person as it is.
+    /// Writes a verbatim string: text for people, which clients show unchanged.
     pub fn verbatim(&mut self, text: impl AsRef<[u8]>) {
         if !self.resp3 {
             return self.bulk(text);
@@ -181,21 +183,21 @@ impl Writer {
         self.buf.extend_from_slice(b"\r\n");
     }
 
-    /// An array whose elements follow and whose length [`finish`](Self::finish) writes.
-    /// Costs nothing extra when `expected` has as many digits as the length.
+    /// Writes the header of an array whose length is not known yet. After its elements, [`finish`](Self::finish) writes
+    /// the length, which is cheap if `expected` has as many digits as the length.
     #[inline]
-    pub fn array_deferred(&mut self, expected: usize) -> Mark {
+    pub fn array_deferred(&mut self, expected: usize) -> DeferredLength {
         self.deferred(b'*', expected, 1)
     }
 
-    /// A map whose pairs follow and whose length [`finish`](Self::finish) writes.
-    pub fn map_deferred(&mut self, expected: usize) -> Mark {
+    /// Like [`array_deferred`](Self::array_deferred), for a map.
+    pub fn map_deferred(&mut self, expected: usize) -> DeferredLength {
         if self.resp3 { self.deferred(b'%', expected, 1) } else { self.deferred(b'*', expected, 2) }
     }
 
-    /// Writes the length of a deferred array or map. Inner ones are finished before outer ones.
+    /// Writes a deferred length. If arrays are nested, finish the inner ones before the outer ones.
     #[inline]
-    pub fn finish(&mut self, mark: Mark, length: usize) {
+    pub fn finish(&mut self, mark: DeferredLength, length: usize) {
         let length = (length * mark.scale) as u64;
         if length < 10 && mark.digits == 1 {
             self.buf[mark.at] = b'0' + length as u8;
@@ -205,7 +207,7 @@ impl Writer {
     }
 
     #[inline(never)]
-    fn write_length(&mut self, mark: Mark, length: u64) {
+    fn write_length(&mut self, mark: DeferredLength, length: u64) {
         let digits = decimal::digit_count(length);
         if digits == mark.digits {
             decimal::write_digits(length, &mut self.buf[mark.at..mark.at + digits]);
@@ -216,12 +218,12 @@ impl Writer {
         }
     }
 
-    /// Bytes that are a reply already, in this writer's protocol.
+    /// Writes bytes that are already encoded for this writer's protocol version.
     pub fn raw(&mut self, reply: &[u8]) {
         self.buf.extend_from_slice(reply);
     }
 
-    /// An entry: its id, and its fields as a flat array in both protocols. For a run of entries an
+    /// Writes an entry: its id, and its fields as a flat array in both protocol versions. For many entries
     /// [`EntryEncoder`](super::EntryEncoder) is faster.
     pub fn entry(&mut self, entry: &EntryRef<'_>) {
         self.array(2);
@@ -233,18 +235,19 @@ impl Writer {
         }
     }
 
-    /// An entry, for how long nobody had touched it (-1: it was nobody's), and how often it had been delivered.
+    /// Writes an entry as XREADGROUP CLAIM returns it: with its idle time in milliseconds (-1 if no consumer owned it)
+    /// and its delivery count.
     pub fn claimed_entry(&mut self, entry: &EntryRef<'_>, idle_ms: i64, deliveries: u64) {
         let at = self.buf.len();
         self.entry(entry);
-        // An entry is an array of two; this one has two more.
+        // An entry is an array of two elements; this one has two more.
         self.buf[at + 1] = b'4';
         self.int(idle_ms);
         self.uint(deliveries);
     }
 
-    /// An entry that is gone from the stream: its id and no fields.
-    pub fn entry_gone(&mut self, id: StreamId) {
+    /// Writes a pending entry that is no longer in the stream: its id, and null in place of the fields.
+    pub fn deleted_entry(&mut self, id: StreamId) {
         self.array(2);
         self.id(id);
         self.null_array();
@@ -265,17 +268,17 @@ impl Writer {
     }
 
     #[inline]
-    fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> Mark {
+    fn deferred(&mut self, first: u8, expected: usize, scale: usize) -> DeferredLength {
         let (at, expected) = (self.buf.len() + 1, expected * scale);
         decimal::push_header(&mut self.buf, first, expected);
-        Mark { at, digits: decimal::digit_count(expected as u64), scale }
+        DeferredLength { at, digits: decimal::digit_count(expected as u64), scale }
     }
 }
 
-/// Formats onto the end of a vector.
-struct Appending<'a>(&'a mut Vec<u8>);
+/// Appends formatted text to a vector.
+struct VecWriter<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for Appending<'_> {
+impl fmt::Write for VecWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
@@ -292,7 +295,7 @@ mod tests {
         String::from_utf8(writer.buf).unwrap()
     }
 
-    /// The same reply in RESP2 and in RESP3.
+    /// Returns a reply as encoded in RESP2 and in RESP3.
     fn both(write: impl Fn(&mut Writer)) -> (String, String) {
         (written(false, &write), written(true, &write))
     }
@@ -326,18 +329,18 @@ mod tests {
     }
 
     #[test]
-    fn typed_replies_differ() {
+    fn nulls_maps_sets_and_verbatim_strings_differ_between_protocols() {
         assert_eq!(both(|w| w.null_bulk()), pair("$-1\r\n", "_\r\n"));
         assert_eq!(both(|w| w.null_array()), pair("*-1\r\n", "_\r\n"));
         assert_eq!(both(|w| w.map(7)), pair("*14\r\n", "%7\r\n"));
         assert_eq!(both(|w| w.set(3)), pair("*3\r\n", "~3\r\n"));
         assert_eq!(both(|w| w.verbatim("hi")), pair("$2\r\nhi\r\n", "=6\r\ntxt:hi\r\n"));
-        let gone = |w: &mut Writer| w.entry_gone(StreamId::new(1, 2));
-        assert_eq!(both(gone), pair("*2\r\n$3\r\n1-2\r\n*-1\r\n", "*2\r\n$3\r\n1-2\r\n_\r\n"));
+        let deleted = |w: &mut Writer| w.deleted_entry(StreamId::new(1, 2));
+        assert_eq!(both(deleted), pair("*2\r\n$3\r\n1-2\r\n*-1\r\n", "*2\r\n$3\r\n1-2\r\n_\r\n"));
     }
 
     #[test]
-    fn deferred_lengths_are_exact_whatever_was_expected() {
+    fn deferred_length_is_exact_for_any_expected_length() {
         for expected in [0, 1, 9, 10, 99, 100, 12_345] {
             for length in [0, 1, 9, 10, 55, 100, 99_999] {
                 let array = same(|w| {
@@ -360,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_reply_is_undone() {
+    fn truncate_removes_an_unfinished_reply() {
         let mut writer = Writer::new(false);
         writer.ok();
         let before = writer.len();

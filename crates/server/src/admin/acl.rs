@@ -1,4 +1,4 @@
-//! ACL, on a server with one user.
+//! ACL. There is only one user, `default`.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
@@ -8,7 +8,7 @@ use millstream_store::Txn;
 use crate::command::{Call, DONE, Reply};
 use crate::settings::Id;
 
-/// The only user there is.
+/// The name of the only user.
 const USER: &str = "default";
 
 fn has_password(call: &Call<'_, '_, '_>) -> bool {

@@ -1,4 +1,4 @@
-//! CLIENT: this connection, and the others.
+//! CLIENT: information about connections, and control over them.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use millstream_protocol::commands::{
     ArgList, ClientAttribute, ClientKill, ClientSelection, ClientType, KillFilter, PauseMode, ReplyMode,
-    Unblock, check_tracking, parse_client_name, parse_on_or_off,
+    UnblockReason, check_tracking, parse_client_name, parse_on_or_off,
 };
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
@@ -48,7 +48,7 @@ pub(crate) fn setinfo(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 }
 
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
-    // A client that asks about itself sees itself as it is now.
+    // Publish the current state of this connection first, so that the reply contains it.
     call.context.session.publish();
     call.out.verbatim(describe(&call.context.session.client, call.context));
     DONE
@@ -64,9 +64,9 @@ pub(crate) fn list(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 }
 
 pub(crate) fn unblock(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
-    let (id, how) = Unblock::parse(argv)?;
+    let (id, reason) = UnblockReason::parse(argv)?;
     let found = u64::try_from(id).ok().and_then(|id| call.context.server.clients.get(id));
-    call.out.int(found.is_some_and(|client| client.unblock(how)).into());
+    call.out.int(found.is_some_and(|client| client.unblock(reason)).into());
     DONE
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn reply(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// CLIENT NO-EVICT and CLIENT NO-TOUCH: turns a flag of the client on or off.
+/// CLIENT NO-EVICT and CLIENT NO-TOUCH: sets or clears a flag of the client.
 pub(crate) fn switch(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>, flag: u32) -> Reply {
     call.context.session.client.set(flag, parse_on_or_off(argv)?);
     call.out.ok();
@@ -132,7 +132,7 @@ fn text(bytes: &[u8]) -> String {
 fn selected(selection: &ClientSelection, server: &Server) -> Vec<Arc<Client>> {
     match selection {
         ClientSelection::All | ClientSelection::OfType(ClientType::Normal) => server.clients.all(),
-        // There is no replication and no publishing: every client is a normal one.
+        // Without replication and publish/subscribe, every client is a normal client.
         ClientSelection::OfType(_) => Vec::new(),
         ClientSelection::Ids(ids) => {
             let wanted = ids.iter().filter_map(|id| u64::try_from(*id).ok());
@@ -141,7 +141,7 @@ fn selected(selection: &ClientSelection, server: &Server) -> Vec<Arc<Client>> {
     }
 }
 
-/// One line of CLIENT LIST.
+/// Formats one line of CLIENT LIST.
 fn describe(client: &Client, context: &CommandContext<'_>) -> String {
     let now_ms = context.server.uptime_ms();
     let seconds_since = |ms: u64| now_ms.saturating_sub(ms) / 1000;
@@ -206,7 +206,7 @@ pub(crate) fn kill(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         }
         killed += 1;
         if client.id == this {
-            // The answer is still sent.
+            // The reply is sent before the connection is closed.
             call.context.session.close = true;
         } else {
             client.kill();

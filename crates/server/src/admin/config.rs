@@ -1,4 +1,4 @@
-//! CONFIG: the settings in force, and changing them.
+//! CONFIG: returns and changes settings.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
@@ -10,9 +10,9 @@ use crate::settings::{Id, SETTINGS};
 
 pub(crate) fn get(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let patterns = Args::of_subcommand(argv).rest();
-    let asked =
+    let matches =
         |name: &str| patterns.iter().any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
-    let found: Vec<_> = SETTINGS.iter().filter(|setting| asked(setting.name)).collect();
+    let found: Vec<_> = SETTINGS.iter().filter(|setting| matches(setting.name)).collect();
     call.out.map(found.len());
     for setting in found {
         call.out.bulk(setting.name);
@@ -27,7 +27,7 @@ pub(crate) fn set(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let pairs: Vec<(&str, &str)> = texts.chunks_exact(2).map(|pair| (&*pair[0], &*pair[1])).collect();
     let changed = call.context.server.change_settings(&pairs)?;
     if changed.contains(&Id::RequirePass) {
-        // A client that sets the password knows it.
+        // The client that sets the password knows it, so it stays authenticated.
         call.context.session.authenticated = true;
     }
     call.out.ok();

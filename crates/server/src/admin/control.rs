@@ -1,4 +1,4 @@
-//! TIME, ROLE, SLOWLOG, DEBUG, WAIT: the server as a whole.
+//! Commands about the server as a whole: TIME, ROLE, LATENCY DOCTOR, WAIT, REPLICAOF, DEBUG, SLOWLOG.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{ArgList, DebugCommand, check_replicaof, check_wait, parse_slowlog_get};
@@ -9,7 +9,7 @@ use super::saving;
 use crate::command::{Call, DONE, Reply};
 use crate::slowlog::SlowEntry;
 
-/// Seconds, and microseconds within the second.
+/// TIME: Unix seconds, and the microseconds within the second.
 pub(crate) fn time(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     let now_ms = txn.now_ms();
     out.array(2);
@@ -27,7 +27,7 @@ pub(crate) fn role(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
 }
 
 pub(crate) fn latency_doctor(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
-    out.verbatim("Latency events are not collected here; SLOWLOG GET lists slow commands.\n");
+    out.verbatim("This server does not record latency events. Use SLOWLOG GET to list slow commands.\n");
     DONE
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn replicaof(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
 pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     match DebugCommand::parse(argv)? {
         DebugCommand::Sleep(duration) => {
-            // With everything locked: what is slow for one is slow for all, which is what this is for.
+            // Sleeps while all keys are locked, so that all clients wait, as in Redis.
             std::thread::sleep(duration);
             call.out.ok();
             DONE
@@ -57,7 +57,7 @@ pub(crate) fn debug(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     }
 }
 
-/// Whether DEBUG is to sleep, which it does with everything locked.
+/// Returns whether the request is DEBUG SLEEP, which needs all keys locked.
 pub(crate) fn sleeps(argv: ArgList<'_>) -> bool {
     Args::of_command(argv).keyword("SLEEP")
 }

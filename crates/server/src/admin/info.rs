@@ -1,7 +1,6 @@
-//! INFO: the server's state as text, in the sections and under the names that monitoring tools read.
+//! INFO: the server's state as text, with Redis' sections and field names, which monitoring tools read.
 //!
-//! Only what is true here is told: fields of features this server does not have are left out, save those
-//! that tools insist on, which then are zero.
+//! Fields about features that this server does not have are left out. Exception: fields that tools require are 0.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -17,63 +16,64 @@ use crate::state::Server;
 use crate::stats::{Event, Totals};
 use crate::version::REDIS_VERSION;
 
-/// A section: its name, whether a plain INFO shows it, and what writes it.
-type Section = (&'static str, bool, fn(&mut Page<'_, '_>));
+/// A section: its title, whether INFO without arguments contains it, and the function that writes it.
+type Section = (&'static str, bool, fn(&mut InfoWriter<'_, '_>));
 
 const SECTIONS: &[Section] = &[
-    ("Server", true, |page| page.server()),
-    ("Clients", true, |page| page.clients()),
-    ("Memory", true, |page| page.memory()),
-    ("Persistence", true, |page| persistence::write(page)),
-    ("Stats", true, |page| page.stats()),
-    ("Replication", true, |page| page.replication()),
-    ("CPU", true, |page| page.cpu()),
+    ("Server", true, |info| info.server()),
+    ("Clients", true, |info| info.clients()),
+    ("Memory", true, |info| info.memory()),
+    ("Persistence", true, |info| persistence::write(info)),
+    ("Stats", true, |info| info.stats()),
+    ("Replication", true, |info| info.replication()),
+    ("CPU", true, |info| info.cpu()),
     ("Modules", true, |_| {}),
-    ("Commandstats", false, |page| page.command_stats()),
-    ("Errorstats", true, |page| page.error_stats()),
-    ("Cluster", true, |page| page.cluster()),
-    ("Keyspace", true, |page| page.keyspace()),
+    ("Commandstats", false, |info| info.command_stats()),
+    ("Errorstats", true, |info| info.error_stats()),
+    ("Cluster", true, |info| info.cluster()),
+    ("Keyspace", true, |info| info.keyspace()),
 ];
 
-/// INFO: the sections asked for, by name, or the usual ones.
+/// INFO: the requested sections, or the default sections.
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
-    let asked = Args::of_command(argv).rest();
+    let requested = Args::of_command(argv).rest();
     let (server, commands) = (call.context.server, call.context.commands);
     let totals = server.stats.totals();
-    let mut page = Page { text: String::new(), server, commands, txn: call.txn, totals };
-    for (title, usual, write) in SECTIONS {
-        if is_asked(asked, title, *usual) {
-            if !page.text.is_empty() {
-                page.text.push_str("\r\n");
+    let mut info = InfoWriter { text: String::new(), server, commands, txn: call.txn, totals };
+    for (title, is_default, write) in SECTIONS {
+        if is_requested(requested, title, *is_default) {
+            if !info.text.is_empty() {
+                info.text.push_str("\r\n");
             }
-            let _ = write!(page.text, "# {title}\r\n");
-            write(&mut page);
+            let _ = write!(info.text, "# {title}\r\n");
+            write(&mut info);
         }
     }
-    let text = page.text;
+    let text = info.text;
     call.out.verbatim(text);
     DONE
 }
 
-/// Whether a section is asked for that counts keys. The others need no lock and wait for nothing, so that they tell what is wrong
-/// when nothing else goes on.
+/// Returns whether one of the requested sections counts keys, which needs locks.
+///
+/// The other sections need no lock, so an operator can read them even if all other commands are stuck.
 pub(crate) fn counts_keys(argv: ArgList<'_>) -> bool {
-    let asked = Args::of_command(argv).rest();
-    ["Clients", "Keyspace"].iter().any(|title| is_asked(asked, title, true))
+    let requested = Args::of_command(argv).rest();
+    ["Clients", "Keyspace"].iter().any(|title| is_requested(requested, title, true))
 }
 
-fn is_asked(asked: &[&[u8]], title: &str, usual: bool) -> bool {
-    let names = |word: &&[u8]| word.eq_ignore_ascii_case(title.as_bytes());
+fn is_requested(requested: &[&[u8]], title: &str, is_default: bool) -> bool {
+    let this = |word: &&[u8]| word.eq_ignore_ascii_case(title.as_bytes());
     let all = |word: &&[u8]| word.eq_ignore_ascii_case(b"all") || word.eq_ignore_ascii_case(b"everything");
     let default = |word: &&[u8]| word.eq_ignore_ascii_case(b"default");
-    match asked.is_empty() {
-        true => usual,
-        false => asked.iter().any(|word| names(word) || all(word) || (usual && default(word))),
+    match requested.is_empty() {
+        true => is_default,
+        false => requested.iter().any(|word| this(word) || all(word) || (is_default && default(word))),
     }
 }
 
-/// The text so far, and where the facts come from.
-pub(super) struct Page<'a, 't> {
+/// Writes the text of INFO.
+pub(super) struct InfoWriter<'a, 't> {
     text: String,
     pub(super) server: &'a Arc<Server>,
     commands: &'static [CommandSpec],
@@ -81,12 +81,12 @@ pub(super) struct Page<'a, 't> {
     totals: Totals,
 }
 
-impl Page<'_, '_> {
+impl InfoWriter<'_, '_> {
     pub(super) fn line(&mut self, name: &str, value: impl Display) {
         let _ = write!(self.text, "{name}:{value}\r\n");
     }
 
-    /// A number of bytes, plain and as people read it.
+    /// Writes a number of bytes twice: as a plain number, and with a unit in the field `NAME_human`.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.line(name, bytes);
         self.line(&format!("{name}_human"), human(bytes));
@@ -133,11 +133,11 @@ impl Page<'_, '_> {
         self.line("blocked_clients", blocked);
         self.line("tracking_clients", 0);
         self.line("clients_in_timeout_table", 0);
-        self.line("total_blocking_keys", self.txn.waited_key_count());
-        self.line("total_blocking_keys_on_nokey", self.txn.waited_group_key_count());
+        self.line("total_blocking_keys", self.txn.blocking_key_count());
+        self.line("total_blocking_keys_on_nokey", self.txn.blocking_group_key_count());
     }
 
-    /// Allocations are not counted one by one: what is used is what is resident.
+    /// The server does not count its allocations, so `used_memory` is the resident memory.
     fn memory(&mut self) {
         let memory = process::memory();
         self.bytes("used_memory", memory.resident);
@@ -246,7 +246,7 @@ impl Page<'_, '_> {
     }
 }
 
-/// Bytes with a unit: `1.50M`.
+/// Formats a number of bytes with a unit: `1.50M`.
 fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "K", "M", "G"] {
@@ -263,19 +263,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_are_chosen_by_name_or_by_default() {
-        assert!(is_asked(&[], "Server", true));
-        assert!(!is_asked(&[], "Commandstats", false));
-        assert!(is_asked(&[b"COMMANDSTATS"], "Commandstats", false));
-        assert!(is_asked(&[b"everything"], "Commandstats", false));
-        assert!(!is_asked(&[b"default"], "Commandstats", false));
-        assert!(!is_asked(&[b"server", b"nonsense"], "Clients", true));
+    fn sections_are_selected_by_name_or_by_default() {
+        assert!(is_requested(&[], "Server", true));
+        assert!(!is_requested(&[], "Commandstats", false));
+        assert!(is_requested(&[b"COMMANDSTATS"], "Commandstats", false));
+        assert!(is_requested(&[b"everything"], "Commandstats", false));
+        assert!(!is_requested(&[b"default"], "Commandstats", false));
+        assert!(!is_requested(&[b"server", b"nonsense"], "Clients", true));
         assert!(counts_keys(&[]) && counts_keys(&[b"persistence", b"keyspace"]) && counts_keys(&[b"all"]));
         assert!(!counts_keys(&[b"persistence", b"server"]));
     }
 
     #[test]
-    fn bytes_are_shown_as_people_read_them() {
+    fn bytes_are_formatted_with_a_unit() {
         assert_eq!(human(0), "0B");
         assert_eq!(human(1536), "1.50K");
         assert_eq!(human(3 << 30), "3.00G");

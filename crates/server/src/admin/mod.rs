@@ -1,4 +1,4 @@
-//! Commands about the server itself: who is connected, how it is set, what it has counted.
+//! Commands about the server itself: clients, settings, statistics, snapshots.
 
 pub(crate) mod acl;
 pub(crate) mod client;

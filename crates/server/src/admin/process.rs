@@ -1,36 +1,38 @@
-//! What the system knows of this process: memory, processor time, file descriptors.
+//! Memory and processor time of this process, and information about the operating system.
 //!
-//! Read from `/proc`; where there is none, the answer is zero.
+//! Read from `/proc`. Without `/proc`, numbers are 0.
 
 use std::fs;
 
-/// Resident memory and its highest mark, in bytes.
-pub(super) struct Memory {
+/// Memory of this process, in bytes.
+pub(super) struct ProcessMemory {
     pub(super) resident: u64,
+    /// Greatest resident memory since the process started.
     pub(super) peak: u64,
 }
 
-pub(super) fn memory() -> Memory {
+pub(super) fn memory() -> ProcessMemory {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
     };
     let bytes = |name| kilobytes(name).unwrap_or(0) * 1024;
-    Memory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") }
+    ProcessMemory { resident: bytes("VmRSS:"), peak: bytes("VmHWM:") }
 }
 
-/// The machine's memory in bytes.
+/// Returns the machine's memory in bytes.
 pub(super) fn system_memory() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     total.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Processor seconds, in the kernel and outside it. Their sum is exact; how it is shared out is known in ticks.
+/// Returns the processor seconds used in kernel mode and in user mode. Their sum is exact; their ratio comes from
+/// counters in clock ticks.
 pub(super) fn cpu_seconds() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the program's name in parentheses and may hold anything; count from its end.
+    // The second field is the program's name in parentheses. It can contain spaces, so count the fields after it.
     let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     let ticks = |place: usize| {
         after_name.split(' ').nth(place).and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.0)
@@ -42,7 +44,7 @@ pub(super) fn cpu_seconds() -> (f64, f64) {
     (used * in_kernel, used * (1.0 - in_kernel))
 }
 
-/// Kernel name, release and machine.
+/// Returns the kernel's name and release, and the machine's architecture.
 pub(super) fn system_name() -> String {
     let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     format!("{} {} {}", read("ostype").trim(), read("osrelease").trim(), std::env::consts::ARCH)
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_running_process_has_memory_and_a_name() {
+    fn process_has_memory_and_system_has_a_name() {
         let memory = memory();
         assert!(memory.resident > 0 && memory.peak >= memory.resident);
         assert!(system_memory() > memory.resident);

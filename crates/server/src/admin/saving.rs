@@ -1,7 +1,7 @@
-//! SAVE, BGSAVE, BGREWRITEAOF, WAITAOF, DEBUG RELOAD and LOADAOF, SHUTDOWN: what has to do with the disk.
+//! Commands that use the disk: SAVE, BGSAVE, BGREWRITEAOF, WAITAOF, DEBUG RELOAD and LOADAOF, SHUTDOWN.
 //!
-//! There is one kind of snapshot, and every snapshot releases the log it covers: SAVE waits for it, BGSAVE and
-//! BGREWRITEAOF do not. What takes a while runs beside, so that other clients go on.
+//! There is one kind of snapshot, and after every snapshot the log that it covers is removed. SAVE waits for the
+//! snapshot; BGSAVE and BGREWRITEAOF do not. Slow work runs on another thread, so that it does not delay other clients.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use millstream_protocol::commands::{ArgList, ShutdownCommand, WaitAof, parse_bgs
 use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 
-use crate::command::{Call, DONE, Later, Outcome, Reply};
-use crate::persistence::{Background, Purpose};
+use crate::command::{Call, DONE, Outcome, Reply, SlowWork};
+use crate::persistence::{BackgroundSave, SnapshotPurpose};
 use crate::state::Server;
 
 pub(crate) fn save(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     let server = call.context.server;
     check_durable(server)?;
     if server.persistence.running().is_some() {
-        return Err(errors::SAVE_RUNS);
+        return Err(errors::SAVE_IN_PROGRESS);
     }
     Ok(later(|server, out| {
         save_now(server)?;
@@ -28,31 +28,35 @@ pub(crate) fn save(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
 
 pub(crate) fn bgsave(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let schedule = parse_bgsave(argv)?;
-    match begin(call, Purpose::Save, schedule)? {
-        Background::Begun => call.out.simple("Background saving started"),
-        Background::Scheduled => call.out.simple("Background saving scheduled"),
-        Background::Refused(Purpose::Save) => return Err(errors::SAVE_RUNS),
-        Background::Refused(Purpose::Rewrite) => return Err(errors::REWRITE_RUNS_INSTEAD),
+    match begin(call, SnapshotPurpose::Save, schedule)? {
+        BackgroundSave::Started => call.out.simple("Background saving started"),
+        BackgroundSave::Scheduled => call.out.simple("Background saving scheduled"),
+        BackgroundSave::Refused(SnapshotPurpose::Save) => return Err(errors::SAVE_IN_PROGRESS),
+        BackgroundSave::Refused(SnapshotPurpose::Rewrite) => return Err(errors::BGSAVE_DURING_REWRITE),
     }
     DONE
 }
 
 pub(crate) fn bgrewriteaof(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
-    match begin(call, Purpose::Rewrite, true)? {
-        Background::Begun => call.out.simple("Background append only file rewriting started"),
-        Background::Scheduled => call.out.simple("Background append only file rewriting scheduled"),
-        Background::Refused(_) => return Err(errors::REWRITE_RUNS),
+    match begin(call, SnapshotPurpose::Rewrite, true)? {
+        BackgroundSave::Started => call.out.simple("Background append only file rewriting started"),
+        BackgroundSave::Scheduled => call.out.simple("Background append only file rewriting scheduled"),
+        BackgroundSave::Refused(_) => return Err(errors::REWRITE_IN_PROGRESS),
     }
     DONE
 }
 
-fn begin(call: &Call<'_, '_, '_>, purpose: Purpose, schedule: bool) -> Result<Background, CommandError> {
+fn begin(
+    call: &Call<'_, '_, '_>,
+    purpose: SnapshotPurpose,
+    schedule: bool,
+) -> Result<BackgroundSave, CommandError> {
     let server = call.context.server;
     check_durable(server)?;
     server.save_in_background(purpose, schedule).map_err(|error| errors::not_saved(&error.to_string()))
 }
 
-/// Reads everything back, a snapshot first if it is asked for.
+/// Loads all data from the data folder again. If `save` is set, takes a snapshot first.
 pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Reply {
     let is_durable = call.context.server.store.durability().is_some();
     if !save {
@@ -68,29 +72,29 @@ pub(super) fn reload(call: &mut Call<'_, '_, '_>, save: bool) -> Reply {
     }))
 }
 
-/// `[local, replicas]`: whether this server's disk has everything there is, and no replicas.
+/// Replies `[local, replicas]`: 1 if all writes so far are durable on this server's disk, and always 0 replicas.
 pub(crate) fn waitaof(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
     let WaitAof { local, timeout_ms } = WaitAof::parse(argv)?;
     let store = &call.context.server.store;
     if local && store.durability().is_none() {
         return Err(errors::WAITAOF_NOT_DURABLE);
     }
-    let position = store.seen();
+    let position = store.appended_position();
     let is_durable = store.is_durable(position);
     if is_durable || !local {
         write_counts(call.out, is_durable);
         return DONE;
     }
-    let mut instead = Writer::new(call.out.resp3);
-    write_counts(&mut instead, false);
-    Ok(Outcome::Later(Later {
+    let mut fallback_reply = Writer::new(call.out.resp3);
+    write_counts(&mut fallback_reply, false);
+    Ok(Outcome::SlowWork(SlowWork {
         work: Box::new(|server, out| {
             server.store.make_durable().map_err(|error| errors::not_writable(&error.to_string()))?;
             write_counts(out, true);
             Ok(())
         }),
         timeout_ms,
-        instead: Some(instead.buf),
+        fallback_reply: Some(fallback_reply.buf),
     }))
 }
 
@@ -105,21 +109,23 @@ pub(crate) fn lastsave(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// SAVE asks for a snapshot, and without one nothing stops unless by FORCE. Otherwise there is nothing to do but to
-/// stop: everything is in the log.
+/// With SAVE, the server stops after a snapshot. If the snapshot fails, it stops only with FORCE. Without SAVE it stops
+/// immediately, because all data is in the log.
 pub(crate) fn shutdown(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
-    let ShutdownCommand::Stop(how) = ShutdownCommand::parse(argv)? else { return Err(errors::NO_SHUTDOWN) };
-    if how.save != Some(true) {
+    let ShutdownCommand::Stop(options) = ShutdownCommand::parse(argv)? else {
+        return Err(errors::NO_SHUTDOWN);
+    };
+    if options.save != Some(true) {
         call.context.server.shutdown.begin();
         call.context.session.close = true;
         return DONE;
     }
-    if !how.force {
+    if !options.force {
         check_durable(call.context.server)?;
     }
     Ok(later(move |server, _| {
         let saved = save_now(server);
-        if !how.force {
+        if !options.force {
             saved?;
         }
         server.shutdown.begin();
@@ -135,9 +141,9 @@ fn save_now(server: &Arc<Server>) -> Result<(), CommandError> {
     server.save().map_err(|error| errors::not_saved(&error.to_string()))
 }
 
-/// Work without a time limit, which cannot be part of a transaction.
+/// Returns an outcome that runs `work` without a time limit. A command with this outcome cannot run in a transaction.
 fn later(
     work: impl FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send + 'static,
 ) -> Outcome {
-    Outcome::Later(Later { work: Box::new(work), timeout_ms: 0, instead: None })
+    Outcome::SlowWork(SlowWork { work: Box::new(work), timeout_ms: 0, fallback_reply: None })
 }

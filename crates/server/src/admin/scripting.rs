@@ -1,4 +1,6 @@
-//! SCRIPT and FUNCTION, as a server that holds none answers them. What would run or keep one is refused.
+//! SCRIPT and FUNCTION. Neither scripts nor functions are supported, so the replies are those of a server without any.
+//!
+//! Commands that would run or load a script or function return an error; see the command table.
 
 use millstream_protocol::args::{Args, subcommand};
 use millstream_protocol::commands::{ArgList, check_flush_mode};
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn function_list_reads_its_options_once_each() {
+    fn function_list_accepts_each_option_once() {
         assert_eq!(check(check_function_list, "FUNCTION LIST withcode LIBRARYNAME x"), Ok(()));
         let cases = [
             ("FUNCTION LIST FOO", errors::unknown_argument(b"FOO")),
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_nothing_still_takes_only_a_mode() {
+    fn flush_accepts_only_a_mode() {
         assert_eq!(check(check_script_flush, "SCRIPT FLUSH FOO"), Err(errors::SCRIPT_FLUSH_MODE));
         assert_eq!(check(check_script_flush, "SCRIPT FLUSH ASYNC x"), Err(errors::SCRIPT_FLUSH_MODE));
         assert_eq!(check(check_function_flush, "FUNCTION FLUSH FOO"), Err(errors::FUNCTION_FLUSH_MODE));
@@ -102,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_refused_with_what_to_use_instead() {
-        let refusal = errors::NO_SCRIPTING.to_string();
-        assert!(refusal.contains("MULTI") && refusal.contains("EXEC"), "{refusal}");
+    fn script_error_says_what_to_use_instead() {
+        let error = errors::NO_SCRIPTING.to_string();
+        assert!(error.contains("MULTI") && error.contains("EXEC"), "{error}");
     }
 }

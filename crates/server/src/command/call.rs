@@ -1,4 +1,4 @@
-//! What a command is given when it runs, and what it may answer.
+//! What a command is given when it runs, and what it returns.
 
 use std::sync::Arc;
 
@@ -6,60 +6,60 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Interests, Txn};
 
-use super::{CommandContext, Missing};
+use super::{CommandContext, UnwrittenEntries};
 use crate::state::Server;
 
-/// A command's surroundings, for those that are about more than data.
+/// The environment of a command that uses more than data.
 pub(crate) struct Call<'a, 'd, 't> {
-    /// The server and the connection.
+    /// The server, the thread and the connection.
     pub(crate) context: &'a mut CommandContext<'d>,
-    /// What is locked.
+    /// The transaction, with the keys that the command needs locked.
     pub(crate) txn: &'a mut Txn<'t>,
-    /// Where the reply goes.
+    /// The output buffer for the reply.
     pub(crate) out: &'a mut Writer,
 }
 
-/// What a command answers.
+/// What a command returns.
 pub(crate) type Reply = Result<Outcome, CommandError>;
 
-/// The answer of most commands: the reply is written.
+/// The result of most commands: the reply is written.
 pub(crate) const DONE: Reply = Ok(Outcome::Done);
 
-/// The executor's decision about the reply of its command.
+/// How a command that did not fail ends.
 pub(crate) enum Outcome {
     /// The reply is written.
     Done,
-    /// The reply is written, and with few arguments and a short reply that took so little time that it need not be
-    /// measured.
+    /// The reply is written, and the command took little time. If its arguments and its reply are short too, it
+    /// need not be timed.
     Brief,
-    /// The reply is written but for these entries, which are many.
-    Long(Missing),
-    /// There is nothing yet: the client waits.
-    Block(Blocked),
-    /// The reply takes a while to make: the client waits, and nobody else.
-    Later(Later),
+    /// The reply is written except for these entries, which are many.
+    Long(UnwrittenEntries),
+    /// There is no data to return yet: the client is blocked.
+    Block(BlockOn),
+    /// The reply takes long to produce: a separate thread does the work, and the client is blocked meanwhile.
+    SlowWork(SlowWork),
 }
 
-/// What a command waits for, as its executor says it.
-pub(crate) struct Blocked {
-    /// Keys of the selected database, all of them locked by the command, and what is waited for under each.
+/// What a command blocks on.
+pub(crate) struct BlockOn {
+    /// Keys of the selected database, all locked by the command, and what the command needs of each.
     pub(crate) interests: Interests,
-    /// Milliseconds until it gives up; 0 is never.
+    /// Milliseconds until the client stops waiting; 0: no limit.
     pub(crate) timeout_ms: u64,
-    /// These take the place of the command's last arguments when it runs again: `$` is what it was when
-    /// the wait began.
+    /// Replacements for the command's last arguments when it runs again. So `$` keeps the meaning it had when the
+    /// client was blocked.
     pub(crate) last_args: Vec<Box<[u8]>>,
 }
 
-/// Does what was asked and writes the reply, on a thread beside.
-pub(crate) type Work = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
+/// Does slow work on a separate thread and writes the reply.
+pub(crate) type WorkFn = Box<dyn FnOnce(&Arc<Server>, &mut Writer) -> Result<(), CommandError> + Send>;
 
-/// Work that a command's reply waits for, as its executor says it. It is begun when nothing is locked.
-pub(crate) struct Later {
-    /// Writes the reply.
-    pub(crate) work: Work,
-    /// Milliseconds until the client waits no longer; 0 is never. The work is done all the same.
+/// Slow work that produces a command's reply. It starts after the command's locks are freed.
+pub(crate) struct SlowWork {
+    /// Does the work and writes the reply.
+    pub(crate) work: WorkFn,
+    /// Milliseconds until the client stops waiting; 0: no limit. The work is finished in any case.
     pub(crate) timeout_ms: u64,
-    /// The reply to who does not wait: because time ran out, or in a transaction. `None`: not in a transaction.
-    pub(crate) instead: Option<Vec<u8>>,
+    /// The reply after the timeout and inside a transaction. `None`: the command is an error inside a transaction.
+    pub(crate) fallback_reply: Option<Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! Where commands run: the server, the thread, the connection and its batch; and what is counted of each command.
+//! The context in which commands run: server, thread, connection and batch. Also counts and times each command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use crate::state::{NANOS_PER_MILLI, Server};
 use crate::stats::ThreadStats;
 
 const NANOS_PER_MICRO: u64 = 1_000;
-/// Number of brief commands in a row that may run before the clock is read again: reading it takes longer than some of
-/// them…
+/// Maximum number of brief commands in a row that are timed together: reading the clock takes longer than some of them.
 const UNTIMED_MAX: u32 = 16;
-/// … unless the slow log asks about less than this, in microseconds.
-const UNTIMED_MICROS: i64 = 1_000;
+/// If `slowlog-log-slower-than` is below this, in microseconds, each command is timed.
+const UNTIMED_SLOWLOG_MICROS_MIN: i64 = 1_000;
 
-/// What the commands of one batch have in common: above all, one moment.
+/// State that the commands of one batch share. All of them see the same time.
 pub(crate) struct Batch {
-    /// The moment, in Unix milliseconds.
+    /// The time at which the batch began, in Unix milliseconds.
     pub(crate) now_ms: u64,
-    /// The same, in milliseconds of uptime.
+    /// The same in milliseconds of uptime.
     pub(crate) uptime_ms: u64,
-    /// When the clock was last read, which is when the commands before had ended and the next began, in nanoseconds of uptime.
-    /// If the next needs another lock, it writes the record of those before.
+    /// When the clock was last read, in nanoseconds of uptime. The next command's time is counted from here.
+    ///
+    /// If the next command needs other locks, its time includes writing the log record of the commands before.
     pub(crate) last_ns: u64,
     /// The untimed command that ran since the last clock read, and its count.
     untimed: Option<(&'static CommandSpec, u32)>,
-    /// When what is locked now was locked, in nanoseconds of uptime.
+    /// When the open transaction took its locks, in nanoseconds of uptime.
     pub(crate) locked_ns: u64,
-    /// Whether a command looked at data: its reply must not be sent before what it saw is safe.
+    /// Whether a command read or changed data. Then the replies must wait until that data is durable.
     pub(crate) saw_data: bool,
 }
 
@@ -53,36 +53,37 @@ impl Batch {
         }
     }
 
-    /// Reads the clock: the nanoseconds since that was last done, or since the batch began.
-    fn lap_ns(&mut self, server: &Server) -> u64 {
+    /// Reads the clock. Returns the nanoseconds since the last read, or since the batch began.
+    fn read_clock(&mut self, server: &Server) -> u64 {
         self.untimed = None;
         let before = std::mem::replace(&mut self.last_ns, server.uptime_ns());
         self.last_ns.saturating_sub(before)
     }
 
-    /// Counts the time of what has run since the clock was last read, before something else runs or the batch ends.
-    pub(crate) fn end_lap(&mut self, server: &Server, stats: &ThreadStats) {
+    /// Adds the time since the last clock read to the untimed command. Called before another command runs and when
+    /// the batch ends.
+    pub(crate) fn account_untimed(&mut self, server: &Server, stats: &ThreadStats) {
         if let Some((spec, _)) = self.untimed {
-            let took_ns = self.lap_ns(server);
+            let took_ns = self.read_clock(server);
             stats.commands[spec.index()].nanos.add(took_ns);
         }
     }
 }
 
-/// About what a command takes in the log.
+/// Returns the bytes of all arguments: about what the command adds to the log.
 pub(crate) fn bytes_of(argv: &[&[u8]]) -> u64 {
     argv.iter().map(|arg| arg.len() as u64).sum()
 }
 
-/// Where commands run: the server, the thread that counts, the connection and its batch.
+/// The context in which a command runs: the server, the thread's counters, the connection and its batch.
 pub(crate) struct CommandContext<'a> {
     pub(crate) server: &'a Arc<Server>,
     pub(crate) stats: &'a ThreadStats,
     pub(crate) session: &'a mut Session,
     pub(crate) batch: &'a mut Batch,
-    /// Every command there is, by its index.
+    /// The command table.
     pub(crate) commands: &'static [CommandSpec],
-    /// Whether the request at hand has few arguments and none is long.
+    /// Whether the current request has few arguments, all of them short.
     pub(crate) is_short: bool,
 }
 
@@ -102,7 +103,8 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Runs a queued command within the transaction that holds everything. What would wait has waited in vain.
+    /// Runs a queued command inside EXEC's transaction, which has everything locked. A command that would block
+    /// replies as after a timeout.
     pub(crate) fn run_queued(
         &mut self,
         spec: &'static CommandSpec,
@@ -116,12 +118,12 @@ impl CommandContext<'_> {
         let failed = result.is_err();
         match result {
             Ok(Outcome::Done | Outcome::Brief) => {}
-            Ok(Outcome::Long(missing)) => LongReply::new(out, missing).write_all(out),
+            Ok(Outcome::Long(unwritten)) => LongReply::new(out, unwritten).write_all(out),
             Ok(Outcome::Block(_)) => {
                 out.truncate(mark);
                 out.null_array();
             }
-            Ok(Outcome::Later(later)) => match later.instead {
+            Ok(Outcome::SlowWork(slow)) => match slow.fallback_reply {
                 Some(reply) => out.raw(&reply),
                 None => self.write_error(&errors::NOT_IN_TRANSACTION, out),
             },
@@ -139,21 +141,21 @@ impl CommandContext<'_> {
         out.error(error.as_bytes());
     }
 
-    /// Counts the time of the commands before, unless they were this one.
+    /// Adds the time of untimed commands before, unless they are calls of the same command.
     #[inline]
-    pub(crate) fn end_lap_of_others(&mut self, spec: &CommandSpec) {
+    pub(crate) fn account_untimed_others(&mut self, spec: &CommandSpec) {
         if self.batch.untimed.is_some_and(|(before, _)| before.index() != spec.index()) {
-            self.batch.end_lap(self.server, self.stats);
+            self.batch.account_untimed(self.server, self.stats);
         }
     }
 
-    /// Counts a brief command, but not its time yet. False: the clock must be read.
+    /// Counts a brief command without reading the clock. Returns false if it must be timed.
     #[inline]
-    pub(crate) fn leave_untimed(&mut self, spec: &'static CommandSpec) -> bool {
+    pub(crate) fn count_untimed(&mut self, spec: &'static CommandSpec) -> bool {
         let before = self.batch.untimed.map_or(0, |(_, count)| count);
-        // A negative number of microseconds is never.
+        // A negative setting turns the slow log off.
         let slow_from = self.server.settings.number(Id::SlowlogLogSlowerThan);
-        if before == UNTIMED_MAX || (0..UNTIMED_MICROS).contains(&slow_from) {
+        if before == UNTIMED_MAX || (0..UNTIMED_SLOWLOG_MICROS_MIN).contains(&slow_from) {
             return false;
         }
         self.batch.untimed = Some((spec, before + 1));
@@ -161,16 +163,16 @@ impl CommandContext<'_> {
         true
     }
 
-    /// Counts a command and its time.
+    /// Counts a command and its time, and adds it to the slow log if it was slow.
     pub(crate) fn count(&mut self, spec: &'static CommandSpec, argv: &[&[u8]], failed: bool) {
-        let took_ns = self.batch.lap_ns(self.server);
+        let took_ns = self.batch.read_clock(self.server);
         let counters = &self.stats.commands[spec.index()];
         counters.calls.add(1);
         counters.nanos.add(took_ns);
         if failed {
             counters.failed.add(1);
         }
-        // A negative number of microseconds is never.
+        // A negative setting turns the slow log off.
         let slow_from = u64::try_from(self.server.settings.number(Id::SlowlogLogSlowerThan));
         if slow_from.is_ok_and(|micros| took_ns >= micros.saturating_mul(NANOS_PER_MICRO)) {
             self.note_slow(spec, argv, Duration::from_nanos(took_ns));
@@ -194,7 +196,7 @@ impl CommandContext<'_> {
     }
 }
 
-/// Passwords are not for the slow log.
+/// Whether the arguments contain a password, which the slow log must not show.
 fn holds_secrets(spec: &CommandSpec, argv: &[&[u8]]) -> bool {
     let names_password = || argv.iter().any(|arg| arg.eq_ignore_ascii_case(b"requirepass"));
     match spec.name {

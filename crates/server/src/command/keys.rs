@@ -1,4 +1,4 @@
-//! The keys of a request.
+//! Finds the keys of a request.
 
 use millstream_protocol::commands::{ArgList, StreamList};
 use millstream_protocol::number::parse_i64;
@@ -6,19 +6,19 @@ use smallvec::SmallVec;
 
 use super::{CommandSpec, KeySpec, KeysBegin, KeysFind};
 
-/// The keys of a request, each with how it is used.
+/// The keys of a request, each with its usage in Redis' words (see [`KeySpec::usage`]).
 pub(crate) type Keys<'a> = SmallVec<[(&'a [u8], &'static str); 4]>;
 
-/// The keys of a request cannot be found.
+/// Why the keys of a request cannot be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyError {
-    /// The command has none.
+    /// The command has no keys.
     NoKeys,
-    /// The arguments make no sense.
+    /// The arguments are invalid.
     Invalid,
 }
 
-/// Finds the keys of a request that has the right number of arguments.
+/// Returns the keys of a request whose number of arguments is right.
 pub(crate) fn keys<'a>(spec: &CommandSpec, argv: &[&'a [u8]]) -> Result<Keys<'a>, KeyError> {
     if spec.keys.is_empty() {
         return Err(KeyError::NoKeys);
@@ -38,8 +38,10 @@ fn begin(spec: &KeySpec, argv: &[&[u8]]) -> Option<usize> {
     }
 }
 
-/// The stream of an XREAD or XREADGROUP that names only one: it stands behind the word STREAMS, the third argument from
-/// the end. `None` also if a name is spelled like the word, which then may stand anywhere.
+/// Returns the stream of an XREAD or XREADGROUP that has only one: then STREAMS is the third argument from the end.
+///
+/// Returns `None` if there are several, or if another argument before it is spelled STREAMS too, such as a group's
+/// name.
 #[inline]
 pub(crate) fn only_stream<'a>(argv: ArgList<'a>) -> Option<&'a [u8]> {
     let is_word = |arg: &&[u8]| arg.len() == "STREAMS".len() && arg.eq_ignore_ascii_case(b"STREAMS");
@@ -58,7 +60,7 @@ fn collect<'a>(spec: &KeySpec, argv: &[&'a [u8]], begin: usize, found: &mut Keys
         KeysFind::Counted => (usize::try_from(parse_i64(argv.get(begin)?)?).ok()?, 1),
     };
     let first = if spec.find == KeysFind::Counted { begin + 1 } else { begin };
-    // A count that the client made up must not become a loop.
+    // A client can send any number here; it must not cause a long loop.
     if count > argv.len() {
         return None;
     }
@@ -68,7 +70,7 @@ fn collect<'a>(spec: &KeySpec, argv: &[&'a [u8]], begin: usize, found: &mut Keys
     Some(())
 }
 
-/// How many arguments a range covers.
+/// Returns the number of arguments that a range covers.
 fn range_length(args: usize, begin: usize, last: i32, limit: i32) -> Option<usize> {
     let available = args.checked_sub(begin)?;
     if last >= 0 {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_their_places() {
+    fn finds_keys_at_fixed_places_and_counted_keys() {
         assert_eq!(keys_of("GET a"), ok(&["a"]));
         assert_eq!(keys_of("MSET a 1 b 2"), ok(&["a", "b"]));
         assert_eq!(keys_of("MSET a 1 b"), ok(&["a", "b"]));
@@ -113,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn some_commands_have_none() {
+    fn commands_without_keys_return_no_keys() {
         assert_eq!(keys_of("PING a"), Err(KeyError::NoKeys));
         assert_eq!(keys_of("XGROUP HELP"), Err(KeyError::NoKeys));
         assert_eq!(keys_of("SCAN 0"), Err(KeyError::NoKeys));
     }
 
     #[test]
-    fn streams_follow_their_word() {
+    fn finds_stream_keys_after_streams() {
         assert_eq!(keys_of("XREAD COUNT 1 STREAMS a b 1 2"), ok(&["a", "b"]));
         assert_eq!(keys_of("XREAD block 1 streams STREAMS 0"), ok(&["STREAMS"]));
         assert_eq!(
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_arguments_have_no_keys() {
+    fn rejects_invalid_arguments() {
         for line in [
             "XREAD a b 1",
             "XREAD COUNT 1 STREAMS",
@@ -151,9 +153,9 @@ mod tests {
         }
     }
 
-    /// A command whose keys are found from its table entry names as many as it has places for them.
+    /// With as few arguments as its arity allows, every command with keys has all of them.
     #[test]
-    fn every_command_of_least_arity_has_its_keys() {
+    fn finds_keys_of_every_command_with_minimum_arity() {
         for spec in crate::table::COMMANDS.iter().filter(|spec| !spec.keys.is_empty()) {
             let mut argv: Vec<&[u8]> = spec.name.split('|').map(str::as_bytes).collect();
             argv.resize(spec.arity.unsigned_abs() as usize, b"0");

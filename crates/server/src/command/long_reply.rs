@@ -1,74 +1,77 @@
-//! Replies with many entries: what is shown is settled under the lock, and written bit by bit afterwards.
+//! Replies with many entries. Under the lock the command only collects references to the entries; the connection
+//! encodes them later, slice by slice.
 //!
 //! ```text
-//! output   *1 *2 $5 jobs *100000 | *3 …       the entries belong where the line is
+//! output   *1 *2 $5 jobs *100000 | *3 …       `|` marks where the entries belong
 //! ```
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use millstream_engine::Value;
-use millstream_engine::stream::Extract;
+use millstream_engine::stream::FrozenRange;
 use millstream_protocol::resp::{EntryEncoder, Writer};
 
 thread_local! {
-    /// One for each thread: it owns buffers that are worth keeping, and no connection writes entries while another does.
+    /// One per thread, because it owns reusable buffers. Two connections of a thread never write entries at the
+    /// same time.
     pub(crate) static ENCODER: RefCell<EntryEncoder> = RefCell::default();
 }
 
-/// Entries that are missing in the output, and where in it they belong, in order.
-pub(crate) type Missing = Vec<(usize, Extract)>;
+/// Entries that are not in the output yet, each with the offset in the output where they belong, in order.
+pub(crate) type UnwrittenEntries = Vec<(usize, FrozenRange)>;
 
-/// The rest of a reply.
+/// The rest of a long reply.
 pub(crate) struct LongReply {
-    /// What was written around the entries, and how much of it is copied already.
+    /// The encoded parts of the reply around the unwritten entries.
     bytes: Vec<u8>,
+    /// How many of `bytes` are copied to the output.
     copied: usize,
-    /// Entries, and before which of `bytes` they come.
-    missing: VecDeque<(usize, Extract)>,
+    /// The entries, each with the offset in `bytes` before which they belong.
+    unwritten: VecDeque<(usize, FrozenRange)>,
 }
 
 impl LongReply {
-    /// Takes what belongs behind the first missing entries out of the output.
-    pub(crate) fn new(out: &mut Writer, missing: Missing) -> LongReply {
-        let begin = missing.first().map_or(out.len(), |(at, _)| *at);
+    /// Moves the part of the reply after the first unwritten entries from the output to the new value.
+    pub(crate) fn new(out: &mut Writer, unwritten: UnwrittenEntries) -> LongReply {
+        let begin = unwritten.first().map_or(out.len(), |(at, _)| *at);
         let bytes = out.buf.split_off(begin);
-        let missing = missing.into_iter().map(|(at, entries)| (at - begin, entries)).collect();
-        LongReply { bytes, copied: 0, missing }
+        let unwritten = unwritten.into_iter().map(|(at, entries)| (at - begin, entries)).collect();
+        LongReply { bytes, copied: 0, unwritten }
     }
 
-    /// Whether all of it is written.
+    /// Whether the whole reply is written.
     pub(crate) fn is_done(&self) -> bool {
-        self.missing.is_empty() && self.copied == self.bytes.len()
+        self.unwritten.is_empty() && self.copied == self.bytes.len()
     }
 
-    /// Goes on until the output is about this long, or everything is written.
-    pub(crate) fn write(&mut self, out: &mut Writer, enough: usize) {
-        out.length_max = enough;
-        while out.len() <= enough && !self.is_done() {
-            let until = self.missing.front().map_or(self.bytes.len(), |(at, _)| *at);
+    /// Continues the reply until the output has about `output_bytes`, or the reply is complete.
+    pub(crate) fn write(&mut self, out: &mut Writer, output_bytes: usize) {
+        out.length_max = output_bytes;
+        while out.len() <= output_bytes && !self.is_done() {
+            let until = self.unwritten.front().map_or(self.bytes.len(), |(at, _)| *at);
             out.raw(&self.bytes[self.copied..until]);
             self.copied = until;
-            let Some((_, entries)) = self.missing.front_mut() else { break };
+            let Some((_, entries)) = self.unwritten.front_mut() else { break };
             ENCODER.with_borrow_mut(|encoder| {
                 entries.visit(&mut encoder.run(out, entries.left() as usize));
             });
             if entries.left() == 0 {
-                self.missing.pop_front();
+                self.unwritten.pop_front();
             }
         }
     }
 
-    /// Writes everything.
+    /// Writes the whole rest of the reply.
     pub(crate) fn write_all(mut self, out: &mut Writer) {
         let length_max = out.length_max;
         self.write(out, usize::MAX);
         out.length_max = length_max;
     }
 
-    /// What is left of the entries, to be freed.
-    pub(crate) fn into_remains(self) -> impl Iterator<Item = Value> {
-        self.missing.into_iter().map(|(_, entries)| Value::Stream(Box::new(entries.into_stream())))
+    /// Returns the unwritten entries as stream values, for the store to free.
+    pub(crate) fn into_values(self) -> impl Iterator<Item = Value> {
+        self.unwritten.into_iter().map(|(_, entries)| Value::Stream(Box::new(entries.into_stream())))
     }
 }
 
@@ -94,20 +97,20 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_any_size_make_the_reply_that_is_written_at_once() {
+    fn slices_of_any_size_give_the_same_reply() {
         let (one, two) = (stream(500), stream(37));
         for resp3 in [false, true] {
-            for enough in [1, 10, 100, 1000, 5000, 100_000] {
+            for slice_bytes in [1, 10, 100, 1000, 5000, 100_000] {
                 let prepared = || {
                     let mut out = Writer::new(resp3);
                     out.simple("BEFORE");
-                    let mut missing = Missing::new();
+                    let mut unwritten = UnwrittenEntries::new();
                     for (name, stream, backward) in [("one", &one, false), ("two", &two, true)] {
                         out.bulk(name);
-                        missing.push((out.len(), stream.extract(IdRange::ALL, 400, backward)));
+                        unwritten.push((out.len(), stream.freeze_range(IdRange::ALL, 400, backward)));
                     }
                     out.simple("AFTER");
-                    let reply = LongReply::new(&mut out, missing);
+                    let reply = LongReply::new(&mut out, unwritten);
                     (out, reply)
                 };
                 let (mut expected, reply) = prepared();
@@ -116,11 +119,11 @@ mod tests {
                 let mut pieces = out.buf;
                 while !reply.is_done() {
                     let mut slice = Writer::new(resp3);
-                    reply.write(&mut slice, enough);
-                    assert!(!slice.is_empty() && slice.len() < enough + 10_000, "{} bytes", slice.len());
+                    reply.write(&mut slice, slice_bytes);
+                    assert!(!slice.is_empty() && slice.len() < slice_bytes + 10_000, "{} bytes", slice.len());
                     pieces.extend_from_slice(&slice.buf);
                 }
-                assert_eq!(pieces, expected.buf, "slices of {enough}");
+                assert_eq!(pieces, expected.buf, "slices of {slice_bytes} bytes");
             }
         }
     }

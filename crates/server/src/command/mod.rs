@@ -1,13 +1,14 @@
-//! What a command is: the facts about it ([`CommandSpec`]), what it is given when it runs ([`Call`], [`CommandContext`]),
-//! and what comes of it ([`Outcome`]). Which commands there are is said in `table`, what each does in `exec` and `admin`.
+//! The types of a command: its properties ([`CommandSpec`]), what it is given when it runs ([`Call`],
+//! [`CommandContext`]) and its result ([`Outcome`]). The module `table` lists the commands; `exec` and `admin`
+//! implement them.
 //!
 //! ```text
-//! data only:    fn hget(txn: &mut Txn, out: &mut Writer, argv: ArgList) -> Reply
-//! all the rest: fn ping(call: &mut Call, argv: ArgList) -> Reply
+//! uses data only:    fn hget(txn: &mut Txn, out: &mut Writer, argv: ArgList) -> Reply
+//! all others:        fn auth(call: &mut Call, argv: ArgList) -> Reply
 //! ```
 //!
-//! A command writes its reply and returns, or returns an error and what it wrote is undone. It may also say that
-//! it would have to wait: then nothing it wrote counts, and it is run again when there is something to read.
+//! A command writes its reply and returns. If it returns an error, the caller removes what it wrote. If it returns
+//! [`Outcome::Block`], the client is blocked, and the command runs again when one of its keys is ready.
 
 mod call;
 mod context;
@@ -15,11 +16,11 @@ mod keys;
 mod long_reply;
 mod spec;
 
-pub(crate) use call::{Blocked, Call, DONE, Later, Outcome, Reply, Work};
+pub(crate) use call::{BlockOn, Call, DONE, Outcome, Reply, SlowWork, WorkFn};
 pub(crate) use context::{Batch, CommandContext, bytes_of};
 pub(crate) use keys::{KeyError, Keys, keys, only_stream};
-pub(crate) use long_reply::{ENCODER, LongReply, Missing};
+pub(crate) use long_reply::{ENCODER, LongReply, UnwrittenEntries};
 pub(crate) use spec::{
-    Categories, CommandSpec, Flags, Group, KeySpec, KeysBegin, KeysFind, Reach, Run, command, counted_keys,
-    key, key_range, streams,
+    Categories, CommandSpec, Flags, Group, KeySpec, KeysBegin, KeysFind, LockScope, Run, command,
+    counted_keys, key, key_range, streams,
 };

@@ -1,4 +1,4 @@
-//! What is known of a command: one [`CommandSpec`] each, written down as a chain of facts.
+//! The properties of a command: one [`CommandSpec`] each, built by a chain of method calls.
 
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::resp::Writer;
@@ -6,72 +6,73 @@ use millstream_store::Txn;
 
 use super::{Call, Reply};
 
-/// The function that reads a request's arguments, the names included, and does what the command does.
+/// The function that runs a command. It gets all arguments, including the command's own name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Run {
-    /// Needs only the data. Commands that may block are of this kind: whoever makes a key ready runs them again.
+    /// Needs only the data. Commands that can block are of this kind, because the thread that makes a key ready
+    /// runs them again, and that thread serves another connection.
     Data(fn(&mut Txn<'_>, &mut Writer, ArgList<'_>) -> Reply),
     /// Needs the server or the connection as well.
     Call(fn(&mut Call<'_, '_, '_>, ArgList<'_>) -> Reply),
 }
 
-/// What a command must have locked before it runs.
+/// The keys that must be locked before a command runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Reach {
-    /// Nothing.
+pub(crate) enum LockScope {
+    /// No key.
     Nothing,
-    /// One key, the argument of this number.
+    /// One key: the argument with this index.
     Key(usize),
     /// The keys after the word STREAMS.
     Streams,
-    /// The keys it names.
+    /// The keys among its arguments.
     Keys,
     /// Every key of every database.
     Everything,
-    /// Every key of every database if the function says so of the request, otherwise nothing.
+    /// Every key of every database if the function returns true for the arguments, otherwise no key.
     EverythingIf(fn(ArgList<'_>) -> bool),
 }
 
-/// Everything that is known of a command or subcommand before it runs.
+/// The properties of a command or subcommand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandSpec {
-    /// In small letters; a subcommand is `container|name`.
+    /// The name in lower case; of a subcommand, `container|name`.
     pub(crate) name: &'static str,
-    /// The number of arguments, the names included; negative: at least as many.
+    /// The number of arguments, including the name; if negative, the minimum number.
     pub(crate) arity: i32,
-    /// What kind of command it is.
+    /// Its flags, as COMMAND INFO shows them.
     pub(crate) flags: Flags,
-    /// Where its keys are and what happens to them.
+    /// Where its keys are and how it uses them.
     pub(crate) keys: &'static [KeySpec],
-    /// Its categories of access control, those that follow from the flags included.
+    /// Its ACL categories, including those that follow from the flags.
     pub(crate) categories: Categories,
-    /// The chapter it belongs to.
+    /// The group of commands it belongs to.
     pub(crate) group: Group,
-    /// The version that brought it: of Redis, or of Millstream if it is Millstream's own.
+    /// The version that introduced it: of Redis, or of Millstream if Redis has no such command.
     pub(crate) since: &'static str,
-    /// Whether it is Millstream's own: Redis has no such command.
+    /// Whether only Millstream has this command.
     pub(crate) own: bool,
-    /// What it does, in a line.
+    /// What it does, in one line.
     pub(crate) summary: &'static str,
-    /// How it is spelled, on a line: see the module `arguments`, which reads it.
+    /// Its syntax in one line, in the notation that the module `arguments` parses.
     pub(crate) syntax: &'static str,
-    /// What it costs.
+    /// Its time complexity.
     pub(crate) complexity: &'static str,
     /// Hints for proxies and cluster clients.
     pub(crate) tips: &'static [&'static str],
-    /// Where it differs from Redis on purpose.
+    /// How it differs from Redis on purpose.
     pub(crate) note: Option<&'static str>,
-    /// Runs it.
+    /// The function that runs it.
     pub(crate) run: Run,
-    /// What it must have locked.
-    pub(crate) reach: Reach,
-    /// Its place in the table.
+    /// The keys it must have locked.
+    pub(crate) lock_scope: LockScope,
+    /// Its index in the table.
     index: usize,
-    /// How many of the following specs are its subcommands.
+    /// The number of its subcommands, which follow it in the table.
     pub(crate) subcommand_count: usize,
 }
 
-/// The facts that every command has; the methods below add those that some have.
+/// Creates a command with the properties that every command has. The methods below set the others.
 pub(crate) const fn command(
     name: &'static str,
     since: &'static str,
@@ -94,14 +95,14 @@ pub(crate) const fn command(
         tips: &[],
         note: None,
         run,
-        reach: Reach::Nothing,
+        lock_scope: LockScope::Nothing,
         index: 0,
         subcommand_count: 0,
     }
 }
 
 impl CommandSpec {
-    /// Flags beside those that are there.
+    /// Adds flags.
     pub(crate) const fn flags(mut self, flags: Flags) -> CommandSpec {
         self.flags = self.flags.with(flags);
         self
@@ -122,7 +123,7 @@ impl CommandSpec {
         self
     }
 
-    /// Millstream's own: the version that brought it is one of Millstream.
+    /// Marks a command that only Millstream has.
     pub(crate) const fn own(mut self) -> CommandSpec {
         self.own = true;
         self
@@ -149,40 +150,40 @@ impl CommandSpec {
         self
     }
 
-    /// It must have everything locked.
+    /// Makes the command lock every key of every database.
     pub(crate) const fn locks_everything(mut self) -> CommandSpec {
-        self.reach = Reach::Everything;
+        self.lock_scope = LockScope::Everything;
         self
     }
 
-    /// It must have everything locked if the function says so of the request.
+    /// Makes the command lock every key of every database if `needed` returns true for its arguments.
     pub(crate) const fn locks_everything_if(mut self, needed: fn(ArgList<'_>) -> bool) -> CommandSpec {
-        self.reach = Reach::EverythingIf(needed);
+        self.lock_scope = LockScope::EverythingIf(needed);
         self
     }
 
-    /// Completes the facts with those that follow from others.
+    /// Sets the properties that follow from others and from the place in the table.
     pub(crate) const fn complete(mut self, index: usize, subcommand_count: usize) -> CommandSpec {
         self.index = index;
         self.subcommand_count = subcommand_count;
         match self.keys {
             [] => {}
             [KeySpec { begin: KeysBegin::At(at), find: KeysFind::Range { last: 0, .. }, .. }] => {
-                self.reach = Reach::Key(*at as usize);
+                self.lock_scope = LockScope::Key(*at as usize);
             }
-            [KeySpec { begin: KeysBegin::AfterStreams { .. }, .. }] => self.reach = Reach::Streams,
-            _ => self.reach = Reach::Keys,
+            [KeySpec { begin: KeysBegin::AfterStreams { .. }, .. }] => self.lock_scope = LockScope::Streams,
+            _ => self.lock_scope = LockScope::Keys,
         }
         self.categories = self.categories.with(Categories::implied_by(self.flags));
         self
     }
 
-    /// Its place in the table: a number below its length.
+    /// Returns its index in the table.
     pub(crate) const fn index(&self) -> usize {
         self.index
     }
 
-    /// Whether a request of this many arguments can be right.
+    /// Whether a request can have this many arguments.
     #[inline]
     pub(crate) const fn arity_ok(&self, args: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
@@ -202,13 +203,13 @@ impl CommandSpec {
         false
     }
 
-    /// The name a client sends: of a subcommand, the part after the container's.
+    /// Returns the name without that of the container: `create` for `xgroup|create`.
     pub(crate) fn own_name(&self) -> &'static str {
         self.name.split_once('|').map_or(self.name, |(_, own)| own)
     }
 
-    /// Where the keys are as three numbers: the first, the last (negative: from the end) and the step
-    /// between them. All 0 when there are none or they have no fixed place.
+    /// Returns the places of the keys as COMMAND shows them: the first, the last (negative: counted from the end)
+    /// and the step between them. All are 0 if there are no keys or they have no fixed place.
     pub(crate) fn key_range(&self) -> (i32, i32, i32) {
         let (mut first, mut last, mut step) = (0, 0, 0);
         for (number, spec) in self.keys.iter().enumerate() {
@@ -229,7 +230,7 @@ impl CommandSpec {
     }
 }
 
-/// What kind of command it is, as Redis tells clients.
+/// Flags of a command, with the names that Redis gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
@@ -238,38 +239,38 @@ macro_rules! flags {
         impl Flags {
             $($(#[$doc])* pub(crate) const $name: Flags = Flags(1 << $bit);)*
 
-            /// Every flag with its name, in the order in which they are told.
+            /// Every flag with its name, in the order of COMMAND INFO.
             const NAMES: &[(Flags, &str)] = &[$((Flags::$name, $text)),*];
         }
     };
 }
 
 flags! {
-    /// May change data.
+    /// Can change data.
     WRITE = 0, "write";
-    /// Reads data and changes none.
+    /// Reads data and never changes it.
     READONLY = 1, "readonly";
-    /// Refused when memory is short.
+    /// Refused by Redis when memory is short.
     DENYOOM = 2, "denyoom";
     /// For operators.
     ADMIN = 3, "admin";
-    /// Of no use in scripts.
+    /// Not allowed in scripts.
     NOSCRIPT = 4, "noscript";
-    /// May wait.
+    /// Can block the client.
     BLOCKING = 5, "blocking";
     /// Allowed while data is being loaded.
     LOADING = 6, "loading";
-    /// Allowed when data may be old.
+    /// Allowed on a replica whose data may be outdated.
     STALE = 7, "stale";
     /// Not shown by MONITOR.
     SKIP_MONITOR = 8, "skip_monitor";
-    /// Not noted in the slow log.
+    /// Not recorded in the slow log.
     SKIP_SLOWLOG = 9, "skip_slowlog";
-    /// Takes little and constant time.
+    /// Runs in little time, O(1) or O(log n).
     FAST = 10, "fast";
     /// Allowed before a client has authenticated.
     NO_AUTH = 11, "no_auth";
-    /// Need not name any key.
+    /// Can be called without keys.
     NO_MANDATORY_KEYS = 12, "no_mandatory_keys";
     /// Refused while data is being loaded in the background.
     NO_ASYNC_LOADING = 13, "no_async_loading";
@@ -284,7 +285,7 @@ flags! {
 impl Flags {
     pub(crate) const NONE: Flags = Flags(0);
 
-    /// These and others.
+    /// Returns the union of both.
     pub(crate) const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
@@ -295,13 +296,13 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// The names of these.
+    /// Returns the names of these flags.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         Flags::NAMES.iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, name)| *name)
     }
 }
 
-/// Categories of access control.
+/// ACL categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Categories(u32);
 
@@ -310,7 +311,7 @@ macro_rules! categories {
         impl Categories {
             $(pub(crate) const $name: Categories = Categories(1 << $bit);)*
 
-            /// Every category with its name, in the order in which they are told.
+            /// Every category with its name, in the order of ACL CAT.
             pub(crate) const NAMES: &[(Categories, &str)] = &[$((Categories::$name, $text)),*];
         }
     };
@@ -345,13 +346,13 @@ impl Categories {
         Categories(self.0 | other.0)
     }
 
-    /// What a command's flags say about its categories.
+    /// Returns the categories that follow from a command's flags.
     const fn implied_by(flags: Flags) -> Categories {
         let mut implied = if flags.contains(Flags::FAST) { Categories::FAST } else { Categories::SLOW };
         if flags.contains(Flags::WRITE) {
             implied = implied.with(Categories::WRITE);
         }
-        // Scripts that may only read are in no category of reading: what they do is theirs.
+        // As in Redis, EVAL_RO and similar commands are not in the category `read`.
         if flags.contains(Flags::READONLY) && !flags.contains(Flags::NO_MANDATORY_KEYS) {
             implied = implied.with(Categories::READ);
         }
@@ -369,19 +370,19 @@ impl Categories {
         self.0 & other.0 == other.0
     }
 
-    /// The category of this name, in whatever case.
+    /// Returns the category with this name, in any case.
     pub(crate) fn by_name(name: &[u8]) -> Option<Categories> {
         let found = Categories::NAMES.iter().find(|(_, known)| name.eq_ignore_ascii_case(known.as_bytes()));
         found.map(|(category, _)| *category)
     }
 
-    /// The names of these, without the `@`.
+    /// Returns the names of these categories, without the `@`.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         Categories::NAMES.iter().filter(move |(category, _)| self.contains(*category)).map(|(_, name)| *name)
     }
 }
 
-/// The chapters of the manual.
+/// Groups of commands, as in Redis' documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
     Stream,
@@ -398,12 +399,12 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    /// As Redis names it.
+    /// Returns Redis' name of the group.
     pub(crate) const fn name(self) -> &'static str {
         self.names().0
     }
 
-    /// As a heading of COMPAT.md.
+    /// Returns the heading in COMPAT.md.
     pub(crate) const fn heading(self) -> &'static str {
         self.names().1
     }
@@ -425,10 +426,10 @@ impl Group {
     }
 }
 
-/// Some keys of a command: where they begin, which they are, what happens to them.
+/// Some keys of a command: where they are and how the command uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpec {
-    /// How the command uses them, in Redis' words, separated by blanks.
+    /// How the command uses them: Redis' flags, separated by spaces.
     pub(crate) usage: &'static str,
     /// Where the search begins.
     pub(crate) begin: KeysBegin,
@@ -436,45 +437,45 @@ pub(crate) struct KeySpec {
     pub(crate) find: KeysFind,
 }
 
-/// Where a search for keys begins.
+/// Where the search for keys begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeysBegin {
-    /// At the argument of this number.
+    /// At the argument with this index.
     At(i32),
-    /// After the word STREAMS, which stands at the argument `from` or later.
+    /// After the word STREAMS.
     AfterStreams {
-        /// The first argument that may be the word.
+        /// The index of the first argument that can be STREAMS.
         from: i32,
     },
 }
 
-/// Which arguments are keys, from where the search began.
+/// Which arguments are keys, counted from where the search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeysFind {
     /// Every `step`-th up to `last`.
     Range {
-        /// From the beginning of the search; negative: from the end of the arguments.
+        /// The last key, counted from where the search begins; if negative, from the end of the arguments.
         last: i32,
         /// The distance between two keys.
         step: i32,
         /// Only the first 1/`limit` of the arguments. 0 and 1: all.
         limit: i32,
     },
-    /// The first argument says how many follow.
+    /// The first argument is the number of keys that follow it.
     Counted,
 }
 
-/// One key, the argument `at`.
+/// Returns a spec for one key, the argument `at`.
 pub(crate) const fn key(usage: &'static str, at: i32) -> KeySpec {
     key_range(usage, at, 0, 1)
 }
 
-/// Every `step`-th argument from `at` to `last`.
+/// Returns a spec for every `step`-th argument from `at` to `last`.
 pub(crate) const fn key_range(usage: &'static str, at: i32, last: i32, step: i32) -> KeySpec {
     KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Range { last, step, limit: 0 } }
 }
 
-/// The first half of the arguments after STREAMS.
+/// Returns a spec for the first half of the arguments after STREAMS.
 pub(crate) const fn streams(usage: &'static str, from: i32) -> KeySpec {
     KeySpec {
         usage,
@@ -483,7 +484,7 @@ pub(crate) const fn streams(usage: &'static str, from: i32) -> KeySpec {
     }
 }
 
-/// As many keys as the argument `at` says.
+/// Returns a spec for keys whose number is the argument `at`.
 pub(crate) const fn counted_keys(usage: &'static str, at: i32) -> KeySpec {
     KeySpec { usage, begin: KeysBegin::At(at), find: KeysFind::Counted }
 }

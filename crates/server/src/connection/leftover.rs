@@ -1,25 +1,26 @@
-//! What a connection keeps from one batch to the next: bytes that could not be run, bytes that could not be sent.
+//! Bytes that a connection keeps between two batches: requests not run yet, replies not sent yet.
 
-/// Memory that left-over input may keep beyond what it needs, once a request of it has run.
+/// After a request has run, the input buffer shrinks to this capacity, or to the length of the left-over bytes.
 const INPUT_BYTES_SPARE: usize = 64 * 1024;
 
-/// Received and not yet run.
+/// Bytes that were received and not run yet.
 #[derive(Default)]
 pub(super) struct Input {
     pub(super) bytes: Vec<u8>,
-    /// There may be whole requests among them: run them before reading on.
+    /// Whether they can contain complete requests, which must run before more is read.
     pub(super) runnable: bool,
 }
 
-/// Written and not yet taken by the peer.
+/// Replies that were not sent yet.
 #[derive(Default)]
 pub(super) struct Output {
     bytes: Vec<u8>,
+    /// How many of `bytes` are sent.
     sent: usize,
 }
 
 impl Input {
-    /// Keeps what comes after the first `used` of `bytes`, and no memory if that is nothing.
+    /// Keeps the bytes after the first `used`. If there are none, frees the buffer.
     pub(super) fn keep(&mut self, mut bytes: Vec<u8>, used: usize) {
         if used == bytes.len() {
             return;
@@ -41,14 +42,14 @@ impl Output {
         &self.bytes[self.sent..]
     }
 
-    /// Takes over a buffer of which `sent` bytes have gone.
+    /// Takes over a buffer of which `sent` bytes are sent.
     pub(super) fn keep(&mut self, bytes: &mut Vec<u8>, sent: usize) {
         debug_assert!(self.is_empty());
         self.bytes = std::mem::take(bytes);
         self.sent = sent;
     }
 
-    /// So many more bytes have gone. Gives the buffer when that was all.
+    /// Records that `sent` more bytes are sent. Returns the buffer once all are.
     pub(super) fn advance(&mut self, sent: usize) -> Option<Vec<u8>> {
         self.sent += sent;
         let is_all = self.sent == self.bytes.len();
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn input_keeps_the_rest_and_no_memory_for_nothing() {
+    fn input_keeps_unused_bytes_and_frees_an_empty_buffer() {
         let mut input = Input::default();
         input.keep(b"PING\r\n*1\r\n".to_vec(), 6);
         assert_eq!(input.bytes, b"*1\r\n");
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_request_that_has_run_gives_its_memory_back_and_one_that_grows_does_not() {
+    fn input_shrinks_after_a_large_request_but_not_before_it_is_complete() {
         let mut input = Input::default();
         input.keep(vec![0; 10 * INPUT_BYTES_SPARE], 10 * INPUT_BYTES_SPARE - 1);
         assert!(input.bytes.capacity() <= INPUT_BYTES_SPARE);
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_gone_when_all_of_it_is_sent() {
+    fn output_is_empty_once_all_is_sent() {
         let mut output = Output::default();
         output.keep(&mut b"+OK\r\n".to_vec(), 1);
         assert_eq!(output.unsent(), b"OK\r\n");

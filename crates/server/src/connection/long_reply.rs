@@ -1,4 +1,4 @@
-//! A reply that is too long to be written in one go: slice by slice, and others have their turn in between.
+//! Sends a long reply in slices, with other connections served in between.
 
 use std::io;
 
@@ -7,13 +7,12 @@ use crate::command::LongReply;
 use crate::io_thread::{Buffers, with_buffers};
 use crate::stats::Event;
 
-/// What is written before others have their turn.
+/// Approximate bytes per slice. Between two slices the thread serves other connections.
 const SLICE_BYTES: usize = 64 * 1024;
 
 impl Connection {
-    /// Writes and sends the rest of a reply, of which no more than `bytes_max` may follow. False: the peer is gone, or has to
-    /// go.
-    pub(super) async fn send_long(
+    /// Writes and sends the rest of a reply, at most `bytes_max` bytes. Returns false if the connection must be closed.
+    pub(super) async fn send_long_reply(
         &mut self,
         mut reply: LongReply,
         bytes_max: usize,
@@ -21,8 +20,8 @@ impl Connection {
     ) -> bool {
         let sent = self.send_slices(&mut reply, bytes_max, stream).await;
         if !sent {
-            // It may be all that is left of a stream that was deleted meanwhile.
-            self.server.store.reclaim(reply.into_remains());
+            // If the stream was deleted meanwhile, these are its last references: freeing them here could take long.
+            self.server.store.reclaim(reply.into_values());
         }
         sent
     }

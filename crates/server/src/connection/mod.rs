@@ -1,17 +1,16 @@
-//! A connection: bytes in, commands, bytes out.
+//! A connection: reads requests, runs them and sends the replies.
 //!
 //! ```text
-//! poll:  read into the thread's buffer -> decode and run everything in it -> write once
+//! poll:  read into the thread's buffer -> decode and run all complete requests in it -> write once
 //! ```
 //!
-//! All of that happens in one poll, so it borrows the thread's buffers and the connection keeps only what is
-//! left over: the beginning of a request, replies that the peer has not taken, commands after one that
-//! waits. While replies are left over nothing is read or run, so a peer that does not read holds one batch
-//! at most.
+//! All of this happens in one poll and uses the thread's buffers. Between polls the connection keeps only the
+//! left-over bytes: the beginning of a request, requests after one that blocks, and replies not sent yet. It reads
+//! and runs nothing while it has unsent replies, so a client that does not read its replies costs the memory of one
+//! batch at most.
 //!
-//! A panic in a command ends this connection's task and nothing else: tokio catches it, the buffers are
-//! cleared before their next use, and locks are freed as the stack unwinds. What the command had applied
-//! stays applied.
+//! A panic in a command ends only this connection's task: tokio catches the panic, the buffers are cleared before their
+//! next use, and the locks are freed as the stack unwinds. Changes that the command has applied stay applied.
 
 mod leftover;
 mod long_reply;
@@ -24,34 +23,35 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use millstream_protocol::resp::{Args, Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, Writer};
+use millstream_protocol::resp::{Decoder, Limits, PLAIN_ARGS_MAX, ProtocolError, RequestArgs, Writer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::blocked::BlockedClient;
 use crate::command::{Batch, CommandContext, LongReply};
-use crate::dispatch::Step;
-use crate::held;
-use crate::io_thread::{Buffers, give_back, spare_buffer, with_buffers};
+use crate::deferred_replies;
+use crate::dispatch::AfterRequest;
+use crate::io_thread::{Buffers, recycle, spare_buffer, with_buffers};
 use crate::registry::Client;
 use crate::session::Session;
 use crate::settings::Id;
 use crate::state::Server;
 use crate::stats::{Event, ThreadStats};
 use crate::table::COMMANDS;
-use crate::waiting::Waiting;
 use leftover::{Input, Output};
 
-/// When a batch's replies exceed this they are sent before it goes on.
+/// A batch with more reply bytes than this is interrupted, and the replies are sent first.
 const FLUSH_BYTES: usize = 1024 * 1024;
-/// Replies of so many bytes are not held with those of the round, if writing the log lets them go: by the time the round
-/// ends they would have left the processor's cache.
-const LONG_BYTES: usize = 4096;
-/// What a peer that has not given the password may send of one request.
-const UNAUTHENTICATED_INPUT_BYTES: usize = 1024 * 1024;
+/// If the replies have at least this many bytes and a write of the log makes them safe, the connection writes it
+/// and sends them without waiting for the flush task. At the end of the round they would have left the processor's
+/// cache.
+const SEND_NOW_BYTES: usize = 4096;
+/// Maximum bytes of a request from a client that has not authenticated.
+const UNAUTHENTICATED_INPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// A client's socket. To write at once is cheaper than to ask the runtime first whether that would wait.
+/// A client's socket. Trying to write is cheaper than asking the runtime first whether the socket is writable.
 pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin {
-    /// Writes what the peer takes now; `WouldBlock` if that is nothing.
+    /// Writes as much as the socket takes without blocking; fails with `WouldBlock` if it takes no bytes.
     fn write_now(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -75,23 +75,23 @@ pub(crate) struct Connection {
     decoder: Decoder,
     input: Input,
     output: Output,
-    /// The log's position that must be settled before `output` may be sent.
-    owed: Option<u64>,
+    /// The log position that must be durable before `output` is sent.
+    awaited_position: Option<u64>,
 }
 
-/// The decision at the end of a batch: what the connection does after it has sent the replies.
-enum Next {
-    /// It reads on: everything complete was run.
+/// What the connection does after a batch, once its replies are sent.
+enum AfterBatch {
+    /// It reads the next requests: all complete ones have run.
     Read,
-    /// It sends, and goes on with the batch after others had their turn.
+    /// It lets the thread serve other connections, and then continues the batch.
     Yield,
-    /// It waits for the reply of a command.
-    Wait(Box<Waiting>),
-    /// It writes the rest of a reply, for so many bytes at most.
-    Long(Box<LongReply>, usize),
-    /// It holds commands back until this uptime, in nanoseconds.
-    Hold { until_ns: u64 },
-    /// It ends.
+    /// It waits for the result of a blocking command.
+    Block(Box<BlockedClient>),
+    /// It sends the rest of a long reply, at most `bytes_max` bytes.
+    SendLongReply { reply: Box<LongReply>, bytes_max: usize },
+    /// It runs no commands until this uptime, because of CLIENT PAUSE.
+    Pause { until_ns: u64 },
+    /// It closes.
     Close,
 }
 
@@ -113,94 +113,94 @@ impl Connection {
             decoder,
             input: Input::default(),
             output: Output::default(),
-            owed: None,
+            awaited_position: None,
         }
     }
 
-    /// Serves the peer until one of the two has enough.
+    /// Serves the client until it disconnects or the server closes the connection.
     pub(crate) async fn serve(mut self, mut stream: impl Socket) {
         poll_fn(|cx| {
-            self.session.client.wake_with(cx.waker());
+            self.session.client.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
         loop {
             let next = poll_fn(|cx| self.poll_batch(cx, &mut stream)).await;
-            if self.owed.is_some() && !self.settle().await {
+            if self.awaited_position.is_some() && !self.wait_durable().await {
                 return;
             }
             if !self.output.is_empty() && !self.flush(&mut stream).await {
                 return;
             }
             match next {
-                Next::Read => {}
-                Next::Yield => tokio::task::yield_now().await,
-                Next::Wait(waiting) => {
-                    if !self.wait(*waiting, &mut stream).await {
+                AfterBatch::Read => {}
+                AfterBatch::Yield => tokio::task::yield_now().await,
+                AfterBatch::Block(blocked) => {
+                    if !self.finish_blocked(*blocked, &mut stream).await {
                         return;
                     }
                 }
-                Next::Long(reply, bytes_max) => {
-                    if !self.send_long(*reply, bytes_max, &mut stream).await {
+                AfterBatch::SendLongReply { reply, bytes_max } => {
+                    if !self.send_long_reply(*reply, bytes_max, &mut stream).await {
                         return;
                     }
                 }
-                Next::Hold { until_ns } => {
-                    if !self.hold(until_ns, &mut stream).await {
+                AfterBatch::Pause { until_ns } => {
+                    if !self.wait_for_pause(until_ns, &mut stream).await {
                         return;
                     }
                 }
-                Next::Close => return,
+                AfterBatch::Close => return,
             }
         }
     }
 
-    /// Reads, runs what is complete, and writes as much as the peer takes at once.
-    fn poll_batch(&mut self, cx: &mut Context<'_>, stream: &mut impl Socket) -> Poll<Next> {
+    /// Reads, runs the complete requests, and writes as much of the replies as the socket takes without blocking.
+    fn poll_batch(&mut self, cx: &mut Context<'_>, stream: &mut impl Socket) -> Poll<AfterBatch> {
         if self.session.client.is_killed() {
-            return Poll::Ready(Next::Close);
+            return Poll::Ready(AfterBatch::Close);
         }
         with_buffers(self.session.resp3, |Buffers { input, output }| {
             let fresh = match self.input.runnable {
                 true => &[],
                 false => match ready!(self.poll_read(cx, stream, input)) {
-                    Ok(0) | Err(_) => return Poll::Ready(Next::Close),
+                    Ok(0) | Err(_) => return Poll::Ready(AfterBatch::Close),
                     Ok(count) => &input[..count],
                 },
             };
             let next = self.run(fresh, output);
-            if output.len() >= LONG_BYTES
-                && self.owed.is_some_and(|position| self.server.store.settle_now(position))
+            if output.len() >= SEND_NOW_BYTES
+                && self.awaited_position.is_some_and(|position| self.server.store.try_write_through(position))
             {
-                self.owed = None;
+                self.awaited_position = None;
             }
-            if self.owed.is_some() && !output.is_empty() {
+            if self.awaited_position.is_some() && !output.is_empty() {
                 self.output.keep(&mut output.buf, 0);
                 output.buf = spare_buffer();
             } else if self.write_first(stream, output).is_err() {
-                return Poll::Ready(Next::Close);
+                return Poll::Ready(AfterBatch::Close);
             }
             Poll::Ready(next)
         })
     }
 
-    /// What was seen must be safe before it is told.
-    fn owe(&mut self) {
+    /// Defers the replies if they depend on a log position that is not durable yet.
+    fn defer_replies(&mut self) {
         let store = &self.server.store;
-        let seen = store.seen();
-        self.owed = (!store.is_settled(seen)).then_some(seen);
+        let seen = store.appended_position();
+        self.awaited_position = (!store.is_durable_enough(seen)).then_some(seen);
     }
 
-    /// Waits until what the replies tell is safe. False: it never will be, and nothing is told.
-    async fn settle(&mut self) -> bool {
-        match self.owed.take() {
-            Some(position) => held::until_settled(&self.server, position).await,
+    /// Waits until deferred replies may be sent. Returns false if the log has ended: they must not be sent.
+    async fn wait_durable(&mut self) -> bool {
+        match self.awaited_position.take() {
+            Some(position) => deferred_replies::wait_durable(&self.server, position).await,
             None => true,
         }
     }
 
-    /// Runs every request that is complete: what was left over, then what is fresh. Keeps the rest.
-    fn run(&mut self, fresh: &[u8], out: &mut Writer) -> Next {
+    /// Runs all complete requests, in the left-over input and in `fresh`, and keeps the rest of the bytes.
+    fn run(&mut self, fresh: &[u8], out: &mut Writer) -> AfterBatch {
         let mut batch = Batch::begin(&self.server);
         self.decoder.set_limits(limits(&self.server, self.session.authenticated));
         self.session.client.active_at_ms.store(batch.uptime_ms, Ordering::Relaxed);
@@ -215,25 +215,26 @@ impl Connection {
             self.input.keep(bytes, used);
             next
         };
-        batch.end_lap(&self.server, &self.stats);
-        self.input.runnable = !matches!(next, Next::Read);
+        batch.account_untimed(&self.server, &self.stats);
+        self.input.runnable = !matches!(next, AfterBatch::Read);
         if batch.saw_data {
-            self.owe();
+            self.defer_replies();
         } else {
-            held::note_free();
+            deferred_replies::note_batch_without_sync();
         }
         self.publish();
         match next {
-            Next::Read if self.input_is_too_long() => {
+            AfterBatch::Read if self.input_is_too_long() => {
                 self.server.stats.note(Event::QueryLimitClose);
-                Next::Close
+                AfterBatch::Close
             }
             next => next,
         }
     }
 
-    /// Runs requests until one is incomplete or something else must happen first. Returns the bytes used.
-    fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, Next) {
+    /// Runs requests until one is incomplete or the connection must do something else first. Returns how many bytes
+    /// were used.
+    fn run_requests(&mut self, bytes: &[u8], out: &mut Writer, batch: &mut Batch) -> (usize, AfterBatch) {
         let Connection { server, stats, session, decoder, .. } = self;
         let commands = &COMMANDS;
         let mut context = CommandContext { server, stats, session, batch, commands, is_short: false };
@@ -241,15 +242,15 @@ impl Connection {
             0 => usize::MAX,
             limit => limit,
         };
-        // What the last request had locked, which the next may need too.
+        // The last request's transaction, kept open: the next request may need the same lock.
         let mut open = None;
         let mut used = 0;
         let mut plain: [&[u8]; PLAIN_ARGS_MAX] = [&[]; PLAIN_ARGS_MAX];
         loop {
             let mark = out.len();
             out.length_max = mark.saturating_add(reply_bytes_max);
-            // What is not plain lies elsewhere.
-            let mut decoded = Args::new();
+            // The arguments of requests that `next_plain` does not decode.
+            let mut decoded = RequestArgs::new();
             let found = decoder.next_plain(&bytes[used..], &mut plain);
             context.is_short = found.is_some();
             let (argv, size) = match found {
@@ -259,24 +260,25 @@ impl Connection {
                         decoded = decoder.args(&bytes[used..]);
                         (&decoded[..], size)
                     }
-                    Ok(None) => return (used, Next::Read),
-                    Err(error) => return (used, refuse(server, error, out)),
+                    Ok(None) => return (used, AfterBatch::Read),
+                    Err(error) => return (used, reject(server, error, out)),
                 },
             };
-            let step = match argv {
-                // An empty line, or an array of nothing.
-                [] => Step::Done,
+            let after = match argv {
+                // An empty line, or an empty array.
+                [] => AfterRequest::Continue,
                 argv => context.run(argv, out, &mut open),
             };
             drop(decoded);
-            match step {
-                Step::Done => used += size,
-                Step::Wait(waiting) => return (used + size, Next::Wait(waiting)),
-                Step::Long(reply) => {
+            match after {
+                AfterRequest::Continue => used += size,
+                AfterRequest::Block(blocked) => return (used + size, AfterBatch::Block(blocked)),
+                AfterRequest::SendLongReply(reply) => {
                     let written = out.len() - mark;
-                    return (used + size, Next::Long(reply, reply_bytes_max.saturating_sub(written)));
+                    let bytes_max = reply_bytes_max.saturating_sub(written);
+                    return (used + size, AfterBatch::SendLongReply { reply, bytes_max });
                 }
-                Step::Hold { until_ns } => return (used, Next::Hold { until_ns }),
+                AfterRequest::Pause { until_ns } => return (used, AfterBatch::Pause { until_ns }),
             }
             if context.session.authenticated != decoder.limits().authenticated {
                 decoder.set_limits(limits(server, context.session.authenticated));
@@ -284,13 +286,13 @@ impl Connection {
             if out.len() - mark > reply_bytes_max {
                 server.stats.note(Event::OutputLimitClose);
                 out.truncate(mark);
-                return (used, Next::Close);
+                return (used, AfterBatch::Close);
             }
             if context.session.close {
-                return (used, Next::Close);
+                return (used, AfterBatch::Close);
             }
             if out.len() >= FLUSH_BYTES {
-                return (used, Next::Yield);
+                return (used, AfterBatch::Yield);
             }
         }
     }
@@ -298,12 +300,13 @@ impl Connection {
     fn input_is_too_long(&self) -> bool {
         let limit = match self.session.authenticated {
             true => self.server.settings.size(Id::ClientQueryBufferLimit),
-            false => UNAUTHENTICATED_INPUT_BYTES,
+            false => UNAUTHENTICATED_INPUT_BYTES_MAX,
         };
         let queued = self.session.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes);
         self.input.bytes.len() + queued > limit
     }
 
+    /// Publishes the state that CLIENT LIST shows.
     fn publish(&self) {
         self.session.publish();
         self.session.client.input_bytes.store(self.input.bytes.len(), Ordering::Relaxed);
@@ -323,7 +326,7 @@ impl Connection {
         Poll::Ready(Ok(count))
     }
 
-    /// Writes once; what the peer does not take now is kept for [`flush`](Self::flush).
+    /// Writes once. Bytes that the socket does not take are kept for [`flush`](Self::flush).
     fn write_first(&mut self, stream: &impl Socket, out: &mut Writer) -> io::Result<()> {
         if out.is_empty() {
             return Ok(());
@@ -348,7 +351,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Waits until the peer has taken everything. False: it will not.
+    /// Sends all unsent replies. Returns false if the connection must be closed.
     async fn flush(&mut self, stream: &mut (impl AsyncWrite + Unpin)) -> bool {
         while !self.output.is_empty() {
             let sent = poll_fn(|cx| {
@@ -359,7 +362,7 @@ impl Connection {
             })
             .await;
             match sent.and_then(|sent| self.count_write(sent)) {
-                Ok(sent) => self.output.advance(sent).map_or((), give_back),
+                Ok(sent) => self.output.advance(sent).map_or((), recycle),
                 Err(_) => return false,
             }
             self.session.client.output_bytes.store(self.output.unsent().len(), Ordering::Relaxed);
@@ -368,10 +371,11 @@ impl Connection {
     }
 }
 
-fn refuse(server: &Server, error: ProtocolError, out: &mut Writer) -> Next {
+/// Replies to a request that violates the protocol, and closes the connection.
+fn reject(server: &Server, error: ProtocolError, out: &mut Writer) -> AfterBatch {
     server.stats.note_error(b"ERR");
     out.error(error.reply());
-    Next::Close
+    AfterBatch::Close
 }
 
 fn limits(server: &Server, authenticated: bool) -> Limits {

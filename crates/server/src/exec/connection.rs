@@ -15,7 +15,7 @@ use crate::state::Server;
 use crate::stats::Event;
 use crate::version::REDIS_VERSION;
 
-/// The only user there is.
+/// The only user that exists.
 const DEFAULT_USER: &[u8] = b"default";
 
 pub(crate) fn ping(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
@@ -46,7 +46,7 @@ pub(crate) fn auth(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
 fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), CommandError> {
     let server = call.context.server;
     let known = auth.user.is_none_or(|user| user == DEFAULT_USER);
-    if !known || !password_fits(server, auth.password) {
+    if !known || !is_password_right(server, auth.password) {
         server.stats.note(Event::AuthFailure);
         return Err(errors::WRONG_PASS);
     }
@@ -54,13 +54,13 @@ fn authenticate(call: &mut Call<'_, '_, '_>, auth: Auth<'_>) -> Result<(), Comma
     Ok(())
 }
 
-/// Any password fits where none is set, as for Redis' user without one.
-fn password_fits(server: &Server, given: &[u8]) -> bool {
+/// Whether the password is right. If no password is set, every one is, as in Redis for a user without a password.
+fn is_password_right(server: &Server, given: &[u8]) -> bool {
     let wanted = server.settings.text(Id::RequirePass);
     wanted.is_empty() || equal_in_constant_time(wanted.as_bytes(), given)
 }
 
-/// Looks at every byte, so that the time it takes says nothing about where the first difference is.
+/// Compares all bytes, so that the time it takes does not reveal where the first difference is.
 fn equal_in_constant_time(wanted: &[u8], given: &[u8]) -> bool {
     let mut difference = wanted.len() ^ given.len();
     for (place, byte) in given.iter().enumerate() {
@@ -85,12 +85,12 @@ pub(crate) fn hello(call: &mut Call<'_, '_, '_>, argv: ArgList<'_>) -> Reply {
         session.resp3 = protocol == Protocol::Resp3;
     }
     call.out.resp3 = session.resp3;
-    introduce(call);
+    write_hello(call);
     DONE
 }
 
-/// What a client learns of the server when it says hello.
-fn introduce(call: &mut Call<'_, '_, '_>) {
+/// Writes the reply to HELLO.
+fn write_hello(call: &mut Call<'_, '_, '_>) {
     let id = call.context.session.client.id;
     let out = &mut *call.out;
     out.map(7);
@@ -110,7 +110,7 @@ fn introduce(call: &mut Call<'_, '_, '_>) {
     out.array(0);
 }
 
-/// As if the client had just come.
+/// Sets the connection to the state of a new one.
 pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     let context = &mut *call.context;
     transactions::discard(context.session, context.server);
@@ -126,7 +126,7 @@ pub(crate) fn reset(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     DONE
 }
 
-/// Whatever else it says, a client that wants to leave may.
+/// Closes the connection after the reply. Arguments are ignored.
 pub(crate) fn quit(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     call.context.session.close = true;
     call.out.ok();
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passwords_are_equal_only_when_they_are() {
+    fn constant_time_comparison_accepts_only_equal_passwords() {
         assert!(equal_in_constant_time(b"secret", b"secret"));
         for wrong in [&b""[..], b"s", b"secre", b"secret1", b"Secret", b"secretsecret"] {
             assert!(!equal_in_constant_time(b"secret", wrong), "{wrong:?}");

@@ -1,5 +1,5 @@
-//! Commands on keys, strings, hashes, lists and sets: whole requests and the bytes of their replies, as a
-//! Redis 7 gives them.
+//! Tests of the commands on keys, strings, hashes, lists and sets: whole requests and the bytes of their replies,
+//! as Redis 7 sends them.
 
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
@@ -7,7 +7,7 @@ use millstream_store::Txn;
 use crate::command::{LongReply, Outcome};
 use crate::table::tests::{NOW_MS, empty_store, run};
 
-/// Runs requests one after the other and compares each reply, line ends shown as blanks.
+/// Runs requests one after the other and compares each reply, with line ends replaced by spaces.
 fn check(resp3: bool, cases: &[(&str, &str)]) {
     let store = empty_store();
     let mut txn = store.lock_all(0, NOW_MS);
@@ -22,21 +22,21 @@ fn reply(txn: &mut Txn<'_>, resp3: bool, request: &str) -> String {
     let mut out = Writer::new(resp3);
     match run(txn, &mut out, &argv) {
         Ok(Outcome::Done | Outcome::Brief) => {}
-        Ok(Outcome::Long(missing)) => LongReply::new(&mut out, missing).write_all(&mut out),
-        Ok(Outcome::Block(blocked)) => return format!("waits {} ms", blocked.timeout_ms),
-        Ok(Outcome::Later(_)) => unreachable!("data is there at once"),
+        Ok(Outcome::Long(unwritten)) => LongReply::new(&mut out, unwritten).write_all(&mut out),
+        Ok(Outcome::Block(on)) => return format!("blocks for {} ms", on.timeout_ms),
+        Ok(Outcome::SlowWork(_)) => unreachable!("data commands have no slow work"),
         Err(error) => {
             out.truncate(0);
             out.error(error.as_bytes());
         }
     }
-    String::from_utf8(out.buf).expect("these replies are text")
+    String::from_utf8(out.buf).expect("the replies of these tests are UTF-8")
 }
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
 #[test]
-fn strings_are_set_under_conditions() {
+fn set_obeys_conditions_and_expiry_options() {
     let cases = [
         ("SET k 1 XX", "$-1"),
         ("SET k 1 NX GET", "$-1"),
@@ -64,7 +64,7 @@ fn strings_are_set_under_conditions() {
 }
 
 #[test]
-fn counters_are_integers_or_decimals() {
+fn incr_takes_integers_and_incrbyfloat_decimals() {
     let cases = [
         ("INCR n", ":1"),
         ("DECRBY n 5", ":-4"),
@@ -84,7 +84,7 @@ fn counters_are_integers_or_decimals() {
 }
 
 #[test]
-fn hashes_answer_with_maps_and_sets_with_sets() {
+fn hashes_reply_with_maps_and_sets_with_sets() {
     let cases = [
         ("HSET h a 1 b 2 a 3", ":2"),
         ("HGETALL h", "%2 $1 a $1 3 $1 b $1 2"),
@@ -107,11 +107,11 @@ fn hashes_answer_with_maps_and_sets_with_sets() {
 }
 
 #[test]
-fn lists_are_popped_with_and_without_a_count() {
+fn pop_replies_with_and_without_count() {
     let cases = [
         ("LPOP l", "$-1"),
         ("LPOP l 2", "*-1"),
-        ("BLPOP l m 0.25", "waits 250 ms"),
+        ("BLPOP l m 0.25", "blocks for 250 ms"),
         ("RPUSH l a b c d", ":4"),
         ("LPUSH l x", ":5"),
         ("LRANGE l 0 -2", "*4 $1 x $1 a $1 b $1 c"),
@@ -129,7 +129,7 @@ fn lists_are_popped_with_and_without_a_count() {
 }
 
 #[test]
-fn keys_expire_move_and_are_counted() {
+fn keys_expire_move_and_are_listed() {
     let cases = [
         ("MSET a 1 b 2", "+OK"),
         ("EXISTS a b none a", ":3"),
@@ -162,7 +162,7 @@ fn keys_expire_move_and_are_counted() {
 }
 
 #[test]
-fn objects_are_described() {
+fn object_and_memory_describe_keys() {
     let cases = [
         ("SET k 12", "+OK"),
         ("OBJECT ENCODING k", "$3 int"),
@@ -170,7 +170,7 @@ fn objects_are_described() {
         ("OBJECT REFCOUNT k", ":1"),
         ("OBJECT ENCODING none", "$-1"),
         ("OBJECT FREQ none", "$-1"),
-        // The slot with its index entry, a name and a value.
+        // The memory of the slot with its index entry, of the key's name and of the value.
         ("MEMORY USAGE k", ":140"),
         ("MEMORY USAGE none", "$-1"),
         ("SADD s 1 2", ":2"),
@@ -181,9 +181,9 @@ fn objects_are_described() {
     check(false, &cases);
 }
 
-/// Arguments are looked at before the key, and refused in Redis' words.
+/// Invalid arguments are reported before a wrong type, with Redis' error texts.
 #[test]
-fn arguments_are_checked_before_the_key() {
+fn invalid_arguments_are_reported_before_a_wrong_type() {
     let arity = |name: &str| format!("-ERR wrong number of arguments for '{name}' command");
     let (hset, hmset, mset, msetnx, ping) =
         (arity("hset"), arity("hmset"), arity("mset"), arity("msetnx"), arity("ping"));

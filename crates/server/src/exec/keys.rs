@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use millstream_engine::value::Kind;
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::{
-    ArgList, Base, CopyKey, Expire, ExpireCondition, Scan, Unit, check_flush_mode, parse_db, parse_swapdb,
+    ArgList, CopyKey, Expire, ExpireCondition, Scan, TimeBase, TimeUnit, check_flush_mode, parse_db,
+    parse_swapdb,
 };
 use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
@@ -13,7 +14,7 @@ use millstream_store::{ExpireIf, Txn};
 
 use crate::command::{DONE, Reply};
 
-/// DEL and UNLINK. Either way memory is given back beside: nobody waits for it.
+/// DEL and UNLINK. Both free large values on another thread, so no client waits for it.
 pub(crate) fn del(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     count(out, argv, |key| txn.delete(key))
 }
@@ -26,7 +27,7 @@ pub(crate) fn touch(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
     count(out, argv, |key| txn.touch(key))
 }
 
-/// How many of the keys the test holds for; a key named twice is asked twice.
+/// Replies with the number of keys for which `test` returns true. A key that is given twice is tested twice.
 fn count(out: &mut Writer, argv: ArgList<'_>, mut test: impl FnMut(&[u8]) -> bool) -> Reply {
     out.count(Args::of_command(argv).rest().iter().filter(|key| test(key)).count());
     DONE
@@ -46,19 +47,19 @@ pub(crate) fn persist(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
 }
 
 pub(crate) fn expire(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    expire_at(txn, out, &Expire::parse(argv, Base::Now, Unit::Seconds, "expire")?)
+    expire_at(txn, out, &Expire::parse(argv, TimeBase::Now, TimeUnit::Seconds, "expire")?)
 }
 
 pub(crate) fn pexpire(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    expire_at(txn, out, &Expire::parse(argv, Base::Now, Unit::Milliseconds, "pexpire")?)
+    expire_at(txn, out, &Expire::parse(argv, TimeBase::Now, TimeUnit::Milliseconds, "pexpire")?)
 }
 
 pub(crate) fn expireat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    expire_at(txn, out, &Expire::parse(argv, Base::Epoch, Unit::Seconds, "expireat")?)
+    expire_at(txn, out, &Expire::parse(argv, TimeBase::Epoch, TimeUnit::Seconds, "expireat")?)
 }
 
 pub(crate) fn pexpireat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    expire_at(txn, out, &Expire::parse(argv, Base::Epoch, Unit::Milliseconds, "pexpireat")?)
+    expire_at(txn, out, &Expire::parse(argv, TimeBase::Epoch, TimeUnit::Milliseconds, "pexpireat")?)
 }
 
 fn expire_at(txn: &mut Txn<'_>, out: &mut Writer, expire: &Expire<'_>) -> Reply {
@@ -96,7 +97,8 @@ fn round_to_seconds(ms: u64) -> u64 {
     ms.saturating_add(500) / 1000
 }
 
-/// Until when a key lives. `shown` makes the answer of the time when it ends and of now, both in milliseconds.
+/// Replies with the remaining time or the expiry time of a key. `shown` computes it from the expiry time and the
+/// current time, both in milliseconds.
 fn time_to_live(
     txn: &Txn<'_>,
     out: &mut Writer,
@@ -188,7 +190,8 @@ pub(crate) fn keys(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// The next cursor comes before the keys but is known after them, so the keys are written aside.
+/// The reply contains the next cursor before the keys, but it is known only after them. So the keys are written to
+/// a separate buffer first.
 pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let step = Scan::parse(argv)?;
     let wanted = |key: &[u8], kind: Kind| {
@@ -209,7 +212,7 @@ pub(crate) fn scan(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// A type as TYPE answers it.
+/// Returns the name of a type, as TYPE replies it.
 fn type_name(kind: Option<Kind>) -> &'static str {
     match kind {
         None => "none",
@@ -221,7 +224,7 @@ fn type_name(kind: Option<Kind>) -> &'static str {
     }
 }
 
-/// Another number every time: each state of the standard library's hasher is keyed anew.
+/// Returns a random number: each `RandomState` of the standard library has another key.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

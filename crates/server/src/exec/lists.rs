@@ -7,7 +7,7 @@ use millstream_protocol::errors::CommandError;
 use millstream_protocol::resp::Writer;
 use millstream_store::{Interest, Txn};
 
-use crate::command::{Blocked, DONE, Outcome, Reply};
+use crate::command::{BlockOn, DONE, Outcome, Reply};
 
 /// LPUSH and RPUSH.
 pub(crate) fn push(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, end: ListEnd) -> Reply {
@@ -50,7 +50,8 @@ fn pop_one(txn: &mut Txn<'_>, out: &mut Writer, key: &[u8], end: ListEnd) -> Res
     Ok(())
 }
 
-/// BLPOP and BRPOP: one value from the first of the lists that is there, with its key; or a wait for any of them.
+/// BLPOP and BRPOP: pops a value from the first list that exists and replies with its key and the value. If no list
+/// exists, blocks on all of them.
 pub(crate) fn blocking_pop(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>, end: ListEnd) -> Reply {
     let BlockingPop { keys, timeout_ms } = BlockingPop::parse(argv)?;
     for &key in keys {
@@ -62,7 +63,7 @@ pub(crate) fn blocking_pop(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
         }
     }
     let interests = keys.iter().map(|&key| (key.into(), Interest::List)).collect();
-    Ok(Outcome::Block(Blocked { interests, timeout_ms, last_args: Vec::new() }))
+    Ok(Outcome::Block(BlockOn { interests, timeout_ms, last_args: Vec::new() }))
 }
 
 pub(crate) fn llen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {

@@ -1,5 +1,4 @@
-//! What each command on data and on the connection does, one file per family. Commands about the server as a whole are in
-//! `admin`.
+//! The commands on data and on the connection, one file per family. Commands about the whole server are in `admin`.
 
 pub(crate) mod connection;
 pub(crate) mod hashes;

@@ -1,4 +1,4 @@
-//! Commands about how values are kept: OBJECT and MEMORY.
+//! Commands about how values are stored: OBJECT and MEMORY.
 
 use millstream_engine::value::Layout;
 use millstream_protocol::args::Args;
@@ -33,14 +33,14 @@ pub(crate) fn idletime(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -
     DONE
 }
 
-/// Values are not shared.
+/// The count is always 1: values are not shared.
 pub(crate) fn refcount(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_subcommand(argv).exactly()?;
     number(out, txn.exists(key).then_some(1));
     DONE
 }
 
-/// How many elements to sample is checked and forgotten: memory is counted, not sampled.
+/// SAMPLES is checked and has no effect: memory is counted, not sampled.
 pub(crate) fn memory_usage(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let mut args = Args::of_subcommand(argv);
     let key = args.next()?;
@@ -54,7 +54,7 @@ pub(crate) fn memory_usage(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
     DONE
 }
 
-/// Counts what the transaction has locked, so that is to be everything.
+/// Counts only locked keys. The command table makes the command lock everything.
 pub(crate) fn memory_stats(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     let (keys, bytes) = txn.totals();
     let pairs = [
@@ -71,11 +71,11 @@ pub(crate) fn memory_stats(txn: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) 
 }
 
 pub(crate) fn memory_doctor(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
-    out.verbatim("Nothing to report: memory is given back as data goes.");
+    out.verbatim("No problems found: the server frees memory as soon as data is deleted.");
     DONE
 }
 
-/// A number, unless there is no such key.
+/// Writes a number, or a null if the key does not exist.
 fn number(out: &mut Writer, number: Option<u64>) {
     match number {
         Some(number) => out.uint(number),

@@ -2,7 +2,7 @@
 
 use millstream_engine::value::Float80;
 use millstream_protocol::args::Args;
-use millstream_protocol::commands::{ArgList, GetEx, Set, SetCondition, SetExpiry as Expiry, Unit};
+use millstream_protocol::commands::{ArgList, GetEx, Set, SetCondition, SetExpiry as Expiry, TimeUnit};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::{ExpireIf, SetExpiry, SetIf, Txn};
@@ -20,16 +20,16 @@ pub(crate) fn set(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Rep
 }
 
 pub(crate) fn setex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    set_string(txn, out, &Set::parse_with_time(argv, Unit::Seconds, "setex")?)
+    set_string(txn, out, &Set::parse_with_time(argv, TimeUnit::Seconds, "setex")?)
 }
 
 pub(crate) fn psetex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
-    set_string(txn, out, &Set::parse_with_time(argv, Unit::Milliseconds, "psetex")?)
+    set_string(txn, out, &Set::parse_with_time(argv, TimeUnit::Milliseconds, "psetex")?)
 }
 
 fn set_string(txn: &mut Txn<'_>, out: &mut Writer, set: &Set<'_>) -> Reply {
     let expiry = match set.expiry {
-        Expiry::Forever => SetExpiry::Never,
+        Expiry::Never => SetExpiry::Never,
         Expiry::Keep => SetExpiry::Keep,
         Expiry::Until(deadline) => SetExpiry::At(deadline.at_ms(txn.now_ms())?.unsigned_abs()),
     };
@@ -79,7 +79,7 @@ pub(crate) fn getex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
     out.bulk(bytes);
     match get.new_expiry()? {
         None | Some(Expiry::Keep) => {}
-        Some(Expiry::Forever) => {
+        Some(Expiry::Never) => {
             txn.persist(get.key);
         }
         Some(Expiry::Until(deadline)) => {
@@ -92,7 +92,7 @@ pub(crate) fn getex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
 pub(crate) fn mget(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let keys = Args::of_command(argv).rest();
     out.array(keys.len());
-    // What is no string counts as missing here.
+    // Keys that are not strings count as missing.
     keys.iter().for_each(|key| optional(out, txn.string(key).unwrap_or(None)));
     DONE
 }
@@ -134,7 +134,7 @@ pub(crate) fn decrby(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
 
 pub(crate) fn incrbyfloat(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, increment] = Args::of_command(argv).exactly()?;
-    // The type is refused before the number.
+    // A wrong type is reported before an invalid number.
     txn.string(key)?;
     let increment = Float80::parse(increment).ok_or(errors::NOT_A_FLOAT)?;
     out.bulk(txn.increment_float(key, increment)?);
@@ -153,7 +153,7 @@ pub(crate) fn strlen(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
     DONE
 }
 
-/// A string that may not be there.
+/// Writes a string, or a null if there is none.
 pub(super) fn optional(out: &mut Writer, bytes: Option<&[u8]>) {
     match bytes {
         Some(bytes) => out.bulk(bytes),

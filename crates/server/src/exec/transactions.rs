@@ -1,8 +1,8 @@
 //! MULTI EXEC DISCARD WATCH UNWATCH.
 //!
-//! EXEC locks everything, then looks whether a watched key was touched: nobody can touch one in between. The
-//! queued commands run under that one lock, so nobody sees half of them, and readers they make ready are
-//! served when it is released.
+//! EXEC locks everything and then checks whether a watched key was changed: no other client can change one in
+//! between. The queued commands run under the same lock, so no other client sees a part of them. Blocked readers
+//! that they make ready are served before the lock is freed.
 
 use millstream_protocol::args::Args;
 use millstream_protocol::commands::ArgList;
@@ -12,12 +12,12 @@ use crate::command::{Call, CommandSpec, DONE, Reply, bytes_of};
 use crate::session::{Session, Transaction, Watch};
 use crate::state::Server;
 
-/// Commands that are not queued between MULTI and EXEC.
+/// Whether a command runs between MULTI and EXEC instead of being queued.
 pub(crate) fn runs_inside_multi(spec: &CommandSpec) -> bool {
     matches!(spec.name, "exec" | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
-/// Forgets what was queued and watched.
+/// Drops the queued commands and stops watching keys.
 pub(crate) fn discard(session: &mut Session, server: &Server) {
     session.transaction = None;
     session.unwatch(server);
@@ -47,23 +47,23 @@ pub(crate) fn exec(call: &mut Call<'_, '_, '_>, _: ArgList<'_>) -> Reply {
     let Some(transaction) = context.session.transaction.take() else {
         return Err(errors::EXEC_WITHOUT_MULTI);
     };
-    if transaction.refused {
+    if transaction.is_aborted {
         context.session.unwatch(context.server);
         return Err(errors::EXEC_ABORTED);
     }
     let server = context.server;
     if transaction.writes {
         let bytes = transaction.commands.iter().map(|queued| bytes_of(&queued.args.argv())).sum();
-        if let Err(refused) = server.check_writable(bytes) {
+        if let Err(error) = server.check_writable(bytes) {
             context.session.unwatch(server);
-            return Err(refused);
+            return Err(error);
         }
     }
     context.batch.saw_data = true;
     let mut txn = server.store.lock_all(context.session.db, context.batch.now_ms);
-    // Nothing is watched any more, whatever the queued commands do; the store hears of it when it is unlocked.
+    // The watch ends now, but the store can remove it only when nothing is locked.
     let watch = context.session.watch.take();
-    if watch.as_ref().is_some_and(Watch::is_broken) {
+    if watch.as_ref().is_some_and(Watch::is_dirty) {
         call.out.null_array();
     } else {
         call.out.array(transaction.commands.len());

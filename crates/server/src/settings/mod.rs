@@ -1,8 +1,8 @@
-//! Settings: what they are ([`SETTINGS`], one table) and what they stand at ([`Settings`], shared by all
-//! threads).
+//! Settings: the table that declares them ([`SETTINGS`]), and their current values ([`Settings`]), which all threads
+//! share.
 //!
-//! Numbers and switches are atomics, so a connection may ask for a limit on every batch. Where values come
-//! from, flags, environment or file, is the caller's business.
+//! Numbers and switches are atomics, so reading one is cheap enough for every batch of requests. This module does not
+//! know where values come from: flags, environment variables or a file.
 
 mod table;
 mod value;
@@ -14,14 +14,14 @@ use parking_lot::RwLock;
 
 use crate::descriptors;
 
-pub use table::{Change, Fallback, Id, SETTINGS, Setting};
-pub use value::{Kind, Refused, Value};
+pub use table::{Changeable, DefaultValue, Id, SETTINGS, Setting};
+pub use value::{SettingError, Value, ValueType};
 
-/// The values in force.
+/// The current values of all settings.
 pub struct Settings {
-    /// By [`Id`]; unused places of texts stay 0.
+    /// Indexed by [`Id`]. The places of text settings are unused.
     numbers: Box<[AtomicI64]>,
-    /// By [`Id`]; unused places of numbers stay empty.
+    /// Indexed by [`Id`]. The places of number settings are unused.
     texts: RwLock<Box<[String]>>,
 }
 
@@ -32,41 +32,43 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Every setting at its fallback.
+    /// Returns the default value of every setting.
     pub fn new() -> Settings {
         let settings = Settings {
             numbers: SETTINGS.iter().map(|_| AtomicI64::new(0)).collect(),
             texts: RwLock::new(vec![String::new(); SETTINGS.len()].into()),
         };
         for setting in SETTINGS {
-            let value = setting.kind.parse(&setting.fallback_text()).expect("a tested property of the table");
+            let value =
+                setting.value_type.parse(&setting.default_text()).expect("a test parses every default value");
             settings.store(setting.id, value);
         }
         settings
     }
 
-    /// Sets a value at start, when all but facts may be set.
-    pub fn set(&self, id: Id, text: &str) -> Result<(), Refused> {
-        let value = id.setting().kind.parse(text)?;
-        if id.setting().change == Change::Never && value != self.value(id) {
-            return Err(Refused::Fixed { stands_at: self.show(id) });
+    /// Sets a value before the server starts. For a setting that can never change, only its current value is accepted.
+    pub fn set(&self, id: Id, text: &str) -> Result<(), SettingError> {
+        let value = id.setting().value_type.parse(text)?;
+        if id.setting().changeable == Changeable::Never && value != self.value(id) {
+            return Err(SettingError::Fixed { value: self.show(id) });
         }
         self.store(id, value);
         Ok(())
     }
 
-    /// Changes several settings of a running server, all or none. Returns which changed. An error repeats the name as the
-    /// client spelled it.
+    /// Changes several settings of a running server. If one value is invalid, no setting changes.
+    ///
+    /// Returns the settings that were given. An error quotes the name as the client spelled it.
     pub(crate) fn change(&self, pairs: &[(&str, &str)]) -> Result<Vec<Id>, CommandError> {
         let mut parsed: Vec<(Id, Value)> = Vec::with_capacity(pairs.len());
         for (name, text) in pairs {
             let setting = Setting::find(name).ok_or_else(|| errors::unknown_setting(name.as_bytes()))?;
-            let refused = |why: Refused| errors::setting_refused(name.as_bytes(), &why.to_string());
-            let value = self.check(setting, text).map_err(refused)?;
+            let error = |error: SettingError| errors::invalid_setting(name.as_bytes(), &error.to_string());
+            let value = self.check(setting, text).map_err(error)?;
             if parsed.iter().any(|(other, _)| *other == setting.id) {
-                return Err(refused(Refused::Repeated));
+                return Err(error(SettingError::Repeated));
             }
-            self.check_clients(setting.id, &value).map_err(refused)?;
+            self.check_clients(setting.id, &value).map_err(error)?;
             parsed.push((setting.id, value));
         }
         Ok(parsed
@@ -78,23 +80,23 @@ impl Settings {
             .collect())
     }
 
-    /// The value of a setting that may become this while the server runs.
-    fn check(&self, setting: &Setting, text: &str) -> Result<Value, Refused> {
-        let value = setting.kind.parse(text)?;
-        // Setting a fact to what it is anyway is what many clients' start-up does.
-        let may_change = match setting.change {
-            Change::Anytime => true,
-            Change::AtStart => false,
-            Change::Never => value == self.value(setting.id),
+    /// Parses a new value of a setting, and checks that the setting can change while the server runs.
+    fn check(&self, setting: &Setting, text: &str) -> Result<Value, SettingError> {
+        let value = setting.value_type.parse(text)?;
+        // Many clients set such settings to their only value when they start.
+        let is_allowed = match setting.changeable {
+            Changeable::Anytime => true,
+            Changeable::AtStart => false,
+            Changeable::Never => value == self.value(setting.id),
         };
-        if may_change { Ok(value) } else { Err(Refused::Immutable) }
+        if is_allowed { Ok(value) } else { Err(SettingError::Immutable) }
     }
 
-    /// What clients take must not be what the server needs for itself.
-    fn check_clients(&self, id: Id, value: &Value) -> Result<(), Refused> {
+    /// Checks a new `maxclients`: the server itself needs some of the file descriptors.
+    fn check_clients(&self, id: Id, value: &Value) -> Result<(), SettingError> {
         let (Id::MaxClients, Value::Number(wanted)) = (id, value) else { return Ok(()) };
-        let possible = descriptors::clients_possible(wanted.unsigned_abs(), self.size(Id::IoThreads));
-        if possible < wanted.unsigned_abs() { Err(Refused::TooManyClients { possible }) } else { Ok(()) }
+        let possible = descriptors::allow_clients(wanted.unsigned_abs(), self.size(Id::IoThreads));
+        if possible < wanted.unsigned_abs() { Err(SettingError::TooManyClients { possible }) } else { Ok(()) }
     }
 
     fn store(&self, id: Id, value: Value) {
@@ -105,42 +107,42 @@ impl Settings {
     }
 
     fn value(&self, id: Id) -> Value {
-        match id.setting().kind {
-            Kind::Text | Kind::Choice(_) => Value::Text(self.text(id)),
+        match id.setting().value_type {
+            ValueType::Text | ValueType::Choice(_) => Value::Text(self.text(id)),
             _ => Value::Number(self.number(id)),
         }
     }
 
-    /// A number or a number of bytes.
+    /// Returns a number or a number of bytes.
     pub fn number(&self, id: Id) -> i64 {
         self.numbers[id as usize].load(Ordering::Relaxed)
     }
 
-    /// A number that cannot be negative.
+    /// Returns a number that is never negative.
     pub fn size(&self, id: Id) -> usize {
         usize::try_from(self.number(id)).unwrap_or(0)
     }
 
-    /// A switch.
+    /// Returns whether a switch is `yes`.
     pub fn is_on(&self, id: Id) -> bool {
         self.number(id) != 0
     }
 
-    /// A text or a word.
+    /// Returns a text or a word.
     pub fn text(&self, id: Id) -> String {
         self.texts.read()[id as usize].clone()
     }
 
-    /// Whether a text is empty.
+    /// Returns whether a text is empty.
     pub fn is_empty(&self, id: Id) -> bool {
         self.texts.read()[id as usize].is_empty()
     }
 
-    /// Any value as CONFIG GET shows it.
+    /// Returns the value of any setting, formatted as CONFIG GET returns it.
     pub fn show(&self, id: Id) -> String {
         match self.value(id) {
             Value::Text(text) => text,
-            Value::Number(number) => id.setting().kind.show(number),
+            Value::Number(number) => id.setting().value_type.show(number),
         }
     }
 }
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_server_stands_at_the_fallbacks() {
+    fn new_settings_have_default_values() {
         let settings = Settings::new();
         assert_eq!(settings.number(Id::Port), 6379);
         assert!(settings.is_on(Id::ExactLag));
@@ -161,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn config_set_changes_all_or_none() {
+    fn config_set_changes_all_settings_or_none() {
         let settings = Settings::new();
         let changed = settings.change(&[("timeout", "5"), ("EXACT-LAG", "no")]);
         assert_eq!(changed, Ok(vec![Id::Timeout, Id::ExactLag]));
         assert!(!settings.is_on(Id::ExactLag));
 
-        let refused = settings.change(&[("timeout", "9"), ("maxclients", "0")]).unwrap_err();
+        let error = settings.change(&[("timeout", "9"), ("maxclients", "0")]).unwrap_err();
         assert_eq!(
-            refused.to_string(),
+            error.to_string(),
             "ERR CONFIG SET failed (possibly related to argument 'maxclients') - argument must be between 1 and \
              4294967295 inclusive"
         );
@@ -177,17 +179,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_at_start_stays() {
+    fn settings_that_are_fixed_at_start_cannot_change() {
         let settings = Settings::new();
-        let refused = |pairs, why: Refused| {
-            let told = settings.change(pairs).unwrap_err().to_string();
-            assert!(told.ends_with(&format!(" - {why}")), "{told}");
+        let rejects = |pairs, expected: SettingError| {
+            let error = settings.change(pairs).unwrap_err().to_string();
+            assert!(error.ends_with(&format!(" - {expected}")), "{error}");
         };
-        refused(&[("port", "7000")], Refused::Immutable);
+        rejects(&[("port", "7000")], SettingError::Immutable);
         assert_eq!(settings.change(&[("maxmemory", "0")]), Ok(vec![Id::MaxMemory]));
-        refused(&[("maxmemory", "1gb")], Refused::Immutable);
-        refused(&[("appendonly", "no")], Refused::Immutable);
-        refused(&[("timeout", "1"), ("timeout", "2")], Refused::Repeated);
+        rejects(&[("maxmemory", "1gb")], SettingError::Immutable);
+        rejects(&[("appendonly", "no")], SettingError::Immutable);
+        rejects(&[("timeout", "1"), ("timeout", "2")], SettingError::Repeated);
         assert_eq!(settings.change(&[("sky", "blue")]), Err(errors::unknown_setting(b"sky")));
     }
 }

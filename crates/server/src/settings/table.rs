@@ -1,51 +1,52 @@
-//! Every setting there is: one list, from which CONFIG, the command line, the environment and the
-//! configuration file all read. To add a setting is to add a row.
+//! The table of settings, used by CONFIG, the command line, environment variables and the configuration file.
+//!
+//! To add a setting, add a row.
 
-use super::value::{Kind, ONE_MIB};
+use super::value::{ONE_MIB, ValueType};
 
-/// When a setting may change.
+/// When a setting can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// With CONFIG SET, and at start.
+pub enum Changeable {
+    /// At start, and later with CONFIG SET.
     Anytime,
     /// Only at start.
     AtStart,
-    /// Never: a fact about this server that clients ask for by this name.
+    /// Never. The setting exists because clients read it with CONFIG GET.
     Never,
 }
 
-/// What a setting is when nobody says otherwise.
+/// The default value of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// This.
-    Is(&'static str),
-    /// Half the machine's cores, at least one: the other half is the kernel's and the clients'.
+pub enum DefaultValue {
+    /// A constant.
+    Fixed(&'static str),
+    /// Half the machine's cores, at least one. The kernel and the clients use the other half.
     HalfTheCores,
 }
 
 /// One setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name in code.
+    /// Its identifier in code.
     pub id: Id,
-    /// Its name for CONFIG, on the command line and in the file. In the environment: see [`Setting::env_name`].
+    /// Its name in CONFIG, on the command line and in the file. For its environment variable see [`Setting::env_name`].
     pub name: &'static str,
-    /// What values it takes.
-    pub kind: Kind,
-    /// Its value when nobody gives one.
-    pub fallback: Fallback,
-    /// When it may change.
-    pub change: Change,
-    /// One line for people.
+    /// The values it accepts.
+    pub value_type: ValueType,
+    /// Its value if the operator does not set it.
+    pub default: DefaultValue,
+    /// When it can change.
+    pub changeable: Changeable,
+    /// One line of documentation.
     pub doc: &'static str,
 }
 
 const ANY_NUMBER: i64 = i64::MAX;
 
-/// Declares the settings. A row becomes a name in [`Id`] and, at the same place, a [`Setting`] in [`SETTINGS`].
+/// Declares the settings. Each row becomes a variant of [`Id`] and, at the same index, a [`Setting`] in [`SETTINGS`].
 macro_rules! settings {
-    ($($id:ident, $name:literal, $kind:expr, $fallback:expr, $change:expr, $doc:literal;)*) => {
-        /// Names a setting in code. As a number it is the setting's place in [`SETTINGS`].
+    ($($id:ident, $name:literal, $value_type:expr, $default:expr, $changeable:expr, $doc:literal;)*) => {
+        /// Identifies a setting. As a number it is the setting's index in [`SETTINGS`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Id {
             $(#[doc = $doc] $id,)*
@@ -53,102 +54,105 @@ macro_rules! settings {
 
         /// Every setting, in the order of [`Id`].
         pub static SETTINGS: &[Setting] = {
-            use Change::{Anytime, AtStart, Never};
-            use Fallback::{HalfTheCores, Is};
-            use Kind::{Bytes, Choice, Number, OutputLimit, Text, YesNo};
+            use Changeable::{Anytime, AtStart, Never};
+            use DefaultValue::{Fixed, HalfTheCores};
+            use ValueType::{Bytes, Choice, Number, OutputLimit, Text, YesNo};
             &[$(Setting {
                 id: Id::$id,
                 name: $name,
-                kind: $kind,
-                fallback: $fallback,
-                change: $change,
+                value_type: $value_type,
+                default: $default,
+                changeable: $changeable,
                 doc: $doc,
             }),*]
         };
     };
 }
 
-// A row: name in code, name for users, values, default, when it may change, one line for people.
+// A row: identifier in code, name, type of value, default, when it can change, documentation.
 settings! {
-    Bind, "bind", Text, Is("127.0.0.1 -::1"), AtStart,
-        "Addresses to listen on, separated by blanks; `-` in front: if there is such an address; `*`: all";
-    Port, "port", Number { min: 0, max: 65_535 }, Is("6379"), AtStart,
-        "TCP port; 0 lets the system choose a free one";
-    UnixSocket, "unixsocket", Text, Is(""), AtStart,
-        "Path of a Unix socket to listen on as well; empty: none";
-    Dir, "dir", Text, Is("./millstream-data"), AtStart,
-        "Folder of the data";
-    RequirePass, "requirepass", Text, Is(""), Anytime,
-        "Password that clients must give with AUTH or HELLO; empty: none";
-    ProtectedMode, "protected-mode", YesNo, Is("yes"), Anytime,
-        "Without a password, refuse clients that do not come over the loopback address";
-    MaxClients, "maxclients", Number { min: 1, max: 4_294_967_295 }, Is("10000"), Anytime,
-        "Most clients connected at a time";
-    Timeout, "timeout", Number { min: 0, max: 2_147_483_647 }, Is("0"), Anytime,
-        "Close a client that has been silent for this many seconds; 0: never";
-    TcpKeepAlive, "tcp-keepalive", Number { min: 0, max: 2_147_483_647 }, Is("300"), Anytime,
-        "Seconds between probes that notice vanished clients; 0: none";
-    TcpBacklog, "tcp-backlog", Number { min: 1, max: 65_535 }, Is("511"), AtStart,
-        "Connections the system may hold for us before they are accepted";
-    Databases, "databases", Number { min: 1, max: 10_000 }, Is("16"), AtStart,
-        "Numbered databases for SELECT";
+    Bind, "bind", Text, Fixed("127.0.0.1 -::1"), AtStart,
+        "Addresses to listen on, separated by spaces; `-` before an address: skip it if this machine does not have it; \
+                 `*`: all addresses";
+    Port, "port", Number { min: 0, max: 65_535 }, Fixed("6379"), AtStart,
+        "TCP port to listen on; 0: a free port that the system chooses";
+    UnixSocket, "unixsocket", Text, Fixed(""), AtStart,
+        "Path of a Unix socket to listen on as well; empty: no Unix socket";
+    Dir, "dir", Text, Fixed("./millstream-data"), AtStart,
+        "Data folder";
+    RequirePass, "requirepass", Text, Fixed(""), Anytime,
+        "Password that clients must send with AUTH or HELLO; empty: no password is required";
+    ProtectedMode, "protected-mode", YesNo, Fixed("yes"), Anytime,
+        "While no password is set, reject connections from other machines";
+    MaxClients, "maxclients", Number { min: 1, max: 4_294_967_295 }, Fixed("10000"), Anytime,
+        "Maximum number of connected clients";
+    Timeout, "timeout", Number { min: 0, max: 2_147_483_647 }, Fixed("0"), Anytime,
+        "Close a connection that has been idle for this many seconds; 0: never";
+    TcpKeepAlive, "tcp-keepalive", Number { min: 0, max: 2_147_483_647 }, Fixed("300"), Anytime,
+        "Seconds between TCP keep-alive probes, which detect lost clients; 0: no probes";
+    TcpBacklog, "tcp-backlog", Number { min: 1, max: 65_535 }, Fixed("511"), AtStart,
+        "Maximum number of connections that wait to be accepted";
+    Databases, "databases", Number { min: 1, max: 10_000 }, Fixed("16"), AtStart,
+        "Number of databases (SELECT)";
     IoThreads, "io-threads", Number { min: 1, max: 128 }, HalfTheCores, AtStart,
-        "Threads that serve clients";
-    Shards, "shards", Number { min: 1, max: 4_096 }, Is("16"), AtStart,
-        "Parts the keys are spread over, each with a lock of its own";
-    ProtoMaxBulkLen, "proto-max-bulk-len", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Is("512mb"), Anytime,
-        "Longest argument of a command, and longest string";
+        "Number of threads that serve clients";
+    Shards, "shards", Number { min: 1, max: 4_096 }, Fixed("16"), AtStart,
+        "Number of shards; the keys are distributed over them, and each has its own lock";
+    ProtoMaxBulkLen, "proto-max-bulk-len", Bytes { min: ONE_MIB, max: ANY_NUMBER }, Fixed("512mb"), Anytime,
+        "Maximum length of an argument and of a string value";
     ClientQueryBufferLimit, "client-query-buffer-limit", Bytes { min: ONE_MIB, max: ANY_NUMBER },
-        Is("1gb"), Anytime,
-        "Most bytes held of requests that are not complete or not yet run; beyond it the client is closed";
-    ClientOutputBufferLimit, "client-output-buffer-limit", OutputLimit, Is("normal 256mb 0 0"), Anytime,
-        "Most bytes of one reply to one client; beyond it the client is closed; 0: no limit";
-    SlowlogLogSlowerThan, "slowlog-log-slower-than", Number { min: -1, max: ANY_NUMBER }, Is("10000"), Anytime,
-        "Microseconds from which a command is noted in SLOWLOG; -1: none is";
-    SlowlogMaxLen, "slowlog-max-len", Number { min: 0, max: 1_000_000 }, Is("128"), Anytime,
-        "Commands that SLOWLOG keeps";
-    StreamNodeMaxBytes, "stream-node-max-bytes", Bytes { min: 0, max: ANY_NUMBER }, Is("4096"), Anytime,
-        "Most bytes in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit";
-    StreamNodeMaxEntries, "stream-node-max-entries", Number { min: 0, max: ANY_NUMBER }, Is("100"), Anytime,
-        "Most entries in a block of stream entries, the unit of `MAXLEN ~`; 0: no limit";
-    StreamIdmpDuration, "stream-idmp-duration", Number { min: 1, max: 86_400 }, Is("100"), Anytime,
-        "For how many seconds a stream knows what producers have sent with IDMP; XCFGSET says otherwise for one stream";
-    StreamIdmpMaxsize, "stream-idmp-maxsize", Number { min: 1, max: 10_000 }, Is("100"), Anytime,
-        "How many entries of each producer a stream knows; XCFGSET says otherwise for one stream";
-    ExactLag, "exact-lag", YesNo, Is("yes"), Anytime,
-        "XINFO always knows a group's lag; `no`: by Redis' rules, which sometimes answer null";
-    AppendOnly, "appendonly", YesNo, Is("yes"), AtStart,
-        "Whether writes are logged to disk; `no`: everything is in memory and gone at the end";
-    AppendFsync, "appendfsync", Choice(&["always", "everysec", "no"]), Is("always"), Anytime,
-        "When the log is synced: before anything is told, once a second, or when the system likes";
-    Save, "save", Text, Is(""), Never,
-        "Redis' times for snapshots (here they are taken when the log has grown enough)";
-    MaxMemory, "maxmemory", Bytes { min: 0, max: ANY_NUMBER }, Is("0"), Never,
-        "Memory limit (there is none)";
-    MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Is("noeviction"), Never,
-        "What is evicted when memory is full (nothing ever is)";
+        Fixed("1gb"), Anytime,
+        "Maximum size of a client's requests that have not run yet; beyond it the connection is closed";
+    ClientOutputBufferLimit, "client-output-buffer-limit", OutputLimit, Fixed("normal 256mb 0 0"), Anytime,
+        "Maximum size of one reply; beyond it the connection is closed; 0: no limit";
+    SlowlogLogSlowerThan, "slowlog-log-slower-than", Number { min: -1, max: ANY_NUMBER }, Fixed("10000"), Anytime,
+        "Log commands that take longer than this many microseconds in SLOWLOG; -1: log no commands";
+    SlowlogMaxLen, "slowlog-max-len", Number { min: 0, max: 1_000_000 }, Fixed("128"), Anytime,
+        "Maximum number of commands in SLOWLOG";
+    StreamNodeMaxBytes, "stream-node-max-bytes", Bytes { min: 0, max: ANY_NUMBER }, Fixed("4096"), Anytime,
+        "Maximum size of a block of stream entries, the unit that `MAXLEN ~` trims; 0: no limit";
+    StreamNodeMaxEntries, "stream-node-max-entries", Number { min: 0, max: ANY_NUMBER }, Fixed("100"), Anytime,
+        "Maximum number of entries in a block, the unit that `MAXLEN ~` trims; 0: no limit";
+    StreamIdmpDuration, "stream-idmp-duration", Number { min: 1, max: 86_400 }, Fixed("100"), Anytime,
+        "Seconds for which a stream detects duplicates of entries sent with `XADD IDMP`; XCFGSET overrides it for one \
+                 stream";
+    StreamIdmpMaxsize, "stream-idmp-maxsize", Number { min: 1, max: 10_000 }, Fixed("100"), Anytime,
+        "Number of entries per producer for which a stream detects duplicates; XCFGSET overrides it for one stream";
+    ExactLag, "exact-lag", YesNo, Fixed("yes"), Anytime,
+        "XINFO always returns a group's exact lag; `no`: by Redis' rules, it is sometimes null";
+    AppendOnly, "appendonly", YesNo, Fixed("yes"), AtStart,
+        "Log writes to disk; `no`: keep data in memory only and lose it when the server stops";
+    AppendFsync, "appendfsync", Choice(&["always", "everysec", "no"]), Fixed("always"), Anytime,
+        "When the log is synced to disk; `always`: before a reply is sent, `everysec`: once a second, `no`: when the \
+                 system decides";
+    Save, "save", Text, Fixed(""), Never,
+        "Redis' schedule of snapshots (always empty: a snapshot is taken when the log has grown enough)";
+    MaxMemory, "maxmemory", Bytes { min: 0, max: ANY_NUMBER }, Fixed("0"), Never,
+        "Memory limit (always 0: not supported)";
+    MaxMemoryPolicy, "maxmemory-policy", Choice(&["noeviction"]), Fixed("noeviction"), Never,
+        "Which keys are evicted when memory is full (eviction is not supported)";
 }
 
 impl Setting {
-    /// The setting of this name, in any case.
+    /// Returns the setting with this name, ignoring case.
     pub fn find(name: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.name.eq_ignore_ascii_case(name))
     }
 
-    /// Its value when nobody gives one, as text.
-    pub fn fallback_text(&self) -> String {
-        match self.fallback {
-            Fallback::Is(text) => text.to_owned(),
-            Fallback::HalfTheCores => half_the_cores().to_string(),
+    /// Returns its default value as text.
+    pub fn default_text(&self) -> String {
+        match self.default {
+            DefaultValue::Fixed(text) => text.to_owned(),
+            DefaultValue::HalfTheCores => half_the_cores().to_string(),
         }
     }
 
-    /// The name of its environment variable.
+    /// Returns the name of its environment variable.
     pub fn env_name(&self) -> String {
         format!("MILLSTREAM_{}", self.name.replace('-', "_").to_ascii_uppercase())
     }
 
-    /// The name closest to a misspelt one, if any is close.
+    /// Returns the name most similar to a misspelt one, or `None` if no name is similar.
     pub fn suggest(misspelt: &str) -> Option<&'static str> {
         let misspelt = misspelt.to_ascii_lowercase();
         let distance_max = misspelt.len() / 3 + 1;
@@ -162,7 +166,7 @@ impl Setting {
 }
 
 impl Id {
-    /// The setting itself.
+    /// Returns the setting's row in the table.
     pub fn setting(self) -> &'static Setting {
         &SETTINGS[self as usize]
     }
@@ -172,7 +176,7 @@ fn half_the_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1))
 }
 
-/// How many letters must change, come or go to turn `a` into `b`.
+/// Returns the number of bytes to replace, insert or remove to turn `a` into `b`.
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.bytes().enumerate() {
@@ -192,25 +196,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_has_a_unique_name_and_a_line_for_people() {
+    fn every_setting_has_a_unique_name_and_documentation() {
         for setting in SETTINGS {
-            assert!(std::ptr::eq(Setting::find(setting.name).unwrap(), setting), "{} twice", setting.name);
+            assert!(
+                std::ptr::eq(Setting::find(setting.name).unwrap(), setting),
+                "duplicate name {}",
+                setting.name
+            );
             assert!(!setting.doc.is_empty() && !setting.doc.ends_with('.'), "{}", setting.name);
         }
     }
 
     #[test]
-    fn every_fallback_is_a_legal_value() {
+    fn every_default_is_a_valid_value() {
         for setting in SETTINGS {
             setting
-                .kind
-                .parse(&setting.fallback_text())
-                .unwrap_or_else(|why| panic!("{}: {why}", setting.name));
+                .value_type
+                .parse(&setting.default_text())
+                .unwrap_or_else(|error| panic!("{}: {error}", setting.name));
         }
     }
 
     #[test]
-    fn misspelt_names_find_their_neighbour_and_nonsense_finds_none() {
+    fn suggest_finds_similar_names_only() {
         assert_eq!(Setting::suggest("max-clients"), Some("maxclients"));
         assert_eq!(Setting::suggest("exactlag"), Some("exact-lag"));
         assert_eq!(Setting::suggest("requirepas"), Some("requirepass"));
@@ -218,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn environment_names_are_upper_case_with_underscores() {
+    fn environment_variables_are_upper_case_with_underscores() {
         assert_eq!(Id::ExactLag.setting().env_name(), "MILLSTREAM_EXACT_LAG");
     }
 }

@@ -1,92 +1,98 @@
-//! The arguments of a command as a tree, read off its syntax line. COMMAND DOCS tells it.
+//! Parses a command's syntax line into a tree of arguments, which COMMAND DOCS returns.
 //!
 //! ```text
-//! key value          names: values to be given        [ … ]      may be left out
-//! COUNT count        a word, with the values that     < … >      one thing
-//!                    follow it up to the next word    a | b c    one phrase or the other
-//! id [id ...]        once or more                     *|id       one word or the other
+//! key value       lower case: values                  [ … ]      optional
+//! COUNT count     upper case: a token, with the       < … >      a group
+//!                 values up to the next token         a | b c    one phrase or the other
+//! id [id ...]     one or more times                   *|id       one word or the other
 //! ```
 
 use crate::command::CommandSpec;
 
-/// One argument, or several that belong together.
+/// One argument, or a group of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Argument {
-    /// What it is called.
+    /// Its name in COMMAND DOCS.
     pub(crate) name: String,
-    /// What it consists of.
-    pub(crate) kind: Kind,
-    /// The word before it.
+    /// Its type in COMMAND DOCS.
+    pub(crate) argument_type: ArgumentType,
+    /// The token before it, such as COUNT.
     pub(crate) token: Option<&'static str>,
-    /// Whether it may be left out.
+    /// Whether a request can omit it.
     pub(crate) optional: bool,
-    /// Whether it may be repeated.
+    /// Whether a request can repeat it.
     pub(crate) multiple: bool,
 }
 
-/// What an argument consists of.
+/// Redis' types of arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The word alone.
+pub(crate) enum ArgumentType {
+    /// A token without a value.
     PureToken,
     /// Any text.
     String,
-    /// A whole number.
+    /// An integer.
     Integer,
-    /// A number.
+    /// A floating-point number.
     Double,
-    /// A key: those of the command's key spec of this number.
+    /// A key. The number is the index of its key specification in the command's row.
     Key(usize),
-    /// A pattern.
+    /// A glob pattern.
     Pattern,
-    /// A point in time.
+    /// A Unix time.
     UnixTime,
-    /// One of these.
+    /// Exactly one of these arguments.
     OneOf(Vec<Argument>),
-    /// All of these.
+    /// All of these arguments, in this order.
     Block(Vec<Argument>),
 }
 
-impl Kind {
-    /// As Redis names it.
+impl ArgumentType {
+    /// Returns Redis' name of the type.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Kind::PureToken => "pure-token",
-            Kind::String => "string",
-            Kind::Integer => "integer",
-            Kind::Double => "double",
-            Kind::Key(_) => "key",
-            Kind::Pattern => "pattern",
-            Kind::UnixTime => "unix-time",
-            Kind::OneOf(_) => "oneof",
-            Kind::Block(_) => "block",
+            ArgumentType::PureToken => "pure-token",
+            ArgumentType::String => "string",
+            ArgumentType::Integer => "integer",
+            ArgumentType::Double => "double",
+            ArgumentType::Key(_) => "key",
+            ArgumentType::Pattern => "pattern",
+            ArgumentType::UnixTime => "unix-time",
+            ArgumentType::OneOf(_) => "oneof",
+            ArgumentType::Block(_) => "block",
         }
     }
 }
 
-/// The arguments of a command, its names left out.
+/// Returns the arguments of a command, without its name.
 pub(crate) fn arguments(spec: &CommandSpec) -> Vec<Argument> {
     let names = spec.name.len() + 1;
     let syntax = spec.syntax.get(names..).unwrap_or_default();
-    let mut reader = Reader { command: spec.name, keys: spec.keys.len(), keys_seen: 0 };
-    match reader.choice(syntax) {
-        // What merely stands side by side at the top is no block.
-        Argument { kind: Kind::Block(arguments), token: None, optional: false, multiple: false, .. } => {
-            arguments
-        }
+    let mut parser = SyntaxParser { command: spec.name, keys: spec.keys.len(), keys_seen: 0 };
+    match parser.choice(syntax) {
+        // At the top level, a sequence of arguments is a list and not a block.
+        Argument {
+            argument_type: ArgumentType::Block(arguments),
+            token: None,
+            optional: false,
+            multiple: false,
+            ..
+        } => arguments,
         argument => vec![argument],
     }
 }
 
-/// Reads one syntax line.
-struct Reader {
+/// Parses one syntax line.
+struct SyntaxParser {
     command: &'static str,
+    /// Number of key specifications of the command.
     keys: usize,
+    /// Number of key arguments parsed so far.
     keys_seen: usize,
 }
 
-impl Reader {
-    /// Phrases between lone bars; mostly there is one.
+impl SyntaxParser {
+    /// Parses phrases that are separated by ` | `. Most lines have only one phrase.
     fn choice(&mut self, syntax: &'static str) -> Argument {
         let mut phrases: Vec<Vec<&'static str>> = vec![Vec::new()];
         for item in items(syntax) {
@@ -126,53 +132,54 @@ impl Reader {
         if is_keyword(word) {
             return after_token(word, Vec::new());
         }
-        let kind = match word {
+        let argument_type = match word {
             "key" | "newkey" | "source" | "destination" => self.key(),
-            "pattern" => Kind::Pattern,
-            "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
-            "increment" if self.command.ends_with("float") => Kind::Double,
-            // Lists wait for seconds and parts of them, WAIT and its kin for whole milliseconds.
-            "timeout" if self.command.ends_with("pop") => Kind::Double,
+            "pattern" => ArgumentType::Pattern,
+            "unix-time-seconds" | "unix-time-milliseconds" => ArgumentType::UnixTime,
+            "increment" if self.command.ends_with("float") => ArgumentType::Double,
+            // BLPOP and BRPOP have a timeout in seconds with decimals; WAIT and WAITAOF in whole milliseconds.
+            "timeout" if self.command.ends_with("pop") => ArgumentType::Double,
             "bytes" | "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db"
             | "entries" | "entries-added" | "entries-read" | "increment" | "index1" | "index2"
             | "maxcount" | "milliseconds" | "min-idle-time" | "ms" | "numids" | "numkeys" | "numlocal"
-            | "numreplicas" | "protover" | "seconds" | "start" | "stop" | "timeout" => Kind::Integer,
-            _ => Kind::String,
+            | "numreplicas" | "protover" | "seconds" | "start" | "stop" | "timeout" => ArgumentType::Integer,
+            _ => ArgumentType::String,
         };
-        // The ends of a range of ids are no numbers.
-        let kind = if self.command.starts_with('x') && word == "start" { Kind::String } else { kind };
-        argument(word.to_owned(), kind)
+        // In stream commands `start` is an id, which is not an integer.
+        let is_id = self.command.starts_with('x') && word == "start";
+        argument(word.to_owned(), if is_id { ArgumentType::String } else { argument_type })
     }
 
-    /// Every argument that is a key has a key spec; where one covers several arguments, they share it.
-    fn key(&mut self) -> Kind {
+    /// Returns the type of the next key argument. The n-th key argument has the n-th key specification. If there are
+    /// more arguments than specifications, they share the last one.
+    fn key(&mut self) -> ArgumentType {
         let index = self.keys_seen.min(self.keys.saturating_sub(1));
         self.keys_seen += 1;
-        Kind::Key(index)
+        ArgumentType::Key(index)
     }
 }
 
-fn argument(name: String, kind: Kind) -> Argument {
-    Argument { name, kind, token: None, optional: false, multiple: false }
+fn argument(name: String, argument_type: ArgumentType) -> Argument {
+    Argument { name, argument_type, token: None, optional: false, multiple: false }
 }
 
-/// Several arguments as one.
+/// Combines several arguments into a block. A single argument is returned as it is.
 fn block(mut arguments: Vec<Argument>) -> Argument {
     match arguments.len() {
         1 => arguments.remove(0),
-        _ => argument(joined(&arguments), Kind::Block(arguments)),
+        _ => argument(joined(&arguments), ArgumentType::Block(arguments)),
     }
 }
 
-/// A choice, if there is any.
+/// Combines several arguments into a choice. A single argument is returned as it is.
 fn one_of(mut arguments: Vec<Argument>) -> Argument {
     match arguments.len() {
         1 => arguments.remove(0),
-        _ => argument(joined(&arguments), Kind::OneOf(arguments)),
+        _ => argument(joined(&arguments), ArgumentType::OneOf(arguments)),
     }
 }
 
-/// A word and its values.
+/// Returns a token with its values.
 fn after_token(word: &'static str, values: Vec<Argument>) -> Argument {
     let name = match word {
         "=" => "equal".to_owned(),
@@ -182,14 +189,14 @@ fn after_token(word: &'static str, values: Vec<Argument>) -> Argument {
         word => word.to_ascii_lowercase(),
     };
     let named = match values.len() {
-        0 => argument(name, Kind::PureToken),
+        0 => argument(name, ArgumentType::PureToken),
         1 => block(values),
-        _ => argument(name, Kind::Block(values)),
+        _ => argument(name, ArgumentType::Block(values)),
     };
     Argument { token: Some(word), ..named }
 }
 
-/// The last arguments may come again, all of them together.
+/// Makes the last `count` arguments one argument that can be repeated.
 fn repeat_last(arguments: &mut Vec<Argument>, count: usize) {
     let repeated = arguments.split_off(arguments.len().saturating_sub(count));
     arguments.push(Argument { multiple: true, ..block(repeated) });
@@ -200,17 +207,17 @@ fn joined(arguments: &[Argument]) -> String {
     names.join("-")
 }
 
-/// Words in capitals, and signs.
+/// Returns whether an item is a token: a word in upper case, or a symbol such as `~`.
 fn is_keyword(item: &str) -> bool {
     !item.contains(|c: char| c.is_ascii_lowercase() || matches!(c, '[' | '<' | '|'))
 }
 
-/// Whether an item is a value of the word before it: neither a word itself, nor an option.
+/// Returns whether an item is a value of the token before it: it is neither a token nor an option.
 fn belongs_to_keyword(item: &'static str) -> bool {
     !is_keyword(item) && (!item.starts_with('[') || repetition(item).is_some())
 }
 
-/// `[id ...]`
+/// Returns `id` for an item such as `[id ...]`.
 fn repetition(item: &'static str) -> Option<&'static str> {
     within(item, '[', ']')?.strip_suffix(" ...").filter(|inner| !inner.contains('['))
 }
@@ -219,7 +226,7 @@ fn within(item: &'static str, open: char, close: char) -> Option<&'static str> {
     item.strip_prefix(open)?.strip_suffix(close)
 }
 
-/// The words and brackets of a syntax line.
+/// Splits a syntax line at spaces that are not inside brackets.
 fn items(syntax: &'static str) -> impl Iterator<Item = &'static str> {
     let mut depth = 0;
     syntax
@@ -240,18 +247,18 @@ mod tests {
     use crate::table::COMMANDS;
     use crate::table::lookup::lookup_full_name;
 
-    /// The tree on a line: `?` may be left out, `+` may be repeated.
-    fn shown(arguments: &[Argument]) -> String {
-        let shown: Vec<String> = arguments.iter().map(shown_one).collect();
-        shown.join(" ")
+    /// Formats a tree on one line: `?` marks an optional argument, `+` a repeatable one.
+    fn format_all(arguments: &[Argument]) -> String {
+        let formatted: Vec<String> = arguments.iter().map(format_one).collect();
+        formatted.join(" ")
     }
 
-    fn shown_one(argument: &Argument) -> String {
-        let inner = match &argument.kind {
-            Kind::PureToken => String::new(),
-            Kind::OneOf(inner) => format!("({})", shown(inner).replace(' ', "/")),
-            Kind::Block(inner) => format!("{{{}}}", shown(inner)),
-            kind => format!("{}:{}", argument.name, kind.name()),
+    fn format_one(argument: &Argument) -> String {
+        let inner = match &argument.argument_type {
+            ArgumentType::PureToken => String::new(),
+            ArgumentType::OneOf(inner) => format!("({})", format_all(inner).replace(' ', "/")),
+            ArgumentType::Block(inner) => format!("{{{}}}", format_all(inner)),
+            argument_type => format!("{}:{}", argument.name, argument_type.name()),
         };
         let marks = [(argument.optional, "?"), (argument.multiple, "+")];
         let marks: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| *mark).collect();
@@ -259,11 +266,11 @@ mod tests {
     }
 
     fn tree(name: &str) -> String {
-        shown(&arguments(lookup_full_name(name.as_bytes()).unwrap()))
+        format_all(&arguments(lookup_full_name(name.as_bytes()).unwrap()))
     }
 
     #[test]
-    fn syntax_lines_become_trees() {
+    fn syntax_lines_are_parsed_into_trees() {
         let cases = [
             ("ping", "?message:string"),
             ("multi", ""),
@@ -311,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_point_to_their_specs() {
+    fn key_arguments_refer_to_existing_key_specifications() {
         for spec in &COMMANDS {
             for argument in flattened(&arguments(spec)) {
-                if let Kind::Key(index) = argument.kind {
+                if let ArgumentType::Key(index) = argument.argument_type {
                     assert!(index < spec.keys.len(), "{}", spec.name);
                 }
                 assert!(!argument.name.is_empty(), "{}", spec.name);
@@ -322,12 +329,18 @@ mod tests {
             }
         }
         let rename = arguments(lookup_full_name(b"rename").unwrap());
-        assert_eq!(rename.iter().map(|key| &key.kind).collect::<Vec<_>>(), [&Kind::Key(0), &Kind::Key(1)]);
+        assert_eq!(
+            rename.iter().map(|key| &key.argument_type).collect::<Vec<_>>(),
+            [&ArgumentType::Key(0), &ArgumentType::Key(1)]
+        );
     }
 
     fn flattened(arguments: &[Argument]) -> Vec<&Argument> {
         let inner = |argument| match argument {
-            &Argument { kind: Kind::OneOf(ref inner) | Kind::Block(ref inner), .. } => flattened(inner),
+            &Argument {
+                argument_type: ArgumentType::OneOf(ref inner) | ArgumentType::Block(ref inner),
+                ..
+            } => flattened(inner),
             _ => Vec::new(),
         };
         arguments.iter().flat_map(|argument| [vec![argument], inner(argument)].concat()).collect()

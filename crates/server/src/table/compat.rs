@@ -1,4 +1,4 @@
-//! COMPAT.md: which commands there are, and where they differ from Redis. Written from the table.
+//! COMPAT.md: the commands and how they differ from Redis, generated from the command table.
 
 use std::fmt::Write as _;
 
@@ -8,72 +8,79 @@ use crate::command::CommandSpec;
 const PREAMBLE: &str = "\
 # Compatibility
 
-Written from the command table by `millstream compat > COMPAT.md`; the table is what the server runs.
+`millstream compat > COMPAT.md` writes this page from the server's own command table.
 
-Millstream follows Redis: RESP2 and RESP3, inline commands, replies, error texts and the order of checks. The streams family is
-that of Redis 8.10, complete. Everything else follows Redis 7.4, and is there as far as clients, tools and consumers of streams
-need it.
+Millstream follows Redis in RESP2 and RESP3, inline commands, replies, error texts and the order of checks. It has all
+stream commands of Redis 8.10. Of the other commands it has those that clients, tools and consumers of streams need;
+they follow Redis 7.4.
 
-## Where it differs on purpose
+## Deliberate differences
 
-- **Lag is always a number.** `XINFO GROUPS` and `XINFO STREAM FULL` count what a group has not read, whatever was deleted or
-  trimmed. With `exact-lag no` the answer follows Redis' rules to the letter, nulls included.
-- **Deleting entries gives memory back.** A block that is mostly deleted is rewritten. `radix-tree-keys` and `radix-tree-nodes` of `XINFO STREAM`
-  count blocks.
-- **`MEMORY USAGE` is honest**: it counts everything a key holds, pending entries included.
-- **`SCAN` returns a key exactly once** if the key is there during the whole walk.
+- **Lag is always a number.** `XINFO GROUPS` and `XINFO STREAM FULL` count the entries that a group has not read, even
+  after deletions and trimming. With `exact-lag no`, lag follows Redis' rules exactly and is sometimes null.
+- **Deleting entries frees memory.** The server rewrites a block when most of its entries are deleted.
+  `radix-tree-keys` and `radix-tree-nodes` of `XINFO STREAM` count blocks.
+- **`MEMORY USAGE` is complete**: it counts everything that belongs to a key, including pending entries.
+- **`SCAN` returns a key exactly once** if the key exists during the whole iteration.
 - **A request has at most 1,048,576 arguments**; Redis allows 2,147,483,647. The error is the same.
-- **No scripts.** EVAL and its kin are refused with an error that says what to use instead.
+- **No scripts.** EVAL and similar commands return an error that says what to use instead.
 - **One user**, `default`, with or without a password.
-- **Durable by default**: `appendonly yes` and `appendfsync always`. Replies, those of reads included, wait until what they tell
-  is safe on disk. The files are Millstream's own: neither RDB nor AOF is read or written.
-- **A reply longer than 256 MB closes the client** (`client-output-buffer-limit`; `normal 0 0 0` lifts it, as in Redis). What was
-  delivered by it stays pending.
-- **DEBUG SLEEP needs no permission**: there is no `enable-debug-command`.
-- **Snapshots need no fork** and stop nobody. They are taken when the log has grown enough (`save` is empty), and by SAVE, BGSAVE and BGREWRITEAOF.
-- **After a restart a consumer's `idle` may count from an earlier call**: a read that delivered nothing is not written down.
+- **Durable by default**: `appendonly yes` and `appendfsync always`. The server sends a reply, also to a read, only
+  after the data that the reply depends on is durable. The file formats are Millstream's own; RDB and AOF files are
+  neither read nor written.
+- **A reply longer than 256 MB closes the connection** (`client-output-buffer-limit`; `normal 0 0 0` removes the
+  limit, as in Redis). Entries that this reply would have delivered stay pending.
+- **DEBUG SLEEP needs no permission**: there is no setting `enable-debug-command`.
+- **Snapshots need no fork** and block no clients. The server takes one when the log has grown enough (`save` is
+  empty), and on SAVE, BGSAVE and BGREWRITEAOF.
+- **After a restart, a consumer's `idle` can be too large**, because a read that delivered nothing is not logged.
 
-## Defects of Redis that are not here
+## Redis defects that Millstream does not have
 
-Some releases of Redis have them; where one is named, later ones do not.
+Each exists in some releases of Redis. If a release is given, later releases are fixed.
 
-- **A rejected XADD leaves nothing behind.** In Redis an `XADD … IDMP` that is refused leaves its producer, without any entry
-  ([#15840](https://github.com/redis/redis/pull/15840)).
-- **What `XDELEX … DELREF` removes stays removed.** Redis did not write it down where the entry itself was gone already, so the
-  pending rows came back after a restart.
-- **`CLAIM` holds for every stream read from `>`.** In Redis an id for one stream turns it off for all streams after it.
-- **`lag` stays known after a deletion ahead of a group.** Redis answers null from then on.
-- **XDEL gives memory back.** Redis keeps deleted entries until their whole node is deleted.
-- **A consumer that an empty XREADGROUP has created is durable.** Redis before 8.6 forgot it at the next restart.
-- **XACKDEL takes any number of ids.** In Redis 8.2 more than 8 of them overwrote the stack (CVE-2025-62507).
-- **A stream may be called `STREAMS`**, and so may a group or a consumer. Redis before 8.10 took it for the option when it looked
-  for keys.
-- **What a producer sent is forgotten by its age.** Redis counts from the time in the entry's id, so that ids from the future are known for ever. Here age counts from
-  the id or from now, whichever is earlier; it is looked at when it matters, not once a second.
-- **`MAXLEN ~ … ACKED` trims.** Redis 8.2 before its fix deleted nothing.
-- **BLOCK keeps its deadline** however often a reader is woken in vain. Some releases of Redis 7.2 began to count anew.
+- **A rejected XADD has no effect.** In Redis, an `XADD … IDMP` that fails still creates its producer, without an
+  entry ([#15840](https://github.com/redis/redis/pull/15840)).
+- **Pending entries removed by `XDELEX … DELREF` stay removed.** If the entry itself was already deleted, Redis did
+  not log the removal, so the pending entries came back after a restart.
+- **`CLAIM` applies to every stream read from `>`.** In Redis, a stream read from an id turns CLAIM off for all
+  streams after it.
+- **`lag` is known after a deletion ahead of a group.** Redis returns null from then on.
+- **XDEL frees memory.** Redis keeps deleted entries until all entries of their node are deleted.
+- **A consumer created by an XREADGROUP without entries is durable.** Redis before 8.6 lost it at the next restart.
+- **XACKDEL accepts any number of ids.** In Redis 8.2, more than 8 ids overwrote the stack (CVE-2025-62507).
+- **A stream, a group or a consumer can be named `STREAMS`.** Redis before 8.10 took the name for the option when it
+  looked for keys.
+- **The producer history forgets entries by their age.** Redis counts the age from the time in the entry's id, so an
+  id in the future is never forgotten. Millstream counts from the id or from the time it was recorded, whichever is
+  earlier. It checks the age when it uses the history, not once a second.
+- **`MAXLEN ~ … ACKED` trims.** The first releases of Redis 8.2 deleted nothing.
+- **BLOCK keeps its deadline** if a blocked reader is woken and finds no entries. Some releases of Redis 7.2 started
+  the timeout again.
 
-## What is not there
+## Not supported
 
-Sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side caching, modules, replication, cluster, MONITOR, DUMP and
-RESTORE, SORT, and those commands of strings, hashes, lists and sets that the tables below do not name. An unknown command is
-refused with Redis' words.
+Sorted sets, bitmaps, HyperLogLog, geo, publish/subscribe, keyspace events, client-side caching, modules, replication,
+cluster, MONITOR, DUMP and RESTORE, SORT, and all commands on strings, hashes, lists and sets that the tables below do
+not contain. The error for an unknown command is that of Redis.
 ";
 
 const OWN_COMMANDS: &str = "
-### Millstream's own commands
+### Commands that only Millstream has
 
-Redis has no such commands; *since* is the version of Millstream.
+*Since* is the version of Millstream.
 
-- `XEXTEND` is for work that takes long: it renews only what is still the caller's, and says of each id 1 or 0. `XCLAIM … 0 id
-  JUSTID`, which serves for this in Redis, takes back what another consumer has claimed meanwhile.
-- `XADOPT` is for workers that are gone for good: it says how many entries moved. `XGROUP DELCONSUMER` would drop them.
+- `XEXTEND` is for handlers that take long. It extends only entries that the consumer still owns, and returns 1 or 0
+  for each id. In Redis, `XCLAIM … 0 id JUSTID` serves this purpose, but it takes back entries that another consumer
+  has claimed in the meantime.
+- `XADOPT` is for workers that will not come back. It returns the number of entries moved. `XGROUP DELCONSUMER` would
+  discard them.
 
-| command | since | what it does |
+| command | since | description |
 |---|---|---|
 ";
 
-/// COMPAT.md as text.
+/// Returns the text of COMPAT.md.
 pub fn compat_markdown() -> String {
     let mut text = PREAMBLE.to_owned();
     let commands = COMMANDS.iter().filter(|spec| !spec.is_subcommand()).count();
@@ -81,7 +88,8 @@ pub fn compat_markdown() -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "\n## Commands\n\n{commands} commands and {subcommands} subcommands. *Since* is the version of Redis.\n"
+        "\n## Commands\n\n{commands} commands and {subcommands} subcommands. *Since* is the version of Redis that \
+         introduced the command.\n"
     );
     text.push_str(OWN_COMMANDS);
     for spec in COMMANDS.iter().filter(|spec| spec.own) {
@@ -90,7 +98,7 @@ pub fn compat_markdown() -> String {
     for chapter in COMMANDS.chunk_by(|one, next| one.group == next.group || next.is_subcommand()) {
         let _ = write!(
             text,
-            "\n### {}\n\n| command | since | differs |\n|---|---|---|\n",
+            "\n### {}\n\n| command | since | difference from Redis |\n|---|---|---|\n",
             chapter[0].group.heading()
         );
         for spec in chapter.iter().filter(|spec| runs(spec) && !spec.own) {
@@ -100,16 +108,16 @@ pub fn compat_markdown() -> String {
     text
 }
 
-/// Whether it is more than a name for its subcommands.
+/// Returns whether a command can run itself, and is not only a container of subcommands.
 fn runs(spec: &CommandSpec) -> bool {
     subcommands(spec).is_empty() || spec.arity_ok(1)
 }
 
-fn row(spec: &CommandSpec, remark: &str) -> String {
+fn row(spec: &CommandSpec, last_column: &str) -> String {
     let syntax = spec.syntax.replace('|', "\\|");
-    // A version that brought nothing else is written short.
+    // 5.0.0 is shown as 5.0.
     let since = spec.since.strip_suffix(".0").unwrap_or(spec.since);
-    format!("| `{syntax}` | {since} | {remark} |\n")
+    format!("| `{syntax}` | {since} | {last_column} |\n")
 }
 
 #[cfg(test)]
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn every_command_has_one_row_in_its_chapter() {
         let text = compat_markdown();
-        let own_chapter = text.find("### Millstream's own commands\n").unwrap();
+        let own_chapter = text.find("### Commands that only Millstream has\n").unwrap();
         let streams = text.find("### Streams\n").unwrap();
         for spec in COMMANDS.iter().filter(|spec| runs(spec)) {
             let syntax = format!("| `{}` |", spec.syntax.replace('|', "\\|"));
@@ -136,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_do_not_end_a_cell() {
+    fn bars_in_syntax_lines_are_escaped() {
         let text = compat_markdown();
         let rows = text.lines().filter(|line| line.starts_with("| `"));
         rows.for_each(|row| assert_eq!(row.replace("\\|", "").matches('|').count(), 4, "{row}"));

@@ -1,5 +1,6 @@
-//! Requests made up from the table's own syntax lines, some of them damaged: every command must answer without panicking,
-//! and must do what some of them ask. A failure prints its seed.
+//! Runs every command with random requests that are generated from its syntax line, some of them invalid.
+//!
+//! No command may panic, and every supported command must accept some of its requests. A failure prints its seed.
 
 use std::sync::Arc;
 
@@ -8,55 +9,55 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-use super::arguments::{Argument, Kind, arguments};
+use super::arguments::{Argument, ArgumentType, arguments};
 use super::tests::{NOW_MS, empty_store, run};
 use super::*;
 use crate::command::{self, Batch, CommandContext, Group, Reply, Run, only_stream};
-use crate::registry::Peer;
+use crate::registry::ConnectionInfo;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::state::Server;
 
 const SEEDS: u64 = 400;
-/// Keys are filled anew after as many requests.
+/// Number of requests after which the test data is created again.
 const FILL_EVERY: u64 = 50;
 
 #[test]
-fn every_command_answers_every_request() {
+fn every_command_accepts_some_generated_requests() {
     for spec in COMMANDS.iter().filter(|spec| matches!(spec.run, Run::Data(_)) && !is_container(spec)) {
         let store = empty_store();
         let mut txn = store.lock_all(0, NOW_MS);
-        let mut understood = 0;
+        let mut accepted = 0;
         for seed in 0..SEEDS {
             if seed.is_multiple_of(FILL_EVERY) {
                 fill(&mut txn, spec.group);
             }
-            let argv = request(&mut Seeded(seed), spec);
+            let argv = request(&mut SeededRng(seed), spec);
             let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
             match run(&mut txn, &mut Writer::new(false), &argv) {
-                Ok(_) => understood += 1,
+                Ok(_) => accepted += 1,
                 Err(error) => assert!(!error.as_bytes().contains(&b'\n'), "{}: seed {seed}", spec.name),
             }
         }
-        assert_eq!(understood > 0, !is_always_refused(spec), "{}: {understood}", spec.name);
+        assert_eq!(accepted > 0, !is_unsupported(spec), "{}: {accepted} requests accepted", spec.name);
     }
 }
 
 #[test]
-fn commands_survive_any_arguments_and_any_number_of_them() {
+fn commands_do_not_panic_on_random_arguments() {
     let server = Arc::new(Server::new(Settings::new(), Vec::new(), Arc::new(empty_store()), COMMANDS.len()));
-    let peer = Peer { addr: String::new(), laddr: String::new(), fd: 0, by_unix_socket: false };
-    let client = server.clients.add(peer, 0, 1).unwrap();
-    // DEBUG may sleep for as long as it is told.
+    let info = ConnectionInfo { addr: String::new(), laddr: String::new(), fd: 0, by_unix_socket: false };
+    let client = server.clients.add(info, 0, 1).unwrap();
+    // DEBUG SLEEP would sleep for a random time.
     for spec in COMMANDS.iter().filter(|spec| spec.name != "debug") {
         for seed in 0..SEEDS {
-            let mut seeded = Seeded(seed);
+            let mut rng = SeededRng(seed);
             let argv = match seed % 2 {
-                0 => request(&mut seeded, spec),
+                0 => request(&mut rng, spec),
                 _ => {
                     let names = spec.name.split('|').map(|name| name.as_bytes().to_vec());
-                    let count = seeded.below(9);
-                    names.chain((0..9).map(|_| garbage(&mut seeded))).take(count).collect()
+                    let count = rng.below(9);
+                    names.chain((0..9).map(|_| garbage(&mut rng))).take(count).collect()
                 }
             };
             let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
@@ -71,22 +72,23 @@ fn commands_survive_any_arguments_and_any_number_of_them() {
                 is_short: false,
             };
             let mut txn = server.store.lock_all(0, NOW_MS);
-            let answer: Result<(), CommandError> =
+            let reply: Result<(), CommandError> =
                 context.call(spec, &argv, &mut txn, &mut Writer::new(false)).map(drop);
-            if let Err(error) = answer {
+            if let Err(error) = reply {
                 assert!(!error.as_bytes().contains(&b'\n'), "{}: seed {seed}", spec.name);
             }
         }
     }
 }
 
-/// The keys of a read are found, to be locked, without parsing it as a whole: both must see the same ones.
+/// To lock the keys of XREAD and XREADGROUP, the server finds them without parsing the request. Both ways must find the
+/// same keys.
 #[test]
-fn the_keys_of_a_read_are_those_it_reads() {
-    let (mut compared, mut only) = (0, 0);
+fn locked_keys_of_a_read_are_the_keys_it_reads() {
+    let (mut compared, mut with_one_stream) = (0, 0);
     for spec in COMMANDS.iter().filter(|spec| matches!(spec.name, "xread" | "xreadgroup")) {
         for seed in 0..SEEDS * 5 {
-            let argv = request(&mut Seeded(seed), spec);
+            let argv = request(&mut SeededRng(seed), spec);
             let argv: Vec<&[u8]> = argv.iter().map(Vec::as_slice).collect();
             let read = match spec.name {
                 "xread" => Xread::parse(&argv).map(|read| read.streams.keys),
@@ -98,19 +100,19 @@ fn the_keys_of_a_read_are_those_it_reads() {
             assert_eq!(found, read, "seed {seed}");
             if let Some(key) = only_stream(&argv) {
                 assert_eq!(read, [key], "seed {seed}");
-                only += 1;
+                with_one_stream += 1;
             }
             compared += 1;
         }
     }
-    assert!(compared > 200 && only > 50, "{compared}, {only}");
+    assert!(compared > 200 && with_one_stream > 50, "{compared} compared, {with_one_stream} with one stream");
 }
 
 fn is_container(spec: &CommandSpec) -> bool {
     !subcommands(spec).is_empty() && spec.name != "command"
 }
 
-/// Puts a value of the group's type under every key that requests name.
+/// Creates every key that the requests use, with a value of the type that the commands of `group` expect.
 fn fill(txn: &mut Txn<'_>, group: Group) {
     fn ask(txn: &mut Txn<'_>, words: &[&[u8]]) -> Reply {
         run(txn, &mut Writer::new(false), words)
@@ -136,9 +138,9 @@ fn fill(txn: &mut Txn<'_>, group: Group) {
     }
 }
 
-/// Whether the command exists only to be refused: then even its bare name is, in the same words.
-fn is_always_refused(spec: &CommandSpec) -> bool {
-    let refused = [
+/// Returns whether a command always fails because the server does not support it.
+fn is_unsupported(spec: &CommandSpec) -> bool {
+    let unsupported = [
         errors::NO_SCRIPTING,
         errors::NO_SCRIPT,
         errors::NO_FUNCTION,
@@ -146,18 +148,18 @@ fn is_always_refused(spec: &CommandSpec) -> bool {
         errors::NO_LIBRARY,
         errors::NOT_BUSY,
         errors::NO_CLUSTER,
-        errors::NO_CONFIG_FILE,
+        errors::CONFIG_REWRITE,
     ];
     let Run::Data(run) = spec.run else { return false };
     let store = empty_store();
     let mut txn = store.lock_all(0, NOW_MS);
-    run(&mut txn, &mut Writer::new(false), &[]).is_err_and(|error| refused.contains(&error))
+    run(&mut txn, &mut Writer::new(false), &[]).is_err_and(|error| unsupported.contains(&error))
 }
 
-/// A small generator (SplitMix64): the same seed gives the same run, everywhere.
-struct Seeded(u64);
+/// A SplitMix64 generator: the same seed gives the same numbers on every machine.
+struct SeededRng(u64);
 
-impl Seeded {
+impl SeededRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -166,7 +168,7 @@ impl Seeded {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
@@ -175,88 +177,87 @@ impl Seeded {
         &from[self.below(from.len())]
     }
 
-    /// Up to `length_max` bytes.
+    /// Returns up to `length_max` random bytes.
     fn bytes(&mut self, length_max: usize) -> Vec<u8> {
         (0..self.below(length_max + 1)).map(|_| self.next() as u8).collect()
     }
 }
 
-/// A request that follows the command's syntax line, damaged every third time.
-fn request(seeded: &mut Seeded, spec: &CommandSpec) -> Vec<Vec<u8>> {
+/// Returns a request that follows the command's syntax line. One in three is then changed at random.
+fn request(rng: &mut SeededRng, spec: &CommandSpec) -> Vec<Vec<u8>> {
     let mut argv: Vec<Vec<u8>> = spec.name.split('|').map(|name| name.as_bytes().to_vec()).collect();
     let names = argv.len();
-    expand_all(seeded, &arguments(spec), &mut argv);
-    if seeded.below(3) == 0 {
-        damage(seeded, &mut argv, names);
+    expand_all(rng, &arguments(spec), &mut argv);
+    if rng.below(3) == 0 {
+        mutate(rng, &mut argv, names);
     }
     argv
 }
 
-/// Writes out one of the requests that a list of arguments stands for. Options that follow each other come in
-/// any order.
-fn expand_all(seeded: &mut Seeded, arguments: &[Argument], argv: &mut Vec<Vec<u8>>) {
+/// Appends a random choice for each argument of a list. Options that follow each other are shuffled.
+fn expand_all(rng: &mut SeededRng, arguments: &[Argument], argv: &mut Vec<Vec<u8>>) {
     for run in arguments.chunk_by(|one, next| one.optional && next.optional) {
         let mut run: Vec<&Argument> = run.iter().collect();
         while !run.is_empty() {
-            let argument = run.remove(seeded.below(run.len()));
-            if !argument.optional || seeded.below(2) == 0 {
-                expand(seeded, argument, argv);
+            let argument = run.remove(rng.below(run.len()));
+            if !argument.optional || rng.below(2) == 0 {
+                expand(rng, argument, argv);
             }
         }
     }
 }
 
-fn expand(seeded: &mut Seeded, argument: &Argument, argv: &mut Vec<Vec<u8>>) {
+fn expand(rng: &mut SeededRng, argument: &Argument, argv: &mut Vec<Vec<u8>>) {
     if let Some(token) = argument.token {
-        let token = if seeded.below(2) == 0 { token.to_ascii_lowercase() } else { token.to_owned() };
+        let token = if rng.below(2) == 0 { token.to_ascii_lowercase() } else { token.to_owned() };
         argv.push(token.into_bytes());
     }
-    let times = if argument.multiple { 1 + seeded.below(3) } else { 1 };
+    let times = if argument.multiple { 1 + rng.below(3) } else { 1 };
     for _ in 0..times {
-        match &argument.kind {
-            Kind::PureToken => {}
-            Kind::OneOf(choices) => {
-                let choice = seeded.below(choices.len());
-                expand(seeded, &choices[choice], argv);
+        match &argument.argument_type {
+            ArgumentType::PureToken => {}
+            ArgumentType::OneOf(choices) => {
+                let choice = rng.below(choices.len());
+                expand(rng, &choices[choice], argv);
             }
-            Kind::Block(arguments) => expand_all(seeded, arguments, argv),
-            _ => argv.push(value(seeded, &argument.name)),
+            ArgumentType::Block(arguments) => expand_all(rng, arguments, argv),
+            _ => argv.push(value(rng, &argument.name)),
         }
     }
 }
 
-/// A value of the kind that a name promises.
-fn value(seeded: &mut Seeded, name_of_value: &str) -> Vec<u8> {
+/// Returns a value for the argument with this name in a syntax line.
+fn value(rng: &mut SeededRng, name_of_value: &str) -> Vec<u8> {
     match name_of_value {
         "key" | "newkey" | "source" | "destination" | "group" | "consumer" | "field" | "value" | "member"
-        | "element" | "message" | "pattern" | "producer-id" | "idempotent-id" | "from" | "to" => name(seeded),
-        "id" | "start" | "end" | "lastid" | "last-id" | "threshold" => id(seeded),
-        // As many ids as may follow.
-        "numids" => (1 + seeded.below(3)).to_string().into_bytes(),
+        | "element" | "message" | "pattern" | "producer-id" | "idempotent-id" | "from" | "to" => name(rng),
+        "id" | "start" | "end" | "lastid" | "last-id" | "threshold" => id(rng),
+        // `expand` repeats an id up to three times, so the number sometimes matches.
+        "numids" => (1 + rng.below(3)).to_string().into_bytes(),
         "command" => b"get".to_vec(),
-        "host" => seeded.pick(&["no", "localhost"]).as_bytes().to_vec(),
-        "port" => seeded.pick(&["one", "6379"]).as_bytes().to_vec(),
-        _ => number(seeded),
+        "host" => rng.pick(&["no", "localhost"]).as_bytes().to_vec(),
+        "port" => rng.pick(&["one", "6379"]).as_bytes().to_vec(),
+        _ => number(rng),
     }
 }
 
 const NAMES: [&[u8]; 8] = [b"s", b"t", b"group", b"STREAMS", b"count", b"", b"a b", b"k\0\r\n"];
 
-fn name(seeded: &mut Seeded) -> Vec<u8> {
-    seeded.pick(&NAMES).to_vec()
+fn name(rng: &mut SeededRng) -> Vec<u8> {
+    rng.pick(&NAMES).to_vec()
 }
 
-fn id(seeded: &mut Seeded) -> Vec<u8> {
+fn id(rng: &mut SeededRng) -> Vec<u8> {
     const IDS: [&str; 14] =
         ["1-1", "5", "0", "-", "+", "$", ">", "(3-2", "(7", "01-05", "+2-1", "1-*", "x", "1--0"];
-    match seeded.below(3) {
-        0 => seeded.pick(&IDS).as_bytes().to_vec(),
-        1 => format!("{}-{}", seeded.next(), seeded.next()).into_bytes(),
-        _ => seeded.below(1000).to_string().into_bytes(),
+    match rng.below(3) {
+        0 => rng.pick(&IDS).as_bytes().to_vec(),
+        1 => format!("{}-{}", rng.next(), rng.next()).into_bytes(),
+        _ => rng.below(1000).to_string().into_bytes(),
     }
 }
 
-fn number(seeded: &mut Seeded) -> Vec<u8> {
+fn number(rng: &mut SeededRng) -> Vec<u8> {
     const NUMBERS: [&str; 12] = [
         "0",
         "1",
@@ -271,31 +272,31 @@ fn number(seeded: &mut Seeded) -> Vec<u8> {
         "07",
         "",
     ];
-    match seeded.below(3) {
-        0 => seeded.pick(&NUMBERS).as_bytes().to_vec(),
-        _ => seeded.below(10_000).to_string().into_bytes(),
+    match rng.below(3) {
+        0 => rng.pick(&NUMBERS).as_bytes().to_vec(),
+        _ => rng.below(10_000).to_string().into_bytes(),
     }
 }
 
-fn garbage(seeded: &mut Seeded) -> Vec<u8> {
+fn garbage(rng: &mut SeededRng) -> Vec<u8> {
     const WORDS: [&str; 20] = [
         "COUNT", "BLOCK", "STREAMS", "GROUP", "MAXLEN", "~", "LIMIT", "IDLE", "FULL", "EX", "NX", "ID",
         "TYPE", "AUTH", "IDS", "ACKED", "IDMP", "CLAIM", "MAXSIZE", "FORCE",
     ];
-    match seeded.below(5) {
-        0 => seeded.bytes(12),
-        1 => id(seeded),
-        2 => number(seeded),
-        3 => name(seeded),
-        _ => seeded.pick(&WORDS).as_bytes().to_vec(),
+    match rng.below(5) {
+        0 => rng.bytes(12),
+        1 => id(rng),
+        2 => number(rng),
+        3 => name(rng),
+        _ => rng.pick(&WORDS).as_bytes().to_vec(),
     }
 }
 
-/// Drops, doubles, replaces or adds an argument after the command's names.
-fn damage(seeded: &mut Seeded, argv: &mut Vec<Vec<u8>>, names: usize) {
-    let at = names + seeded.below((argv.len() - names) + 1);
-    let extra = garbage(seeded);
-    match seeded.below(4) {
+/// Removes, repeats, replaces or adds an argument after the names of the command and subcommand.
+fn mutate(rng: &mut SeededRng, argv: &mut Vec<Vec<u8>>, names: usize) {
+    let at = names + rng.below((argv.len() - names) + 1);
+    let extra = garbage(rng);
+    match rng.below(4) {
         0 if at < argv.len() => drop(argv.remove(at)),
         1 if at < argv.len() => argv.insert(at, argv[at].clone()),
         2 if at < argv.len() => argv[at] = extra,

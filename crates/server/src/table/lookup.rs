@@ -1,36 +1,37 @@
-//! From a request to its command: by name, then by subcommand, then by the number of arguments.
+//! Finds the command of a request by its name, and the subcommand by the second argument.
 
 use millstream_protocol::errors::{self, CommandError};
 
 use super::{COMMANDS, subcommands};
 use crate::command::CommandSpec;
 
-/// A power of two, so roomy that most names are found at their first slot.
+/// Number of slots in the hash index. A power of two, and so large that most names are found in the first slot tried.
 const SLOTS: usize = 1024;
 const EMPTY: u16 = u16::MAX;
-/// The command of this name, in whatever case. Subcommands are not found here.
+
+/// Returns the command with this name, ignoring case. Does not find subcommands.
 #[inline]
 pub(crate) fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
-    let folded = Folded::new(name)?;
-    let mut slot = folded.first_slot();
+    let packed = PackedName::new(name)?;
+    let mut slot = packed.first_slot();
     loop {
         let index = INDEX[slot];
         if index == EMPTY {
             return None;
         }
-        if NAMES[index as usize] == folded {
+        if NAMES[index as usize] == packed {
             return Some(&COMMANDS[index as usize]);
         }
         slot = (slot + 1) % SLOTS;
     }
 }
 
-/// The subcommand of this name, in whatever case.
+/// Returns the subcommand with this name, ignoring case.
 pub(crate) fn lookup_subcommand(container: &CommandSpec, name: &[u8]) -> Option<&'static CommandSpec> {
     subcommands(container).iter().find(|spec| name.eq_ignore_ascii_case(spec.own_name().as_bytes()))
 }
 
-/// The command or subcommand of a full name, `get` or `xgroup|create`, in whatever case.
+/// Returns the command or subcommand with a full name such as `get` or `xgroup|create`, ignoring case.
 pub(crate) fn lookup_full_name(name: &[u8]) -> Option<&'static CommandSpec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => lookup(name),
@@ -38,7 +39,7 @@ pub(crate) fn lookup_full_name(name: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-/// The command a request means, whatever the number of its arguments.
+/// Returns the command or subcommand of a request. Does not check the number of arguments.
 #[inline(always)]
 pub(crate) fn find(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
     match argv.first().and_then(|name| lookup(name)) {
@@ -60,7 +61,7 @@ fn find_subcommand(
     }
 }
 
-/// Slots of open addressing: the number of a command, or [`EMPTY`].
+/// A hash index with open addressing. A slot contains the index of a command, or [`EMPTY`].
 static INDEX: [u16; SLOTS] = {
     let mut index = [EMPTY; SLOTS];
     let mut number = 0;
@@ -77,31 +78,33 @@ static INDEX: [u16; SLOTS] = {
     index
 };
 
-/// The names of the commands, to be compared in one step; those of subcommands are left out.
-static NAMES: [Folded; COMMANDS.len()] = {
-    let mut names = [Folded { length: 0, head: 0, tail: 0 }; COMMANDS.len()];
+/// The packed names of the commands, by index. The places of subcommands are unused.
+static NAMES: [PackedName; COMMANDS.len()] = {
+    let mut names = [PackedName { length: 0, head: 0, tail: 0 }; COMMANDS.len()];
     let mut number = 0;
     while number < COMMANDS.len() {
         if !COMMANDS[number].is_subcommand() {
-            names[number] =
-                Folded::new(COMMANDS[number].name.as_bytes()).expect("a name of at most 16 bytes");
+            names[number] = PackedName::new(COMMANDS[number].name.as_bytes())
+                .expect("a command name has at most 16 bytes");
         }
         number += 1;
     }
     names
 };
 
-/// A name of one to sixteen bytes in small letters. Head and tail overlap where it is shorter.
+/// A name of one to sixteen bytes in lower case, packed into integers for fast comparison.
+///
+/// `head` has its first bytes and `tail` its last bytes; they overlap in a name of less than sixteen bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Folded {
+struct PackedName {
     length: usize,
     head: u64,
     tail: u64,
 }
 
-impl Folded {
+impl PackedName {
     #[inline]
-    const fn new(name: &[u8]) -> Option<Folded> {
+    const fn new(name: &[u8]) -> Option<PackedName> {
         let length = name.len();
         let (head, tail) = match (name, name.first_chunk(), name.last_chunk()) {
             (_, Some(head), Some(tail)) if length <= 16 => {
@@ -117,7 +120,7 @@ impl Folded {
             ([only], ..) => (*only as u64, 0),
             _ => return None,
         };
-        Some(Folded { length, head: lowercase(head), tail: lowercase(tail) })
+        Some(PackedName { length, head: lowercase(head), tail: lowercase(tail) })
     }
 
     #[inline]
@@ -127,17 +130,17 @@ impl Folded {
     }
 }
 
-/// Eight bytes at once: capitals become small letters, everything else stays.
+/// Converts eight ASCII bytes to lower case at the same time. Other bytes do not change.
 #[inline]
 const fn lowercase(bytes: u64) -> u64 {
-    const EVERY: u64 = u64::from_le_bytes([1; 8]);
-    const HIGH: u64 = EVERY << 7;
-    // Adding so much to a byte of seven bits carries into its eighth exactly from this letter on.
-    let low = bytes & !HIGH;
-    let from_a = low + EVERY * (0x80 - b'A' as u64);
-    let after_z = low + EVERY * (0x7f - b'Z' as u64);
-    let capitals = from_a & !after_z & !bytes & HIGH;
-    bytes | capitals >> 2
+    const EVERY_BYTE: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH_BITS: u64 = EVERY_BYTE << 7;
+    // The additions set the high bit of a byte if its low seven bits are at least 'A', or greater than 'Z'.
+    let low = bytes & !HIGH_BITS;
+    let from_a = low + EVERY_BYTE * (0x80 - b'A' as u64);
+    let after_z = low + EVERY_BYTE * (0x7f - b'Z' as u64);
+    let uppercase = from_a & !after_z & !bytes & HIGH_BITS;
+    bytes | uppercase >> 2
 }
 
 #[cfg(test)]
@@ -148,20 +151,25 @@ mod tests {
     #[test]
     fn every_command_is_found_in_any_case() {
         for spec in &COMMANDS {
-            let (small, capital) = (spec.name.as_bytes(), spec.name.to_ascii_uppercase().into_bytes());
-            assert_eq!(lookup_full_name(small).map(CommandSpec::index), Some(spec.index()), "{}", spec.name);
+            let (lowercase, uppercase) = (spec.name.as_bytes(), spec.name.to_ascii_uppercase().into_bytes());
             assert_eq!(
-                lookup_full_name(&capital).map(CommandSpec::index),
+                lookup_full_name(lowercase).map(CommandSpec::index),
                 Some(spec.index()),
                 "{}",
                 spec.name
             );
-            assert_eq!(lookup(small).is_some(), !spec.is_subcommand(), "{}", spec.name);
+            assert_eq!(
+                lookup_full_name(&uppercase).map(CommandSpec::index),
+                Some(spec.index()),
+                "{}",
+                spec.name
+            );
+            assert_eq!(lookup(lowercase).is_some(), !spec.is_subcommand(), "{}", spec.name);
         }
     }
 
     #[test]
-    fn most_names_are_found_at_once() {
+    fn most_names_are_found_in_the_first_slot() {
         let commands = COMMANDS.iter().filter(|spec| !spec.is_subcommand());
         let probes: Vec<usize> = commands
             .map(|spec| {
@@ -173,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_capitals_become_small() {
+    fn only_upper_case_letters_change() {
         for byte in 0..=u8::MAX {
             let bytes = [byte, b'A', byte, b'[', b'@', b'Z', 0xff, byte];
             let expected = bytes.map(|byte| byte.to_ascii_lowercase());
@@ -182,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_found() {
+    fn unknown_names_are_not_found() {
         for name in [
             "",
             "gett",
@@ -204,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_resolve_in_the_order_of_redis() {
+    fn requests_are_checked_in_redis_order() {
         let resolved = |line: &str| {
             let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
             resolve(&argv).map(|spec| spec.name).map_err(|error| error.to_string())

@@ -1,7 +1,10 @@
-//! The command table: one list, [`COMMANDS`], and everything that is read off it.
+//! The command table [`COMMANDS`], and everything derived from it.
 //!
-//! Lookup ([`find`]), what COMMAND, HELP and ACL CAT answer ([`render`]), and COMPAT.md ([`compat_markdown`]). A row says
-//! what is known of a command and which function runs it. A command that is not in the list does not exist.
+//! - [`find`] looks up the command of a request.
+//! - [`render`] writes the replies of COMMAND, HELP and ACL CAT.
+//! - [`compat_markdown`] writes COMPAT.md.
+//!
+//! A row describes a command and contains the function that runs it. A command without a row does not exist.
 
 mod arguments;
 mod compat;
@@ -14,7 +17,7 @@ use crate::command::CommandSpec;
 pub use compat::compat_markdown;
 pub(crate) use lookup::find;
 
-/// The chapters in the order of the manual.
+/// The rows by chapter, in the order of COMPAT.md.
 const CHAPTERS: &[&[CommandSpec]] = &[
     rows::streams::COMMANDS,
     rows::keys::COMMANDS,
@@ -38,7 +41,7 @@ const COUNT: usize = {
     count
 };
 
-/// Every command and subcommand. The subcommands of a container follow it.
+/// Every command and subcommand. The subcommands of a container command follow it.
 pub(crate) static COMMANDS: [CommandSpec; COUNT] = {
     let mut all = [CHAPTERS[0][0]; COUNT];
     let (mut index, mut chapter) = (0, 0);
@@ -55,7 +58,7 @@ pub(crate) static COMMANDS: [CommandSpec; COUNT] = {
     all
 };
 
-/// How many subcommands follow the command at this place.
+/// Returns the number of subcommands that follow the command at this position.
 const fn subcommands_after(specs: &[CommandSpec], at: usize) -> usize {
     if specs[at].is_subcommand() {
         return 0;
@@ -67,7 +70,7 @@ const fn subcommands_after(specs: &[CommandSpec], at: usize) -> usize {
     next - at - 1
 }
 
-/// The subcommands of a command.
+/// Returns the subcommands of a command.
 fn subcommands(spec: &CommandSpec) -> &'static [CommandSpec] {
     &COMMANDS[spec.index() + 1..][..spec.subcommand_count]
 }

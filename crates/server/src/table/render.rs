@@ -1,4 +1,4 @@
-//! The table as replies: COMMAND and its subcommands, HELP, ACL CAT.
+//! Commands whose replies come from the command table: COMMAND and its subcommands, HELP, ACL CAT.
 
 use millstream_protocol::args::{Args, subcommand};
 use millstream_protocol::commands::{ArgList, CommandFilter};
@@ -7,13 +7,13 @@ use millstream_protocol::glob;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 
-use super::arguments::{Argument, Kind, arguments};
+use super::arguments::{Argument, ArgumentType, arguments};
 use super::{COMMANDS, lookup, subcommands};
 use crate::command::{
     self, Categories, CommandSpec, DONE, KeyError, KeySpec, Keys, KeysBegin, KeysFind, Reply,
 };
 
-/// COMMAND COUNT: how many commands there are, subcommands not counted.
+/// COMMAND COUNT: the number of commands, without subcommands.
 pub(super) fn count(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     out.count(commands().count());
     DONE
@@ -26,7 +26,7 @@ pub(super) fn info_all(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Rep
     DONE
 }
 
-/// COMMAND INFO of these names; without names, of all commands.
+/// COMMAND INFO: the commands with these names, or all commands.
 pub(super) fn info(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let names = Args::of_subcommand(argv).rest();
     if names.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn info(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     DONE
 }
 
-/// COMMAND DOCS of these names, as far as they exist; without names, of all commands.
+/// COMMAND DOCS: the documentation of the commands with these names, or of all commands. Unknown names are skipped.
 pub(super) fn docs(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let names = Args::of_subcommand(argv).rest();
     let specs: Vec<&CommandSpec> = match names.is_empty() {
@@ -71,7 +71,7 @@ pub(super) fn list(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Repl
     DONE
 }
 
-/// COMMAND GETKEYS of a whole request.
+/// COMMAND GETKEYS: the keys in a request.
 pub(super) fn getkeys(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let keys = keys_of(Args::of_subcommand(argv).rest())?;
     out.array(keys.len());
@@ -79,7 +79,7 @@ pub(super) fn getkeys(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
     DONE
 }
 
-/// COMMAND GETKEYSANDFLAGS of a whole request.
+/// COMMAND GETKEYSANDFLAGS: the keys in a request, and how the command uses them.
 pub(super) fn getkeysandflags(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let keys = keys_of(Args::of_subcommand(argv).rest())?;
     out.array(keys.len());
@@ -91,7 +91,7 @@ pub(super) fn getkeysandflags(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'
     DONE
 }
 
-/// HELP of a container: what its subcommands do.
+/// The subcommand HELP of every container command: lists the subcommands.
 pub(super) fn help(_: &mut Txn<'_>, writer: &mut Writer, argv: ArgList<'_>) -> Reply {
     let found = argv.first().and_then(|name| lookup::lookup(name));
     let container = found.ok_or_else(|| errors::unknown_command(argv))?;
@@ -108,7 +108,7 @@ pub(super) fn help(_: &mut Txn<'_>, writer: &mut Writer, argv: ArgList<'_>) -> R
     DONE
 }
 
-/// ACL CAT: the categories, or the commands of one.
+/// ACL CAT: the access categories, or the commands in a category.
 pub(super) fn acl_cat(_: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     match *Args::of_subcommand(argv).rest() {
         [] => {
@@ -142,7 +142,7 @@ fn keys_of<'a>(argv: &[&'a [u8]]) -> Result<Keys<'a>, CommandError> {
     })
 }
 
-/// A command as COMMAND INFO tells it: ten elements.
+/// Writes the ten elements of COMMAND INFO for one command.
 fn info_one(writer: &mut Writer, spec: &CommandSpec) {
     let (first, last, step) = spec.key_range();
     writer.array(10);
@@ -196,7 +196,7 @@ fn key_spec(writer: &mut Writer, spec: &KeySpec) {
     }
 }
 
-/// `{type: name, spec: {…}}`, up to the pairs of the inner map.
+/// Writes `{type: name, spec: {`. The caller then writes the pairs of the inner map.
 fn typed(writer: &mut Writer, name: &str, pairs: usize) {
     writer.map(2);
     writer.bulk("type");
@@ -241,19 +241,19 @@ fn argument_list(writer: &mut Writer, arguments: &[Argument]) {
 }
 
 fn argument_one(writer: &mut Writer, argument: &Argument) {
-    let inner = match &argument.kind {
-        Kind::OneOf(inner) | Kind::Block(inner) => Some(inner),
+    let inner = match &argument.argument_type {
+        ArgumentType::OneOf(inner) | ArgumentType::Block(inner) => Some(inner),
         _ => None,
     };
-    let key_spec = if let Kind::Key(index) = argument.kind { Some(index) } else { None };
+    let key_spec = if let ArgumentType::Key(index) = argument.argument_type { Some(index) } else { None };
     let flags = [(argument.optional, "optional"), (argument.multiple, "multiple")];
     let flags: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
-    let further = [key_spec.is_some(), argument.token.is_some(), !flags.is_empty(), inner.is_some()];
-    writer.map(2 + further.iter().filter(|there| **there).count());
+    let optional_pairs = [key_spec.is_some(), argument.token.is_some(), !flags.is_empty(), inner.is_some()];
+    writer.map(2 + optional_pairs.iter().filter(|present| **present).count());
     writer.bulk("name");
     writer.bulk(&argument.name);
     writer.bulk("type");
-    writer.bulk(argument.kind.name());
+    writer.bulk(argument.argument_type.name());
     if let Some(index) = key_spec {
         writer.bulk("key_spec_index");
         writer.int(index as i64);
@@ -271,12 +271,14 @@ fn argument_one(writer: &mut Writer, argument: &Argument) {
     }
 }
 
+/// Writes a set of simple strings.
 fn simple_set<'a>(writer: &mut Writer, names: impl Iterator<Item = &'a str>) {
     let names: Vec<&str> = names.collect();
     writer.set(names.len());
     names.into_iter().for_each(|name| writer.simple(name));
 }
 
+/// Writes an array of the names of these commands.
 fn names<'a>(writer: &mut Writer, specs: impl Iterator<Item = &'a CommandSpec>) {
     let mark = writer.array_deferred(10);
     let mut count = 0;

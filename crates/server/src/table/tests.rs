@@ -1,4 +1,4 @@
-//! The table itself: its order, its consistency, and its facts against those of a real Redis.
+//! Tests of the command table: its order, its consistency, and its agreement with a real Redis.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use millstream_store::{ManualClock, Store, StoreOptions, Txn};
 
 use super::lookup::{lookup_full_name, lookup_subcommand};
 use super::*;
-use crate::command::{Categories, Flags, KeySpec, KeysBegin, KeysFind, Reach, Reply, Run};
+use crate::command::{Categories, Flags, KeySpec, KeysBegin, KeysFind, LockScope, Reply, Run};
 
-/// When the tests run, in Unix milliseconds.
+/// The time in all tests, in Unix milliseconds.
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
 
-/// The command a request means, or what Redis says to a request that means none.
+/// Returns the command of a request, or the error that Redis returns for an unknown command or a wrong arity.
 pub(crate) fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandError> {
     let spec = find(argv)?;
     if spec.arity_ok(argv.len()) { Ok(spec) } else { Err(errors::wrong_arity(spec.name)) }
@@ -25,7 +25,7 @@ pub(crate) fn resolve(argv: &[&[u8]]) -> Result<&'static CommandSpec, CommandErr
 fn names_are_unique_and_sorted_within_their_chapter() {
     for chapter in CHAPTERS {
         for pair in chapter.windows(2) {
-            // The bar of a subcommand sorts after every letter; its container must not be passed by a neighbour.
+            // Compare by parts, because the bar sorts after every letter: `config|get` would sort after `configx`.
             let key = |spec: &CommandSpec| spec.name.split('|').map(str::to_owned).collect::<Vec<_>>();
             assert!(key(&pair[0]) < key(&pair[1]), "{} before {}", pair[0].name, pair[1].name);
         }
@@ -35,7 +35,7 @@ fn names_are_unique_and_sorted_within_their_chapter() {
 }
 
 #[test]
-fn every_index_is_its_place() {
+fn every_row_knows_its_index() {
     for (index, spec) in COMMANDS.iter().enumerate() {
         assert_eq!(spec.index(), index);
         for subcommand in subcommands(spec) {
@@ -59,29 +59,29 @@ fn every_command_is_documented() {
 }
 
 #[test]
-fn containers_have_a_help_and_do_not_run_by_themselves() {
+fn containers_have_help_and_need_a_subcommand() {
     for spec in COMMANDS.iter().filter(|spec| !subcommands(spec).is_empty()) {
         assert_eq!(spec.arity_ok(1), spec.name == "command", "{}", spec.name);
         assert!(lookup_subcommand(spec, b"HELP").is_some(), "{} has no HELP", spec.name);
     }
 }
 
-/// Who blocks is run again without its connection.
+/// The thread that makes a key ready runs a blocked command again, without the connection of the blocked client.
 #[test]
-fn commands_that_block_need_only_data() {
+fn blocking_commands_need_no_connection() {
     let entries =
         COMMANDS.iter().filter(|spec| spec.flags.contains(Flags::BLOCKING) && !spec.keys.is_empty());
     assert_eq!(entries.filter(|spec| matches!(spec.run, Run::Data(_))).count(), 4);
 }
 
-/// What a command must lock follows from its keys, so none that has keys may say anything else.
+/// A command with keys locks these keys, so its row must not request another lock.
 #[test]
 fn only_commands_without_keys_lock_everything() {
     for spec in &COMMANDS {
-        let is_everything = matches!(spec.reach, Reach::Everything | Reach::EverythingIf(_));
+        let is_everything = matches!(spec.lock_scope, LockScope::Everything | LockScope::EverythingIf(_));
         assert!(!is_everything || spec.keys.is_empty(), "{}", spec.name);
         assert_eq!(
-            matches!(spec.reach, Reach::Nothing),
+            matches!(spec.lock_scope, LockScope::Nothing),
             spec.keys.is_empty() && !is_everything,
             "{}",
             spec.name
@@ -90,39 +90,39 @@ fn only_commands_without_keys_lock_everything() {
 }
 
 #[test]
-fn flags_agree_with_each_other_and_with_the_keys() {
+fn flags_are_consistent_with_each_other_and_with_the_keys() {
     for spec in &COMMANDS {
         let (has, name) = (|flag| spec.flags.contains(flag), spec.name);
         assert!(!(has(Flags::WRITE) && has(Flags::READONLY)), "{name}");
         assert!(!has(Flags::DENYOOM) || has(Flags::WRITE), "{name}");
-        // Reading streams may be scripted: it then never waits.
-        let may_be_scripted = matches!(name, "xread" | "xreadgroup");
-        assert!(!has(Flags::BLOCKING) || has(Flags::NOSCRIPT) || may_be_scripted, "{name}");
+        // In Redis, scripts can call XREAD and XREADGROUP, which then do not block.
+        let is_scriptable = matches!(name, "xread" | "xreadgroup");
+        assert!(!has(Flags::BLOCKING) || has(Flags::NOSCRIPT) || is_scriptable, "{name}");
         let movable = spec
             .keys
             .iter()
             .any(|key| matches!(key.begin, KeysBegin::AfterStreams { .. }) || key.find == KeysFind::Counted);
         assert_eq!(has(Flags::MOVABLEKEYS), movable, "{name}");
         assert_eq!(spec.key_range() == (0, 0, 0), spec.keys.is_empty() || movable, "{name}");
-        let least = spec.arity.unsigned_abs() as i32;
+        let args_min = spec.arity.unsigned_abs() as i32;
         let fixed = spec.keys.iter().filter_map(|key| match key.begin {
             KeysBegin::At(at) => Some(at),
             KeysBegin::AfterStreams { .. } => None,
         });
-        fixed.for_each(|at| assert!(at >= 1 && at < least, "{name}"));
-        let subcommand_words = if spec.is_subcommand() { 2 } else { 1 };
-        assert!(least >= subcommand_words, "{name}");
+        fixed.for_each(|at| assert!(at >= 1 && at < args_min, "{name}"));
+        let name_words = if spec.is_subcommand() { 2 } else { 1 };
+        assert!(args_min >= name_words, "{name}");
     }
 }
 
-/// Where we follow a newer Redis than the one the facts were taken from.
+/// Commands that follow a newer Redis than the reference, Redis 7.0.15.
 const NEWER: &[&str] = &[
-    // Both were made to accept a command without arguments in 7.2.
+    // Since Redis 7.2 both accept a command without arguments.
     "command|getkeys",
     "command|getkeysandflags",
 ];
 
-/// Commands that came after the reference, as [`fact_line`] tells them.
+/// Commands that Redis introduced after the reference, in the format of [`reference_line`].
 const ADDED_LATER: &[&str] = &[
     "xackdel -6 1/1/1 8.2.0 stream write,fast write,stream,fast - RW,update,delete@1:0/1/0",
     "xcfgset -2 1/1/1 8.6.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
@@ -134,14 +134,14 @@ const ADDED_LATER: &[&str] = &[
     "client|setinfo 4 0/0/0 7.2.0 connection noscript,loading,stale slow,connection - -",
 ];
 
-/// Commands that Redis does not have.
+/// Commands that Redis does not have, in the format of [`reference_line`].
 const OWN: &[&str] = &[
     "xadopt 5 1/1/1 0.1.0 stream write write,stream,slow - RW,update@1:0/1/0",
     "xextend -7 1/1/1 0.1.0 stream write,fast write,stream,fast - RW,update@1:0/1/0",
 ];
 
 #[test]
-fn the_facts_are_those_of_redis() {
+fn rows_agree_with_redis() {
     let facts = include_str!("redis-7.0.15.txt");
     let mut seen = BTreeSet::new();
     for theirs in facts.lines() {
@@ -149,22 +149,22 @@ fn the_facts_are_those_of_redis() {
         seen.insert(name);
         let spec = lookup_full_name(name.as_bytes()).unwrap_or_else(|| panic!("{name} is missing"));
         if NEWER.contains(&name) {
-            assert_ne!(fact_line(spec), theirs, "no difference any more");
+            assert_ne!(reference_line(spec), theirs, "remove it from NEWER: it agrees with the reference");
         } else {
-            assert_eq!(fact_line(spec), theirs);
+            assert_eq!(reference_line(spec), theirs);
         }
     }
     let others = COMMANDS.iter().filter(|spec| !seen.contains(spec.name));
     let (own, added): (Vec<&CommandSpec>, Vec<_>) = others.partition(|spec| spec.own);
-    let facts = |specs: Vec<&CommandSpec>| specs.into_iter().map(fact_line).collect::<Vec<String>>();
+    let facts = |specs: Vec<&CommandSpec>| specs.into_iter().map(reference_line).collect::<Vec<String>>();
     assert_eq!(facts(added), ADDED_LATER);
     assert_eq!(facts(own), OWN);
     assert_eq!(COMMANDS.iter().filter(|spec| spec.own).count(), OWN.len());
 }
 
-/// What came after the reference says so.
+/// Checks `since` of the commands that Redis introduced after the reference.
 #[test]
-fn later_commands_have_later_versions() {
+fn commands_after_the_reference_have_later_versions() {
     let version = |spec: &CommandSpec| {
         spec.since.split('.').map(|part| part.parse::<u32>().unwrap()).collect::<Vec<u32>>()
     };
@@ -175,11 +175,11 @@ fn later_commands_have_later_versions() {
     }
 }
 
-/// Name, arity, key range, since, group, flags, categories, tips, keys: as in the file of facts.
-fn fact_line(spec: &CommandSpec) -> String {
+/// Formats a row as in `redis-7.0.15.txt`: name, arity, key range, since, group, flags, categories, tips, keys.
+fn reference_line(spec: &CommandSpec) -> String {
     let joined = |names: Vec<&str>| if names.is_empty() { "-".to_owned() } else { names.join(",") };
     let (first, last, step) = spec.key_range();
-    let keys: Vec<String> = spec.keys.iter().map(key_fact).collect();
+    let keys: Vec<String> = spec.keys.iter().map(key_reference).collect();
     [
         spec.name.to_owned(),
         spec.arity.to_string(),
@@ -194,7 +194,7 @@ fn fact_line(spec: &CommandSpec) -> String {
     .join(" ")
 }
 
-fn key_fact(key: &KeySpec) -> String {
+fn key_reference(key: &KeySpec) -> String {
     let begin = match key.begin {
         KeysBegin::At(at) => at.to_string(),
         KeysBegin::AfterStreams { from } => format!("STREAMS@{from}"),
@@ -206,7 +206,7 @@ fn key_fact(key: &KeySpec) -> String {
     format!("{}@{begin}:{find}", key.usage.replace(' ', ","))
 }
 
-/// A store with nothing in it, at a time that stands still.
+/// Returns an empty store whose clock does not advance.
 pub(crate) fn empty_store() -> Store {
     let clock = Arc::new(ManualClock::new(NOW_MS));
     Store::new(StoreOptions { databases: 2, shards: 3, seed: 5, clock })
@@ -216,11 +216,11 @@ pub(crate) fn empty_store() -> Store {
 pub(crate) fn run(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     match resolve(argv)?.run {
         Run::Data(run) => run(txn, out, argv),
-        Run::Call(_) => panic!("it needs a connection"),
+        Run::Call(_) => panic!("this command needs a connection"),
     }
 }
 
-/// What the table answers to a request, line ends shown as blanks.
+/// Returns the reply to a request, with line ends replaced by spaces.
 fn rendered(resp3: bool, line: &str) -> String {
     let argv: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     let (store, mut out) = (empty_store(), Writer::new(resp3));
@@ -231,7 +231,7 @@ fn rendered(resp3: bool, line: &str) -> String {
 }
 
 #[test]
-fn command_info_is_told_as_redis_tells_it() {
+fn command_info_has_redis_format() {
     assert_eq!(
         rendered(true, "COMMAND INFO RENAME nosuch xgroup|help"),
         "*3 *10 $6 rename :3 ~1 +write :1 :2 :1 ~3 +@keyspace +@write +@slow ~0 \
@@ -256,17 +256,18 @@ fn command_info_is_told_as_redis_tells_it() {
 }
 
 #[test]
-fn command_docs_skip_what_does_not_exist() {
+fn command_docs_skip_unknown_commands() {
     assert_eq!(
         rendered(true, "COMMAND DOCS nosuch xlen"),
-        "%1 $4 xlen %5 $7 summary $35 Says how many entries a stream has. $5 since $5 5.0.0 $5 group $6 stream \
-         $10 complexity $4 O(1) $9 arguments *1 %3 $4 name $3 key $4 type $3 key $14 key_spec_index :0 "
+        "%1 $4 xlen %5 $7 summary $42 Returns the number of entries in a stream. $5 since $5 5.0.0 $5 group \
+                 $6 stream $10 complexity $4 O(1) $9 arguments *1 %3 $4 name $3 key $4 type $3 key \
+                 $14 key_spec_index :0 "
     );
     assert!(rendered(false, "COMMAND DOCS XINFO").contains("$11 subcommands *8 $15 xinfo|consumers *10 "));
 }
 
 #[test]
-fn command_docs_tell_the_arguments() {
+fn command_docs_contain_the_arguments() {
     let docs = rendered(true, "COMMAND DOCS xread");
     let (_, arguments) = docs.split_once("$9 arguments ").unwrap();
     assert_eq!(
@@ -284,7 +285,7 @@ fn command_docs_tell_the_arguments() {
 }
 
 #[test]
-fn command_list_filters() {
+fn command_list_applies_its_filter() {
     let listed = |filter: &str| rendered(false, &format!("COMMAND LIST{filter}"));
     assert_eq!(listed(" FILTERBY PATTERN XGROUP|C*"), "*2 $13 xgroup|create $21 xgroup|createconsumer ");
     assert_eq!(listed(" FILTERBY MODULE x"), "*0 ");
@@ -295,14 +296,14 @@ fn command_list_filters() {
 }
 
 #[test]
-fn getkeys_says_why_there_are_none() {
-    let answer = |line: &str| rendered(false, &format!("COMMAND GETKEYS {line}"));
-    assert_eq!(answer("mset a 1 b 2"), "*2 $1 a $1 b ");
-    assert_eq!(answer("nosuch a"), "ERR Invalid command specified");
-    assert_eq!(answer("xgroup nosuch k"), "ERR Invalid command specified");
-    assert_eq!(answer("ping a b c"), "ERR The command has no key arguments");
-    assert_eq!(answer("get a b"), "ERR Invalid number of arguments specified for command");
-    assert_eq!(answer("xread a b 1"), "ERR Invalid arguments specified for command");
+fn getkeys_reports_why_there_are_no_keys() {
+    let reply = |line: &str| rendered(false, &format!("COMMAND GETKEYS {line}"));
+    assert_eq!(reply("mset a 1 b 2"), "*2 $1 a $1 b ");
+    assert_eq!(reply("nosuch a"), "ERR Invalid command specified");
+    assert_eq!(reply("xgroup nosuch k"), "ERR Invalid command specified");
+    assert_eq!(reply("ping a b c"), "ERR The command has no key arguments");
+    assert_eq!(reply("get a b"), "ERR Invalid number of arguments specified for command");
+    assert_eq!(reply("xread a b 1"), "ERR Invalid arguments specified for command");
     assert_eq!(
         rendered(true, "COMMAND GETKEYSANDFLAGS rename a b"),
         "*2 *2 $1 a ~3 +RW +access +delete *2 $1 b ~2 +OW +update "
@@ -316,10 +317,10 @@ fn help_is_an_array_of_simple_strings() {
         help,
         "*9 +XINFO <subcommand> [<arg> [value] [opt] ...]. Subcommands are: \
          +CONSUMERS key group +    Lists the consumers of a group. \
-         +GROUPS key +    Lists the groups of a stream, each with its lag. \
-         +STREAM key [FULL [COUNT count]] \
-         +    Tells about a stream; with FULL also about entries, groups and what is pending. \
-         +HELP +    Shows this text. "
+                  +GROUPS key +    Lists the groups of a stream and their lag. \
+                  +STREAM key [FULL [COUNT count]] \
+                  +    Returns information about a stream; with FULL also its entries, groups and pending entries. \
+                  +HELP +    Lists the subcommands. "
     );
 }
 

@@ -1,4 +1,4 @@
-//! A server with one thread for all clients, and clients that say what they want in bytes.
+//! A server with one I/O thread in memory, and a client that sends and receives raw bytes.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,11 +7,11 @@ use std::time::Duration;
 use millstream_server::settings::Setting;
 use millstream_server::{Server, Settings};
 
-/// Starts a server that keeps nothing.
+/// Starts a server without a log on a free port. It runs until the test process ends.
 pub(crate) fn start() -> SocketAddr {
     let settings = Settings::new();
     for (name, value) in [("port", "0"), ("appendonly", "no"), ("io-threads", "1")] {
-        settings.set(Setting::find(name).expect("there is such a setting").id, value).unwrap();
+        settings.set(Setting::find(name).expect("the setting exists").id, value).unwrap();
     }
     let running = Server::start(settings).unwrap();
     let address = running.addresses()[0];
@@ -39,11 +39,11 @@ impl Client {
         count
     }
 
-    /// Everything up to a PONG.
+    /// Reads up to the next PONG. Returns the bytes before it.
     pub(crate) fn until_pong(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"+PONG\r\n") {
-            assert!(self.read_more(&mut bytes) > 0, "the connection ended after {} bytes", bytes.len());
+            assert!(self.read_more(&mut bytes) > 0, "connection closed after {} bytes", bytes.len());
         }
         bytes.truncate(bytes.len() - 7);
         bytes

@@ -1,18 +1,19 @@
-//! Writes what can still be read of a folder to a new one, and tells what is lost.
+//! Writes everything that can still be read of a folder to a new folder, and reports what is lost.
 //!
-//! The policy:
+//! The rules:
 //!
-//! 1. If another snapshot, or the log from its beginning, still gives everything, that is used and nothing is lost.
-//! 2. Else every intact key of the snapshot and every intact record of the log is used, in order, those behind damage too.
-//! 3. A change is applied if it can have been made to what is there: a new entry must come behind the last one, a value
-//!    have the right type, a group exist. Others are left out, and the key is named.
-//! 4. A key whose value breaks an invariant in the end is left out, and named.
+//! 1. If another snapshot, or the log from its beginning, still gives everything, salvage uses it and nothing is lost.
+//! 2. Otherwise salvage uses every intact key of the snapshot and every intact record of the log, in order, including
+//!    records after damage.
+//! 3. Salvage applies a change only if it fits the data: a new entry needs an id above the last one, a value needs the
+//!    right type, a group must exist. It skips other changes and reports their keys.
+//! 4. If a value breaks an invariant in the end, salvage skips its key and reports it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::survey::{Candidates, Place, Survey};
+use super::survey::{Candidates, KeyInDb, Survey};
 use super::{CheckError, Finding, Report, check_folder, check_is_folder, check_is_store, report};
 use crate::clock::ManualClock;
 use crate::disk::{Disk, RealDisk};
@@ -20,60 +21,60 @@ use crate::journal::Journal;
 use crate::log::{Loss, Recovery};
 use crate::recovery::FolderOptions;
 
-/// What was saved, from what, and what is lost.
+/// What was salvaged, and what is lost.
 #[derive(Clone, Debug)]
 pub struct SalvageReport {
-    /// The folder it was saved from, as it was read.
+    /// The damaged folder, as it was read.
     pub found: Report,
-    /// Positions of the log that are lost, in order.
+    /// Lost positions of the log, in order.
     pub lost_positions: Vec<LostPositions>,
-    /// Places of the snapshot where keys are lost.
+    /// Places in the snapshot where keys are lost.
     pub lost_keys: Vec<Finding>,
-    /// How many keys of the snapshot are lost, where that is known.
+    /// Number of lost keys of the snapshot, if known.
     pub lost_keys_count: Option<u64>,
-    /// Keys that lack something that can be named.
+    /// Keys that lost identifiable changes, or that were skipped.
     pub damaged_keys: Vec<DamagedKey>,
     /// The new folder, verified.
     pub saved: Report,
 }
 
 impl SalvageReport {
-    /// Whether everything that was durable was saved, as far as anybody can tell.
+    /// Returns true if everything that was durable was salvaged, as far as the folder shows.
     pub fn lost_nothing(&self) -> bool {
         self.lost_positions.is_empty() && self.lost_keys.is_empty() && self.damaged_keys.is_empty()
     }
 }
 
-/// Positions of the log that are lost.
+/// A range of lost positions of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostPositions {
-    /// The first.
+    /// First lost position.
     pub first: u64,
-    /// The last; `None` when it is not known how many there were, less than `first` when none is missing but
-    /// what follows continues something else.
+    /// Last lost position; `None` if it is unknown how many are lost. Less than `first` if no position is missing, but
+    /// the records that follow belong to another history.
     pub last: Option<u64>,
-    /// Where they were, or should have been.
+    /// Path of the file that contains or should contain them.
     pub file: String,
-    /// What was found there.
+    /// The damage that was found there.
     pub what: String,
 }
 
-/// A key that lacks something that can be named.
+/// A key that lost identifiable changes, or that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedKey {
-    /// Its database.
+    /// Database of the key.
     pub db: u32,
     /// The key.
     pub key: Box<[u8]>,
-    /// How many changes were left out; 0 when the key itself was.
+    /// Number of skipped changes; 0 if the whole key was skipped.
     pub changes: u64,
-    /// The position of the first of them.
+    /// Position of the first skipped change.
     pub position: Option<u64>,
-    /// Why.
+    /// Why the changes or the key were skipped.
     pub why: String,
 }
 
-/// Saves what can be saved of the folder `dir` to the folder `out`, which must be empty or not there.
+/// Copies everything intact from the folder `dir` to the folder `out`, which must be empty or not exist.
 pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     check_is_folder(dir)?;
     check_out(dir, out)?;
@@ -103,30 +104,30 @@ pub fn salvage(dir: &Path, out: &Path) -> Result<SalvageReport, CheckError> {
     })
 }
 
-/// Whether the folder may be written to.
+/// Checks that salvage can write to the output folder.
 fn check_out(dir: &Path, out: &Path) -> Result<(), CheckError> {
     let refuse = |what| Err(CheckError::Out { path: out.display().to_string(), what });
     match fs::read_dir(out).map(Iterator::count) {
         Ok(entries) if entries > 0 => return refuse("it is not empty; name a new folder"),
         Ok(_) => {}
-        Err(_) if fs::symlink_metadata(out).is_ok() => return refuse("it is not a folder that can be read"),
+        Err(_) if fs::symlink_metadata(out).is_ok() => return refuse("it is not a readable folder"),
         Err(_) => {}
     }
     match dir.canonicalize() {
         Ok(dir) if nearest_existing(out).starts_with(&dir) => {
-            refuse("it lies in the folder that is to be saved; name one elsewhere")
+            refuse("it is inside the folder to salvage; name one elsewhere")
         }
         _ => Ok(()),
     }
 }
 
-/// The nearest folder above or at `path` that is there.
+/// Returns the nearest existing folder at or above `path`.
 fn nearest_existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     absolute.ancestors().find_map(|ancestor| ancestor.canonicalize().ok()).unwrap_or(absolute)
 }
 
-/// The survey from a base that still gives everything, or else from the first.
+/// Returns the survey from the first base that gives everything, or from the first base if none does.
 fn best_survey(disk: &Arc<dyn Disk>, candidates: Candidates) -> Result<Survey, CheckError> {
     let Candidates { manifest, bases } = candidates;
     let first = Survey::read(disk, &manifest, &bases[0])?;
@@ -142,7 +143,7 @@ fn best_survey(disk: &Arc<dyn Disk>, candidates: Candidates) -> Result<Survey, C
     Ok(first)
 }
 
-/// Writes everything as the first snapshot of a new folder.
+/// Writes all data as the first snapshot of a new folder.
 fn write_out(survey: &mut Survey, out: &Path) -> Result<(), CheckError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::create(out)?);
     let recovery = Recovery::begin(Arc::clone(&disk)).map_err(|error| failed(out, error))?;
@@ -168,7 +169,7 @@ fn lost_positions(loss: &Loss, needed_from: u64) -> LostPositions {
 }
 
 fn damaged_keys(survey: &Survey) -> Vec<DamagedKey> {
-    let named = |(db, key): &Place, changes, position, why: &str| DamagedKey {
+    let named = |(db, key): &KeyInDb, changes, position, why: &str| DamagedKey {
         db: *db,
         key: key.clone(),
         changes,

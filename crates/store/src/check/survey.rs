@@ -1,8 +1,8 @@
-//! Reads a folder from one of the states it may begin from, passing over damage, and puts the store together in memory.
+//! Reads a folder despite damage and rebuilds the store in memory. The steps:
 //!
-//! 1. The manifest says which snapshot to begin from; without one, or when that is damaged, others may do as well.
-//! 2. Every intact key of the snapshot, then every intact record of the log that it does not cover.
-//! 3. Every invariant of what came out.
+//! 1. Choose a base: the snapshot that the manifest names, or another one if the manifest or this snapshot is damaged.
+//! 2. Load every intact key of the snapshot, then apply every intact record of the log that it does not cover.
+//! 3. Verify every invariant of the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +16,36 @@ use crate::dbkey::DbKeyRef;
 use crate::disk::{Access, Disk, DiskError, Listed};
 use crate::fits::{check_database, check_fits};
 use crate::log::{
-    self, Astray, Damage, DamageKind, Loss, Manifest, OpenError, Recovery, Salvage, StoreId, Wanted,
+    self, Damage, DamageKind, Loss, Manifest, MisnamedSegment, OpenError, Recovery, Salvage, SalvageTarget,
+    StoreId,
 };
 use crate::recovery::Rebuild;
 use crate::snapshot::{self, SnapshotKey, SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 use crate::store::{Store, StoreOptions};
 
-/// The most databases a server can be set to have.
+/// Maximum number of databases that a server can be configured with.
 const DATABASES: u32 = 10_000;
 
-/// What to do about most damage.
-const SALVAGE: &str = "restore the folder from a copy, or save what can be saved with --salvage OUT";
+/// What to do about most kinds of damage.
+const SALVAGE: &str =
+    "restore the folder from a backup, or copy everything that is intact to a new folder with --salvage OUT";
 
-/// A state to begin from.
+/// What to do about a file of a newer version.
+const NEWER_VERSION: &str = "use the version of Millstream that wrote it";
+
+/// A state from which reading can start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base {
-    /// The snapshot's position; `None` begins with nothing.
+    /// Position of the snapshot; `None` starts with an empty store.
     pub(super) snapshot: Option<u64>,
-    wanted: Wanted,
+    wanted: SalvageTarget,
 }
 
-/// The states a folder could begin from.
+/// The possible bases of a folder.
 pub(super) struct Candidates {
-    /// `Ok(None)` in a new folder; an error, too, if it is of another store than everything else.
+    /// `Ok(None)` in a new folder. Also an error if the manifest belongs to another store than all other files.
     pub(super) manifest: Result<Option<Manifest>, Damage>,
-    /// The best first; never empty.
+    /// Possible bases, best first; never empty.
     pub(super) bases: Vec<Base>,
 }
 
@@ -55,7 +60,7 @@ impl Candidates {
         let taken = snapshots_of(&disk.list()?);
         let mut ids: Vec<StoreId> = owners.iter().filter_map(|(_, owner)| *owner).collect();
         ids.extend(owners_of(&**disk, &taken));
-        // A manifest copied from elsewhere says nothing of what is here. Where nothing tells its store, it is believed.
+        // A manifest of another store does not describe this folder. It is trusted if no other file has a store id.
         if let Ok(Some(Manifest { store_id, .. })) = &manifest
             && !ids.is_empty()
             && !ids.contains(store_id)
@@ -70,14 +75,14 @@ impl Candidates {
         let durable = sound.map_or(0, |manifest| manifest.durable);
         let base = |snapshot: Option<u64>| {
             let first = snapshot.map_or(1, |position| position.saturating_add(1));
-            Base { snapshot, wanted: Wanted { store_id, first, durable } }
+            Base { snapshot, wanted: SalvageTarget { store_id, first, durable } }
         };
-        // Whatever the log still continues gives the same state; the oldest was surely once in force.
+        // Every base that the log continues gives the same state. The oldest was certainly once current.
         let begin = owners.iter().map(|(first, _)| *first).min();
         let is_continued = |base: &Base| begin.is_some_and(|begin| begin <= base.wanted.first);
         let all = || std::iter::once(None).chain(taken.iter().copied().map(Some)).map(base);
         let mut bases: Vec<Base> =
-            sound.map(in_force).into_iter().chain(all().filter(is_continued)).collect();
+            sound.map(current_base).into_iter().chain(all().filter(is_continued)).collect();
         if sound.is_none() {
             bases.extend(taken.iter().rev().map(|position| base(Some(*position))));
         }
@@ -86,18 +91,18 @@ impl Candidates {
     }
 }
 
-fn in_force(manifest: &Manifest) -> Base {
+fn current_base(manifest: &Manifest) -> Base {
     let Manifest { store_id, snapshot, first, durable, .. } = *manifest;
-    Base { snapshot, wanted: Wanted { store_id: Some(store_id), first, durable } }
+    Base { snapshot, wanted: SalvageTarget { store_id: Some(store_id), first, durable } }
 }
 
-/// The positions of all snapshots, ascending.
+/// Returns the positions of all snapshots, ascending.
 fn snapshots_of(listed: &[Listed]) -> Vec<u64> {
     let digits = listed.iter().filter_map(|file| file.name.strip_prefix(snapshot::PREFIX));
     digits.filter(|digits| digits.len() == 20).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// The stores that snapshots say they are of. One that cannot be opened says nothing.
+/// Returns the store ids of these snapshots. Omits snapshots that cannot be read.
 fn owners_of(disk: &dyn Disk, taken: &[u64]) -> Vec<StoreId> {
     let files = taken.iter().filter_map(|position| disk.open(&snapshot::name(*position), Access::Read).ok());
     files.filter_map(snapshot_store_id).map(StoreId).collect()
@@ -109,19 +114,19 @@ fn most_frequent(ids: &[StoreId]) -> Option<StoreId> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(id, _)| StoreId(id))
 }
 
-/// Changes to a key that could not be applied.
+/// Changes of a key that did not fit and were skipped.
 #[derive(Clone, Debug)]
 pub(super) struct Misfits {
     pub(super) count: u64,
-    /// Of the first.
+    /// Position of the first.
     pub(super) position: u64,
     pub(super) why: String,
 }
 
-/// A key with its database.
-pub(super) type Place = (u32, Box<[u8]>);
+/// A database and a key in it.
+pub(super) type KeyInDb = (u32, Box<[u8]>);
 
-/// What reading a folder from one base came to.
+/// Result of reading a folder from one base.
 pub(super) struct Survey {
     pub(super) folder: String,
     pub(super) manifest: Option<Manifest>,
@@ -129,14 +134,14 @@ pub(super) struct Survey {
     pub(super) first: u64,
     pub(super) log: Salvage,
     pub(super) contents: Contents,
-    /// Keys that changes did not fit.
-    pub(super) misfits: BTreeMap<Place, Misfits>,
-    /// Keys whose value breaks an invariant, and which.
-    pub(super) unsound: BTreeMap<Place, String>,
+    /// Keys with changes that did not fit.
+    pub(super) misfits: BTreeMap<KeyInDb, Misfits>,
+    /// Keys whose values break an invariant, and why.
+    pub(super) unsound: BTreeMap<KeyInDb, String>,
     manifest_finding: Option<Finding>,
     pub(super) snapshot_findings: Vec<Finding>,
     index_finding: Option<Finding>,
-    /// What was put together, in one shard, without a journal. Its clock stands at 0, so nothing has expired.
+    /// The rebuilt store: one shard, no journal. Its clock is at 0, so that no key has expired.
     pub(super) store: Store,
 }
 
@@ -170,13 +175,13 @@ impl Survey {
     }
 
     fn read_all(&mut self, disk: &Arc<dyn Disk>, base: &Base) -> Result<(), DiskError> {
-        let mut reading = Reading {
+        let mut reading = SurveyReader {
             rebuild: Rebuild::of(&self.store),
             findings: &mut self.snapshot_findings,
             misfits: &mut self.misfits,
         };
         if let Some(manifest) = self.manifest.as_ref().filter(|manifest| manifest.snapshot == base.snapshot) {
-            reading.rebuild.captured = manifest.captured();
+            reading.rebuild.captured_until = manifest.captured_until();
         }
         if let Some(position) = base.snapshot {
             self.snapshot = reading.snapshot(&**disk, position, base.wanted.store_id)?;
@@ -186,7 +191,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Verifies every value and every index, and counts what there is.
+    /// Verifies every value and index, and counts the contents.
     fn check_values(&mut self) {
         let shard = self.store.shard(0).lock();
         let (contents, unsound) = (&mut self.contents, &mut self.unsound);
@@ -203,7 +208,7 @@ impl Survey {
         }
     }
 
-    /// Takes keys out that break an invariant, so that the rest can be used.
+    /// Removes the keys that break an invariant, so that the others can be used.
     pub(super) fn remove_unsound(&self) {
         let mut txn = self.store.lock_all(0, 0);
         for (db, key) in self.unsound.keys() {
@@ -212,7 +217,7 @@ impl Survey {
         }
     }
 
-    /// Whether everything that was durable is here, as far as anybody can tell.
+    /// Returns true if everything that was durable was found, as far as the folder shows.
     pub(super) fn has_everything(&self) -> bool {
         self.snapshot_findings.is_empty()
             && self.losses().next().is_none()
@@ -221,7 +226,7 @@ impl Survey {
             && self.index_finding.is_none()
     }
 
-    /// Damage to the log that concerns positions that are needed.
+    /// Returns the losses of positions that are needed.
     pub(super) fn losses(&self) -> impl Iterator<Item = &Loss> {
         self.log.losses.iter().filter(|loss| loss.next.is_none_or(|next| next > self.first))
     }
@@ -235,12 +240,12 @@ impl Survey {
         self.log.unfinished.iter().chain(&self.log.covered).cloned().collect()
     }
 
-    /// Everything that is wrong. What does not fit behind damage is its consequence and told as one.
+    /// Returns all damage, including changes that do not fit because records before them are lost.
     pub(super) fn findings(&self) -> Vec<Finding> {
         let misfits = self.misfits.iter().map(|(place, misfits)| {
             let what = match misfits.count {
-                1 => format!("a change does not fit what is there: {}", misfits.why),
-                count => format!("{count} changes do not fit what is there; the first: {}", misfits.why),
+                1 => format!("a change does not fit the data: {}", misfits.why),
+                count => format!("{count} changes do not fit the data; the first: {}", misfits.why),
             };
             let (position, key) = (Some(misfits.position), Some(place.clone()));
             Finding { position, key, ..Finding::new(&self.folder, what) }
@@ -251,7 +256,7 @@ impl Survey {
         });
         let found = self.manifest_finding.iter().chain(&self.snapshot_findings).cloned();
         found
-            .chain(self.log.astray.iter().map(name_finding))
+            .chain(self.log.misnamed.iter().map(name_finding))
             .chain(self.log.losses.iter().map(log_finding))
             .chain(misfits)
             .chain(unsound)
@@ -272,14 +277,14 @@ impl Contents {
     }
 }
 
-/// A store being put together from a folder in doubt.
-struct Reading<'a> {
+/// Rebuilds a store from a folder that may be damaged.
+struct SurveyReader<'a> {
     rebuild: Rebuild<'a>,
     findings: &'a mut Vec<Finding>,
-    misfits: &'a mut BTreeMap<Place, Misfits>,
+    misfits: &'a mut BTreeMap<KeyInDb, Misfits>,
 }
 
-impl Reading<'_> {
+impl SurveyReader<'_> {
     fn snapshot(
         &mut self,
         disk: &dyn Disk,
@@ -311,7 +316,7 @@ impl Reading<'_> {
         let place = DbKeyRef { db: found.db, key: found.key };
         if self.rebuild.stamps.insert(place.into(), found.stamp).is_some() {
             return Err(format!(
-                "key \"{}\" of database {} is there twice",
+                "key \"{}\" of database {} occurs twice",
                 found.key.escape_ascii(),
                 found.db
             ));
@@ -320,7 +325,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Applies a record, as a whole if it can be read as a whole. Changes of it that do not fit are left out and remembered.
+    /// Applies a record, unless it cannot be decoded completely. Skips and remembers changes that do not fit.
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<(), String> {
         replay(payload, &mut |_| {}).map_err(|error| error.to_string())?;
         replay(payload, &mut |change| self.change(position, change)).map_err(|error| error.to_string())
@@ -341,7 +346,7 @@ impl Reading<'_> {
         }
         match check_fits(&mut self.rebuild.txn, &change) {
             Ok(()) => self.rebuild.apply(change),
-            Err(_) if position <= self.rebuild.captured => {}
+            Err(_) if position <= self.rebuild.captured_until => {}
             Err(why) => {
                 let first = || Misfits { count: 0, position, why };
                 self.misfits.entry((db, key.into())).or_insert_with(first).count += 1;
@@ -351,7 +356,7 @@ impl Reading<'_> {
 }
 
 impl Finding {
-    /// Says no more of the place than the file.
+    /// Creates a finding that names only the file.
     fn new(file: &str, what: impl ToString) -> Finding {
         let (file, what) = (file.to_owned(), what.to_string());
         Finding { file, offset: None, position: None, key: None, what, way_out: SALVAGE }
@@ -360,8 +365,7 @@ impl Finding {
 
 fn manifest_finding(damage: &Damage) -> Finding {
     let Damage { file, offset, what, .. } = damage;
-    let way_out =
-        if matches!(what, DamageKind::UnknownVersion(_)) { "use the program that wrote it" } else { SALVAGE };
+    let way_out = if matches!(what, DamageKind::UnknownVersion(_)) { NEWER_VERSION } else { SALVAGE };
     Finding { offset: Some(*offset), way_out, ..Finding::new(file, what) }
 }
 
@@ -369,23 +373,29 @@ fn snapshot_finding(path: &str, offset: u64, what: impl ToString) -> Finding {
     Finding { offset: Some(offset), ..Finding::new(path, what) }
 }
 
-fn name_finding(astray: &Astray) -> Finding {
-    let way_out = match astray.what {
-        DamageKind::SegmentRepeated { .. } => "move it elsewhere, or save everything with --salvage OUT",
-        _ => "name it after the position it begins at, or save everything with --salvage OUT",
+fn name_finding(segment: &MisnamedSegment) -> Finding {
+    let way_out = match segment.what {
+        DamageKind::SegmentRepeated { .. } => {
+            "move this file out of the folder, or copy everything to a new folder with --salvage OUT"
+        }
+        _ => {
+            "rename the file so that its name states its first position, \
+             or copy everything to a new folder with --salvage OUT"
+        }
     };
-    Finding { position: Some(astray.first), way_out, ..Finding::new(&astray.file, &astray.what) }
+    Finding { position: Some(segment.first), way_out, ..Finding::new(&segment.file, &segment.what) }
 }
 
 fn log_finding(loss: &Loss) -> Finding {
     let way_out = match loss.what {
-        DamageKind::UnknownVersion(_) => "use the program that wrote it",
+        DamageKind::UnknownVersion(_) => NEWER_VERSION,
         DamageKind::SegmentMissing(_) | DamageKind::SegmentMisplaced { .. } | DamageKind::SegmentForeign => {
-            "put the right segment back from a copy, or save what can be saved with --salvage OUT"
+            "restore the missing segment from a backup, \
+             or copy everything that is intact to a new folder with --salvage OUT"
         }
         _ => SALVAGE,
     };
-    // Where something is missing there is no place in a file to look at.
+    // A missing segment has no offset.
     let offset = (!matches!(loss.what, DamageKind::SegmentMissing(_))).then_some(loss.offset);
     Finding { offset, position: Some(loss.first), way_out, ..Finding::new(&loss.file, &loss.what) }
 }

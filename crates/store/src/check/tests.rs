@@ -1,4 +1,4 @@
-//! Folders broken in every way: checking agrees with opening, and salvaging always gives a sound folder.
+//! Damages folders in many ways: `check_folder` must agree with opening, and `salvage` must give a sound folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 
 use super::{Report, SalvageReport, check_folder, salvage};
 use crate::clock::ManualClock;
-use crate::verbs::{GroupCreate, Reader, Verb, add, read_new};
+use crate::verbs::{ConsumerPath, GroupCreate, Verb, add, read_new};
 use crate::{Addition, FolderOptions, Store, StoreOptions};
 
-/// A folder of its own, gone afterwards.
+/// A temporary folder, removed when dropped.
 struct Folder(PathBuf);
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -57,13 +57,13 @@ impl Folder {
         report
     }
 
-    /// What was saved, and where.
+    /// Salvages the folder. Returns the report and the new folder.
     fn salvage(&self) -> (SalvageReport, Folder) {
         let (before, out) = (self.files(), Folder::new());
         let report = salvage(&self.0, &out.0).unwrap();
         assert_eq!(self.files(), before, "salvaging changed something");
         assert!(report.saved.is_sound());
-        out.open().expect("what was saved opens");
+        out.open().expect("the salvaged folder opens");
         (report, out)
     }
 }
@@ -74,9 +74,9 @@ impl Drop for Folder {
     }
 }
 
-const READER: Reader<&'static [u8]> = Reader { key: b"s", group: b"g", consumer: b"c" };
+const READER: ConsumerPath<&'static [u8]> = ConsumerPath { key: b"s", group: b"g", consumer: b"c" };
 
-/// One transaction for each number: an entry read by a group, a string, a list that grows and moves back and forth.
+/// Runs one transaction per number: an entry that a group reads, a list that grows, and one of three hashes.
 fn work(store: &Store, numbers: std::ops::Range<u64>) {
     for n in numbers {
         let mut txn = store.lock_all(0, store.now_ms());
@@ -97,12 +97,12 @@ fn work(store: &Store, numbers: std::ops::Range<u64>) {
         txn.list_push(b"l", millstream_engine::ListEnd::Tail, &[value.as_bytes()]).unwrap();
         txn.hash_set(format!("h{}", n % 3).as_bytes(), &[b"field", value.as_bytes()]).unwrap();
         drop(txn);
-        // Written one by one, each is a frame of its own.
+        // Written one by one, so that each record has its own frame.
         store.make_durable().unwrap();
     }
 }
 
-/// A folder with a snapshot at 30 and 40 records behind it, closed or as a crash would leave it.
+/// Returns the files of a folder with a snapshot at 30 and 40 later records, closed or as after a crash.
 fn worked(close: bool) -> Files {
     let folder = Folder::new();
     let store = folder.open().unwrap();
@@ -131,7 +131,7 @@ fn snapshot_name(files: &Files) -> &String {
 }
 
 #[test]
-fn a_sound_folder_is_sound_and_everything_in_it_is_counted() {
+fn sound_folder_is_reported_as_sound_with_all_its_contents() {
     let folder = Folder::of(&worked(true));
     let report = folder.check();
     assert_eq!(report.damage, []);
@@ -143,7 +143,7 @@ fn a_sound_folder_is_sound_and_everything_in_it_is_counted() {
 }
 
 #[test]
-fn checking_says_sound_exactly_when_the_folder_opens() {
+fn check_reports_sound_exactly_if_the_folder_opens() {
     for close in [false, true] {
         let files = worked(close);
         let (mut opened, mut refused) = (0, 0);
@@ -176,7 +176,7 @@ fn checking_says_sound_exactly_when_the_folder_opens() {
 }
 
 #[test]
-fn whatever_is_broken_something_sound_is_saved() {
+fn salvage_gives_a_sound_folder_after_any_damage() {
     let files = worked(true);
     let whole = Folder::of(&files).check().contents;
     for (name, bytes) in &files {
@@ -184,7 +184,7 @@ fn whatever_is_broken_something_sound_is_saved() {
             let folder = broken(&files, name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
             let (report, _out) = folder.salvage();
             assert!(report.saved.contents.keys >= 3, "{name} bit {bit}");
-            // Every record added an entry; those that the snapshot covers are not needed.
+            // Every record added an entry. Records that the snapshot covers are not needed.
             let is_whole = report.saved.contents == whole && !name.starts_with("snapshot-");
             assert_eq!(report.lost_nothing(), is_whole, "{name} bit {bit}");
         }
@@ -192,7 +192,7 @@ fn whatever_is_broken_something_sound_is_saved() {
 }
 
 #[test]
-fn a_lost_record_is_named_and_everything_around_it_is_saved() {
+fn salvage_reports_a_lost_record_and_copies_all_others() {
     let files = worked(true);
     let name = segments(&files)[1];
     let folder = broken(&files, name, |bytes| *bytes.last_mut().unwrap() ^= 1);
@@ -208,7 +208,7 @@ fn a_lost_record_is_named_and_everything_around_it_is_saved() {
 }
 
 #[test]
-fn a_manifest_of_another_store_keeps_nothing_from_being_saved() {
+fn salvage_loses_nothing_if_the_manifest_belongs_to_another_store() {
     let mut files = worked(true);
     let (name, other) = ("manifest".to_owned(), worked(true));
     files.insert(name.clone(), other[&name].clone());
@@ -219,16 +219,16 @@ fn a_manifest_of_another_store_keeps_nothing_from_being_saved() {
     let (report, _out) = folder.salvage();
     assert!(report.lost_nothing(), "{:?}", report.lost_positions);
     assert_eq!(report.saved.contents.entries, 70);
-    assert!(folder.open().is_none(), "opening must not guess what is in force");
+    assert!(folder.open().is_none(), "opening must not guess the current snapshot");
 }
 
 #[test]
-fn a_segment_under_another_name_is_read_as_what_it_is() {
+fn renamed_segment_is_read_by_its_header() {
     let files = worked(true);
     let whole = Folder::of(&files).check();
     let [first, .., before, last] = &segments(&files)[..] else { panic!("too few segments") };
     let number = |name: &str| name.rsplit('-').next().unwrap().parse::<u64>().unwrap();
-    // Before everything, between, behind everything; and in the place of one that is no longer needed.
+    // The new name is before all others, next to the old one, or after all others.
     for (name, to) in [*first, *before, *last].into_iter().flat_map(|name| {
         [1, number(name) + 1, number(name) - 1, 1_000].map(|number| (name, format!("log-{number:020}")))
     }) {
@@ -246,7 +246,7 @@ fn a_segment_under_another_name_is_read_as_what_it_is() {
             assert_eq!(report.saved.contents, whole.contents, "{case}");
             let (found, opens) = (found.damage, folder.open().is_some());
             assert_eq!(found.len(), usize::from(!opens), "{case}: {found:?}");
-            // A start removes what is named as if it were no longer needed.
+            // Opening removes a copy whose name makes it look no longer needed.
             let is_removed = copied && number(&to) < number(first);
             assert_eq!(opens, is_removed, "{case}");
         }
@@ -254,7 +254,7 @@ fn a_segment_under_another_name_is_read_as_what_it_is() {
 }
 
 #[test]
-fn of_two_copies_of_a_segment_the_sound_one_is_read() {
+fn salvage_reads_the_intact_one_of_two_copies_of_a_segment() {
     let mut files = worked(true);
     let whole = Folder::of(&files).check().contents;
     let name = segments(&files)[1].clone();
@@ -266,9 +266,9 @@ fn of_two_copies_of_a_segment_the_sound_one_is_read() {
 }
 
 #[test]
-fn a_damaged_snapshot_loses_the_damaged_key_only() {
+fn damaged_snapshot_loses_only_the_damaged_key() {
     let mut files = worked(true);
-    // Without the segment that still has the first positions, the log cannot give what the snapshot lost.
+    // The segment with the first positions was removed, so the log cannot replace the lost key.
     let report = Folder::of(&files).check();
     let first = segments(&files)[0].clone();
     assert!(first.ends_with("00001") || report.log.first == 31);
@@ -284,7 +284,7 @@ fn a_damaged_snapshot_loses_the_damaged_key_only() {
 }
 
 #[test]
-fn a_log_that_goes_back_to_the_beginning_does_without_the_snapshot() {
+fn complete_log_replaces_a_damaged_snapshot() {
     let folder = Folder::new();
     let options = StoreOptions { shards: 2, ..StoreOptions::default() };
     let (store, _) = Store::open(&folder.0, options, FolderOptions::default()).unwrap();
@@ -293,7 +293,7 @@ fn a_log_that_goes_back_to_the_beginning_does_without_the_snapshot() {
     store.take_snapshot().unwrap();
     work(&store, 10..20);
     store.close().unwrap();
-    // As if the process had ended before it removed what the snapshot covers.
+    // As if the process had ended before it removed the covered segment.
     let files: Files = folder.files().into_iter().chain(log_before).collect();
     let name = snapshot_name(&files);
     for damaged in [broken(&files, name, |bytes| bytes[60] ^= 1), broken(&files, name, Vec::clear)] {
@@ -305,7 +305,7 @@ fn a_log_that_goes_back_to_the_beginning_does_without_the_snapshot() {
 }
 
 #[test]
-fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
+fn salvage_skips_changes_that_do_not_fit_and_reports_their_keys() {
     let folder = Folder::new();
     let store = folder.open().unwrap();
     work(&store, 0..3);
@@ -317,7 +317,7 @@ fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
     store.close().unwrap();
     let mut files = folder.files();
     let name = segments(&files)[0].clone();
-    // The fourth record deletes the stream; the fifth begins it anew with an id that was given before.
+    // The fourth record deletes the stream. The fifth creates it again with an id that was used before.
     let bytes = files.get_mut(&name).unwrap();
     let mut at = 64;
     for _ in 0..3 {
@@ -335,7 +335,7 @@ fn changes_that_fit_nothing_are_left_out_and_their_keys_named() {
 }
 
 #[test]
-fn the_new_folder_must_be_new_and_elsewhere() {
+fn output_folder_must_be_empty_and_outside_of_the_damaged_folder() {
     let folder = Folder::of(&worked(true));
     let inside = salvage(&folder.0, &folder.0.join("out")).unwrap_err().to_string();
     assert!(inside.contains("elsewhere"), "{inside}");

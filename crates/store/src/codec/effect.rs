@@ -1,4 +1,4 @@
-//! Changes as bytes, one tag a variant.
+//! Encodes changes. Each variant of an effect has its own tag.
 //!
 //! ```text
 //! texts := count:number  text…
@@ -8,18 +8,19 @@
 //! given := count:number  (step  deliveries:number)…
 //! ```
 //!
-//! The first step is from 0-0. A time beside an id is written as its distance from the id's milliseconds:
-//! entries are delivered soon after they were added.
+//! The first step is relative to 0-0. A time beside an id is encoded relative to the id's milliseconds, because entries
+//! are delivered soon after they were added.
 
 use millstream_engine::ListEnd::{Head, Tail};
 use millstream_engine::{ClaimedRow, Effect, KeyPlace, Rearrangement, ReleasedRow, StreamEffect, StreamId};
 use smallvec::SmallVec;
 
 use super::entries::{NextValue, put_entry};
-use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
+use super::wire::{ByteReader, CodecError, put_id, put_number, put_optional, put_step, put_text};
 
-/// What a change begins with, where the tables below do not say it. A number is never given to another change; 55 had another form of
-/// what 56 is, before there was a release.
+/// Tags of changes that are not in the tables below.
+///
+/// A tag is never reused for another change. 55 was an earlier form of 56, before the first release.
 pub(super) mod tag {
     pub(in crate::codec) const APPEND: u8 = 33;
     pub(in crate::codec) const APPEND_NEXT: u8 = 56;
@@ -29,11 +30,13 @@ pub(super) mod tag {
     pub(super) const CLEAR: u8 = 67;
 }
 
-/// The first tag of the table of effects on streams.
+/// First tag of the table of effects on streams.
 const STREAM_TAGS: u8 = 32;
 
-/// Makes the two functions that write and read effects of a table. A row is the tag, the variant, in brackets the field that the tag
-/// implies, and the fields in the order and form in which they stand behind the key.
+/// Generates the functions that encode and decode the effects of a table.
+///
+/// A row consists of the tag, the variant, in brackets the field that the tag implies, and the fields in the order and
+/// form in which they follow the key.
 macro_rules! layouts {
     ($effect:ident, $put:ident, $read:ident, besides $besides:pat =>
      $($tag:literal $variant:ident $([$implied:ident = $value:tt])? {
@@ -46,14 +49,14 @@ macro_rules! layouts {
                     put_place(out, place);
                     $(put!(out, $field, $form $(($from))?);)*
                 })+
-                $besides => unreachable!("{effect:?} is put elsewhere"),
+                $besides => unreachable!("{effect:?} is encoded elsewhere"),
             }
         }
 
-        /// What follows the key. `None`: there is no such tag.
+        /// Reads the fields after the key. Returns `None` if the tag is unknown.
         fn $read<'a, 'p: 'a>(
             tag: u8,
-            reader: &mut Reader<'p>,
+            reader: &mut ByteReader<'p>,
             scratch: &'a mut Scratch<'p>,
         ) -> Result<Option<$effect<'a>>, CodecError> {
             Ok(Some(match tag {
@@ -67,7 +70,7 @@ macro_rules! layouts {
     };
 }
 
-/// Writes a field in a form of the tables.
+/// Writes a field in one of the forms used in the tables.
 #[rustfmt::skip]
 macro_rules! put {
     ($out:ident, $field:expr, text) => { put_text($out, $field) };
@@ -84,7 +87,7 @@ macro_rules! put {
     ($out:ident, $field:expr, given) => { put_released($out, $field) };
 }
 
-/// Reads a field in a form of the tables.
+/// Reads a field in one of the forms used in the tables.
 #[rustfmt::skip]
 macro_rules! read {
     ($reader:ident, $scratch:ident, text) => { $reader.text()? };
@@ -145,15 +148,15 @@ layouts! { StreamEffect, put_stream_effect, read_stream_effect, besides StreamEf
 
 /// One change of a record.
 pub(crate) enum RecordedChange<'a> {
-    /// What lives under a key changes.
+    /// The value of a key changes.
     Key { db: u32, key: &'a [u8], effect: Effect<'a> },
-    /// Values change places, or databases do.
+    /// A value moves or is copied, or databases are swapped or cleared.
     Rearrange(Rearrangement<'a>),
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-/// Appends a change to one key.
+/// Appends a change of one key.
 pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect<'_>) {
     match *effect {
         Effect::Stream(StreamEffect::Append { id, fields }) => {
@@ -164,7 +167,7 @@ pub(crate) fn put_change(out: &mut Vec<u8>, db: u32, key: &[u8], effect: &Effect
     }
 }
 
-/// Appends a change of places.
+/// Appends a rearrangement.
 pub(crate) fn put_rearrangement(out: &mut Vec<u8>, change: &Rearrangement<'_>) {
     match *change {
         Rearrangement::Move(from, to) => {
@@ -250,10 +253,9 @@ fn put_released(out: &mut Vec<u8>, rows: &[ReleasedRow]) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-/// Hands every change of a record to `visit`, in order. An error comes after the changes before it have been
-/// visited.
+/// Passes every change of a record to `visit`, in order. If a change is invalid, the changes before it were visited.
 pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(RecordedChange<'_>)) -> Result<(), CodecError> {
-    let mut reader = Reader::new(payload);
+    let mut reader = ByteReader::new(payload);
     let mut scratch = Scratch::default();
     while reader.left() > 0 {
         read_change(&mut reader, &mut scratch, visit)?;
@@ -261,7 +263,7 @@ pub(crate) fn replay(payload: &[u8], visit: &mut impl FnMut(RecordedChange<'_>))
     Ok(())
 }
 
-/// Where the lists of a change are put together. Kept from change to change.
+/// Buffers for the lists of a change, reused for the next change.
 #[derive(Default)]
 struct Scratch<'p> {
     texts: SmallVec<[&'p [u8]; 16]>,
@@ -269,12 +271,12 @@ struct Scratch<'p> {
     rows: SmallVec<[ClaimedRow; 4]>,
     released: SmallVec<[ReleasedRow; 4]>,
     values: SmallVec<[NextValue<'p>; 8]>,
-    /// Where an entry was added, if that is what the change before did. Its names are still in `texts`.
+    /// Key and id of the previous change if it added an entry. Its fields are still in `texts`.
     entry: Option<(KeyPlace<'p>, StreamId)>,
 }
 
 fn read_change<'p>(
-    reader: &mut Reader<'p>,
+    reader: &mut ByteReader<'p>,
     scratch: &mut Scratch<'p>,
     visit: &mut impl FnMut(RecordedChange<'_>),
 ) -> Result<(), CodecError> {
@@ -284,7 +286,7 @@ fn read_change<'p>(
         tag::APPEND => return scratch.read_entry(read_place(reader)?, reader, visit),
         tag::APPEND_NEXT => {
             let after = entry.and_then(|(place, id)| Some((place, id.next()?)));
-            let (place, id) = after.ok_or(begin.error("no entry comes before"))?;
+            let (place, id) = after.ok_or(begin.error("there is no entry before it"))?;
             return scratch.read_next_entry(place, id, reader, visit);
         }
         tag::MOVE => Rearrangement::Move(read_place(reader)?, read_place(reader)?),
@@ -303,10 +305,10 @@ fn read_change<'p>(
     Ok(())
 }
 
-/// What follows the key. `None`: there is no such tag.
+/// Reads the fields after the key. Returns `None` if the tag is unknown.
 fn read_effect<'a, 'p: 'a>(
     tag: u8,
-    reader: &mut Reader<'p>,
+    reader: &mut ByteReader<'p>,
     scratch: &'a mut Scratch<'p>,
 ) -> Result<Option<Effect<'a>>, CodecError> {
     match tag {
@@ -315,29 +317,29 @@ fn read_effect<'a, 'p: 'a>(
     }
 }
 
-fn read_place<'p>(reader: &mut Reader<'p>) -> Result<KeyPlace<'p>, CodecError> {
+fn read_place<'p>(reader: &mut ByteReader<'p>) -> Result<KeyPlace<'p>, CodecError> {
     Ok(KeyPlace { db: reader.small_number()?, key: reader.text()? })
 }
 
-fn read_id_step(reader: &mut Reader<'_>, before: StreamId) -> Result<StreamId, CodecError> {
+fn read_id_step(reader: &mut ByteReader<'_>, before: StreamId) -> Result<StreamId, CodecError> {
     let ms = reader.step(before.ms)?;
     let seq = if ms == before.ms { reader.step(before.seq)? } else { reader.number()? };
     Ok(StreamId::new(ms, seq))
 }
 
-/// The change that adds an entry.
+/// Returns the change that adds an entry.
 fn added<'a>(place: KeyPlace<'a>, id: StreamId, fields: &'a [&'a [u8]]) -> RecordedChange<'a> {
     let effect = Effect::Stream(StreamEffect::Append { id, fields });
     RecordedChange::Key { db: place.db, key: place.key, effect }
 }
 
 impl<'p> Scratch<'p> {
-    fn read_texts(&mut self, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {
+    fn read_texts(&mut self, reader: &mut ByteReader<'p>) -> Result<&[&'p [u8]], CodecError> {
         let count = reader.count(1)?;
         self.read_texts_of(count, reader)
     }
 
-    fn read_pairs(&mut self, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {
+    fn read_pairs(&mut self, reader: &mut ByteReader<'p>) -> Result<&[&'p [u8]], CodecError> {
         let count = reader.count(2)?;
         self.read_texts_of(2 * count, reader)
     }
@@ -345,7 +347,7 @@ impl<'p> Scratch<'p> {
     fn read_entry(
         &mut self,
         place: KeyPlace<'p>,
-        reader: &mut Reader<'p>,
+        reader: &mut ByteReader<'p>,
         visit: &mut impl FnMut(RecordedChange<'_>),
     ) -> Result<(), CodecError> {
         let id = reader.id()?;
@@ -354,12 +356,12 @@ impl<'p> Scratch<'p> {
         Ok(())
     }
 
-    /// The names of the entry before, with other values.
+    /// Reads an entry with the field names of the entry before it, and other values.
     fn read_next_entry(
         &mut self,
         place: KeyPlace<'p>,
         id: StreamId,
-        reader: &mut Reader<'p>,
+        reader: &mut ByteReader<'p>,
         visit: &mut impl FnMut(RecordedChange<'_>),
     ) -> Result<(), CodecError> {
         let names = self.texts.iter().step_by(2);
@@ -370,7 +372,7 @@ impl<'p> Scratch<'p> {
             self.values.push(NextValue::read(reader)?);
         }
         if reader.left() != left {
-            return Err(reader.error("the values are not as long as announced"));
+            return Err(reader.error("the values do not have the announced length"));
         }
         let mut fields = SmallVec::<[&[u8]; 32]>::new();
         names.zip(&self.values).for_each(|(name, value)| fields.extend([*name, value.as_bytes()]));
@@ -379,7 +381,11 @@ impl<'p> Scratch<'p> {
         Ok(())
     }
 
-    fn read_texts_of(&mut self, count: usize, reader: &mut Reader<'p>) -> Result<&[&'p [u8]], CodecError> {
+    fn read_texts_of(
+        &mut self,
+        count: usize,
+        reader: &mut ByteReader<'p>,
+    ) -> Result<&[&'p [u8]], CodecError> {
         self.texts.clear();
         self.texts.reserve(count);
         for _ in 0..count {
@@ -388,7 +394,7 @@ impl<'p> Scratch<'p> {
         Ok(&self.texts)
     }
 
-    fn read_ids(&mut self, reader: &mut Reader<'_>) -> Result<&[StreamId], CodecError> {
+    fn read_ids(&mut self, reader: &mut ByteReader<'_>) -> Result<&[StreamId], CodecError> {
         let count = reader.count(2)?;
         self.ids.clear();
         self.ids.reserve(count);
@@ -400,7 +406,7 @@ impl<'p> Scratch<'p> {
         Ok(&self.ids)
     }
 
-    fn read_rows(&mut self, reader: &mut Reader<'_>, at_ms: u64) -> Result<&[ClaimedRow], CodecError> {
+    fn read_rows(&mut self, reader: &mut ByteReader<'_>, at_ms: u64) -> Result<&[ClaimedRow], CodecError> {
         let count = reader.count(4)?;
         self.rows.clear();
         self.rows.reserve(count);
@@ -416,7 +422,7 @@ impl<'p> Scratch<'p> {
         Ok(&self.rows)
     }
 
-    fn read_released(&mut self, reader: &mut Reader<'_>) -> Result<&[ReleasedRow], CodecError> {
+    fn read_released(&mut self, reader: &mut ByteReader<'_>) -> Result<&[ReleasedRow], CodecError> {
         let count = reader.count(3)?;
         self.released.clear();
         self.released.reserve(count);

@@ -1,88 +1,90 @@
-//! Streams as bytes: the blocks as they lie in memory, and everything around them.
+//! Encodes streams: the blocks as they are in memory, and everything around them.
 //!
 //! ```text
 //! stream   := last:id  max_deleted:id  gone_through:id  entries_added:number
 //!             count:number  block…   count:number  (group  count:number  released:id…  settings)…
-//!             has-memory:1  [memory]  settings
+//!             has-history:1  [history]  settings
 //! settings := length:number  (tag:number  value:text)…
 //! block    := base:id  last:id  name_count:number  slots:number  node_bytes:number  bytes:text
 //! group    := name:text  last:id  entries_read:optional
 //!             count:number  consumer…   count:number  row…
 //! consumer := name:text  seen_at_ms:number  active_at_ms:optional
 //! row      := head:1  [ms:number]  seq:number  [consumer:number]  [delivered_at_ms:signed]  [deliveries:number]
-//! memory   := duration_s:number  max_size:number  added:number  duplicates:number
+//! history  := duration_s:number  max_size:number  added:number  duplicates:number
 //!             count:number  producer:text…   count:number  kept…
-//! kept     := producer:number  iid:text  entry:id  since_ms:signed from the entry's milliseconds
-//! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1    ms-step 31: the step follows as [ms]
+//! kept     := producer:number  iid:text  entry:id  since_ms:signed, relative to the entry's milliseconds
+//! head     := ms-step:5 bits | delivered-once:1 | same-time:1 | same-consumer:1     ms-step 31: [ms] has the step
 //! ```
 //!
-//! A row is told by what differs from the one before it, the first from 0-0, time 0 and consumer 0; within a
-//! millisecond `seq` is a step too. Rows of one delivery take two bytes each. Consumers are numbered in the
-//! order of their names, and so are producers; what belongs to nobody has the number after the last consumer's, and the
-//! time of the row before it.
+//! A row is a pending entry. It is encoded relative to the row before it; the first relative to id 0-0, time 0 and
+//! consumer 0. Within a millisecond `seq` is a difference too. So rows of one delivery take two bytes each. Consumers
+//! and producers are numbered in the order of their names. A released entry has no owner: its consumer number is the
+//! one after the last consumer, and its time is that of the row before it.
 //!
-//! Settings are what an operator sets on a stream or on a group, by tags that rise. There is none yet, and the place is empty. A tag that is
-//! not known is refused: a newer version wrote it, and a stream that comes back without its settings would be another stream.
+//! Settings are set by an operator on a stream or a group, with tags in ascending order. There are no settings yet, so
+//! this part is empty. The reader refuses unknown tags: a newer version wrote them, and a stream without its settings
+//! would behave differently.
 //!
-//! Snapshots of version 1 have streams without settings, and most of those without what was released and remembered: see [`Kind`].
+//! Snapshots of version 1 have streams without settings, and some of these also lack released entries and the producer
+//! history: see [`StreamKind`].
 
 use std::ops::ControlFlow;
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
 use millstream_engine::stream::{
-    BadPart, BlockParts, Counters, Group, HistoryCounters, IdempotenceLimits, Remembered, StreamBuilder,
+    BlockParts, Counters, Group, HistoryCounters, HistoryItem, IdempotenceLimits, InvalidPart, StreamBuilder,
 };
 use millstream_engine::{Stream, StreamId};
 
-use super::wire::{CodecError, Reader, put_id, put_number, put_optional, put_step, put_text};
+use super::wire::{ByteReader, CodecError, put_id, put_number, put_optional, put_step, put_text};
 
 const SAME_CONSUMER: u8 = 1;
 const SAME_TIME: u8 = 2;
 const DELIVERED_ONCE: u8 = 4;
 const MS_STEP_SHIFT: u32 = 3;
-/// An ms step from here on does not fit the head byte.
+/// Smallest ms step that does not fit the head byte.
 const MS_STEP_FOLLOWS: u64 = 31;
 
-/// A row as it is written.
+/// A pending entry as it is encoded.
 #[derive(Clone, Copy)]
 struct Row {
     id: StreamId,
-    /// In the order of names.
+    /// Number of the consumer in the order of names.
     consumer: u32,
     delivered_at_ms: u64,
     deliveries: u64,
 }
 
-const UNKNOWN_SETTING: &str = "a setting of a stream or a group that this version does not know: a newer version of Millstream wrote it";
+const UNKNOWN_SETTING: &str = "a stream or a group has a setting that this version does not know: a newer version of Millstream wrote it";
 
-/// The settings of a stream or group for which none were made.
+/// The encoded settings of a stream or group without settings.
 const NO_SETTINGS: &[u8] = &[];
 
-/// What the first row differs from.
+/// The row that the first row is encoded relative to.
 const BEFORE_ROWS: Row = Row { id: StreamId::MIN, consumer: 0, delivered_at_ms: 0, deliveries: 0 };
 
-/// Fewest bytes of a block, a group, a consumer and a row.
+/// Minimum encoded size of a block, a group, a consumer, a row, an id and an entry of the producer history.
 const BLOCK_BYTES_MIN: usize = 8;
 const GROUP_BYTES_MIN: usize = 6;
 const CONSUMER_BYTES_MIN: usize = 3;
 const ROW_BYTES_MIN: usize = 2;
 const ID_BYTES_MIN: usize = 2;
-const KEPT_BYTES_MIN: usize = 5;
+const HISTORY_ITEM_BYTES_MIN: usize = 5;
 
-/// What there is of a stream. The older kinds are only read.
+/// Which parts an encoded stream has. The older kinds are only read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing that was released, no memory, no settings.
+pub(super) enum StreamKind {
+    /// No released entries, no producer history, no settings.
     Plain,
     /// No settings.
     Full,
-    /// Everything.
+    /// All parts.
     WithSettings,
 }
 
 // ---- Writing ------------------------------------------------------------------------------------
 
-/// What looks at the output between two parts of a stream, and may take what is there.
+/// Callback between two parts of a stream. It can write the output so far to a file and clear it.
 pub(super) type Pause<'p> = &'p mut dyn FnMut(&mut Vec<u8>);
 
 pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
@@ -105,22 +107,22 @@ pub(super) fn put_stream(out: &mut Vec<u8>, stream: &Stream, pause: Pause<'_>) {
     }
     let counters = stream.history_counters();
     out.push(u8::from(counters.is_some()));
-    counters.into_iter().for_each(|counters| put_memory(out, stream, &counters));
+    counters.into_iter().for_each(|counters| put_producer_history(out, stream, &counters));
     put_text(out, NO_SETTINGS);
 }
 
-fn put_memory(out: &mut Vec<u8>, stream: &Stream, counters: &HistoryCounters) {
+fn put_producer_history(out: &mut Vec<u8>, stream: &Stream, counters: &HistoryCounters) {
     put_number(out, counters.limits.duration_s);
     put_number(out, counters.limits.max_size);
     put_number(out, counters.added);
     put_number(out, counters.duplicates);
-    let mut producers: Vec<&[u8]> = stream.remembered().map(|kept| kept.producer).collect();
+    let mut producers: Vec<&[u8]> = stream.history_items().map(|kept| kept.producer).collect();
     producers.sort_unstable();
     producers.dedup();
     put_number(out, producers.len() as u64);
     producers.iter().for_each(|name| put_text(out, name));
-    put_number(out, stream.remembered().len() as u64);
-    for kept in stream.remembered() {
+    put_number(out, stream.history_items().len() as u64);
+    for kept in stream.history_items() {
         let producer = producers.binary_search(&kept.producer).expect("every producer is in the list");
         put_number(out, producer as u64);
         put_text(out, kept.iid);
@@ -148,13 +150,13 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group, pause: Pause<'_>) {
         put_number(out, consumer.seen_at_ms);
         put_optional(out, consumer.active_at_ms);
     }
-    let (numbers, nobody) = (consumer_numbers(group), group.consumers().len() as u32);
+    let (numbers, no_owner) = (consumer_numbers(group), group.consumers().len() as u32);
     let mut before = BEFORE_ROWS;
     put_number(out, group.pending().len());
     group.pending().walk(StreamId::MIN, Default::default(), |row| {
         let (consumer, delivered_at_ms) = match row.consumer {
             Some(owner) => (numbers[owner.0 as usize], row.delivered_at_ms),
-            None => (nobody, before.delivered_at_ms),
+            None => (no_owner, before.delivered_at_ms),
         };
         let row = Row { id: row.id, consumer, delivered_at_ms, deliveries: row.deliveries };
         put_row(out, &before, &row);
@@ -164,7 +166,7 @@ fn put_group(out: &mut Vec<u8>, name: &[u8], group: &Group, pause: Pause<'_>) {
     });
 }
 
-/// By handle, the place of each consumer in the order of names.
+/// Returns the number of each consumer in the order of names, indexed by handle.
 fn consumer_numbers(group: &Group) -> Vec<u32> {
     let mut numbers = Vec::new();
     for (number, (_, handle, _)) in (0..).zip(group.consumers()) {
@@ -203,7 +205,7 @@ fn put_row(out: &mut Vec<u8>, before: &Row, row: &Row) {
 
 // ---- Reading ------------------------------------------------------------------------------------
 
-pub(super) fn read_stream(reader: &mut Reader<'_>, kind: Kind) -> Result<Stream, CodecError> {
+pub(super) fn read_stream(reader: &mut ByteReader<'_>, kind: StreamKind) -> Result<Stream, CodecError> {
     let counters = Counters {
         last_id: reader.id()?,
         max_deleted_id: reader.id()?,
@@ -214,31 +216,31 @@ pub(super) fn read_stream(reader: &mut Reader<'_>, kind: Kind) -> Result<Stream,
     read_blocks(reader, &mut builder)?;
     for _ in 0..reader.count(GROUP_BYTES_MIN)? {
         read_group(reader, &mut builder)?;
-        if kind != Kind::Plain {
+        if kind != StreamKind::Plain {
             read_released(reader, &mut builder)?;
         }
-        if kind == Kind::WithSettings {
+        if kind == StreamKind::WithSettings {
             read_settings(reader)?;
         }
     }
-    if kind != Kind::Plain && reader.flag()? {
-        read_memory(reader, &mut builder)?;
+    if kind != StreamKind::Plain && reader.flag()? {
+        read_producer_history(reader, &mut builder)?;
     }
-    if kind == Kind::WithSettings {
+    if kind == StreamKind::WithSettings {
         read_settings(reader)?;
     }
     Ok(builder.finish())
 }
 
-/// The settings of a stream or of a group, none of which this version knows.
-fn read_settings(reader: &mut Reader<'_>) -> Result<(), CodecError> {
+/// Reads the settings of a stream or a group. This version knows no setting.
+fn read_settings(reader: &mut ByteReader<'_>) -> Result<(), CodecError> {
     match reader.text()?.is_empty() {
         true => Ok(()),
         false => Err(reader.error(UNKNOWN_SETTING)),
     }
 }
 
-fn read_released(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+fn read_released(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let count = reader.count(ID_BYTES_MIN)?;
     let mut ids = Vec::with_capacity(count);
     for _ in 0..count {
@@ -247,10 +249,10 @@ fn read_released(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result
     at(reader, builder.released(&ids))
 }
 
-fn read_memory(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+fn read_producer_history(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let limits = IdempotenceLimits { duration_s: reader.number()?, max_size: reader.number()? };
     let counters = HistoryCounters { limits, added: reader.number()?, duplicates: reader.number()? };
-    at(reader, builder.memory(&counters))?;
+    at(reader, builder.history(&counters))?;
     let mut producers: Vec<(&[u8], bool)> = Vec::new();
     for _ in 0..reader.count(1)? {
         let name = reader.text()?;
@@ -259,23 +261,23 @@ fn read_memory(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(
         }
         producers.push((name, false));
     }
-    for _ in 0..reader.count(KEPT_BYTES_MIN)? {
+    for _ in 0..reader.count(HISTORY_ITEM_BYTES_MIN)? {
         let number = reader.small_number()? as usize;
         let (iid, id) = (reader.text()?, reader.id()?);
         let since_ms = reader.step(id.ms)?;
         let Some((producer, used)) = producers.get_mut(number) else {
-            return Err(reader.error("something is remembered of no producer"));
+            return Err(reader.error("an entry of the producer history has no producer"));
         };
         *used = true;
-        at(reader, builder.remembered(&Remembered { producer, iid, id, since_ms }))?;
+        at(reader, builder.history_item(&HistoryItem { producer, iid, id, since_ms }))?;
     }
     match producers.iter().all(|(_, used)| *used) {
         true => Ok(()),
-        false => Err(reader.error("nothing is remembered of a producer")),
+        false => Err(reader.error("a producer has no entry in the producer history")),
     }
 }
 
-fn read_blocks(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+fn read_blocks(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     for _ in 0..reader.count(BLOCK_BYTES_MIN)? {
         let parts = BlockParts {
             base: reader.id()?,
@@ -290,20 +292,20 @@ fn read_blocks(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(
     Ok(())
 }
 
-fn read_group(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
+fn read_group(reader: &mut ByteReader<'_>, builder: &mut StreamBuilder) -> Result<(), CodecError> {
     let (name, last_id, entries_read) = (reader.text()?, reader.id()?, reader.optional()?);
     at(reader, builder.group(name, last_id, entries_read))?;
-    let nobody = reader.count(CONSUMER_BYTES_MIN)?;
-    for _ in 0..nobody {
+    let no_owner = reader.count(CONSUMER_BYTES_MIN)?;
+    for _ in 0..no_owner {
         let (name, seen_at_ms, active_at_ms) = (reader.text()?, reader.number()?, reader.optional()?);
         at(reader, builder.consumer(name, seen_at_ms, active_at_ms))?;
     }
     let mut before = BEFORE_ROWS;
     for _ in 0..reader.count(ROW_BYTES_MIN)? {
         let row = read_row(reader, &before)?;
-        let is_owned = row.consumer as usize != nobody;
+        let is_owned = row.consumer as usize != no_owner;
         if !is_owned && row.delivered_at_ms != before.delivered_at_ms {
-            return Err(reader.error("a time with an entry that belongs to nobody"));
+            return Err(reader.error("a released entry has a delivery time"));
         }
         before = row;
         let pending = PendingEntry {
@@ -317,7 +319,7 @@ fn read_group(reader: &mut Reader<'_>, builder: &mut StreamBuilder) -> Result<()
     Ok(())
 }
 
-fn read_row(reader: &mut Reader<'_>, before: &Row) -> Result<Row, CodecError> {
+fn read_row(reader: &mut ByteReader<'_>, before: &Row) -> Result<Row, CodecError> {
     let head = reader.byte()?;
     let ms_step = match u64::from(head >> MS_STEP_SHIFT) {
         MS_STEP_FOLLOWS => reader.number()?,
@@ -339,19 +341,19 @@ fn read_row(reader: &mut Reader<'_>, before: &Row) -> Result<Row, CodecError> {
         && (row.delivered_at_ms == before.delivered_at_ms) == (head & SAME_TIME != 0)
         && (row.deliveries == 1) == (head & DELIVERED_ONCE != 0)
         && (ms_step >= MS_STEP_FOLLOWS) == (u64::from(head >> MS_STEP_SHIFT) == MS_STEP_FOLLOWS);
-    if head_is_right { Ok(row) } else { Err(reader.error("a pending entry longer than it needs to be")) }
+    if head_is_right { Ok(row) } else { Err(reader.error("a pending entry is not in its shortest form")) }
 }
 
-fn read_row_id(reader: &mut Reader<'_>, before: StreamId, ms_step: u64) -> Result<StreamId, CodecError> {
+fn read_row_id(reader: &mut ByteReader<'_>, before: StreamId, ms_step: u64) -> Result<StreamId, CodecError> {
     let seq = reader.number()?;
     let id = match ms_step {
         0 => before.seq.checked_add(seq).map(|seq| StreamId::new(before.ms, seq)),
         _ => before.ms.checked_add(ms_step).map(|ms| StreamId::new(ms, seq)),
     };
-    id.ok_or_else(|| reader.error("an id greater than any can be"))
+    id.ok_or_else(|| reader.error("an id is larger than the maximum"))
 }
 
-/// Says where a bad part was.
-fn at<T>(reader: &Reader<'_>, part: Result<T, BadPart>) -> Result<T, CodecError> {
-    part.map_err(|BadPart(what)| reader.error(what))
+/// Adds the current offset to the error of an invalid part.
+fn at<T>(reader: &ByteReader<'_>, part: Result<T, InvalidPart>) -> Result<T, CodecError> {
+    part.map_err(|InvalidPart(what)| reader.error(what))
 }

@@ -1,21 +1,21 @@
-//! What the tests of this module and of snapshots share: a seeded random source, streams that have lived, and
-//! everything there is to know of one.
+//! Shared by the tests of the codec and of snapshots: a seeded random generator, random operations on streams, and a
+//! dump of a stream.
 
 use std::fmt::{Debug, Write};
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{Before, ClaimOptions, EntryRef, IdRange, NackOptions};
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
 use millstream_engine::{
     BlockLimits, Exactness, GroupStart, IdSpec, NackMode, References, Stream, StreamEffect, StreamId, Trim,
     TrimBy, TrimLimit,
 };
 
-/// Xorshift: small, seeded, good enough to wander.
-pub(crate) struct Random(u64);
+/// A small seeded generator (xorshift).
+pub(crate) struct CodecRandom(u64);
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+impl CodecRandom {
+    pub(crate) fn new(seed: u64) -> CodecRandom {
+        CodecRandom((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -37,7 +37,7 @@ impl Random {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Small and great numbers, and the edges.
+    /// Returns small, large and extreme numbers.
     pub(crate) fn number(&mut self) -> u64 {
         match self.below(6) {
             0 => self.pick(&[0, 1, 127, 128, u64::MAX, u64::MAX - 1, 1 << 63, i64::MAX as u64]),
@@ -60,7 +60,7 @@ impl Random {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    /// These bytes with something wrong: bits flipped, bytes replaced, cut out or put in.
+    /// Returns a damaged copy of the bytes: bits flipped, bytes replaced, removed or inserted.
     pub(crate) fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for _ in 0..=self.below(3) {
@@ -78,9 +78,9 @@ impl Random {
     }
 }
 
-/// Streams that are asked and told the same, and answer the same.
-pub(crate) struct Drive {
-    pub(crate) random: Random,
+/// Applies the same random operations to several streams, and checks that all of them give the same answers.
+pub(crate) struct StreamDriver {
+    pub(crate) random: CodecRandom,
     pub(crate) streams: Vec<Stream>,
     limits: BlockLimits,
     now_ms: u64,
@@ -92,24 +92,24 @@ const NAMES: [&[u8]; 4] = [b"user", b"action", b"amount", b""];
 const VALUES: [&[u8]; 8] =
     [b"", b"click", b"42", b"-7", b"007", b"9223372036854775807", b"\x00\r\n", &[b'v'; 300]];
 
-impl Drive {
-    pub(crate) fn new(seed: u64, stream: Stream) -> Drive {
-        let mut random = Random::new(seed);
+impl StreamDriver {
+    pub(crate) fn new(seed: u64, stream: Stream) -> StreamDriver {
+        let mut random = CodecRandom::new(seed);
         let limits = match random.below(4) {
             0 => BlockLimits { max_bytes: 4096, max_entries: 3 },
             1 => BlockLimits { max_bytes: 200, max_entries: 0 },
             2 => BlockLimits { max_bytes: 0, max_entries: 10 },
             _ => BlockLimits::default(),
         };
-        Drive { random, streams: vec![stream], limits, now_ms: 1_000 }
+        StreamDriver { random, streams: vec![stream], limits, now_ms: 1_000 }
     }
 
     pub(crate) fn run(&mut self, steps: usize) {
         (0..steps).for_each(|_| self.step());
     }
 
-    /// The one answer of all streams.
-    fn ask<T: PartialEq + Debug>(&self, question: impl Fn(&Stream) -> T) -> T {
+    /// Queries all streams, checks that the answers are equal, and returns the answer.
+    fn query<T: PartialEq + Debug>(&self, question: impl Fn(&Stream) -> T) -> T {
         let answer = question(&self.streams[0]);
         for other in &self.streams[1..] {
             assert_eq!(question(other), answer);
@@ -134,15 +134,15 @@ impl Drive {
             54..70 => self.deliver(),
             70..74 => self.read_history(),
             74..80 => self.acknowledge(),
-            80..86 => self.give_back(),
+            80..86 => self.release(),
             86..89 => self.read_claiming(),
-            89..92 => self.send(),
+            89..92 => self.add_idempotent(),
             92..96 => self.claim(),
             _ => self.auto_claim(),
         }
     }
 
-    /// Mostly ids of entries.
+    /// Returns mostly ids of entries.
     fn id(&mut self) -> StreamId {
         let known = ids_of(&self.streams[0]);
         match self.random.below(10) {
@@ -177,7 +177,7 @@ impl Drive {
             fields.push(if self.random.one_in(8) { self.random.pick(&NAMES) } else { NAMES[n as usize] });
             fields.push(self.random.pick(&VALUES));
         }
-        if let Ok(id) = self.ask(|stream| stream.decide_add(spec, &fields, self.now_ms)) {
+        if let Ok(id) = self.query(|stream| stream.decide_add(spec, &fields, self.now_ms)) {
             self.apply(StreamEffect::Append { id, fields: &fields });
         }
     }
@@ -194,12 +194,13 @@ impl Drive {
         let trim = Trim { by, exactness, limit };
         match self.references() {
             References::Keep => {
-                if let Some(decision) = self.ask(|stream| stream.decide_trim(&trim, self.limits)) {
+                if let Some(decision) = self.query(|stream| stream.decide_trim(&trim, self.limits)) {
                     self.apply(StreamEffect::TrimThrough { last: decision.through });
                 }
             }
             references => {
-                let found = self.ask(|stream| stream.decide_trim_referenced(&trim, references, self.limits));
+                let found =
+                    self.query(|stream| stream.decide_trim_referenced(&trim, references, self.limits));
                 let found = found.unwrap_or_default();
                 self.apply(StreamEffect::TrimEntries { ids: &found.ids });
                 self.apply(StreamEffect::Forget { ids: &found.forgotten });
@@ -209,7 +210,7 @@ impl Drive {
 
     fn delete(&mut self) {
         let (ids, references) = (self.ids(), self.references());
-        let found = self.ask(|stream| stream.decide_delete_referenced(&ids, references));
+        let found = self.query(|stream| stream.decide_delete_referenced(&ids, references));
         self.apply(StreamEffect::DeleteEntries { ids: &found.deleted });
         self.apply(StreamEffect::Forget { ids: &found.forgotten });
     }
@@ -218,38 +219,38 @@ impl Drive {
         self.random.pick(&[References::Keep, References::Delete, References::Acked])
     }
 
-    fn give_back(&mut self) {
+    fn release(&mut self) {
         let Some((group, _)) = self.reader() else { return };
         let mut ids = self.ids();
-        ids.extend(self.ask(|stream| Some(stream.group(group)?.pending().last()?.id)));
+        ids.extend(self.query(|stream| Some(stream.group(group)?.pending().last()?.id)));
         let options = NackOptions {
             mode: self.random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
             deliveries: None,
             force: self.random.one_in(3),
         };
-        let rows = self.ask(|stream| Some(stream.decide_nack(stream.group(group)?, &ids, options)));
+        let rows = self.query(|stream| Some(stream.decide_nack(stream.group(group)?, &ids, options)));
         self.apply(StreamEffect::Release { group, rows: &rows.unwrap_or_default() });
     }
 
     fn read_claiming(&mut self) {
         let Some((group, consumer)) = self.reader() else { return };
         let (min_idle_ms, at_ms) = (self.random.below(40), self.now_ms);
-        let taken = self.ask(|stream| {
-            let ignore = &mut |_: &EntryRef<'_>, _: Option<Before>| {};
+        let taken = self.query(|stream| {
+            let ignore = &mut |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
             Some(stream.visit_idle(stream.group(group)?, min_idle_ms, Some(2), at_ms, ignore))
         });
         let rows = taken.unwrap_or_default().rows;
         self.apply(StreamEffect::Claim { group, consumer, rows: &rows, at_ms });
     }
 
-    /// A producer sends, perhaps again; sometimes its limits change.
-    fn send(&mut self) {
+    /// Simulates an idempotent XADD, sometimes a repeated one. Sometimes changes the limits of the producer history.
+    fn add_idempotent(&mut self) {
         let (producer, iid, at_ms) = (self.random.pick(&CONSUMERS), self.random.pick(&VALUES), self.now_ms);
-        if self.ask(|stream| stream.history_counters()).is_none() || self.random.one_in(9) {
+        if self.query(|stream| stream.history_counters()).is_none() || self.random.one_in(9) {
             let (duration_s, max_size) = (1 + self.random.below(2), 1 + self.random.below(4));
             self.apply(StreamEffect::IdempotenceConfigure { duration_s, max_size });
         }
-        if self.ask(|stream| stream.query_remembered(producer, iid, at_ms)).is_some() {
+        if self.query(|stream| stream.query_remembered(producer, iid, at_ms)).is_some() {
             return self.apply(StreamEffect::Repeat);
         }
         let id = self.id();
@@ -259,7 +260,8 @@ impl Drive {
     fn set_id(&mut self) {
         let last_id = self.id();
         let entries_added = self.random.one_in(2).then(|| self.streams[0].len() + self.random.below(3));
-        if last_id != StreamId::MAX && self.ask(|stream| stream.decide_set_id(last_id, entries_added)).is_ok()
+        if last_id != StreamId::MAX
+            && self.query(|stream| stream.decide_set_id(last_id, entries_added)).is_ok()
         {
             self.apply(StreamEffect::SetId { last_id, entries_added, max_deleted_id: None });
         }
@@ -268,11 +270,11 @@ impl Drive {
     fn manage_groups(&mut self) {
         let (group, consumer) = (self.random.pick(&GROUPS), self.random.pick(&CONSUMERS));
         let entries_read = self.random.one_in(3).then(|| self.random.below(20));
-        match (self.ask(|stream| stream.group(group).is_some()), self.random.below(14)) {
+        match (self.query(|stream| stream.group(group).is_some()), self.random.below(14)) {
             (false, _) => {
                 let start =
                     if self.random.one_in(3) { GroupStart::Last } else { GroupStart::After(self.id()) };
-                let last_id = self.ask(|stream| stream.decide_group_start(start));
+                let last_id = self.query(|stream| stream.decide_group_start(start));
                 self.apply(StreamEffect::GroupCreate { group, last_id, entries_read });
             }
             (true, 0) => self.apply(StreamEffect::GroupDestroy { group }),
@@ -291,16 +293,16 @@ impl Drive {
         }
     }
 
-    /// A group that exists, with a consumer that may be new.
+    /// Returns an existing group, and a consumer that may be new.
     fn reader(&mut self) -> Option<(&'static [u8], &'static [u8])> {
         let group = self.random.pick(&GROUPS);
-        self.ask(|stream| stream.group(group).is_some()).then(|| (group, self.random.pick(&CONSUMERS)))
+        self.query(|stream| stream.group(group).is_some()).then(|| (group, self.random.pick(&CONSUMERS)))
     }
 
     fn deliver(&mut self) {
         let Some((group, consumer)) = self.reader() else { return };
         let (count, pending) = (1 + self.random.below(6), !self.random.one_in(6));
-        let delivery = self.ask(|stream| {
+        let delivery = self.query(|stream| {
             let mut ids = Vec::new();
             let delivery =
                 stream.visit_undelivered(stream.group(group)?, Some(count), &mut collect(&mut ids));
@@ -319,9 +321,9 @@ impl Drive {
     fn read_history(&mut self) {
         let Some((group, consumer)) = self.reader() else { return };
         let after = self.id();
-        let ids = self.ask(|stream| {
+        let ids = self.query(|stream| {
             let group = stream.group(group)?;
-            Some(stream.query_history(group, group.consumer(consumer)?, after, Some(4)))
+            Some(stream.query_consumer_pending(group, group.consumer(consumer)?, after, Some(4)))
         });
         if let Some(ids) = ids {
             self.apply(StreamEffect::Redeliver { group, consumer, ids: &ids, at_ms: self.now_ms });
@@ -345,7 +347,7 @@ impl Drive {
             just_ids: self.random.one_in(3),
         };
         let claimed =
-            self.ask(|stream| Some(stream.decide_claim(stream.group(group)?, &ids, &options, self.now_ms)));
+            self.query(|stream| Some(stream.decide_claim(stream.group(group)?, &ids, &options, self.now_ms)));
         let Some(claimed) = claimed else { return };
         self.apply(StreamEffect::Claim { group, consumer, rows: &claimed.rows, at_ms: self.now_ms });
     }
@@ -354,7 +356,7 @@ impl Drive {
         let Some((group, consumer)) = self.reader() else { return };
         let start = self.id();
         let options = ClaimOptions { min_idle_ms: self.random.below(8), ..ClaimOptions::default() };
-        let found = self.ask(|stream| {
+        let found = self.query(|stream| {
             Some(stream.decide_auto_claim(stream.group(group)?, start, 3, &options, self.now_ms))
         });
         let Some(found) = found else { return };
@@ -375,7 +377,7 @@ fn ids_of(stream: &Stream) -> Vec<StreamId> {
     ids
 }
 
-/// Everything that can be seen of a stream, as text.
+/// Returns everything that is visible of a stream, as text.
 pub(crate) fn dump(stream: &Stream) -> String {
     let mut out = String::new();
     let ends = (stream.len(), stream.first_entry_id(), stream.last_entry_id(), stream.block_count());
@@ -397,6 +399,6 @@ pub(crate) fn dump(stream: &Stream) -> String {
         group.pending().released().for_each(|row| writeln!(out, "released {}", row.id).unwrap());
     }
     writeln!(out, "{:?}", stream.history_counters()).unwrap();
-    stream.remembered().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
+    stream.history_items().for_each(|kept| writeln!(out, "{kept:?}").unwrap());
     out
 }

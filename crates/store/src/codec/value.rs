@@ -1,4 +1,4 @@
-//! Values as bytes: a kind, then the content in the layout it has in memory.
+//! Encodes values: a kind, then the content in the layout that it has in memory.
 //!
 //! ```text
 //! value := 1 text | 10 stream | 3 list | (4 | 5) hash | (6 | 7 | 8) set
@@ -10,11 +10,11 @@
 use millstream_engine::Value;
 use millstream_engine::value::{Hash, Hashing, Layout, List, Set, Text};
 
-use super::stream::{Kind, put_stream, read_stream};
-use super::wire::{CodecError, Reader, put_number, put_text};
+use super::stream::{StreamKind, put_stream, read_stream};
+use super::wire::{ByteReader, CodecError, put_number, put_text};
 
 const STRING: u8 = 1;
-/// In snapshots of version 1.
+/// Only in snapshots of version 1.
 const STREAM_PLAIN: u8 = 2;
 const LIST: u8 = 3;
 const HASH_PACKED: u8 = 4;
@@ -22,7 +22,7 @@ const HASH_TABLE: u8 = 5;
 const SET_INTEGERS: u8 = 6;
 const SET_PACKED: u8 = 7;
 const SET_TABLE: u8 = 8;
-/// In snapshots of version 1.
+/// Only in snapshots of version 1.
 const STREAM_FULL: u8 = 9;
 const STREAM: u8 = 10;
 
@@ -31,7 +31,7 @@ pub(crate) fn put_value(out: &mut Vec<u8>, value: &Value) {
     put_value_in_parts(out, value, &mut |_| {});
 }
 
-/// The same; `pause` looks at the output whenever a part of a stream was written, and may take what is there.
+/// Like [`put_value`], but calls `pause` after each part of a stream. `pause` can take the output so far.
 pub(crate) fn put_value_in_parts(out: &mut Vec<u8>, value: &Value, pause: &mut dyn FnMut(&mut Vec<u8>)) {
     out.push(kind_of(value));
     match value {
@@ -72,21 +72,21 @@ fn kind_of(value: &Value) -> u8 {
     }
 }
 
-/// The value that these bytes are, all of them. Its tables get this hash function.
+/// Decodes a value from all of these bytes. Its tables use this hash function.
 pub(crate) fn take_value(bytes: &[u8], hashing: Hashing) -> Result<Value, CodecError> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = ByteReader::new(bytes);
     let value = read_value(&mut reader, hashing)?;
     reader.finish()?;
     Ok(value)
 }
 
 /// Reads a value.
-pub(crate) fn read_value(reader: &mut Reader<'_>, hashing: Hashing) -> Result<Value, CodecError> {
+pub(crate) fn read_value(reader: &mut ByteReader<'_>, hashing: Hashing) -> Result<Value, CodecError> {
     Ok(match reader.byte()? {
         STRING => Value::String(Text::new(reader.text()?)),
-        STREAM => Value::Stream(Box::new(read_stream(reader, Kind::WithSettings)?)),
-        STREAM_PLAIN => Value::Stream(Box::new(read_stream(reader, Kind::Plain)?)),
-        STREAM_FULL => Value::Stream(Box::new(read_stream(reader, Kind::Full)?)),
+        STREAM => Value::Stream(Box::new(read_stream(reader, StreamKind::WithSettings)?)),
+        STREAM_PLAIN => Value::Stream(Box::new(read_stream(reader, StreamKind::Plain)?)),
+        STREAM_FULL => Value::Stream(Box::new(read_stream(reader, StreamKind::Full)?)),
         LIST => Value::List(Box::new(read_list(reader)?)),
         HASH_PACKED => Value::Hash(Box::new(read_hash(reader, Layout::Packed, hashing)?)),
         HASH_TABLE => Value::Hash(Box::new(read_hash(reader, Layout::Table, hashing)?)),
@@ -97,38 +97,38 @@ pub(crate) fn read_value(reader: &mut Reader<'_>, hashing: Hashing) -> Result<Va
     })
 }
 
-fn read_list(reader: &mut Reader<'_>) -> Result<List, CodecError> {
-    let count = some(reader, 1)?;
+fn read_list(reader: &mut ByteReader<'_>) -> Result<List, CodecError> {
+    let count = item_count(reader, 1)?;
     let list = List::of((0..count).map_while(|_| reader.text().ok()));
-    expect(reader, list.len() == count)?;
+    check_items(reader, list.len() == count)?;
     Ok(list)
 }
 
-fn read_hash(reader: &mut Reader<'_>, layout: Layout, hashing: Hashing) -> Result<Hash, CodecError> {
-    let count = some(reader, 2)?;
+fn read_hash(reader: &mut ByteReader<'_>, layout: Layout, hashing: Hashing) -> Result<Hash, CodecError> {
+    let count = item_count(reader, 2)?;
     let pairs = (0..count).map_while(|_| Some((reader.text().ok()?, reader.text().ok()?)));
     let hash = Hash::with_layout(layout, count, pairs, hashing);
-    expect(reader, hash.len() == count && hash.layout() == layout)?;
+    check_items(reader, hash.len() == count && hash.layout() == layout)?;
     Ok(hash)
 }
 
-fn read_set(reader: &mut Reader<'_>, layout: Layout, hashing: Hashing) -> Result<Set, CodecError> {
-    let count = some(reader, 1)?;
+fn read_set(reader: &mut ByteReader<'_>, layout: Layout, hashing: Hashing) -> Result<Set, CodecError> {
+    let count = item_count(reader, 1)?;
     let members = (0..count).map_while(|_| reader.text().ok());
     let set = Set::with_layout(layout, count, members, hashing);
-    expect(reader, set.len() == count && set.layout() == layout)?;
+    check_items(reader, set.len() == count && set.layout() == layout)?;
     Ok(set)
 }
 
-/// How many items follow. A collection without any is no value.
-fn some(reader: &mut Reader<'_>, bytes_each: usize) -> Result<usize, CodecError> {
+/// Reads the number of items. Empty collections are not valid values.
+fn item_count(reader: &mut ByteReader<'_>, bytes_each: usize) -> Result<usize, CodecError> {
     match reader.count(bytes_each)? {
-        0 => Err(reader.error("a collection without content")),
+        0 => Err(reader.error("an empty collection")),
         count => Ok(count),
     }
 }
 
-/// Fewer items than announced were cut short or came twice; another layout is not the one they were in.
-fn expect(reader: &Reader<'_>, holds: bool) -> Result<(), CodecError> {
-    if holds { Ok(()) } else { Err(reader.error("the items are not what was announced")) }
+/// Returns an error if items are missing, occur twice, or do not have the announced layout.
+fn check_items(reader: &ByteReader<'_>, holds: bool) -> Result<(), CodecError> {
+    if holds { Ok(()) } else { Err(reader.error("the items do not match the announced number or layout")) }
 }

@@ -1,10 +1,10 @@
-//! Numbers, texts and ids as bytes, and a reader that trusts none.
+//! Encodes numbers, texts and ids, and decodes them from untrusted bytes.
 //!
 //! ```text
-//! number := seven bits a byte, low bits first, the top bit says "more"; never longer than it needs to be
+//! number := seven bits per byte, low bits first; the top bit means "more bytes follow"; always the shortest form
 //! text   := length:number  byte…
 //! id     := ms:number  seq:number
-//! signed := number of 0, -1, 1, -2, 2 …
+//! signed := a number: 0, -1, 1, -2, 2 … become 0, 1, 2, 3, 4 …
 //! ```
 
 use std::fmt;
@@ -12,12 +12,12 @@ use std::fmt;
 use millstream_engine::StreamId;
 use millstream_engine::bytes::varint;
 
-/// Where bytes are not what they should be, and how.
+/// Why bytes cannot be decoded, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CodecError {
-    /// How many bytes in.
+    /// Offset of the first invalid byte.
     pub(crate) offset: usize,
-    /// What is wrong there.
+    /// What is wrong.
     pub(crate) what: &'static str,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for CodecError {
     }
 }
 
-const CUT_SHORT: &str = "more is announced than follows";
+const CUT_SHORT: &str = "fewer bytes follow than announced";
 
 /// Appends a number.
 #[inline]
@@ -41,7 +41,7 @@ fn put_long_number(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// The number of eight groups of seven bits, a byte each; top bits are dropped.
+/// Joins eight groups of seven bits, one per byte. Ignores the top bit of each byte.
 fn gather(bytes: u64) -> u64 {
     let quarters = (bytes & 0x007f_007f_007f_007f) | ((bytes & 0x7f00_7f00_7f00_7f00) >> 1);
     let halves = (quarters & 0x0000_3fff_0000_3fff) | ((quarters & 0x3fff_0000_3fff_0000) >> 2);
@@ -61,13 +61,13 @@ pub(crate) fn put_id(out: &mut Vec<u8>, id: StreamId) {
     put_number(out, id.seq);
 }
 
-/// Appends the way from one number to another, short when they are near each other.
+/// Appends the difference between two numbers, which is short if they are close.
 #[inline]
 pub(crate) fn put_step(out: &mut Vec<u8>, from: u64, to: u64) {
     put_number(out, varint::zigzag(to.wrapping_sub(from) as i64));
 }
 
-/// Appends a number that may be missing.
+/// Appends a number or its absence.
 pub(crate) fn put_optional(out: &mut Vec<u8>, value: Option<u64>) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
@@ -75,47 +75,47 @@ pub(crate) fn put_optional(out: &mut Vec<u8>, value: Option<u64>) {
     }
 }
 
-/// Reads bytes from front to back. A failed read leaves it where the trouble is.
+/// Reads bytes from front to back. After a failed read it stays at the invalid byte.
 #[derive(Clone, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct ByteReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, at: 0 }
+impl<'a> ByteReader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> ByteReader<'a> {
+        ByteReader { bytes, at: 0 }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes left.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// An error at this place.
+    /// Returns an error at the current offset.
     #[cold]
     pub(crate) fn error(&self, what: &'static str) -> CodecError {
         CodecError { offset: self.at, what }
     }
 
-    /// Nothing may be left.
+    /// Returns an error if bytes are left.
     pub(crate) fn finish(&self) -> Result<(), CodecError> {
-        if self.left() == 0 { Ok(()) } else { Err(self.error("bytes follow the end")) }
+        if self.left() == 0 { Ok(()) } else { Err(self.error("bytes follow the end of the data")) }
     }
 
     #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, CodecError> {
-        let byte = *self.bytes.get(self.at).ok_or_else(|| self.error("the end comes too early"))?;
+        let byte = *self.bytes.get(self.at).ok_or_else(|| self.error("the data ends too early"))?;
         self.at += 1;
         Ok(byte)
     }
 
-    /// A byte that says yes or no.
+    /// Reads a byte that must be 0 or 1.
     pub(crate) fn flag(&mut self) -> Result<bool, CodecError> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(self.error("neither yes nor no")),
+            _ => Err(self.error("a flag is neither 0 nor 1")),
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Reader<'a> {
         let Some(ahead) = ahead.map(|ahead| u64::from_le_bytes(*ahead)) else {
             return self.number_by_bytes();
         };
-        // The first byte that does not say "more", and everything up to it.
+        // The top bit of every byte that ends a number: the lowest one is the end of this number.
         let last = ahead & varint::MORE ^ varint::MORE;
         if last == 0 {
             return self.number_by_bytes();
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         Ok(gather(bytes))
     }
 
-    /// Near the end, of numbers of more than eight bytes, and where there is none.
+    /// Reads a number byte by byte: near the end of the data, if it has more than eight bytes, or if it is invalid.
     #[cold]
     fn number_by_bytes(&mut self) -> Result<u64, CodecError> {
         let first = self.byte()?;
@@ -161,23 +161,24 @@ impl<'a> Reader<'a> {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
             if bits << shift >> shift != bits {
-                return Err(self.error("a number of more than 64 bits"));
+                return Err(self.error("a number has more than 64 bits"));
             }
             value |= bits << shift;
             match byte {
-                0 => return Err(self.error("a number longer than it needs to be")),
+                0 => return Err(self.error("a number is not in its shortest form")),
                 1..0x80 => return Ok(value),
                 _ => {}
             }
         }
-        Err(self.error("a number of more than 64 bits"))
+        Err(self.error("a number has more than 64 bits"))
     }
 
     pub(crate) fn small_number(&mut self) -> Result<u32, CodecError> {
-        u32::try_from(self.number()?).map_err(|_| self.error("a number of more than 32 bits"))
+        u32::try_from(self.number()?).map_err(|_| self.error("a number has more than 32 bits"))
     }
 
-    /// How many things follow, of at least `bytes_each`: never more than there can be, so that room may be made for them.
+    /// Reads the number of items that follow, each of at least `bytes_each`. Refuses a count for which too few bytes
+    /// are left, so that the caller can allocate memory for the items.
     pub(crate) fn count(&mut self, bytes_each: usize) -> Result<usize, CodecError> {
         let count = self.number()?;
         match usize::try_from(count) {
@@ -192,7 +193,7 @@ impl<'a> Reader<'a> {
         self.bytes(len)
     }
 
-    /// So many bytes.
+    /// Reads `len` bytes.
     #[inline]
     pub(crate) fn bytes(&mut self, len: u64) -> Result<&'a [u8], CodecError> {
         let ahead = &self.bytes[self.at..];
@@ -206,7 +207,7 @@ impl<'a> Reader<'a> {
         Ok(StreamId::new(self.number()?, self.number()?))
     }
 
-    /// What [`put_step`] wrote, taken from the same number.
+    /// Reads a difference that [`put_step`] wrote, and adds it to the same number.
     pub(crate) fn step(&mut self, from: u64) -> Result<u64, CodecError> {
         let step = self.number()?;
         Ok(from.wrapping_add_signed(varint::unzigzag(step)))
@@ -221,7 +222,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// A number as the top of this file says it.
+    /// Encodes a number as the top of this file describes.
     fn one_by_one(mut number: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while number >= 0x80 {
@@ -233,24 +234,24 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_one_form() {
+    fn numbers_have_one_encoding() {
         let edges = (0..u64::BITS).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit, (1 << bit) | 1]);
         for number in edges.chain([u64::MAX]) {
             let mut bytes = Vec::new();
             put_number(&mut bytes, number);
             assert_eq!(bytes, one_by_one(number), "{number}");
             for follows in [&[][..], &[0xff; 10], &[0; 10]] {
-                let mut reader = Reader { bytes: &[&bytes, follows].concat(), at: 0 };
+                let mut reader = ByteReader { bytes: &[&bytes, follows].concat(), at: 0 };
                 assert_eq!((reader.number(), reader.left()), (Ok(number), follows.len()), "{number}");
             }
             *bytes.last_mut().unwrap() |= 0x80;
             bytes.push(0);
-            assert!(Reader::new(&bytes).number().is_err(), "{number} in a longer form");
+            assert!(ByteReader::new(&bytes).number().is_err(), "{number} in a longer form");
             bytes.extend([1; 10]);
-            assert!(Reader::new(&bytes).number().is_err(), "{number} in a longer form, more behind it");
+            assert!(ByteReader::new(&bytes).number().is_err(), "{number} in a longer form, more behind it");
         }
         let too_great = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02];
-        assert!(Reader::new(&too_great).number().is_err());
+        assert!(ByteReader::new(&too_great).number().is_err());
     }
 
     #[test]
@@ -259,19 +260,19 @@ mod tests {
         for (from, to) in numbers.iter().flat_map(|from| numbers.map(|to| (*from, to))) {
             let mut bytes = Vec::new();
             put_step(&mut bytes, from, to);
-            assert_eq!(Reader::new(&bytes).step(from), Ok(to), "{from} to {to}");
+            assert_eq!(ByteReader::new(&bytes).step(from), Ok(to), "{from} to {to}");
         }
     }
 
     #[test]
-    fn texts_of_every_length_come_back() {
+    fn texts_of_every_length_round_trip() {
         let bytes: Vec<u8> = (0..300u32).map(|n| n as u8).collect();
         for len in 0..bytes.len() {
             let mut out = b"before".to_vec();
             put_text(&mut out, &bytes[..len]);
             put_text(&mut out, &bytes[len..]);
             put_text(&mut out, &bytes[..len]);
-            let mut reader = Reader::new(&out[6..]);
+            let mut reader = ByteReader::new(&out[6..]);
             for text in [&bytes[..len], &bytes[len..], &bytes[..len]] {
                 assert_eq!(reader.text(), Ok(text));
             }
@@ -280,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_bounded_by_what_follows() {
-        assert_eq!(Reader::new(&[2, 0, 0, 0, 0]).count(2), Ok(2));
-        assert!(Reader::new(&[3, 0, 0, 0, 0]).count(2).is_err());
+    fn count_is_limited_by_the_bytes_that_follow() {
+        assert_eq!(ByteReader::new(&[2, 0, 0, 0, 0]).count(2), Ok(2));
+        assert!(ByteReader::new(&[3, 0, 0, 0, 0]).count(2).is_err());
     }
 }

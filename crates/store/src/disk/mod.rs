@@ -1,8 +1,8 @@
-//! The seam between the store and the medium: one flat folder of files, and the errors it can give.
+//! The interface between the store and the disk: one flat folder of files, and the errors of its operations.
 //!
-//! Everything durable goes through [`Disk`] and [`File`]; [`RealDisk`] is a folder of the machine, and
-//! `SimDisk` (in tests) is a folder in memory that loses, tears and reorders what was
-//! not synced. The seam knows names, bytes and syncs; it knows neither records nor snapshots.
+//! All durable data goes through [`Disk`] and [`File`]. [`RealDisk`] is a folder of the machine's file system.
+//! `SimDisk` (in tests) is a folder in memory that loses, tears and reorders writes that were not synced. This module
+//! knows names, bytes and syncs. It knows neither records nor snapshots.
 
 mod real;
 #[cfg(test)]
@@ -18,105 +18,105 @@ pub use real::RealDisk;
 #[cfg(test)]
 pub(crate) use sim::{Fault, SimDisk};
 
-/// The name of the file whose lock means "this folder is in use".
+/// Name of the file whose lock marks the folder as in use.
 pub const LOCK_FILE: &str = "LOCK";
 
 /// One flat folder. Names are plain file names, never paths.
 pub trait Disk: Send + Sync {
-    /// Takes the folder for this process until [`Disk::unlock`] or the end of the process.
+    /// Locks the folder for this process until [`Disk::unlock`] or the end of the process.
     fn lock(&self) -> Result<(), DiskError>;
-    /// Gives the folder back. Without effect when it was not taken.
+    /// Unlocks the folder. Does nothing if it is not locked.
     fn unlock(&self);
-    /// Every regular file with its size, in order of names.
+    /// Returns every regular file with its size, ordered by name.
     fn list(&self) -> Result<Vec<Listed>, DiskError>;
-    /// Makes a new, empty file; an existing one is an error.
+    /// Creates an empty file. Fails if the file exists.
     fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError>;
-    /// Opens an existing file, for reading only or for both.
+    /// Opens an existing file for reading, or for reading and writing.
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError>;
-    /// Gives `from` the name `to`, replacing what had it.
+    /// Renames `from` to `to`. Replaces a file that has the name `to`.
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
     /// Removes a file.
     fn remove(&self, name: &str) -> Result<(), DiskError>;
-    /// Makes creations, renames and removals durable.
+    /// Makes earlier creations, renames and removals durable.
     fn sync_dir(&self) -> Result<(), DiskError>;
-    /// Whether a folder that was taken is still where it was. If not, another process may have one there: nothing is done to it.
-    fn check_place(&self) -> Result<(), DiskError> {
+    /// Returns an error if the locked folder was moved or removed. Another process may have created a new folder at its
+    /// path, which this process must not touch.
+    fn check_not_moved(&self) -> Result<(), DiskError> {
         Ok(())
     }
-    /// What can still be written.
+    /// Returns the number of bytes that can still be written.
     fn free_bytes(&self) -> Result<u64, DiskError>;
-    /// How a person finds the file: its path.
+    /// Returns the path of a file, for messages.
     fn path_of(&self, name: &str) -> String;
 }
 
-/// One file of a [`Disk`]. Offsets are given, not kept.
+/// One file of a [`Disk`]. Every call states its offset.
 pub trait File: Send + Sync {
-    /// Reads up to `into.len()` bytes; 0 at or after the end.
+    /// Reads up to `into.len()` bytes. Returns 0 at or after the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, DiskError>;
-    /// Writes some of `bytes` (at least one), and says how many.
+    /// Writes at least one of the `bytes`, and returns how many it wrote.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, DiskError>;
     /// Cuts or extends the file to this length.
     fn truncate(&self, bytes: u64) -> Result<(), DiskError>;
-    /// This part is written and will not be read soon: the disk may begin with it, so that a later sync finds little to do. A hint,
-    /// which promises nothing.
-    fn begin_writing(&self, _offset: u64, _bytes: u64) {}
-    /// Makes contents and length durable. After an error nothing may be assumed, and it is not to be repeated.
+    /// Hints that the disk can begin to write this part, so that a later sync has less to do. Guarantees nothing.
+    fn start_writeback(&self, _offset: u64, _bytes: u64) {}
+    /// Makes contents and length durable. After an error the state of the file is unknown; do not retry.
     fn sync(&self) -> Result<(), DiskError>;
-    /// The length.
+    /// Returns the length of the file.
     fn bytes(&self) -> Result<u64, DiskError>;
 }
 
-/// What an existing file is opened for.
+/// How an existing file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reading.
+    /// For reading.
     Read,
-    /// Reading and writing.
+    /// For reading and writing.
     Write,
 }
 
 /// A file in a folder's listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the file.
     pub name: String,
-    /// Its length.
+    /// Length of the file.
     pub bytes: u64,
 }
 
-/// An operation that failed: what was tried, on which file, and what the system said.
+/// A failed operation: which operation, on which file, and the error of the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskError {
-    /// What was tried, as a verb: "write", "sync".
+    /// The operation as a verb, such as "write" or "sync".
     pub operation: &'static str,
-    /// The path.
+    /// Path of the file or folder.
     pub path: String,
-    /// The kind of error.
+    /// Kind of the error.
     pub kind: io::ErrorKind,
-    /// The system's number for it, if it has one.
+    /// Error number of the system, if there is one.
     pub number: Option<i32>,
-    /// The system's words.
+    /// Error message of the system.
     pub message: String,
 }
 
 impl DiskError {
-    /// Adds to the system's error what was tried on which file.
+    /// Creates an error from the system's error, the operation and the path.
     pub fn new(operation: &'static str, path: impl Into<String>, error: &io::Error) -> DiskError {
         let (kind, number) = (error.kind(), error.raw_os_error());
         DiskError { operation, path: path.into(), kind, number, message: error.to_string() }
     }
 
-    /// Whether there was no room or no descriptor: nothing has happened, and it may work later.
-    pub fn may_pass(&self) -> bool {
+    /// Returns true if there was no space or no file descriptor. The operation changed nothing and can succeed later.
+    pub fn is_transient(&self) -> bool {
         self.is_full() || self.is_exhausted()
     }
 
-    /// Whether the process or the system had nothing left to open a file with. Nothing has happened, and it may work later.
+    /// Returns true if the process or the system had no file descriptor left. The operation can succeed later.
     pub fn is_exhausted(&self) -> bool {
         [Errno::MFILE, Errno::NFILE].iter().any(|errno| self.number == Some(errno.raw_os_error()))
     }
 
-    /// Whether the medium (or the quota on it) has no room left.
+    /// Returns true if the disk, or the quota on it, has no space left.
     pub fn is_full(&self) -> bool {
         matches!(self.kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
@@ -130,7 +130,7 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
-/// Fills `into` from `offset` on, or says how much there was before the end.
+/// Reads until `into` is full or the file ends. Returns the number of bytes read.
 pub fn read_full(file: &dyn File, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
     let mut done = 0;
     while done < into.len() {
@@ -142,7 +142,7 @@ pub fn read_full(file: &dyn File, offset: u64, into: &mut [u8]) -> Result<usize,
     Ok(done)
 }
 
-/// Writes all of `bytes`. On an error, some of them may have been written.
+/// Writes all of `bytes`. After an error, some of them may have been written.
 pub fn write_full(file: &dyn File, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,4 +1,5 @@
-//! A folder of the machine. Private to its owner, never followed through a symbolic link, one process at a time.
+//! A folder of the machine's file system: private to its owner, used by one process at a time, follows no symbolic
+//! links.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,51 +16,52 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::{Access, Disk, DiskError, File, LOCK_FILE, Listed};
 
-/// How often a lock is tried for before the folder counts as in use. Whoever only looks at a folder has it for a moment.
+/// Number of attempts to lock the folder before it counts as in use. `millstream check` locks it only for a moment.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A folder of the machine's file system.
 pub struct RealDisk {
     dir: PathBuf,
-    held: Mutex<Option<Held>>,
+    locks: Mutex<Option<FolderLocks>>,
 }
 
-/// What is open while the folder belongs to this process. Closing it gives both locks back.
-struct Held {
-    /// The LOCK file, which says who that is.
+/// The open files that hold the locks on the folder. Closing them releases the locks.
+struct FolderLocks {
+    /// The LOCK file, which contains the process id.
     _lock: fs::File,
-    /// The folder itself, locked as well: somebody may remove the file. Syncing it must not fail for lack of a descriptor.
+    /// The folder itself. It is locked as well, because the LOCK file can be removed. It stays open, so that syncing it
+    /// needs no new file descriptor.
     folder: Arc<fs::File>,
 }
 
 impl RealDisk {
-    /// The folder `dir`, made (mode 0700, with its parents) when it is not there. Afterwards its name is durable.
+    /// Opens the folder `dir`. Creates it (mode 0700) and its parents if they do not exist, and makes its name durable.
     pub fn create(dir: impl Into<PathBuf>) -> Result<RealDisk, DiskError> {
         let disk = RealDisk::existing(dir);
-        for folder in unproven(&disk.dir) {
-            make_folder(folder)
-                .map_err(|error| DiskError::new("make the folder", folder.display().to_string(), &error))?;
+        for folder in folders_to_sync(&disk.dir) {
+            create_folder(folder)
+                .map_err(|error| DiskError::new("create the folder", folder.display().to_string(), &error))?;
             sync_name(folder)?;
         }
         Ok(disk)
     }
 
-    /// The folder `dir` as it is; nothing is made. For reading only, when [`Disk::lock`] is not called.
+    /// Refers to the folder `dir` without creating anything. Without [`Disk::lock`], for reading only.
     pub fn existing(dir: impl Into<PathBuf>) -> RealDisk {
-        RealDisk { dir: dir.into(), held: Mutex::new(None) }
+        RealDisk { dir: dir.into(), locks: Mutex::new(None) }
     }
 
     fn error(&self, operation: &'static str, name: &str, error: &io::Error) -> DiskError {
         DiskError::new(operation, self.path_of(name), error)
     }
 
-    /// The folder, if it belongs to this process.
-    fn held_folder(&self) -> Option<Arc<fs::File>> {
-        self.held.lock().as_ref().map(|held| Arc::clone(&held.folder))
+    /// Returns the open folder if this process has locked it.
+    fn locked_folder(&self) -> Option<Arc<fs::File>> {
+        self.locks.lock().as_ref().map(|locks| Arc::clone(&locks.folder))
     }
 
-    /// Opens with mode 0600 and without following a link at `name`.
+    /// Opens a file with mode 0600. Does not follow a symbolic link.
     fn open_with(
         &self,
         operation: &'static str,
@@ -75,20 +77,21 @@ impl RealDisk {
         Arc::new(RealFile { file, path: self.path_of(name) })
     }
 
-    /// Who has the folder open, if anybody has. To find out, the lock is taken as a reader and given back at once, which
-    /// [`Disk::lock`] waits for.
+    /// Returns the process that has the folder open, if there is one.
+    ///
+    /// Takes a shared lock for a moment to find out. [`Disk::lock`] waits that long.
     pub(crate) fn holder(&self) -> Option<String> {
         let lock = fs::File::open(self.dir.join(LOCK_FILE)).ok();
         let folder = fs::File::open(&self.dir).ok();
-        let is_held =
+        let is_locked =
             |file: &fs::File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
-        lock.iter().chain(&folder).any(is_held).then(|| noted_in(lock.as_ref()))
+        lock.iter().chain(&folder).any(is_locked).then(|| process_in(lock.as_ref()))
     }
 
-    /// The error of a folder that another process holds.
+    /// Returns the error for a folder that another process has locked.
     fn in_use(&self) -> DiskError {
-        let holder = noted_in(fs::File::open(self.dir.join(LOCK_FILE)).ok().as_ref());
-        let message = format!("in use by {holder}; a data folder belongs to one process at a time");
+        let holder = process_in(fs::File::open(self.dir.join(LOCK_FILE)).ok().as_ref());
+        let message = format!("in use by {holder}; only one process at a time can open a data folder");
         self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message))
     }
 
@@ -99,13 +102,13 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn lock(&self) -> Result<(), DiskError> {
-        let mut held = self.held.lock();
-        if held.is_some() {
+        let mut locks = self.locks.lock();
+        if locks.is_some() {
             let message = "already in use by this process".to_owned();
             return Err(self.folder_error("lock", &io::Error::new(io::ErrorKind::ResourceBusy, message)));
         }
         let folder = fs::File::open(&self.dir).map_err(|error| self.folder_error("open", &error))?;
-        // Where a folder cannot be locked, as on some network file systems, the file alone must do.
+        // Some network file systems cannot lock folders. The lock on the file must suffice there.
         if lock_exclusively(&folder) == Err(Errno::WOULDBLOCK) {
             return Err(self.in_use());
         }
@@ -118,7 +121,7 @@ impl Disk for RealDisk {
             Err(errno) => return Err(self.error("lock", LOCK_FILE, &errno.into())),
         }
         if !is_lock_file(&lock) {
-            let message = "there is a file of this name that is none of ours";
+            let message = "a file with this name exists that Millstream did not create";
             return Err(self.error(
                 "lock",
                 LOCK_FILE,
@@ -128,23 +131,23 @@ impl Disk for RealDisk {
         let note = format!("{}\n", std::process::id());
         let noted = lock.set_len(0).and_then(|()| lock.write_all_at(note.as_bytes(), 0));
         noted.map_err(|error| self.error("write", LOCK_FILE, &error))?;
-        *held = Some(Held { _lock: lock, folder: Arc::new(folder) });
+        *locks = Some(FolderLocks { _lock: lock, folder: Arc::new(folder) });
         Ok(())
     }
 
     fn unlock(&self) {
-        self.held.lock().take();
+        self.locks.lock().take();
     }
 
     fn list(&self) -> Result<Vec<Listed>, DiskError> {
-        self.check_place()?;
+        self.check_not_moved()?;
         let failed = |error: io::Error| self.folder_error("list", &error);
         let mut listed = Vec::new();
         for entry in fs::read_dir(&self.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // Of the entry itself: a link is not a regular file, whatever it points to.
+            // Metadata of the entry itself: a symbolic link is not a regular file.
             let metadata = match entry.metadata() {
-                // Somebody else's file that is gone by now.
+                // Another process removed its file meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 metadata => metadata.map_err(failed)?,
             };
@@ -157,46 +160,46 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
-        self.check_place()?;
+        self.check_not_moved()?;
         let options = &mut fs::OpenOptions::new();
         let file = self.open_with("create", name, options.read(true).write(true).create_new(true))?;
         Ok(self.wrap(name, file))
     }
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError> {
-        self.check_place()?;
+        self.check_not_moved()?;
         let options = &mut fs::OpenOptions::new();
         let file = self.open_with("open", name, options.read(true).write(access == Access::Write))?;
         Ok(self.wrap(name, file))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
-        self.check_place()?;
+        self.check_not_moved()?;
         let renamed = fs::rename(self.dir.join(from), self.dir.join(to));
         renamed.map_err(|error| self.error("rename", from, &error))
     }
 
     fn remove(&self, name: &str) -> Result<(), DiskError> {
-        self.check_place()?;
+        self.check_not_moved()?;
         fs::remove_file(self.dir.join(name)).map_err(|error| self.error("remove", name, &error))
     }
 
     fn sync_dir(&self) -> Result<(), DiskError> {
-        let opened = self.held_folder().map_or_else(|| fs::File::open(&self.dir).map(Arc::new), Ok);
+        let opened = self.locked_folder().map_or_else(|| fs::File::open(&self.dir).map(Arc::new), Ok);
         let synced = opened.and_then(|folder| folder.sync_all());
         synced.map_err(|error| self.folder_error("sync the folder", &error))
     }
 
-    fn check_place(&self) -> Result<(), DiskError> {
-        let Some(folder) = self.held_folder() else { return Ok(()) };
+    fn check_not_moved(&self) -> Result<(), DiskError> {
+        let Some(folder) = self.locked_folder() else { return Ok(()) };
         let identity = |found: fs::Metadata| (found.dev(), found.ino());
         let is_same = fs::metadata(&self.dir)
-            .and_then(|at_path| folder.metadata().map(|held| identity(held) == identity(at_path)));
+            .and_then(|at_path| folder.metadata().map(|locked| identity(locked) == identity(at_path)));
         match is_same {
             Ok(true) => Ok(()),
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error("find", &error)),
             _ => {
-                let message = "it was moved or removed while this process used it";
+                let message = "the folder was moved or removed while this process used it";
                 Err(self.folder_error("find", &io::Error::new(io::ErrorKind::NotFound, message)))
             }
         }
@@ -204,7 +207,7 @@ impl Disk for RealDisk {
 
     fn free_bytes(&self) -> Result<u64, DiskError> {
         let stat = rustix::fs::statvfs(&self.dir)
-            .map_err(|errno| self.folder_error("ask for the free space of", &errno.into()))?;
+            .map_err(|errno| self.folder_error("get the free space of", &errno.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -213,9 +216,11 @@ impl Disk for RealDisk {
     }
 }
 
-/// The folders whose names a power cut might forget, with everything in them, from the top down: those that are not there, and
-/// the nearest that is. An earlier process may have ended after making that one and before it synced the name.
-fn unproven(dir: &Path) -> Vec<&Path> {
+/// Returns the folders whose names may not be durable yet, from the top down.
+///
+/// These are the folders that do not exist, and the nearest one that does: an earlier process may have ended after
+/// creating it and before syncing its name.
+fn folders_to_sync(dir: &Path) -> Vec<&Path> {
     let named = || dir.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
     let missing = named().take_while(|folder| !folder.exists()).count();
     let mut folders: Vec<&Path> = named().take(missing + 1).collect();
@@ -223,25 +228,25 @@ fn unproven(dir: &Path) -> Vec<&Path> {
     folders
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
+fn create_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
     if folder.exists() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name"));
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "a file with this name exists"));
     }
-    // Another process may have made it by now, which does as well.
+    // If another process has created it meanwhile, this succeeds too.
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Makes the name of a folder durable: it stands in the folder above, where a link leads to.
+/// Makes the name of a folder durable by syncing its parent folder, after resolving symbolic links.
 fn sync_name(folder: &Path) -> Result<(), DiskError> {
     let failed = |path: &Path, error| DiskError::new("sync the folder", path.display().to_string(), &error);
     let real = folder.canonicalize().map_err(|error| failed(folder, error))?;
     let Some(parent) = real.parent() else { return Ok(()) };
     match fs::File::open(parent) {
-        // Who may not read it cannot sync it. That is how the machine was set up, and no reason to refuse: whoever made the
-        // folder may have synced it.
+        // Without read permission the parent cannot be synced. That is no reason to refuse the folder: the
+        // administrator who created it may have synced it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         opened => opened.and_then(|opened| opened.sync_all()).map_err(|error| failed(parent, error)),
     }
@@ -257,26 +262,26 @@ fn lock_exclusively(lock: &fs::File) -> Result<(), Errno> {
     flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Whether it is empty or has the number of a process in it, as nobody else's file would.
+/// Returns true if the file is empty or contains a process id, as only our lock files do.
 fn is_lock_file(lock: &fs::File) -> bool {
     let mut text = String::new();
     let read = lock.take(64).read_to_string(&mut text);
     read.is_ok() && (text.is_empty() || text.strip_suffix('\n').is_some_and(|pid| pid.parse::<u32>().is_ok()))
 }
 
-/// The process that a lock says it belongs to. One that has ended left its number there; then it is another.
-fn noted_in(lock: Option<&fs::File>) -> String {
+/// Returns the process that a lock file names. If that process has ended, another process holds the lock.
+fn process_in(lock: Option<&fs::File>) -> String {
     let mut text = String::new();
-    // The number is a courtesy; without it the folder is in use all the same.
+    // If the file cannot be read, the process is unknown, but the folder is still in use.
     let _ = lock.map(|mut lock| lock.read_to_string(&mut text));
     match text.trim().parse().ok().and_then(Pid::from_raw) {
-        // A process of somebody else may not be signalled, and lives.
+        // Any error except "no such process" means that the process exists, even if it belongs to another user.
         Some(pid) if test_kill_process(pid) != Err(Errno::SRCH) => format!("pid {}", pid.as_raw_pid()),
         _ => "another process".to_owned(),
     }
 }
 
-/// An open file of the folder.
+/// An open file of a [`RealDisk`].
 struct RealFile {
     file: fs::File,
     path: String,
@@ -302,11 +307,11 @@ impl File for RealFile {
     }
 
     fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
-        self.file.set_len(bytes).map_err(self.error("cut"))
+        self.file.set_len(bytes).map_err(self.error("truncate"))
     }
 
-    fn begin_writing(&self, offset: u64, bytes: u64) {
-        // Linux begins to write out what it is told to forget, and waits for nothing. Where it cannot, the sync does it all.
+    fn start_writeback(&self, offset: u64, bytes: u64) {
+        // On Linux, DONTNEED starts to write dirty pages and does not wait. If it fails, the sync writes them.
         #[cfg(target_os = "linux")]
         let _ = rustix::fs::fadvise(
             &self.file,
@@ -321,11 +326,11 @@ impl File for RealFile {
     }
 
     fn bytes(&self) -> Result<u64, DiskError> {
-        Ok(self.file.metadata().map_err(self.error("ask for the size of"))?.len())
+        Ok(self.file.metadata().map_err(self.error("get the size of"))?.len())
     }
 }
 
-/// A signal during a read or write is not a failure.
+/// Repeats a call that a signal interrupted.
 fn uninterrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         match call() {
@@ -364,34 +369,34 @@ mod tests {
     }
 
     #[test]
-    fn every_name_on_the_way_is_synced_before_the_next_is_made() {
+    fn each_created_folder_is_synced_before_the_next_is_created() {
         let dir = scratch("way");
         let (inner, data) = (dir.join("a"), dir.join("a/b"));
         fs::create_dir(&dir).unwrap();
-        assert_eq!(unproven(&data), [&dir, &inner, &data]);
-        // As a process leaves it that ended in between.
+        assert_eq!(folders_to_sync(&data), [&dir, &inner, &data]);
+        // As a process leaves it that ended after creating the first folder.
         fs::create_dir(&inner).unwrap();
-        assert_eq!(unproven(&data), [&inner, &data]);
+        assert_eq!(folders_to_sync(&data), [&inner, &data]);
         RealDisk::create(&data).unwrap();
-        assert_eq!(unproven(&data), [&data]);
+        assert_eq!(folders_to_sync(&data), [&data]);
         assert_eq!(
-            unproven(Path::new("not-there/data")),
+            folders_to_sync(Path::new("not-there/data")),
             [Path::new("not-there"), Path::new("not-there/data")]
         );
-        assert_eq!(unproven(Path::new("/")), [Path::new("/")]);
+        assert_eq!(folders_to_sync(Path::new("/")), [Path::new("/")]);
         fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
-    fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+    fn lock_waits_for_a_short_shared_lock() {
         let dir = scratch("moment");
         let disk = RealDisk::create(&dir).unwrap();
-        let look = fs::File::create(dir.join(LOCK_FILE)).unwrap();
-        flock(&look, FlockOperation::LockShared).unwrap();
+        let shared = fs::File::create(dir.join(LOCK_FILE)).unwrap();
+        flock(&shared, FlockOperation::LockShared).unwrap();
         thread::scope(|scope| {
             scope.spawn(move || {
                 thread::sleep(Duration::from_millis(10));
-                drop(look);
+                drop(shared);
             });
             disk.lock().unwrap();
         });
@@ -399,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_not_named_as_the_holder() {
+    fn ended_process_is_not_named_as_the_holder() {
         let dir = scratch("ended");
         let disk = RealDisk::create(&dir).unwrap();
         let mut ended = std::process::Command::new("true").spawn().unwrap();
@@ -414,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_held_is_synced_without_being_opened_again() {
+    fn locked_folder_is_synced_without_opening_it_again() {
         let dir = scratch("held");
         let disk = RealDisk::create(&dir).unwrap();
         disk.lock().unwrap();
@@ -427,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_belongs_to_one_process_even_without_its_lock_file() {
+    fn folder_stays_locked_without_its_lock_file() {
         let dir = scratch("unlocked");
         let disk = RealDisk::create(&dir).unwrap();
         disk.lock().unwrap();
@@ -441,20 +446,20 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_moved_or_replaced_is_left_alone() {
+    fn moved_or_replaced_folder_is_not_touched() {
         let dir = scratch("left");
         let disk = RealDisk::create(&dir).unwrap();
         disk.lock().unwrap();
         disk.create("log").unwrap();
-        disk.check_place().unwrap();
+        disk.check_not_moved().unwrap();
         let moved = scratch("left-moved");
         fs::rename(&dir, &moved).unwrap();
         for _ in 0..2 {
-            let error = disk.check_place().unwrap_err().to_string();
+            let error = disk.check_not_moved().unwrap_err().to_string();
             assert!(error.contains("moved or removed"), "{error}");
             assert!(disk.create("other").is_err() && disk.list().is_err() && disk.remove("log").is_err());
             assert!(disk.rename("log", "other").is_err() && disk.open("log", Access::Read).is_err());
-            // Another process may have made one of this name.
+            // As if another process had created a folder with this name.
             fs::create_dir_all(&dir).unwrap();
             fs::write(dir.join("log"), "another's").unwrap();
         }
@@ -464,18 +469,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_else_is_not_taken_for_a_lock() {
+    fn foreign_file_is_not_used_as_the_lock_file() {
         let dir = scratch("foreign-lock");
         let disk = RealDisk::create(&dir).unwrap();
         fs::write(dir.join(LOCK_FILE), "precious\n").unwrap();
         let error = disk.lock().unwrap_err().to_string();
-        assert!(error.contains("none of ours"), "{error}");
+        assert!(error.contains("that Millstream did not create"), "{error}");
         assert_eq!(fs::read_to_string(dir.join(LOCK_FILE)).unwrap(), "precious\n");
         fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]
-    fn links_are_neither_followed_nor_listed() {
+    fn symbolic_links_are_neither_followed_nor_listed() {
         let dir = scratch("links");
         let disk = RealDisk::create(&dir).unwrap();
         fs::write(dir.join("target"), "x").unwrap();

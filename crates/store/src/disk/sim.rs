@@ -1,9 +1,9 @@
-//! A folder in memory that behaves as badly as a disk may.
+//! A folder in memory that simulates the failures of a real disk.
 //!
-//! Every file has a live image (what a running process reads) and a durable one. Writes, truncations and name
-//! changes are pending until a sync; [`SimDisk::crash`] draws from a seed what of the pending ones survived: any
-//! subset of 512-byte sectors, torn at any byte, lengths apart from data, new space holding zeros or garbage, each
-//! name change on its own. Faults are injected by the number of the call. Everything is a function of the seeds.
+//! Every file has a live image, which a running process reads, and a durable one. Writes, truncations and name changes
+//! are pending until a sync. [`SimDisk::crash`] chooses by a seed which pending changes survive a power cut: any subset
+//! of 512-byte sectors, torn at any byte; lengths independent of data; new space with zeros or garbage; each name
+//! change independently. Tests inject faults by the number of the call. The seeds determine everything.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,34 +15,34 @@ use super::{Access, Disk, DiskError, File, Listed};
 
 const SECTOR_BYTES: u64 = 512;
 
-/// What goes wrong at a call that changes something.
+/// A fault injected into a call that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The call fails with an I/O error. A write may have written a part; a sync leaves its pages clean.
+    /// The call fails with an I/O error. A write may have written a part. A failed sync marks its pages as clean.
     Io,
     /// The call fails for lack of space and changes nothing.
     Full,
-    /// A write writes its first byte only and succeeds. Without effect on other calls.
+    /// A write writes only its first byte and succeeds. Other calls are not affected.
     Short,
-    /// The power goes: this call and every later one fail, and what it was doing is pending.
+    /// The power fails: this call and all later ones fail. The effect of this call is pending.
     Halt,
 }
 
-/// A folder in memory. Clones are handles to the same folder.
+/// A folder in memory. Clones refer to the same folder.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
 }
 
 impl SimDisk {
-    /// An empty folder. The seed decides what failing calls leave behind.
+    /// Creates an empty folder. The seed determines what failing calls leave behind.
     pub(crate) fn new(seed: u64) -> SimDisk {
         SimDisk::with_contents(&BTreeMap::new(), seed)
     }
 
-    /// A folder with these files, all durable.
+    /// Creates a folder with these files, all of them durable.
     pub(crate) fn with_contents(contents: &BTreeMap<String, Vec<u8>>, seed: u64) -> SimDisk {
-        let mut state = State { random: Random(seed), ..State::default() };
+        let mut state = SimState { random: DiskRandom(seed), ..SimState::default() };
         for (name, bytes) in contents {
             let inode = state.files.len();
             state.files.push(SimFileState {
@@ -56,44 +56,44 @@ impl SimDisk {
         SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Every file as a running process sees it.
+    /// Returns every file as a running process sees it.
     pub(crate) fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state.lock();
         state.live.iter().map(|(name, &inode)| (name.clone(), state.files[inode].live.clone())).collect()
     }
 
-    /// How many calls that change something there were.
+    /// Returns the number of calls so far that change something.
     pub(crate) fn calls(&self) -> u64 {
         self.state.lock().calls
     }
 
-    /// Injects `fault` at the call with this number (the first is 1).
+    /// Injects `fault` into the call with this number. The first call has number 1.
     pub(crate) fn fail_at(&self, call: u64, fault: Fault) {
         self.state.lock().faults.insert(call, fault);
     }
 
-    /// From now on, one in `one_in` of the calls that change something is looked at just before: an outcome of a power cut at that
-    /// moment is kept for [`SimDisk::take_cuts`]. 0 ends it.
-    pub(crate) fn watch(&self, one_in: u64) {
-        self.state.lock().watched_one_in = one_in;
+    /// From now on, simulates a power cut before one in `one_in` of the calls that change something. Keeps the outcome
+    /// for [`SimDisk::take_crash_samples`]. 0 stops this.
+    pub(crate) fn sample_crashes(&self, one_in: u64) {
+        self.state.lock().sample_one_in = one_in;
     }
 
-    /// The outcomes kept since the last time.
-    pub(crate) fn take_cuts(&self) -> Vec<SimDisk> {
-        std::mem::take(&mut self.state.lock().cuts)
+    /// Returns and removes the outcomes collected so far.
+    pub(crate) fn take_crash_samples(&self) -> Vec<SimDisk> {
+        std::mem::take(&mut self.state.lock().crash_samples)
     }
 
-    /// While this is set nothing can be opened: creating, opening and listing fail, and change nothing.
+    /// While this is set, no file descriptor is left: creating, opening and listing fail and change nothing.
     pub(crate) fn set_exhausted(&self, exhausted: bool) {
         self.state.lock().exhausted = exhausted;
     }
 
-    /// Limits the bytes of all files together; `None` lifts it.
+    /// Limits the total size of all files. `None` removes the limit.
     pub(crate) fn set_capacity(&self, bytes: Option<u64>) {
         self.state.lock().capacity = bytes;
     }
 
-    /// The process is gone, the machine is not: the live image stays, the lock and the faults go.
+    /// Simulates the end of the process alone: the live image stays; the lock and the faults are removed.
     pub(crate) fn restart(&self) {
         let mut state = self.state.lock();
         state.locked = false;
@@ -102,7 +102,7 @@ impl SimDisk {
         state.faults.clear();
     }
 
-    /// The folder after a power cut: one of the states that the pending changes allow.
+    /// Returns the folder after a power cut: one of the states that the pending changes allow.
     pub(crate) fn crash(&self, seed: u64) -> SimDisk {
         self.state.lock().crash(seed)
     }
@@ -124,7 +124,7 @@ impl Disk for SimDisk {
 
     fn list(&self) -> Result<Vec<Listed>, DiskError> {
         let state = self.state.lock();
-        state.open_something("list", ".")?;
+        state.check_descriptors("list", ".")?;
         let listed = |(name, &inode): (&String, &usize)| Listed {
             name: name.clone(),
             bytes: state.files[inode].live.len() as u64,
@@ -135,7 +135,7 @@ impl Disk for SimDisk {
     fn create(&self, name: &str) -> Result<Arc<dyn File>, DiskError> {
         let mut state = self.state.lock();
         let fault = state.begin("create", name)?;
-        state.open_something("create", name)?;
+        state.check_descriptors("create", name)?;
         if state.live.contains_key(name) {
             return Err(failure("create", name, io::ErrorKind::AlreadyExists));
         }
@@ -148,7 +148,7 @@ impl Disk for SimDisk {
 
     fn open(&self, name: &str, _: Access) -> Result<Arc<dyn File>, DiskError> {
         let state = self.state.lock();
-        state.open_something("open", name)?;
+        state.check_descriptors("open", name)?;
         let inode = state.inode("open", name)?;
         drop(state);
         Ok(self.handle(name, inode))
@@ -196,7 +196,7 @@ impl SimDisk {
 }
 
 #[derive(Default)]
-struct State {
+struct SimState {
     files: Vec<SimFileState>,
     live: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,
@@ -207,22 +207,22 @@ struct State {
     faults: BTreeMap<u64, Fault>,
     capacity: Option<u64>,
     exhausted: bool,
-    random: Random,
-    /// 0: never.
-    watched_one_in: u64,
-    cuts: Vec<SimDisk>,
+    random: DiskRandom,
+    /// 0 means never.
+    sample_one_in: u64,
+    crash_samples: Vec<SimDisk>,
 }
 
-impl State {
-    /// Counts a call, and says what is to go wrong with it.
+impl SimState {
+    /// Counts a call, and returns its fault.
     fn begin(&mut self, operation: &'static str, name: &str) -> Result<Option<Fault>, DiskError> {
         if self.halted {
             return Err(failure(operation, name, io::ErrorKind::Other));
         }
-        if self.watched_one_in > 0 && self.random.below(self.watched_one_in) == 0 {
+        if self.sample_one_in > 0 && self.random.below(self.sample_one_in) == 0 {
             let seed = self.random.next();
             let cut = self.crash(seed);
-            self.cuts.push(cut);
+            self.crash_samples.push(cut);
         }
         self.calls += 1;
         let fault = self.faults.get(&self.calls).copied();
@@ -230,13 +230,13 @@ impl State {
         Ok(fault)
     }
 
-    fn open_something(&self, operation: &'static str, name: &str) -> Result<(), DiskError> {
+    fn check_descriptors(&self, operation: &'static str, name: &str) -> Result<(), DiskError> {
         let error = io::Error::from(rustix::io::Errno::MFILE);
         if self.exhausted { Err(DiskError::new(operation, name, &error)) } else { Ok(()) }
     }
 
     fn crash(&self, seed: u64) -> SimDisk {
-        let mut random = Random(seed);
+        let mut random = DiskRandom(seed);
         let mut names = self.durable.clone();
         let keep = random.percentage();
         for change in &self.pending {
@@ -256,7 +256,7 @@ impl State {
         found.ok_or_else(|| failure(operation, name, io::ErrorKind::NotFound))
     }
 
-    /// A name change that the power cut interrupts may still have happened; one that fails has not.
+    /// A name change that a power cut interrupts may have happened. One that fails has not.
     fn change_name(&mut self, fault: Option<Fault>, change: NameChange) -> Result<(), DiskError> {
         let (operation, name) = (change.operation(), change.name().to_owned());
         if matches!(fault, None | Some(Fault::Short | Fault::Halt)) {
@@ -271,7 +271,7 @@ impl State {
     }
 }
 
-/// A change of the folder that is not durable yet. It carries the file, so that each can survive on its own.
+/// A name change that is not durable yet. It includes the file, so that each change can survive independently.
 enum NameChange {
     Set { name: String, inode: usize },
     Rename { from: String, to: String, inode: usize },
@@ -279,7 +279,7 @@ enum NameChange {
 }
 
 impl NameChange {
-    /// What it is called when it fails, as by a real folder.
+    /// Returns the name of the operation in error messages, as a real folder would report it.
     fn operation(&self) -> &'static str {
         match self {
             NameChange::Set { .. } => "create",
@@ -311,22 +311,22 @@ impl NameChange {
     }
 }
 
-/// One file: what is read, what is safe, and the way from the one to the other.
+/// One file: its live image, its durable image, and the pending changes that lead from the second to the first.
 #[derive(Default)]
 struct SimFileState {
     live: Vec<u8>,
     durable: Vec<u8>,
-    pending: Vec<Change>,
+    pending: Vec<FileChange>,
 }
 
 #[derive(Clone)]
-enum Change {
+enum FileChange {
     Write { offset: u64, bytes: Vec<u8> },
     Truncate { bytes: u64 },
 }
 
 impl SimFileState {
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: FileChange) {
         change.apply(&mut self.live);
         self.pending.push(change);
     }
@@ -335,17 +335,17 @@ impl SimFileState {
         for change in self.pending.drain(..) {
             change.apply(&mut self.durable);
         }
-        // What a failed sync loses is pages; the length is the file system's own record and is not forgotten.
+        // A failed sync loses pages. The length is metadata of the file system, and the next sync makes it durable.
         self.durable.resize(self.live.len(), 0);
     }
 
-    /// The pages count as clean from now on, whatever of them reached the medium.
-    fn fail_sync(&mut self, random: &mut Random) {
+    /// Marks the pages as clean, although only some of them reached the disk.
+    fn fail_sync(&mut self, random: &mut DiskRandom) {
         self.durable = self.image_after_crash(random);
         self.pending.clear();
     }
 
-    fn image_after_crash(&self, random: &mut Random) -> Vec<u8> {
+    fn image_after_crash(&self, random: &mut DiskRandom) -> Vec<u8> {
         if self.pending.is_empty() {
             return self.durable.clone();
         }
@@ -353,24 +353,27 @@ impl SimFileState {
         let keep = random.percentage();
         for change in &self.pending {
             match change {
-                Change::Write { offset, bytes } => {
+                FileChange::Write { offset, bytes } => {
                     write_some_sectors(&mut image, *offset, bytes, keep, random)
                 }
-                Change::Truncate { .. } if random.percent(keep) => change.apply(&mut image),
-                Change::Truncate { .. } => {}
+                FileChange::Truncate { .. } if random.percent(keep) => change.apply(&mut image),
+                FileChange::Truncate { .. } => {}
             }
         }
-        self.settle_length(&mut image, random);
+        self.choose_length(&mut image, random);
         image
     }
 
-    /// The length may be ahead of the data (then zeros or garbage) or behind it, but never behind what was synced.
-    fn settle_length(&self, image: &mut Vec<u8>, random: &mut Random) {
+    /// Chooses the length after a crash.
+    ///
+    /// It can be larger than the data (then zeros or garbage follow) or smaller, but never smaller than what was
+    /// synced.
+    fn choose_length(&self, image: &mut Vec<u8>, random: &mut DiskRandom) {
         let (mut shortest, mut longest) = (self.durable.len(), self.durable.len());
         for change in &self.pending {
             match change {
-                Change::Write { offset, bytes } => longest = longest.max(*offset as usize + bytes.len()),
-                Change::Truncate { bytes } => shortest = shortest.min(*bytes as usize),
+                FileChange::Write { offset, bytes } => longest = longest.max(*offset as usize + bytes.len()),
+                FileChange::Truncate { bytes } => shortest = shortest.min(*bytes as usize),
             }
         }
         match random.below(4) {
@@ -386,17 +389,17 @@ impl SimFileState {
     }
 }
 
-impl Change {
+impl FileChange {
     fn apply(&self, image: &mut Vec<u8>) {
         match self {
-            Change::Write { offset, bytes } => write(image, *offset as usize, bytes),
-            Change::Truncate { bytes } => image.resize(*bytes as usize, 0),
+            FileChange::Write { offset, bytes } => write(image, *offset as usize, bytes),
+            FileChange::Truncate { bytes } => image.resize(*bytes as usize, 0),
         }
     }
 }
 
-/// Each sector of a write survives on its own; one in eight of the survivors is torn at some byte.
-fn write_some_sectors(image: &mut Vec<u8>, offset: u64, bytes: &[u8], keep: u64, random: &mut Random) {
+/// Writes a random subset of the sectors. One in eight of the written sectors is torn at a random byte.
+fn write_some_sectors(image: &mut Vec<u8>, offset: u64, bytes: &[u8], keep: u64, random: &mut DiskRandom) {
     let mut done = 0;
     while done < bytes.len() {
         let at = offset + done as u64;
@@ -417,9 +420,9 @@ fn write(image: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     image[offset..offset + bytes.len()].copy_from_slice(bytes);
 }
 
-/// An open file of the folder.
+/// An open file of a [`SimDisk`].
 struct SimFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     name: String,
     inode: usize,
 }
@@ -438,8 +441,8 @@ impl File for SimFile {
         let mut state = self.state.lock();
         let fault = state.begin("write", &self.name)?;
         let end = state.files[self.inode].live.len() as u64;
-        let room = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used_bytes()));
-        let fits = end.saturating_add(room).saturating_sub(offset).min(bytes.len() as u64) as usize;
+        let free = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.used_bytes()));
+        let fits = end.saturating_add(free).saturating_sub(offset).min(bytes.len() as u64) as usize;
         let count = match fault {
             None | Some(Fault::Halt) => fits,
             Some(Fault::Short) => fits.min(1),
@@ -447,7 +450,7 @@ impl File for SimFile {
             Some(Fault::Full) => 0,
         };
         if count > 0 {
-            state.files[self.inode].change(Change::Write { offset, bytes: bytes[..count].to_vec() });
+            state.files[self.inode].change(FileChange::Write { offset, bytes: bytes[..count].to_vec() });
         }
         match fault_kind(fault) {
             Some(kind) => Err(failure("write", &self.name, kind)),
@@ -460,17 +463,17 @@ impl File for SimFile {
 
     fn truncate(&self, bytes: u64) -> Result<(), DiskError> {
         let mut state = self.state.lock();
-        let fault = state.begin("cut", &self.name)?;
+        let fault = state.begin("truncate", &self.name)?;
         if matches!(fault, None | Some(Fault::Short | Fault::Halt)) {
-            state.files[self.inode].change(Change::Truncate { bytes });
+            state.files[self.inode].change(FileChange::Truncate { bytes });
         }
-        fault_kind(fault).map_or(Ok(()), |kind| Err(failure("cut", &self.name, kind)))
+        fault_kind(fault).map_or(Ok(()), |kind| Err(failure("truncate", &self.name, kind)))
     }
 
     fn sync(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
         let fault = state.begin("sync", &self.name)?;
-        let State { files, random, .. } = &mut *state;
+        let SimState { files, random, .. } = &mut *state;
         match fault {
             None | Some(Fault::Short) => files[self.inode].sync(),
             Some(Fault::Halt) => {}
@@ -496,11 +499,11 @@ fn failure(operation: &'static str, name: &str, kind: io::ErrorKind) -> DiskErro
     DiskError::new(operation, name, &io::Error::new(kind, format!("simulated: {kind}")))
 }
 
-/// A small generator (splitmix64): the same seed gives the same disk on every machine.
+/// A small seeded generator (splitmix64). The same seed gives the same disk on every machine.
 #[derive(Default)]
-struct Random(u64);
+struct DiskRandom(u64);
 
-impl Random {
+impl DiskRandom {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -517,7 +520,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// How much survives a crash: nothing, everything, or a share.
+    /// Returns the percentage of changes that survive a crash.
     fn percentage(&mut self) -> u64 {
         [0, 25, 50, 75, 95, 100][self.below(6) as usize]
     }
@@ -529,7 +532,7 @@ mod tests {
     use crate::disk::write_full;
 
     #[test]
-    fn synced_bytes_survive_every_crash_and_unsynced_ones_only_some() {
+    fn synced_bytes_survive_every_crash_and_unsynced_bytes_only_some() {
         let disk = SimDisk::new(1);
         let file = disk.create("a").unwrap();
         write_full(&*file, 0, &[7; 700]).unwrap();
@@ -548,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsynced_rename_is_done_or_not_and_a_synced_one_is_done() {
+    fn unsynced_rename_may_be_lost_and_synced_rename_survives() {
         let disk = SimDisk::new(1);
         disk.create("a").unwrap();
         disk.sync_dir().unwrap();
@@ -561,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_sync_the_next_succeeds_and_saves_nothing() {
+    fn sync_after_a_failed_sync_succeeds_and_saves_nothing() {
         let disk = SimDisk::new(3);
         let file = disk.create("a").unwrap();
         disk.sync_dir().unwrap();
@@ -574,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_writes_what_fits_and_then_refuses() {
+    fn full_disk_writes_what_fits_and_then_refuses() {
         let disk = SimDisk::new(1);
         let file = disk.create("a").unwrap();
         disk.set_capacity(Some(10));

@@ -1,8 +1,8 @@
-//! A call: run under the lock, perhaps wait for entries, then wait until what it saw is safe.
+//! A call: runs a verb under the lock, blocks if there is nothing to read, then waits until its result is durable enough.
 //!
 //! ```text
-//! New ── run ──> Settling ── settled ──> answered
-//!  └─ nothing to read ──> Waiting ── served, timed out, closed ──> Settling
+//! New ── run ──> WaitingDurable ── durable enough ──> Finished
+//!  └─ nothing to read ──> Blocked ── served, timed out, closed ──> WaitingDurable
 //! ```
 
 use std::future::Future;
@@ -11,100 +11,103 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use super::waiting::Waiting;
+use super::blocked_call::BlockedCall;
 use super::{Error, Millstream};
 use crate::log::LogError;
 use crate::verbs::Verb;
 
-/// A verb that a call may own: every verb whose names are its own.
+/// A verb that a call can own. All verbs that own their names implement it.
 pub trait Callable: Verb<Output: Send + 'static> + Clone + Send + 'static {}
 
 impl<V: Verb<Output: Send + 'static> + Clone + Send + 'static> Callable for V {}
 
-/// A call to the database: a future that begins when it is first polled. [`Call::wait`] does the same without a runtime.
+/// A call to the database: a future that starts when it is first polled. [`Call::wait`] runs it without a runtime.
 ///
-/// Dropped before it is polled, nothing happens. Dropped while it waits for entries, it leaves the queue; entries that
-/// were delivered to it at that very moment are pending with its consumer ([`Call::history`] shows them), or are
-/// lost to it if it asked not to acknowledge. Dropped later, what it does has been done and becomes durable like
-/// everything else; only the answer is lost.
-#[must_use = "a call does nothing until it is awaited, or waited for with `wait`"]
+/// A call can be dropped at any time:
+/// - Before it is polled: it has no effect.
+/// - While it is blocked: it leaves the queue. Entries that were delivered to it in that moment are pending for its
+///   consumer, and [`Call::history`] returns them. With [`Call::no_ack`] they are lost.
+/// - Later: its changes stay and become durable. Only the result is lost.
+#[must_use = "a call does nothing until it is awaited or run with `wait`"]
 pub struct Call<V: Callable> {
     db: Millstream,
     pub(super) verb: V,
-    state: State<V::Output>,
+    state: CallState<V::Output>,
 }
 
-enum State<T> {
+enum CallState<T> {
     New,
-    Waiting(Waiting<T>),
-    Settling { position: u64, answer: Result<T, Error> },
-    Answered,
+    Blocked(BlockedCall<T>),
+    WaitingDurable { position: u64, result: Result<T, Error> },
+    Finished,
 }
 
-/// Nothing in a call is pinned.
+/// No field of a call is pinned.
 impl<V: Callable> Unpin for Call<V> {}
 
 impl<V: Callable> Call<V> {
     pub(super) fn new(db: Millstream, verb: V) -> Call<V> {
-        Call { db, verb, state: State::New }
+        Call { db, verb, state: CallState::New }
     }
 
-    /// Blocks this thread until the answer is there. Not for use on a runtime's threads.
+    /// Runs the call and blocks this thread until it is finished. Do not use it on the threads of an async runtime.
     pub fn wait(mut self) -> Result<V::Output, Error> {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
             match Pin::new(&mut self).poll(&mut context) {
-                Poll::Ready(answer) => return answer,
+                Poll::Ready(result) => return result,
                 Poll::Pending => thread::park(),
             }
         }
     }
 
-    /// The same call of another verb, for options that change the answer.
+    /// Replaces the verb, for options that change the type of the result.
     pub(super) fn with<W: Callable>(self, verb: impl FnOnce(V) -> W) -> Call<W> {
         Call::new(self.db.clone(), verb(self.verb.clone()))
     }
 
-    fn begin(&mut self) -> State<V::Output> {
+    /// Runs the verb and returns the next state.
+    fn begin(&mut self) -> CallState<V::Output> {
         let inner = &self.db.inner;
         let closed = inner.closed.read();
-        if *closed || inner.store.alarms.has_ended() {
-            return State::Settling { position: 0, answer: Err(Error::Closed) };
+        if *closed || inner.store.timers.is_stopped() {
+            return CallState::WaitingDurable { position: 0, result: Err(Error::Closed) };
         }
         if V::CHANGES
             && let Err(error) = inner.store.check_writable(self.verb.bytes())
         {
-            return State::Settling { position: 0, answer: Err(error.into()) };
+            return CallState::WaitingDurable { position: 0, result: Err(error.into()) };
         }
         let now_ms = inner.store.now_ms();
-        let mut txn = match V::EVERYTHING {
+        let mut txn = match V::ALL_KEYS {
             true => inner.store.lock_all(0, now_ms),
             false => inner.store.lock(0, self.verb.keys(), now_ms),
         };
-        let answer = Error::or(self.verb.run(&mut txn), &self.verb, &txn);
-        let answer = match answer.map(|nothing| (self.verb.patience(&nothing), nothing)) {
-            Ok((Some(patience), nothing)) => {
-                if let Err(error) = inner.store.keep_time() {
-                    return State::Settling { position: 0, answer: Err(Error::Thread(error)) };
+        let result = Error::with_key(self.verb.run(&mut txn), &self.verb, &txn);
+        let result = match result.map(|output| (self.verb.block_until(&output), output)) {
+            Ok((Some(block_until), empty)) => {
+                if let Err(error) = inner.store.start_timekeeper() {
+                    return CallState::WaitingDurable { position: 0, result: Err(Error::Thread(error)) };
                 }
-                return State::Waiting(Waiting::begin(&mut txn, &self.verb, patience, nothing));
+                return CallState::Blocked(BlockedCall::begin(&mut txn, &self.verb, block_until, empty));
             }
-            answered => answered.map(|(_, answer)| answer),
+            finished => finished.map(|(_, output)| output),
         };
         drop(txn);
-        self.settling(answer)
+        self.wait_durable(result)
     }
 
-    /// The answer may be told when everything seen so far is settled. That goes for errors too.
-    fn settling(&self, answer: Result<V::Output, Error>) -> State<V::Output> {
-        State::Settling { position: self.db.inner.store.seen(), answer }
+    /// Returns the state that waits until all records so far are durable enough. Errors wait too, because they also
+    /// depend on data.
+    fn wait_durable(&self, result: Result<V::Output, Error>) -> CallState<V::Output> {
+        CallState::WaitingDurable { position: self.db.inner.store.appended_position(), result }
     }
 
-    fn poll_settled(&self, position: u64, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
+    fn poll_durable(&self, position: u64, context: &mut Context<'_>) -> Poll<Result<(), LogError>> {
         let store = &self.db.inner.store;
-        match Pin::new(&mut store.settle(position)).poll(context) {
-            // Closing made everything durable first.
+        match Pin::new(&mut store.wait_durable(position)).poll(context) {
+            // Closing a store syncs all records first.
             Poll::Ready(Err(LogError::Closed)) if store.is_durable(position) => Poll::Ready(Ok(())),
             polled => polled,
         }
@@ -117,25 +120,25 @@ impl<V: Callable> Future for Call<V> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let call = self.get_mut();
         loop {
-            match std::mem::replace(&mut call.state, State::Answered) {
-                State::New => call.state = call.begin(),
-                State::Waiting(waiting) => match waiting.poll(&call.db.inner, context) {
-                    Ok(answer) => call.state = call.settling(answer),
-                    Err(waiting) => {
-                        call.state = State::Waiting(waiting);
+            match std::mem::replace(&mut call.state, CallState::Finished) {
+                CallState::New => call.state = call.begin(),
+                CallState::Blocked(blocked) => match blocked.poll(&call.db.inner, context) {
+                    Ok(result) => call.state = call.wait_durable(result),
+                    Err(blocked) => {
+                        call.state = CallState::Blocked(blocked);
                         return Poll::Pending;
                     }
                 },
-                State::Settling { position, answer } => {
-                    return match call.poll_settled(position, context) {
-                        Poll::Ready(settled) => Poll::Ready(settled.map_err(Error::from).and(answer)),
+                CallState::WaitingDurable { position, result } => {
+                    return match call.poll_durable(position, context) {
+                        Poll::Ready(durable) => Poll::Ready(durable.map_err(Error::from).and(result)),
                         Poll::Pending => {
-                            call.state = State::Settling { position, answer };
+                            call.state = CallState::WaitingDurable { position, result };
                             Poll::Pending
                         }
                     };
                 }
-                State::Answered => panic!("a call was polled after its answer"),
+                CallState::Finished => panic!("a call was polled after it had returned its result"),
             }
         }
     }
@@ -143,15 +146,16 @@ impl<V: Callable> Future for Call<V> {
 
 impl<V: Callable> Drop for Call<V> {
     fn drop(&mut self) {
-        if let State::Waiting(waiting) = &self.state {
-            waiting.leave(&self.db.inner.store);
+        if let CallState::Blocked(blocked) = &self.state {
+            blocked.leave(&self.db.inner.store);
         }
     }
 }
 
-struct Unpark(Thread);
+/// Wakes a thread that is parked in [`Call::wait`].
+struct ThreadWaker(Thread);
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }

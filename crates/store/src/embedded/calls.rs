@@ -1,4 +1,4 @@
-//! Calls about a stream and its entries.
+//! The calls on a stream and its entries.
 
 use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use millstream_engine::{IdSpec, References, StreamId, Trim};
 
 use super::{Call, Millstream, owned};
 use crate::verbs::{
-    Add, Batch, Collect, Delete, DeleteEx, DescribeStream, Entry, Length, ListStreams, Range, Read, ReadFrom,
-    Remove, Sender, SetCounters, StreamCounters, TrimStream,
+    Add, Collect, Delete, DeleteEx, DescribeStream, Entry, IdempotencyKey, Length, ListStreams, Range, Read,
+    ReadBatch, ReadFrom, Remove, SetCounters, StreamCounters, TrimStream,
 };
 
 impl Millstream {
-    /// Adds an entry, to a new stream if there is none, and answers with its id.
+    /// Adds an entry and returns its id. Creates the stream if it does not exist.
     pub fn add<N: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         key: impl AsRef<[u8]>,
@@ -23,17 +23,17 @@ impl Millstream {
         self.call(Add::new(owned(key), fields))
     }
 
-    /// Shortens a stream from its old end and answers with how many entries went.
+    /// Trims the oldest entries of a stream. Returns the number of removed entries.
     pub fn trim(&self, key: impl AsRef<[u8]>, trim: Trim) -> Call<TrimStream> {
         self.call(TrimStream { key: owned(key), trim, references: References::Keep })
     }
 
-    /// Deletes entries and answers with how many were there.
+    /// Deletes entries. Returns the number of deleted entries.
     pub fn delete(&self, key: impl AsRef<[u8]>, ids: impl IntoIterator<Item = StreamId>) -> Call<Delete> {
         self.call(Delete { key: owned(key), ids: ids.into_iter().collect() })
     }
 
-    /// Deletes entries and answers of each id what became of it.
+    /// Deletes entries. Returns the outcome for each id.
     pub fn delete_ex(
         &self,
         key: impl AsRef<[u8]>,
@@ -43,22 +43,23 @@ impl Millstream {
         self.call(DeleteEx { key: owned(key), ids, references: References::Keep })
     }
 
-    /// How many entries a stream has: none, if there is no stream.
+    /// Returns the number of entries of a stream; 0 if it does not exist.
     pub fn len(&self, key: impl AsRef<[u8]>) -> Call<Length> {
         self.call(Length { key: owned(key) })
     }
 
-    /// Sets a stream's counters by hand.
+    /// Sets the counters of a stream (XSETID).
     pub fn set_counters(&self, key: impl AsRef<[u8]>, counters: StreamCounters) -> Call<SetCounters> {
         self.call(SetCounters { key: owned(key), counters })
     }
 
-    /// Removes a key with everything under it: entries, groups, pending entries. False if there was none.
+    /// Removes a key with its value: for a stream, entries, groups and pending entries. Returns false if it does not
+    /// exist.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Call<Remove> {
         self.call(Remove { key: owned(key) })
     }
 
-    /// The entries whose ids lie within a range: `..` is all of them. None, if there is no stream.
+    /// Returns the entries in a range of ids; `..` means all. If the stream does not exist, there are none.
     pub fn range(
         &self,
         key: impl AsRef<[u8]>,
@@ -68,77 +69,78 @@ impl Millstream {
         self.call(Collect::new(Range { key: owned(key), ids, count: None, reversed: false }))
     }
 
-    /// Entries after a place in a stream; of several streams with `.and(…)`.
-    pub fn read(&self, key: impl AsRef<[u8]>, from: ReadFrom) -> Call<Collect<Read, Batch>> {
+    /// Reads the entries after a position in a stream. `.and(…)` adds more streams.
+    pub fn read(&self, key: impl AsRef<[u8]>, from: ReadFrom) -> Call<Collect<Read, ReadBatch>> {
         self.call(Collect::new(Read { streams: vec![(owned(key), from)], count: None, block: None }))
     }
 
-    /// The names of all streams, in order.
+    /// Returns the keys of all streams, sorted.
     pub fn streams(&self) -> Call<ListStreams> {
         self.call(ListStreams)
     }
 
-    /// What is known of a stream, its groups and their consumers.
+    /// Describes a stream, its groups and their consumers.
     pub fn stream_info(&self, key: impl AsRef<[u8]>) -> Call<DescribeStream> {
         self.call(DescribeStream { key: owned(key) })
     }
 }
 
 options!(Call<Add> {
-    /// With this id instead of one from the clock.
+    /// Uses this id instead of one from the clock.
     id(id: IdSpec) => |verb| verb.id = id;
 
-    /// Only to a stream that exists: otherwise the call is refused with [`NoSuchKey`](millstream_engine::Refusal::NoSuchKey).
+    /// Refuses the call with [`NoSuchKey`](millstream_engine::Refusal::NoSuchKey) if the stream does not exist.
     only_existing() => |verb| verb.make_stream = false;
 
-    /// And then shortens the stream, in the same step.
+    /// Trims the stream afterwards, in the same transaction.
     trim(trim: Trim) => |verb| verb.trim = Some(trim);
 
-    /// What becomes of what is pending of the entries that shortening removes: if nothing is said, it stays.
+    /// Sets what happens to pending entries that the trim removes from the stream. By default they stay pending.
     references(references: References) => |verb| verb.references = references;
 
-    /// The producer may have sent the entry before under this name: then it is not added again, and the answer is the id it got
-    /// then. Only with an id from the clock.
+    /// Adds the entry only once per `iid` of this producer. If the producer history contains the `iid`, the call
+    /// returns the id of the entry added then. Works only with an id from the clock.
     idempotent(producer: impl AsRef<[u8]>, iid: impl AsRef<[u8]>) => |verb| {
-        verb.sender = Some(Sender { producer: owned(producer), iid: Some(owned(iid)) });
+        verb.idempotency_key = Some(IdempotencyKey { producer: owned(producer), iid: Some(owned(iid)) });
     };
 
-    /// The same, where an entry of this producer with the same fields is the same entry.
+    /// Like [`Call::idempotent`], with a fingerprint of the fields as the `iid`.
     idempotent_by_content(producer: impl AsRef<[u8]>) => |verb| {
-        verb.sender = Some(Sender { producer: owned(producer), iid: None });
+        verb.idempotency_key = Some(IdempotencyKey { producer: owned(producer), iid: None });
     };
 });
 
 options!(Call<TrimStream> {
-    /// What becomes of what is pending of the entries that go: if nothing is said, it stays.
+    /// Sets what happens to pending entries that the trim removes from the stream. By default they stay pending.
     references(references: References) => |verb| verb.references = references;
 });
 
 options!(Call<DeleteEx> {
-    /// What becomes of what is pending of them: if nothing is said, it stays.
+    /// Sets what happens if deleted entries are pending. By default they stay pending.
     references(references: References) => |verb| verb.references = references;
 });
 
 options!(Call<Collect<Range, Vec<Entry>>> {
-    /// At most so many.
+    /// Returns at most `count` entries.
     count(count: u64) => |verb| verb.verb.count = Some(count);
 
-    /// From the last to the first; with a count, the last ones.
+    /// Returns the entries in descending order of their ids; with a count, the last ones.
     reversed() => |verb| verb.verb.reversed = true;
 });
 
-options!(Call<Collect<Read, Batch>> {
-    /// And of this stream.
+options!(Call<Collect<Read, ReadBatch>> {
+    /// Reads this stream, too.
     and(key: impl AsRef<[u8]>, from: ReadFrom) => |verb| verb.verb.streams.push((owned(key), from));
 
-    /// At most so many of each stream.
+    /// Returns at most `count` entries of each stream.
     count(count: u64) => |verb| verb.verb.count = Some(count);
 
-    /// Waits this long for something to read, and then answers with an empty batch. [`Duration::MAX`] is for ever.
-    block(at_most: Duration) => |verb| verb.verb.block = Some(at_most);
+    /// Blocks until there are entries, and returns an empty batch after `timeout`. [`Duration::MAX`] blocks without
+    /// limit.
+    block(timeout: Duration) => |verb| verb.verb.block = Some(timeout);
 });
 
-/// The first and the last id of a range; `None` if it can hold none.
+/// Returns the first and the last id of a range; `None` if the range is empty.
 pub(super) fn id_range(ids: &impl RangeBounds<StreamId>) -> Option<IdRange> {
     let first = match ids.start_bound() {
         Bound::Included(id) => *id,

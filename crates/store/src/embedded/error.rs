@@ -1,4 +1,4 @@
-//! Why a call failed, told to a person with the way out.
+//! The error of a call. Its text states the reason and what to do.
 
 use std::{fmt, io};
 
@@ -14,28 +14,28 @@ use crate::verbs::Verb;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request cannot be done as things stand. Nothing has changed.
+    /// The request is not possible in the current state of the data. Nothing was changed.
     Refused {
-        /// The key it was about.
+        /// The key that caused the refusal.
         key: Vec<u8>,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The log would not take or keep it. Unless it says that there is no space, a change may or may not be there
-    /// after the next start.
+    /// The log could not store the change. If the disk is full, nothing was changed. After any other error, the
+    /// change may or may not exist after the next start.
     Log(LogError),
-    /// The folder was not opened. Nothing in it was changed.
+    /// The folder could not be opened. Nothing in it was changed.
     Folder(FolderError),
-    /// The snapshot was not taken; the one before stays in force.
+    /// The snapshot could not be taken. The previous snapshot stays the current one.
     Snapshot(SnapshotFailed),
-    /// The system would not start a thread.
+    /// The system could not start a thread.
     Thread(io::Error),
     /// The database was closed.
     Closed,
 }
 
 impl Error {
-    /// The refusal, if it is one: most programs decide by it.
+    /// Returns the reason of a refusal, for programs that react to it; `None` for other errors.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Error::Refused { refusal, .. } => Some(*refusal),
@@ -43,13 +43,13 @@ impl Error {
         }
     }
 
-    /// The answer of a verb, or on account of which key it was refused.
-    pub(super) fn or<V: Verb>(
-        answer: Result<V::Output, Refusal>,
+    /// Adds the key that caused a refusal to the result of a verb.
+    pub(super) fn with_key<V: Verb>(
+        result: Result<V::Output, Refusal>,
         verb: &V,
         txn: &Txn<'_>,
     ) -> Result<V::Output, Error> {
-        answer.map_err(|refusal| Error::Refused { key: verb.refused_key(txn).to_vec(), refusal })
+        result.map_err(|refusal| Error::Refused { key: verb.refused_key(txn).to_vec(), refusal })
     }
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Error {
         match self {
             Error::Refused { key, refusal } => {
                 write!(f, "{}: {refusal}", key.escape_ascii())?;
-                way_out(*refusal).map_or(Ok(()), |way_out| write!(f, "; {way_out}"))
+                remedy(*refusal).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
             }
             Error::Log(error) => error.fmt(f),
             Error::Folder(error @ FolderError::Log(OpenError::Damage(_))) => {
@@ -69,7 +69,7 @@ impl fmt::Display for Error {
             Error::Thread(error) => {
                 write!(
                     f,
-                    "the system would not start a thread: {error}; raise its limits or end other threads"
+                    "cannot start a thread: {error}; raise the system's thread limit or stop other processes"
                 )
             }
             Error::Closed => f.write_str("the database was closed; open it again"),
@@ -77,17 +77,16 @@ impl fmt::Display for Error {
     }
 }
 
-/// What the caller can do, where the refusal does not say so itself.
-fn way_out(refusal: Refusal) -> Option<&'static str> {
+/// Returns what the caller can do, unless the text of the refusal already states it.
+fn remedy(refusal: Refusal) -> Option<&'static str> {
     Some(match refusal {
-        Refusal::WrongType => "use another key, or remove it first",
+        Refusal::WrongType => "use another key, or remove this one first",
         Refusal::NoSuchKey => "add an entry first",
         Refusal::NoGroup => "create the group first",
-        Refusal::GroupExists => "go on with it, or move it by setting its id",
-        Refusal::IdIsZero | Refusal::IdNotGreater => "give a greater id, or leave the choice to the stream",
-        Refusal::IdsExhausted => "go on with a stream under another key",
-        Refusal::NoFields => "give it one",
-        Refusal::EntryTooLarge => "split it, or keep its content elsewhere",
+        Refusal::GroupExists => "use the existing group, or move it with group_set_id",
+        Refusal::IdIsZero | Refusal::IdNotGreater => "pass a greater id, or let the stream choose one",
+        Refusal::IdsExhausted => "continue with a stream under another key",
+        Refusal::EntryTooLarge => "split the entry, or store its content elsewhere",
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! Calls about groups, their consumers, and what is pending.
+//! The calls on groups, consumers and pending entries.
 
 use std::ops::RangeBounds;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use millstream_engine::{GroupStart, NackMode, References, StreamId};
 use super::calls::id_range;
 use super::{Call, Millstream, owned};
 use crate::verbs::{
-    AckDelete, Acknowledge, Adopt, AutoClaim, Batch, Claim, Claimed, ClaimingBatch, Collect, ConsumerCreate,
-    ConsumerDelete, Entry, Extend, GroupCreate, GroupDestroy, GroupSetId, Nack, Pending, PendingRows,
-    ReadGroup, Reader,
+    AckDelete, Acknowledge, Adopt, AutoClaim, Claim, Claimed, ClaimingBatch, Collect, ConsumerCreate,
+    ConsumerDelete, ConsumerPath, Entry, Extend, GroupCreate, GroupDestroy, GroupSetId, Nack, Pending,
+    PendingRows, ReadBatch, ReadGroup,
 };
 
-/// How many entries a sweep claims if nothing is said.
+/// Default maximum number of entries that one `auto_claim` call claims.
 const AUTO_CLAIM_COUNT: u64 = 100;
 
 impl Millstream {
-    /// Begins a group that reads from `start` on.
+    /// Creates a group that reads from `start` on.
     pub fn group_create(
         &self,
         key: impl AsRef<[u8]>,
@@ -29,7 +29,7 @@ impl Millstream {
         self.call(GroupCreate { key, group, start, make_stream: false, entries_read: None })
     }
 
-    /// Moves a group: it reads on from `start`.
+    /// Moves a group: it delivers entries from `start` on.
     pub fn group_set_id(
         &self,
         key: impl AsRef<[u8]>,
@@ -39,33 +39,36 @@ impl Millstream {
         self.call(GroupSetId { key: owned(key), group: owned(group), start, entries_read: None })
     }
 
-    /// Ends a group and what it has pending. False if there was none.
+    /// Removes a group and its pending list. Returns false if it does not exist.
     pub fn group_destroy(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>) -> Call<GroupDestroy> {
         self.call(GroupDestroy { key: owned(key), group: owned(group) })
     }
 
-    /// Makes a consumer, which reading does too. False if it was there already.
+    /// Creates a consumer. Reading creates it too. Returns false if it existed already.
     pub fn consumer_create(
         &self,
         key: impl AsRef<[u8]>,
         group: impl AsRef<[u8]>,
         consumer: impl AsRef<[u8]>,
     ) -> Call<ConsumerCreate> {
-        self.call(ConsumerCreate(reader(key, group, consumer)))
+        self.call(ConsumerCreate(consumer_path(key, group, consumer)))
     }
 
-    /// Removes a consumer and answers with how many pending entries went with it: those are delivered to nobody again.
+    /// Removes a consumer and its pending entries, which are not delivered again. Returns the number of removed pending
+    /// entries.
     pub fn consumer_delete(
         &self,
         key: impl AsRef<[u8]>,
         group: impl AsRef<[u8]>,
         consumer: impl AsRef<[u8]>,
     ) -> Call<ConsumerDelete> {
-        self.call(ConsumerDelete(reader(key, group, consumer)))
+        self.call(ConsumerDelete(consumer_path(key, group, consumer)))
     }
 
-    /// Takes everything pending with one consumer over to another, which joins if it is new; the first one is gone. Answers with how
-    /// many entries that were. If that is none, nobody joins.
+    /// Moves all pending entries of consumer `from` to consumer `to`, and removes `from`. Returns the number of moved
+    /// entries.
+    ///
+    /// Creates `to` if it does not exist and there are entries to move.
     pub fn adopt(
         &self,
         key: impl AsRef<[u8]>,
@@ -73,21 +76,21 @@ impl Millstream {
         from: impl AsRef<[u8]>,
         to: impl AsRef<[u8]>,
     ) -> Call<Adopt> {
-        self.call(Adopt { from: reader(key, group, from), to: owned(to) })
+        self.call(Adopt { from: consumer_path(key, group, from), to: owned(to) })
     }
 
-    /// Entries that the group has delivered to nobody yet. They become pending with the consumer, which joins if it is
-    /// new, until they are acknowledged.
+    /// Delivers entries that the group has not delivered yet. They are pending for the consumer until they are
+    /// acknowledged. Creates the consumer if it does not exist.
     pub fn read_group(
         &self,
         key: impl AsRef<[u8]>,
         group: impl AsRef<[u8]>,
         consumer: impl AsRef<[u8]>,
-    ) -> Call<Collect<ReadGroup, Batch>> {
-        self.call(Collect::new(ReadGroup::new(reader(key, group, consumer))))
+    ) -> Call<Collect<ReadGroup, ReadBatch>> {
+        self.call(Collect::new(ReadGroup::new(consumer_path(key, group, consumer))))
     }
 
-    /// Acknowledges entries and answers with how many of them were pending.
+    /// Acknowledges entries. Returns how many of them were pending.
     pub fn ack(
         &self,
         key: impl AsRef<[u8]>,
@@ -97,7 +100,7 @@ impl Millstream {
         self.call(Acknowledge { key: owned(key), group: owned(group), ids: ids.into_iter().collect() })
     }
 
-    /// Acknowledges entries and deletes them, in one step. Answers of each id what became of it.
+    /// Acknowledges entries and deletes them, in one transaction. Returns the outcome for each id.
     pub fn ack_delete(
         &self,
         key: impl AsRef<[u8]>,
@@ -108,8 +111,8 @@ impl Millstream {
         self.call(AckDelete { key: owned(key), group: owned(group), ids, references: References::Keep })
     }
 
-    /// Releases pending entries: they belong to nobody, and are the first that a reader who claims is given. Counts as a failed
-    /// delivery, unless told otherwise. Answers with how many were pending.
+    /// Releases pending entries: they belong to no consumer, and reads that claim get them first. By default the
+    /// delivery counts as failed; see [`NackMode`]. Returns the number of released entries.
     pub fn nack(
         &self,
         key: impl AsRef<[u8]>,
@@ -120,8 +123,10 @@ impl Millstream {
         self.call(Nack { key: owned(key), group: owned(group), ids: ids.into_iter().collect(), options })
     }
 
-    /// Keeps pending entries for longer: those that are still the consumer's are idle from now on anew. Answers of each whether it
-    /// is: whoever gets a `false` must stop working on that entry, somebody else does.
+    /// Extends the lease of pending entries: the idle time of those that still belong to the consumer restarts at 0.
+    ///
+    /// Returns for each id whether the entry still belongs to the consumer. If not, the consumer must stop working on
+    /// it, because another consumer may have it.
     pub fn extend(
         &self,
         key: impl AsRef<[u8]>,
@@ -129,11 +134,12 @@ impl Millstream {
         consumer: impl AsRef<[u8]>,
         ids: impl IntoIterator<Item = StreamId>,
     ) -> Call<Extend> {
-        self.call(Extend { reader: reader(key, group, consumer), ids: ids.into_iter().collect() })
+        self.call(Extend { consumer: consumer_path(key, group, consumer), ids: ids.into_iter().collect() })
     }
 
-    /// Gives the consumer those of these pending entries that were delivered at least `min_idle` ago, and answers with
-    /// them. Those that were deleted from the stream are pending no more, and not among them.
+    /// Claims those of these pending entries that have been idle for at least `min_idle`, and returns them.
+    ///
+    /// Entries that were deleted from the stream are not returned; they are removed from the pending list.
     pub fn claim(
         &self,
         key: impl AsRef<[u8]>,
@@ -143,11 +149,11 @@ impl Millstream {
         ids: impl IntoIterator<Item = StreamId>,
     ) -> Call<Collect<Claim, Vec<Entry>>> {
         let options = ClaimOptions { min_idle_ms: millis(min_idle), ..ClaimOptions::default() };
-        let (reader, ids) = (reader(key, group, consumer), ids.into_iter().collect());
-        self.call(Collect::new(Claim { reader, ids, options, idle_ms: None, last_id: None }))
+        let (consumer, ids) = (consumer_path(key, group, consumer), ids.into_iter().collect());
+        self.call(Collect::new(Claim { consumer, ids, options, idle_ms: None, last_id: None }))
     }
 
-    /// Gives the consumer pending entries that were delivered at least `min_idle` ago, from the first on.
+    /// Claims pending entries that have been idle for at least `min_idle`, in ascending order of their ids.
     pub fn auto_claim(
         &self,
         key: impl AsRef<[u8]>,
@@ -156,16 +162,16 @@ impl Millstream {
         min_idle: Duration,
     ) -> Call<Collect<AutoClaim, Claimed>> {
         let options = ClaimOptions { min_idle_ms: millis(min_idle), ..ClaimOptions::default() };
-        let (reader, start) = (reader(key, group, consumer), StreamId::MIN);
-        self.call(Collect::new(AutoClaim { reader, start, count: AUTO_CLAIM_COUNT, options }))
+        let (consumer, start) = (consumer_path(key, group, consumer), StreamId::MIN);
+        self.call(Collect::new(AutoClaim { consumer, start, count: AUTO_CLAIM_COUNT, options }))
     }
 
-    /// How much a group has pending, and with whom.
+    /// Returns the number of pending entries of a group, in total and per consumer.
     pub fn pending(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>) -> Call<Pending> {
         self.call(Pending { key: owned(key), group: owned(group) })
     }
 
-    /// The pending entries of a group, by id.
+    /// Returns the pending entries of a group, in ascending order of their ids.
     pub fn pending_rows(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>) -> Call<PendingRows> {
         self.call(PendingRows {
             key: owned(key),
@@ -179,40 +185,43 @@ impl Millstream {
 }
 
 options!(Call<GroupCreate> {
-    /// Makes the stream too, if there is none.
+    /// Creates the stream if it does not exist.
     make_stream() => |verb| verb.make_stream = true;
 
-    /// Counts as having read so many entries.
+    /// Sets the number of entries that the group counts as read.
     entries_read(count: u64) => |verb| verb.entries_read = Some(count);
 });
 
 options!(Call<GroupSetId> {
-    /// Counts as having read so many entries.
+    /// Sets the number of entries that the group counts as read.
     entries_read(count: u64) => |verb| verb.entries_read = Some(count);
 });
 
-options!(Call<Collect<ReadGroup, Batch>> {
-    /// And of this stream, where the group has the same name.
+options!(Call<Collect<ReadGroup, ReadBatch>> {
+    /// Reads this stream, too. It must have a group of the same name.
     and(key: impl AsRef<[u8]>) => |verb| verb.verb.keys.push(owned(key));
 
-    /// At most so many of each stream.
+    /// Returns at most `count` entries of each stream.
     count(count: u64) => |verb| verb.verb.count = Some(count);
 
-    /// Waits this long for something to read, and then answers with an empty batch. [`Duration::MAX`] is for ever.
-    /// History is there or not: it is never waited for.
-    block(at_most: Duration) => |verb| verb.verb.block = Some(at_most);
+    /// Blocks until there are entries, and returns an empty batch after `timeout`. [`Duration::MAX`] blocks without
+    /// limit. A read of the history never blocks.
+    block(timeout: Duration) => |verb| verb.verb.block = Some(timeout);
 
-    /// Instead of new entries, those pending with the consumer beyond this id: what it must do first after a restart.
+    /// Reads the consumer's own pending entries with ids greater than `after`, instead of new entries. A consumer
+    /// should do this first after a restart.
     history(after: StreamId) => |verb| verb.verb.history_after = Some(after);
 
-    /// Entries do not become pending: each is delivered once, and lost if the consumer fails.
+    /// Delivers entries without making them pending. An entry is lost if the consumer fails.
     no_ack() => |verb| verb.verb.becomes_pending = false;
 });
 
-impl Call<Collect<ReadGroup, Batch>> {
-    /// Also takes over what is pending: first what was released, then what nobody has touched for `min_idle`, then comes what is
-    /// new. Every entry says how it was pending. A call that waits ends when something has been idle for long enough, too. Give the
-    /// other options first; history is not read.
+impl Call<Collect<ReadGroup, ReadBatch>> {
+    /// Also claims pending entries: first released ones, then those that have been idle for at least `min_idle`, then
+    /// reads new entries. Each returned entry states whether it was pending before, and since when.
+    ///
+    /// A blocked call also returns when a pending entry has been idle for `min_idle`. Set all other options before
+    /// this one. It overrides [`Call::history`].
     pub fn claim(self, min_idle: Duration) -> Call<Collect<ReadGroup, ClaimingBatch>> {
         let (history_after, claim_idle_ms_min) = (None, Some(millis(min_idle)));
         self.with(|read| Collect::new(ReadGroup { history_after, claim_idle_ms_min, ..read.verb }))
@@ -220,37 +229,37 @@ impl Call<Collect<ReadGroup, Batch>> {
 }
 
 options!(Call<AckDelete> {
-    /// What becomes of the entries in other groups: if nothing is said, what is pending there stays so.
+    /// Sets what happens if the entries are pending in other groups. By default they stay pending there.
     references(references: References) => |verb| verb.references = references;
 });
 
 options!(Call<Nack> {
-    /// What is said of the entries.
+    /// Sets how the release changes the delivery counts.
     mode(mode: NackMode) => |verb| verb.options.mode = mode;
 
-    /// They count as delivered this often, whatever is said of them.
+    /// Sets the delivery count of the entries, whatever the mode.
     deliveries(count: u64) => |verb| verb.options.deliveries = Some(count);
 
-    /// Also what is not pending, if the entry exists.
+    /// Also releases entries that are not pending, if they exist in the stream.
     force() => |verb| verb.options.force = true;
 });
 
 options!(Call<Collect<Claim, Vec<Entry>>> {
-    /// They count as delivered this long ago, instead of now.
+    /// Sets the idle time of the claimed entries. By default it starts at 0.
     idle(idle: Duration) => |verb| verb.verb.idle_ms = Some(millis(idle));
 
-    /// They count as delivered so often, instead of once more.
+    /// Sets the delivery count of the claimed entries. By default it grows by one.
     deliveries(count: u64) => |verb| verb.verb.options.deliveries = Some(count);
 
-    /// Also entries that are not pending, if they are in the stream.
+    /// Also claims entries that are not pending, if they exist in the stream.
     force() => |verb| verb.verb.options.force = true;
 
-    /// The group has delivered at least up to this id.
+    /// Moves the group forward to this id, if it is greater than the group's last delivered id.
     last_id(id: StreamId) => |verb| verb.verb.last_id = Some(id);
 });
 
 impl Call<Collect<Claim, Vec<Entry>>> {
-    /// Answers with ids only. This is no delivery, and does not count as one.
+    /// Returns ids only. This does not count as a delivery.
     pub fn just_ids(mut self) -> Call<Collect<Claim, Vec<StreamId>>> {
         self.verb.verb.options.just_ids = true;
         self.with(|claim| Collect::new(claim.verb))
@@ -258,15 +267,15 @@ impl Call<Collect<Claim, Vec<Entry>>> {
 }
 
 options!(Call<Collect<AutoClaim, Claimed>> {
-    /// From this id on: [`Claimed::next`] of the sweep before.
+    /// Starts at this id: [`Claimed::next`] of the previous call.
     from(id: StreamId) => |verb| verb.verb.start = id;
 
-    /// At most so many; 100 if nothing is said.
+    /// Claims at most `count` entries. The default is 100.
     count(count: u64) => |verb| verb.verb.count = count;
 });
 
 impl Call<Collect<AutoClaim, Claimed>> {
-    /// Answers with ids only. This is no delivery, and does not count as one.
+    /// Returns ids only. This does not count as a delivery.
     pub fn just_ids(mut self) -> Call<Collect<AutoClaim, Claimed<StreamId>>> {
         self.verb.verb.options.just_ids = true;
         self.with(|claim| Collect::new(claim.verb))
@@ -274,24 +283,24 @@ impl Call<Collect<AutoClaim, Claimed>> {
 }
 
 options!(Call<PendingRows> {
-    /// Only these ids.
+    /// Returns only entries in this range of ids.
     range(ids: impl RangeBounds<StreamId>) => |verb| verb.ids = id_range(&ids);
 
-    /// Only what is pending with this consumer.
+    /// Returns only entries that are pending for this consumer.
     consumer(consumer: impl AsRef<[u8]>) => |verb| verb.consumer = Some(owned(consumer));
 
-    /// Only what was delivered at least this long ago, or released.
+    /// Returns only entries that have been idle for at least `idle`, and released entries.
     min_idle(idle: Duration) => |verb| verb.min_idle_ms = millis(idle);
 
-    /// At most so many, of those that match.
+    /// Returns at most `count` entries.
     count(count: u64) => |verb| verb.count = count;
 });
 
-fn reader(key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, consumer: impl AsRef<[u8]>) -> Reader {
-    Reader { key: owned(key), group: owned(group), consumer: owned(consumer) }
+fn consumer_path(key: impl AsRef<[u8]>, group: impl AsRef<[u8]>, consumer: impl AsRef<[u8]>) -> ConsumerPath {
+    ConsumerPath { key: owned(key), group: owned(group), consumer: owned(consumer) }
 }
 
-/// Milliseconds, as many as there can be.
+/// Converts a duration to milliseconds; one that is too long becomes the maximum.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The store as a library: open a folder, call it, await the answers. No server, no runtime.
+//! The store as a library: open a folder, make calls, await their results. It needs no server and no async runtime.
 //!
 //! ```
 //! use millstream_store::embedded::{GroupStart, Millstream, StreamId};
@@ -29,13 +29,15 @@
 //! # }
 //! ```
 //!
-//! Every method gives a [`Call`]: a future that any runtime can drive, which begins when it is first polled. Without a
-//! runtime, [`Call::wait`] blocks the thread instead. Either way the answer comes when everything it tells of is safe by
-//! the folder's policy: what was answered survives a power cut, and so does what was seen.
+//! Most methods return a [`Call`]: a future for any runtime that starts when it is first polled. Without a runtime,
+//! [`Call::wait`] blocks the thread instead.
 //!
-//! All calls use database 0. What is not a stream is reached with a [`Verb`] of one's own.
+//! A call returns when everything in its result is as durable as the sync policy requires. With the policy `always`,
+//! its changes and all data that it has read survive a power cut.
+//!
+//! All calls use database 0. To use values that are not streams, write a [`Verb`].
 
-/// Options of a call: each is a method that sets something in its verb.
+/// Defines the options of a call: each is a method that sets a field of the verb.
 macro_rules! options {
     ($call:ty { $($(#[$doc:meta])+ $name:ident($($argument:ident: $kind:ty),*) => |$verb:ident| $set:expr;)+ }) => {
         impl $call {
@@ -49,11 +51,11 @@ macro_rules! options {
     };
 }
 
+mod blocked_call;
 mod call;
 mod calls;
 mod error;
 mod group_calls;
-mod waiting;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +76,9 @@ pub use millstream_engine::{
     Exactness, GroupStart, IdSpec, NackMode, References, Refusal, StreamId, Trim, TrimBy, TrimLimit,
 };
 
-/// An open database. Clones are handles to the same one; it closes with [`Millstream::close`] or with the last of them.
+/// A handle of an open database. Clones are handles of the same database.
+///
+/// The database closes with [`Millstream::close`], or when the last handle is dropped.
 #[derive(Clone)]
 pub struct Millstream {
     inner: Arc<Inner>,
@@ -82,57 +86,65 @@ pub struct Millstream {
 
 struct Inner {
     store: Arc<Store>,
-    /// Whether closing this closes the store.
+    /// Whether closing the database closes the store.
     owns: bool,
-    /// Whether `close` was called. Held for reading while a call runs, so that none runs on a log that has ended.
+    /// Whether `close` was called. A call locks this for reading while it runs, so that no call runs after the log is
+    /// closed.
     closed: RwLock<bool>,
 }
 
 impl Millstream {
-    /// Opens the database in a folder, which is made if it is not there. Writes are synced before they are answered.
+    /// Opens the database in a folder, which is created if it does not exist. Calls return after their changes are
+    /// synced.
     ///
-    /// A folder is open in one process at a time. To choose another policy, use [`Store::open`] and [`Millstream::owning`].
+    /// A folder is open in one process at a time. To choose another policy, use [`Store::open`] and
+    /// [`Millstream::owning`].
     pub fn open(folder: impl AsRef<Path>) -> Result<Millstream, Error> {
         let (store, _) = Store::open(folder.as_ref(), StoreOptions::default(), FolderOptions::default())?;
         Millstream::owning(store)
     }
 
-    /// An empty database that is gone with its last handle.
+    /// Creates an empty database in memory. Its data is lost when the last handle is dropped.
     pub fn in_memory() -> Millstream {
         Millstream::new(Arc::new(Store::new(StoreOptions::default())), true)
     }
 
-    /// A database over a store opened with options of one's own, which it owns: the store closes with it.
+    /// Creates a database over a store that the caller has opened with its own options. The store closes with the
+    /// database.
     pub fn owning(store: Store) -> Result<Millstream, Error> {
         let db = Millstream::new(Arc::new(store), true);
-        db.inner.store.keep_time().map_err(Error::Thread)?;
+        db.inner.store.start_timekeeper().map_err(Error::Thread)?;
         Ok(db)
     }
 
-    /// A database over the store of somebody else, as of a server in this process. Closing it closes this handle and its clones;
-    /// the store stays open until its owner closes it.
+    /// Creates a database over a shared store, for example that of a server in this process.
+    ///
+    /// Closing the database ends this handle and its clones. The store stays open until its owner closes it.
     pub fn over(store: Arc<Store>) -> Millstream {
         Millstream::new(store, false)
     }
 
     fn new(store: Arc<Store>, owns: bool) -> Millstream {
-        // If the system starts no thread now, the first call that waits asks again.
-        let _ = store.keep_time();
+        // If the thread cannot be started now, the first blocked call tries again and returns the error.
+        let _ = store.start_timekeeper();
         Millstream { inner: Arc::new(Inner { store, owns, closed: RwLock::new(false) }) }
     }
 
-    /// The store itself, to share it.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<Store> {
         &self.inner.store
     }
 
-    /// Runs a verb, also one of the caller's own: everything in it happens at once, under the lock of its keys.
+    /// Creates a call that runs a verb. The verb is atomic: it runs with all its keys locked. Callers can write their
+    /// own verbs.
     pub fn call<V: Callable>(&self, verb: V) -> Call<V> {
         Call::new(self.clone(), verb)
     }
 
-    /// Takes a snapshot now, on this thread, and releases the log it covers. `None`: there was nothing to do.
-    /// This also happens by itself, in the background, when the log has grown.
+    /// Takes a snapshot on this thread and removes the log segments that it covers. Returns `None` if there was
+    /// nothing to do.
+    ///
+    /// The store also takes snapshots by itself, in the background, when the log has grown.
     pub fn snapshot(&self) -> Result<Option<SnapshotTaken>, Error> {
         if *self.inner.closed.read() {
             return Err(Error::Closed);
@@ -140,15 +152,15 @@ impl Millstream {
         Ok(self.inner.store.take_snapshot()?)
     }
 
-    /// How durability stands; `None` for a database in memory.
+    /// Returns the state of the log and the snapshots; `None` for a database in memory.
     pub fn durability(&self) -> Option<DurabilityStats> {
         self.inner.store.durability()
     }
 
-    /// Makes everything durable and gives the folder back, unless the store is [somebody else's](Millstream::over). This closes
-    /// every handle: calls that wait for entries and calls that come later are answered with [`Error::Closed`].
+    /// Syncs all changes and unlocks the folder, unless the store is [shared](Millstream::over).
     ///
-    /// After an error the database is still closed; what could not be written is tried again when this is called again.
+    /// This ends all handles: blocked calls and later calls return [`Error::Closed`]. After an error the database is
+    /// closed too. Call this again to retry what could not be written.
     pub fn close(&self) -> Result<(), Error> {
         *self.inner.closed.write() = true;
         self.inner.close()
@@ -158,7 +170,7 @@ impl Millstream {
 impl Inner {
     fn close(&self) -> Result<(), Error> {
         if !self.owns {
-            self.store.alarms.ring_all();
+            self.store.timers.wake_all();
             return Ok(());
         }
         match self.store.close() {
@@ -170,12 +182,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Whoever must know whether this went well calls `close`.
+        // An owner that needs the result calls `close` itself.
         let _ = self.close();
     }
 }
 
-/// Bytes of one's own.
+/// Copies bytes.
 fn owned(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     bytes.as_ref().to_vec()
 }

@@ -1,30 +1,30 @@
-//! The one place that writes: batches into segments, syncs, the turn to a new segment, and what a failure means.
+//! Writes the log to disk: buffered records, syncs, new segments, and the handling of failed writes and syncs.
 //!
-//! All syncs of segments and of the folder happen under `syncing`: the kernel tells a failure to one caller only, and that one must
-//! have ended the log before another believes its own success.
+//! Every sync of a segment or of the folder holds the lock `syncing`. The kernel reports a failed sync to one caller
+//! only. That caller must end the log before another thread sees its own sync succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::frame::{self, Placing, Salt};
+use super::frame::{self, FrameFields, Salt};
 use super::manifest::{self, Manifest};
 use super::segment::{self, Segment, SegmentHeader};
-use super::writer::{Batch, Writer};
+use super::writer::{WriteBuffer, Writer};
 use super::{Log, LogError, Policy};
 use crate::disk::{DiskError, write_full};
 
-/// A batch buffer larger than this is given back after use.
+/// Capacity above which a write buffer is freed after use.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
-/// So much room is made at a time.
-pub(super) const ROOM_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
+/// Number of bytes preallocated at a time.
+pub(super) const PREALLOCATE_BYTES: u64 = if cfg!(test) { 400 } else { 1 << 20 };
 
 impl Writer {
-    /// Cuts the segment behind its records. If that is not done, or not durably, whoever reads it passes over zeros.
-    pub(super) fn give_room_back(&mut self) {
-        if self.zeros_until > self.file_bytes {
+    /// Cuts off the preallocated space after the last record. If this fails or is not durable, readers skip the zeros.
+    pub(super) fn cut_preallocated(&mut self) {
+        if self.preallocated_until > self.file_bytes {
             let _ = self.file.truncate(self.file_bytes);
-            self.zeros_until = self.file_bytes;
+            self.preallocated_until = self.file_bytes;
         }
     }
 }
@@ -40,94 +40,101 @@ impl Log {
         self.ended.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Ends the log: from here on nothing succeeds.
+    /// Ends the log: every later operation fails with this error.
     fn fail(&self, error: DiskError) -> LogError {
         self.ended.get_or_init(|| LogError::Failed(error)).clone()
     }
 
-    /// Ends the log if its folder is not where it was: what is written now would be found by nobody.
-    pub(crate) fn check_place(&self) {
-        if let Err(error) = self.disk.check_place() {
+    /// Ends the log if its folder was moved or removed, because a later start would not find new records.
+    pub(crate) fn check_not_moved(&self) {
+        if let Err(error) = self.disk.check_not_moved() {
             self.fail(error);
         }
     }
 
-    /// A batch that could not be written for lack of space waits. Until it is written no more is taken, whatever the system says is
-    /// free: it may know nothing of a quota.
-    fn put_off_batch(&self, writer: &Writer, error: &DiskError) -> LogError {
-        // A turn to a new segment without records behind it is nothing that anybody would write again.
-        let has_records = writer.done < writer.batch.bytes.len();
-        self.batch_waits.store(has_records && error.is_full(), Ordering::Relaxed);
-        self.put_off(error)
+    /// Keeps a write buffer that could not be written for lack of space.
+    ///
+    /// Until the buffer is written, the log refuses more writes, even if the system reports free space: the system may
+    /// ignore a quota.
+    fn retry_buffer_later(&self, writer: &Writer, error: &DiskError) -> LogError {
+        // If only a new segment could not be created, no records wait, and no later write would clear the flag.
+        let has_records = writer.done < writer.buffer.bytes.len();
+        self.buffer_awaits_space.store(has_records && error.is_full(), Ordering::Relaxed);
+        self.retry_later(error)
     }
 
-    /// To be tried again: nothing has happened yet.
-    fn put_off(&self, error: &DiskError) -> LogError {
+    /// Returns the error of an operation that changed nothing and can be retried.
+    fn retry_later(&self, error: &DiskError) -> LogError {
         if error.is_exhausted() {
             return LogError::Exhausted(error.to_string());
         }
         self.counters.full.fetch_add(1, Ordering::Relaxed);
-        self.room_until_bytes.store(0, Ordering::Relaxed);
+        self.space_until_bytes.store(0, Ordering::Relaxed);
         LogError::Full(error.to_string())
     }
 
-    /// Takes what was appended, leaving empty buffers of the size that was needed last.
-    pub(super) fn take_batch(&self, writer: &mut Writer) {
-        debug_assert_eq!(writer.done, writer.batch.bytes.len());
-        let Batch { mut bytes, mut frames, turns, .. } = std::mem::take(&mut writer.batch);
+    /// Takes the records that were appended, and leaves empty buffers with the capacity of the previous ones.
+    pub(super) fn take_buffer(&self, writer: &mut Writer) {
+        debug_assert_eq!(writer.done, writer.buffer.bytes.len());
+        let WriteBuffer { mut bytes, mut frames, segment_starts, .. } = std::mem::take(&mut writer.buffer);
         if bytes.capacity() > KEEP_BUFFER_BYTES {
             (bytes, frames) = (Vec::new(), Vec::new());
         }
         bytes.clear();
         frames.clear();
-        debug_assert!(turns.is_empty());
-        let fresh = Batch { bytes, frames, frame_until: 0, turns, last: 0 };
+        debug_assert!(segment_starts.is_empty());
+        let fresh = WriteBuffer { bytes, frames, frame_until: 0, segment_starts, last: 0 };
         let mut tail = self.tail.lock();
-        writer.batch = std::mem::replace(&mut tail.batch, fresh);
-        writer.batch.last = tail.last;
+        writer.buffer = std::mem::replace(&mut tail.buffer, fresh);
+        writer.buffer.last = tail.last;
         writer.done = 0;
     }
 
-    /// Gives the frames of a batch their headers: each continues the one before, over the turns between segments.
-    pub(super) fn seal_batch(&self, writer: &mut Writer) {
-        let Writer { batch: Batch { bytes, frames, turns, last, .. }, last_checksum, salt, .. } = writer;
+    /// Fills in the headers of all buffered frames. Each frame continues the one before it, also across segments.
+    pub(super) fn seal_frames(&self, writer: &mut Writer) {
+        let Writer {
+            buffer: WriteBuffer { bytes, frames, segment_starts, last, .. },
+            last_checksum,
+            salt,
+            ..
+        } = writer;
         let durable = self.durable();
-        let mut turns = turns.iter_mut().peekable();
+        let mut segment_starts = segment_starts.iter_mut().peekable();
         for (index, begin) in frames.iter().enumerate() {
-            if let Some(turn) = turns.next_if(|turn| turn.at <= begin.at) {
-                turn.header.previous = *last_checksum;
-                *salt = Salt::new(turn.header.salt);
+            if let Some(start) = segment_starts.next_if(|start| start.at <= begin.at) {
+                start.header.previous = *last_checksum;
+                *salt = Salt::new(start.header.salt);
             }
             let (end, next) = frames.get(index + 1).map_or((bytes.len(), *last + 1), |f| (f.at, f.first));
             let count = u32::try_from(next - begin.first).expect("a frame has fewer records than bytes");
             let durable = durable.min(begin.first - 1);
-            let placing = Placing { position: begin.first, count, durable, previous: *last_checksum };
-            *last_checksum = frame::seal(&mut bytes[begin.at..end], *salt, placing);
+            let fields = FrameFields { position: begin.first, count, durable, previous: *last_checksum };
+            *last_checksum = frame::seal(&mut bytes[begin.at..end], *salt, fields);
         }
-        for turn in turns {
-            turn.header.previous = *last_checksum;
-            *salt = Salt::new(turn.header.salt);
+        for start in segment_starts {
+            start.header.previous = *last_checksum;
+            *salt = Salt::new(start.header.salt);
         }
     }
 
-    /// Writes the rest of the batch, turning to new segments where it says.
-    pub(super) fn write_batch(&self, writer: &mut Writer) -> Result<(), LogError> {
-        if writer.done == writer.batch.bytes.len() && writer.batch.turns.is_empty() {
+    /// Writes the rest of the buffer, and begins new segments where the buffer requires them.
+    pub(super) fn write_buffer(&self, writer: &mut Writer) -> Result<(), LogError> {
+        if writer.done == writer.buffer.bytes.len() && writer.buffer.segment_starts.is_empty() {
             return Ok(());
         }
-        while let Some(turn) = writer.batch.turns.first() {
-            let (at, header) = (turn.at, turn.header);
+        while let Some(start) = writer.buffer.segment_starts.first() {
+            let (at, header) = (start.at, start.header);
             self.write_up_to(writer, at)?;
             self.begin_segment(writer, header)?;
-            writer.batch.turns.remove(0);
+            writer.buffer.segment_starts.remove(0);
         }
-        self.write_up_to(writer, writer.batch.bytes.len())?;
-        if writer.file_bytes > writer.zeros_until && self.policy() == Policy::Always {
-            self.make_room(writer)?;
+        self.write_up_to(writer, writer.buffer.bytes.len())?;
+        if writer.file_bytes > writer.preallocated_until && self.policy() == Policy::Always {
+            self.preallocate(writer)?;
         }
-        self.batch_waits.store(false, Ordering::Relaxed);
+        self.buffer_awaits_space.store(false, Ordering::Relaxed);
         self.counters.writes.fetch_add(1, Ordering::Relaxed);
-        self.publish_written(writer.batch.last);
+        self.publish_written(writer.buffer.last);
         Ok(())
     }
 
@@ -135,12 +142,12 @@ impl Log {
         if writer.done == end {
             return Ok(());
         }
-        let bytes = &writer.batch.bytes[writer.done..end];
+        let bytes = &writer.buffer.bytes[writer.done..end];
         if let Err(error) = write_full(&*writer.file, writer.file_bytes, bytes) {
-            // Without space, and with the file as it was, nothing has happened yet.
+            // If the disk is full and the file could be cut back, nothing has changed.
             if error.is_full() && writer.file.truncate(writer.file_bytes).is_ok() {
-                writer.zeros_until = writer.file_bytes;
-                return Err(self.put_off_batch(writer, &error));
+                writer.preallocated_until = writer.file_bytes;
+                return Err(self.retry_buffer_later(writer, &error));
             }
             return Err(self.fail(error));
         }
@@ -153,24 +160,27 @@ impl Log {
         Ok(())
     }
 
-    /// Puts zeros where the next records will be. A sync of records that make the file no longer takes about half the time: the
-    /// file system has nothing of its own to write. Not for long batches, and not worth the last of the disk.
-    fn make_room(&self, writer: &mut Writer) -> Result<(), LogError> {
-        let until = (writer.file_bytes + ROOM_BYTES).min(self.segment_bytes);
-        let is_long = writer.batch.bytes.len() as u64 > ROOM_BYTES / 4;
+    /// Preallocates space: writes zeros where the next records will be.
+    ///
+    /// A sync takes about half as long if the records before it did not make the file longer, because the file system
+    /// has no metadata to write. Large buffers gain little, and the last free space of the disk is not used for this.
+    fn preallocate(&self, writer: &mut Writer) -> Result<(), LogError> {
+        let until = (writer.file_bytes + PREALLOCATE_BYTES).min(self.segment_bytes);
+        let is_long = writer.buffer.bytes.len() as u64 > PREALLOCATE_BYTES / 4;
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
-        let is_scarce = appended_bytes + 2 * ROOM_BYTES > self.room_until_bytes.load(Ordering::Relaxed);
+        let is_scarce =
+            appended_bytes + 2 * PREALLOCATE_BYTES > self.space_until_bytes.load(Ordering::Relaxed);
         if is_long || is_scarce || until <= writer.file_bytes {
             return Ok(());
         }
         let zeros = vec![0; (until - writer.file_bytes) as usize];
         match write_full(&*writer.file, writer.file_bytes, &zeros) {
-            Ok(()) => writer.zeros_until = until,
+            Ok(()) => writer.preallocated_until = until,
             Err(error) if error.is_full() => {
-                writer.zeros_until = until;
-                writer.give_room_back();
-                // No more before the free space was measured again.
-                self.room_until_bytes.store(0, Ordering::Relaxed);
+                writer.preallocated_until = until;
+                writer.cut_preallocated();
+                // No more preallocation until the free space is measured again.
+                self.space_until_bytes.store(0, Ordering::Relaxed);
             }
             Err(error) => return Err(self.fail(error)),
         }
@@ -183,21 +193,21 @@ impl Log {
         self.written.store(position, Ordering::Release);
     }
 
-    /// Syncs the segment so far, then makes the next one, durably, before any record goes there.
+    /// Syncs the last segment, then creates the next one and makes it durable before any record is written to it.
     fn begin_segment(&self, writer: &mut Writer, header: SegmentHeader) -> Result<(), LogError> {
-        writer.give_room_back();
+        writer.cut_preallocated();
         self.publish_written(header.first - 1);
-        // Whatever was durable before: the file may have been cut since then.
+        // Syncs even if all records are durable, because the file may have been cut since then.
         self.sync_current(None)?;
         let name = segment::name(header.first);
         let file = match self.disk.create(&name) {
             Ok(file) => file,
-            Err(error) if error.may_pass() => return Err(self.put_off_batch(writer, &error)),
+            Err(error) if error.is_transient() => return Err(self.retry_buffer_later(writer, &error)),
             Err(error) => return Err(self.fail(error)),
         };
         if let Err(error) = write_full(&*file, 0, &header.encode()) {
             if error.is_full() && self.disk.remove(&name).is_ok() {
-                return Err(self.put_off_batch(writer, &error));
+                return Err(self.retry_buffer_later(writer, &error));
             }
             return Err(self.fail(error));
         }
@@ -206,29 +216,29 @@ impl Log {
         file.sync().map_err(|error| self.fail(error))?;
         drop(guard);
         self.sync_folder()?;
-        writer.segments.last_mut().expect("there was one").bytes = writer.file_bytes;
+        writer.segments.last_mut().expect("the log has a segment").bytes = writer.file_bytes;
         let bytes = segment::HEADER_BYTES as u64;
         writer.segments.push(Segment { name, header, bytes });
         self.current.lock().0 = Arc::clone(&file);
-        (writer.file, writer.file_bytes, writer.zeros_until) = (file, bytes, bytes);
+        (writer.file, writer.file_bytes, writer.preallocated_until) = (file, bytes, bytes);
         self.counters.segments.fetch_add(1, Ordering::Relaxed);
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Makes names in the folder durable. A failure may be that of a segment's name, so it ends the log as well.
+    /// Makes names in the folder durable. A failure ends the log, because it may concern the name of a segment.
     pub(crate) fn sync_folder(&self) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
         self.disk.sync_dir().map_err(|error| self.fail(error))
     }
 
-    /// Makes `target`, which is written, durable, and whatever else is written by then.
+    /// Makes `target`, which is written, durable, together with everything else written so far.
     pub(super) fn sync_written(&self, target: u64) -> Result<(), LogError> {
         self.sync_current(Some(target))
     }
 
-    /// Syncs the last segment, unless only `target` is asked for and durable.
+    /// Syncs the last segment, unless `target` is given and already durable.
     fn sync_current(&self, target: Option<u64>) -> Result<(), LogError> {
         let _guard = self.syncing.lock();
         self.check_alive()?;
@@ -255,41 +265,47 @@ impl Log {
         self.counters.last_sync_ns.store(took_ns, Ordering::Relaxed);
     }
 
-    /// Asks how much is free, less what waits in memory. A disk that does not say is taken to have room: a write will tell.
-    pub(super) fn measure_room(&self) -> u64 {
+    /// Measures the free space of the disk, minus the records in memory.
+    ///
+    /// If the disk does not report its free space, it counts as unlimited; a write to a full disk will fail.
+    pub(super) fn measure_free_space(&self) -> u64 {
         let free = self.disk.free_bytes().unwrap_or(u64::MAX);
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
-        let room = free.saturating_sub(self.pending_bytes());
-        // With no more than the reserve left it is asked for every time.
-        let beyond =
-            if room < self.reserve_bytes { 0 } else { (room - self.reserve_bytes).saturating_add(1) };
-        let is_refusing = beyond == 0 || self.batch_waits.load(Ordering::Relaxed);
+        let free_bytes = free.saturating_sub(self.pending_bytes());
+        // If no more than the reserve is free, every write measures again.
+        let beyond = if free_bytes < self.reserve_bytes {
+            0
+        } else {
+            (free_bytes - self.reserve_bytes).saturating_add(1)
+        };
+        let is_refusing = beyond == 0 || self.buffer_awaits_space.load(Ordering::Relaxed);
         let until = if is_refusing { 0 } else { appended_bytes.saturating_add(beyond) };
-        self.room_until_bytes.store(until, Ordering::Relaxed);
+        self.space_until_bytes.store(until, Ordering::Relaxed);
         self.unmeasured_bytes.store(0, Ordering::Relaxed);
-        room
+        free_bytes
     }
 
-    /// What waits in memory.
+    /// Number of appended bytes that are not written yet.
     pub(super) fn pending_bytes(&self) -> u64 {
         let written = self.counters.written_bytes.load(Ordering::Relaxed);
         self.counters.appended_bytes.load(Ordering::Relaxed).saturating_sub(written)
     }
 
     pub(super) fn replace_manifest(&self, next: &Manifest) -> Result<(), LogError> {
-        next.put(&*self.disk).map_err(|error| {
-            // Listing, making and writing come before the rename: without descriptors or space for them the old one is in force.
-            if error.may_pass() && matches!(error.operation, "list" | "create" | "write") {
-                // What is left of it goes with the next try, too.
+        next.install(&*self.disk).map_err(|error| {
+            // The steps before the rename can fail for lack of space or descriptors. The old manifest stays current
+            // then.
+            if error.is_transient() && matches!(error.operation, "list" | "create" | "write") {
+                // The next attempt removes the remains of this file as well.
                 let _ = self.disk.remove(manifest::NEW_NAME);
-                return self.put_off(&error);
+                return self.retry_later(&error);
             }
             self.fail(error)
         })?;
         self.sync_folder()
     }
 
-    /// Removes the segments whose successor begins at or before `first`.
+    /// Removes segments if the segment after them begins at or before `first`. Returns their names.
     pub(super) fn remove_covered(&self, first: u64) -> Vec<String> {
         let segments: Vec<Segment> = self.writer.lock().segments.clone();
         let covered = segments.windows(2).take_while(|pair| pair[1].header.first <= first);

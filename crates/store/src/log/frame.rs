@@ -1,4 +1,4 @@
-//! One frame: its 32-byte header, its two checksums, and the records in it.
+//! Frames: a header of 32 bytes with two checksums, followed by records.
 //!
 //! ```text
 //! 0        4       8                16       20         24         28       32
@@ -7,20 +7,20 @@
 //! record := length:number  payload
 //! ```
 //!
-//! A frame holds the records that were appended between two writes, so that they share a header and one pass of the
-//! checksum. Knows bytes only: neither files nor what a payload means.
+//! A frame contains the records that were appended between two writes. They share a header and one checksum pass.
+//! This module knows only bytes. It knows neither files nor the meaning of a payload.
 
 use crc32fast::Hasher;
 
-use crate::codec::Reader;
+use crate::codec::ByteReader;
 
-/// The length of a frame's header.
+/// Length of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 32;
 
-/// A `behind` that claims nothing, for frames too far ahead of the durable position to say how far.
+/// Value of `behind` in a frame that claims no durable position, because the distance does not fit the field.
 const CLAIMS_NOTHING: u32 = u32::MAX;
 
-/// A segment's salt, ready to begin a checksum with.
+/// A segment's salt, hashed so that a checksum can start from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Salt(u32);
 
@@ -34,25 +34,25 @@ impl Salt {
     }
 }
 
-/// A header whose own checksum is right.
+/// A frame header whose checksum is correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
-    /// Of everything behind the header.
+    /// Number of bytes after the header.
     pub(crate) length: u32,
-    /// How many records there are; at least one.
+    /// Number of records; at least 1.
     pub(crate) count: u32,
-    /// Of the first record.
+    /// Position of the first record.
     pub(crate) position: u64,
-    /// The checksum of the frame before.
+    /// Checksum of the frame before this one.
     pub(crate) previous: u32,
-    /// Of this frame, records included.
+    /// Checksum of this frame, including its records.
     pub(crate) checksum: u32,
-    /// All positions up to here were durable when the frame was sealed.
+    /// All records up to this position were durable when the frame was sealed.
     pub(crate) claim: u64,
 }
 
 impl FrameHeader {
-    /// The header in these bytes, or `None` when they are not one of this segment.
+    /// Decodes a header. Returns `None` if the bytes are not a frame header of the segment with this salt.
     pub(crate) fn decode(bytes: &[u8], salt: Salt) -> Option<FrameHeader> {
         let bytes: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let mut hasher = salt.hasher();
@@ -74,12 +74,12 @@ impl FrameHeader {
     }
 }
 
-/// The position that a header starting here would have. For looking before checking.
+/// Returns the position field of a header without checking the header.
 pub(crate) fn position_at(header: &[u8]) -> u64 {
     u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"))
 }
 
-/// Whether a whole frame (header and records) has the checksum it says.
+/// Returns true if the checksum of a whole frame (header and records) is correct.
 pub(crate) fn is_intact(frame: &[u8], salt: Salt) -> bool {
     let mut hasher = salt.hasher();
     hasher.update(&frame[..24]);
@@ -87,36 +87,38 @@ pub(crate) fn is_intact(frame: &[u8], salt: Salt) -> bool {
     hasher.finalize() == u32_at(frame, 24)
 }
 
-/// Whether these bytes are so many records and nothing else.
-pub(crate) fn holds(records: &[u8], count: u32) -> bool {
-    let mut reader = Reader::new(records);
+/// Returns true if the bytes are exactly `count` records.
+pub(crate) fn are_records(records: &[u8], count: u32) -> bool {
+    let mut reader = ByteReader::new(records);
     (0..count).all(|_| reader.text().is_ok()) && reader.left() == 0
 }
 
-/// What a frame says besides its records.
+/// The fields of a frame header that do not depend on the records' bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placing {
-    /// Of the first record.
+pub(crate) struct FrameFields {
+    /// Position of the first record.
     pub(crate) position: u64,
-    /// How many records there are.
+    /// Number of records.
     pub(crate) count: u32,
-    /// The durable position to claim; less than `position`.
+    /// Durable position to claim; less than `position`.
     pub(crate) durable: u64,
-    /// The checksum of the frame before.
+    /// Checksum of the frame before this one.
     pub(crate) previous: u32,
 }
 
-/// Fills in the header of a frame whose records are there, and returns its checksum. It has at most `u32::MAX` bytes.
-pub(crate) fn seal(frame: &mut [u8], salt: Salt, placing: Placing) -> u32 {
-    debug_assert!(placing.durable < placing.position && placing.count > 0);
+/// Fills in the header of a frame that already contains its records, and returns its checksum.
+///
+/// The frame has at most `u32::MAX` bytes.
+pub(crate) fn seal(frame: &mut [u8], salt: Salt, fields: FrameFields) -> u32 {
+    debug_assert!(fields.durable < fields.position && fields.count > 0);
     let (header, records) = frame.split_at_mut(HEADER_BYTES);
-    let length = u32::try_from(records.len()).expect("the log limits payloads and frames");
-    let behind = u32::try_from(placing.position - placing.durable).unwrap_or(CLAIMS_NOTHING);
+    let length = u32::try_from(records.len()).expect("the log limits the size of payloads and frames");
+    let behind = u32::try_from(fields.position - fields.durable).unwrap_or(CLAIMS_NOTHING);
     header[..4].copy_from_slice(&length.to_le_bytes());
-    header[4..8].copy_from_slice(&placing.count.to_le_bytes());
-    header[8..16].copy_from_slice(&placing.position.to_le_bytes());
+    header[4..8].copy_from_slice(&fields.count.to_le_bytes());
+    header[8..16].copy_from_slice(&fields.position.to_le_bytes());
     header[16..20].copy_from_slice(&behind.to_le_bytes());
-    header[20..24].copy_from_slice(&placing.previous.to_le_bytes());
+    header[20..24].copy_from_slice(&fields.previous.to_le_bytes());
 
     let mut hasher = salt.hasher();
     hasher.update(&header[..24]);
@@ -141,13 +143,13 @@ mod tests {
     fn frame(records: &[&[u8]], position: u64, durable: u64) -> (Vec<u8>, u32) {
         let mut bytes = vec![0; HEADER_BYTES];
         records.iter().for_each(|record| put_text(&mut bytes, record));
-        let placing = Placing { position, count: records.len() as u32, durable, previous: 77 };
-        let checksum = seal(&mut bytes, Salt::new(5), placing);
+        let fields = FrameFields { position, count: records.len() as u32, durable, previous: 77 };
+        let checksum = seal(&mut bytes, Salt::new(5), fields);
         (bytes, checksum)
     }
 
     #[test]
-    fn what_is_sealed_is_decoded() {
+    fn sealed_frame_decodes_to_its_fields() {
         let (bytes, checksum) = frame(&[b"hello", b"", b"you"], 9, 4);
         let header = FrameHeader::decode(&bytes, Salt::new(5)).unwrap();
         let expected = FrameHeader { length: 11, count: 3, position: 9, previous: 77, checksum, claim: 4 };
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_another_salt_are_noticed() {
+    fn flipped_bits_and_another_salt_are_detected() {
         let (bytes, _) = frame(&[b"hello", b"you"], 9, 4);
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
@@ -171,18 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_too_far_back_claims_nothing() {
+    fn claim_that_is_too_far_behind_decodes_as_no_claim() {
         let (bytes, _) = frame(&[b""], u64::from(u32::MAX) + 10, 3);
         assert_eq!(FrameHeader::decode(&bytes, Salt::new(5)).unwrap().claim, 0);
     }
 
     #[test]
-    fn records_fill_their_frame() {
+    fn records_must_fill_their_frame_exactly() {
         let (bytes, _) = frame(&[b"hello", b"", b"you"], 9, 4);
         let records = &bytes[HEADER_BYTES..];
         for count in 0..6 {
-            assert_eq!(holds(records, count), count == 3, "{count}");
+            assert_eq!(are_records(records, count), count == 3, "{count}");
         }
-        assert!(!holds(&records[..10], 3) && !holds(&[records, &[0]].concat(), 3));
+        assert!(!are_records(&records[..10], 3) && !are_records(&[records, &[0]].concat(), 3));
     }
 }

@@ -1,38 +1,43 @@
-//! Positions that no segment has, told by what lies around them: the files that are there are not to blame.
+//! Gaps in the log: positions that no segment contains, described by the segments around them.
 
 use std::fmt;
 
 use super::segment;
 use crate::disk::Listed;
 
-/// Positions that no segment has.
+/// A range of positions that no segment contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The first of them.
+    /// First missing position.
     pub first: u64,
-    /// The position found next; `None` when nothing follows.
+    /// First position after the gap; `None` if no segment follows.
     pub next: Option<u64>,
-    /// The name of the segment before them.
-    pub behind: Option<String>,
-    /// The name of the segment that follows.
-    pub before: Option<String>,
+    /// Name of the segment before the gap.
+    pub segment_before: Option<String>,
+    /// Name of the segment after the gap.
+    pub segment_after: Option<String>,
 }
 
 impl Gap {
-    /// At the beginning of a log that is needed from `first` on.
-    pub(super) fn at_begin(first: u64, follows: Option<(u64, &Listed)>) -> Gap {
-        let (next, before) = follows.map(|(begins, file)| (begins, file.name.clone())).unzip();
-        Gap { first, next, behind: None, before }
+    /// Returns the gap at the start of a log that is needed from `first` on.
+    pub(super) fn at_start(first: u64, follows: Option<(u64, &Listed)>) -> Gap {
+        let (next, segment_after) = follows.map(|(begins, file)| (begins, file.name.clone())).unzip();
+        Gap { first, next, segment_before: None, segment_after }
     }
 
-    /// Between two segments.
-    pub(super) fn between(first: u64, behind: &Listed, (begins, file): (u64, &Listed)) -> Gap {
-        Gap { first, next: Some(begins), behind: Some(behind.name.clone()), before: Some(file.name.clone()) }
+    /// Returns the gap between two segments.
+    pub(super) fn between(first: u64, segment_before: &Listed, (begins, file): (u64, &Listed)) -> Gap {
+        Gap {
+            first,
+            next: Some(begins),
+            segment_before: Some(segment_before.name.clone()),
+            segment_after: Some(file.name.clone()),
+        }
     }
 
-    /// The name of the file that shows it: the one that follows, or that of which nothing is there.
-    pub(super) fn shown_by(&self) -> String {
-        self.before.clone().unwrap_or_else(|| segment::name(self.first))
+    /// Returns the name of the file that reveals the gap: the segment after it, or the missing segment if none follows.
+    pub(super) fn reported_file(&self) -> String {
+        self.segment_after.clone().unwrap_or_else(|| segment::name(self.first))
     }
 }
 
@@ -44,11 +49,13 @@ impl fmt::Display for Gap {
             Some(last) if last == first => write!(f, "position {first} of the log is missing")?,
             Some(last) => write!(f, "positions {first} to {last} of the log are missing")?,
         }
-        match (&self.behind, &self.before) {
-            (Some(behind), Some(before)) => write!(f, ", between {behind} and {before}"),
-            (None, Some(before)) => write!(f, ", before {before}"),
-            (Some(behind), None) => write!(f, ", behind {behind}"),
-            (None, None) => write!(f, ": there is no segment"),
+        match (&self.segment_before, &self.segment_after) {
+            (Some(segment_before), Some(segment_after)) => {
+                write!(f, ", between {segment_before} and {segment_after}")
+            }
+            (None, Some(segment_after)) => write!(f, ", before {segment_after}"),
+            (Some(segment_before), None) => write!(f, ", after {segment_before}"),
+            (None, None) => write!(f, ": the folder has no segment"),
         }
     }
 }

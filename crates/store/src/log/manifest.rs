@@ -1,4 +1,4 @@
-//! The manifest: 64 bytes that say which snapshot is in force and where the log begins; read and replaced as a whole.
+//! The manifest: 64 bytes that name the current snapshot and the start of the log. Always replaced as a whole.
 //!
 //! ```text
 //! 0       8        12     16         32        40     48       56    60   64
@@ -8,9 +8,9 @@
 use super::{DamageKind, StoreId};
 use crate::disk::{Access, Disk, DiskError, read_full, write_full};
 
-/// The manifest's name.
+/// Name of the manifest.
 pub(crate) const NAME: &str = "manifest";
-/// The name of one being written.
+/// Name of a manifest that is being written.
 pub(crate) const NEW_NAME: &str = "manifest.new";
 
 const BYTES: usize = 64;
@@ -18,31 +18,32 @@ const MAGIC: [u8; 8] = *b"MILLSMAN";
 const VERSION: u32 = 2;
 const HAS_SNAPSHOT: u32 = 1;
 
-/// What the manifest says.
+/// Contents of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// Drawn when the folder was made.
+    /// Random id of the store, generated when the folder was created.
     pub store_id: StoreId,
-    /// The position of the snapshot in force.
+    /// Position of the current snapshot.
     pub snapshot: Option<u64>,
-    /// The first record still needed; at least 1.
+    /// First record that is still needed; at least 1.
     pub first: u64,
-    /// Records up to here were durable when this was written.
+    /// All records up to this position were durable when this manifest was written.
     pub durable: u64,
-    /// How many records were appended while the snapshot was taken, at the most; `u32::MAX`: that many or more.
+    /// Maximum number of records appended while the snapshot was taken. `u32::MAX` means this number or more.
     pub span: u32,
 }
 
 impl Manifest {
-    /// What is in force when a snapshot (or none) has been taken and everything up to `durable` is durable.
+    /// Returns the manifest for this snapshot (or for none) when all records up to `durable` are durable.
     pub(crate) fn new(store_id: StoreId, snapshot: Option<u64>, first: u64, durable: u64) -> Manifest {
         let span = snapshot.map_or(0, |position| durable.saturating_sub(position));
         Manifest { store_id, snapshot, first, durable, span: u32::try_from(span).unwrap_or(u32::MAX) }
     }
 
-    /// The last position at which a key of the snapshot may stand. A record up to here may have changed a key that was gone
-    /// when the snapshot came to it.
-    pub(crate) fn captured(&self) -> u64 {
+    /// Returns the highest stamp that a key of the snapshot can have; 0 without a snapshot.
+    ///
+    /// A record up to this position can change a key that had been removed when the snapshot captured its slot.
+    pub(crate) fn captured_until(&self) -> u64 {
         match (self.snapshot, self.span) {
             (None, _) => 0,
             (Some(_), u32::MAX) => u64::MAX,
@@ -90,18 +91,20 @@ impl Manifest {
         if manifest.first == 0 { Err(DamageKind::ManifestDamaged) } else { Ok(manifest) }
     }
 
-    /// The manifest of the folder; the inner error is one of its contents.
+    /// Reads the manifest of a folder. The inner error means that its contents are damaged.
     pub(crate) fn read(disk: &dyn Disk) -> Result<Result<Manifest, DamageKind>, DiskError> {
         let file = disk.open(NAME, Access::Read)?;
-        // One byte more than there should be, to notice a longer file.
+        // Reads one byte more than expected, to detect a longer file.
         let mut bytes = [0; BYTES + 1];
         let count = read_full(&*file, 0, &mut bytes)?;
         Ok(Manifest::decode(&bytes[..count]))
     }
 
-    /// Makes this the folder's manifest, durably once the folder is synced; until then either may be in force. After an error the
-    /// old one is, unless it is the rename's.
-    pub(crate) fn put(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+    /// Makes this the manifest of the folder. It is durable once the folder is synced.
+    ///
+    /// Until then, a crash can leave the old or the new one. After an error the old manifest is still current, unless
+    /// the rename failed.
+    pub(crate) fn install(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         if disk.list()?.iter().any(|listed| listed.name == NEW_NAME) {
             disk.remove(NEW_NAME)?;
         }
@@ -121,15 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_manifest_decodes_to_itself() {
         let none = Manifest { snapshot: None, first: 1, durable: 0, span: 0, ..manifest() };
         assert_eq!(Manifest::decode(&manifest().encode()), Ok(manifest()));
         assert_eq!(Manifest::decode(&none.encode()), Ok(none));
     }
 
     #[test]
-    fn the_span_reaches_from_the_snapshot_to_what_was_durable() {
-        let taken = |snapshot, durable| Manifest::new(StoreId([7; 16]), snapshot, 42, durable).captured();
+    fn captured_positions_end_at_the_durable_position() {
+        let taken =
+            |snapshot, durable| Manifest::new(StoreId([7; 16]), snapshot, 42, durable).captured_until();
         assert_eq!(taken(None, 50), 0);
         assert_eq!(taken(Some(41), 41), 41);
         assert_eq!(taken(Some(41), 50), 50);
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_noticed() {
+    fn truncations_and_flipped_bits_are_detected() {
         let bytes = manifest().encode();
         for cut in 0..BYTES {
             assert_eq!(Manifest::decode(&bytes[..cut]), Err(DamageKind::ManifestDamaged), "cut at {cut}");
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_named_not_called_damaged() {
+    fn newer_version_is_reported_as_unknown_not_as_damage() {
         let mut bytes = manifest().encode();
         bytes[8] = 9;
         let crc = crc32fast::hash(&bytes[..60]);

@@ -1,15 +1,17 @@
-//! The log: records with positions, in segments, made durable in groups. The bytes are those of `docs/format.md`.
+//! The log: records with positions, stored in segments and made durable in groups.
 //!
-//! How to drive it:
+//! `docs/format.md` describes the bytes. How to use the log:
 //!
-//! 1. [`Recovery::begin`] locks the folder and reads the manifest: which snapshot is in force.
-//! 2. [`Recovery::open`] walks through the records, hands each to a visitor, decides what the end of the log is, and only
-//!    then repairs and opens it.
-//! 3. [`Log::append`] gives a record its position; it is in memory. [`Log::commit`] writes and syncs everything appended
-//!    so far. What is covered by [`Log::durable`] survives a power cut; nothing else may be told to anybody.
-//! 4. [`Log::release_before`] brings a snapshot into force and removes the segments it covers; [`Log::close`] ends it.
+//! 1. [`Recovery::begin`] locks the folder and reads the manifest, which names the current snapshot.
+//! 2. [`Recovery::open`] reads all records, passes each to a visitor and finds the end of the log. Only then does it
+//!    repair the last segment and open the log for appending.
+//! 3. [`Log::append`] assigns a position to a record and keeps the record in memory. [`Log::commit`] writes and syncs
+//!    everything appended so far. Records up to [`Log::durable`] survive a power cut. With [`Policy::Always`], the
+//!    server must not acknowledge later records yet.
+//! 4. [`Log::release_before`] makes a snapshot current and removes the segments that it covers. [`Log::close`] closes
+//!    the log.
 //!
-//! The log knows bytes and positions. It does not know streams, keys or what a payload means.
+//! The log knows bytes and positions. It does not know streams, keys or the meaning of a payload.
 
 mod flush;
 mod frame;
@@ -33,33 +35,33 @@ use crate::disk::{Disk, DiskError};
 pub use gap::Gap;
 pub use manifest::Manifest;
 pub(crate) use manifest::NEW_NAME as NEW_MANIFEST;
-pub use order::Astray;
+pub use order::MisnamedSegment;
 pub use recover::{OpenReport, Opened, Recovery};
 pub(crate) use salvage::segment_owners;
-pub use salvage::{Loss, Salvage, Wanted, salvage};
-pub use scan::{Scan, Torn};
+pub use salvage::{Loss, Salvage, SalvageTarget, salvage};
+pub use scan::{Scan, TornTail};
 pub use stats::LogStats;
 pub use writer::Log;
 
-/// Whether a file of this name in a folder means that there is a store: its manifest or a segment of its log.
-pub(crate) fn holds_data(name: &str) -> bool {
+/// Returns true if a file with this name belongs to a store: it is the manifest or a segment of the log.
+pub(crate) fn is_store_file(name: &str) -> bool {
     name == manifest::NAME || segment::first_of(name).is_some()
 }
 
-/// How a log is to behave.
+/// Settings of a log.
 pub struct LogOptions {
-    /// A segment that has reached this size is followed by a new one.
+    /// Size at which a segment is full and the next one begins.
     pub segment_bytes: u64,
-    /// When records are synced.
+    /// When the log syncs records.
     pub policy: Policy,
-    /// Writes are refused when less than this would be free.
+    /// Free disk space that the log leaves untouched: it refuses writes that would leave less.
     pub reserve_bytes: u64,
-    /// Where the store id and the salts come from. Must be unpredictable in production.
+    /// Source of the store id and of the salts. Must be unpredictable in production.
     pub random: Box<dyn FnMut() -> u64 + Send>,
 }
 
 impl LogOptions {
-    /// 64 MiB segments, `always`, 8 MiB kept free.
+    /// Returns the defaults: segments of 64 MiB, sync policy `always`, 8 MiB of disk space kept free.
     pub fn new(random: impl FnMut() -> u64 + Send + 'static) -> LogOptions {
         LogOptions {
             segment_bytes: 64 << 20,
@@ -70,32 +72,32 @@ impl LogOptions {
     }
 }
 
-/// When records are synced.
+/// When the log syncs records (`appendfsync`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Before anything that depends on them is told.
+    /// Before the server acknowledges them.
     Always,
     /// Once a second.
     EverySecond,
-    /// When the system likes; at the end of a segment at the latest.
+    /// When the operating system decides, and always at the end of a segment.
     Never,
 }
 
-/// Takes a record's position and payload; an error ends the walk.
+/// Callback that receives the position and the payload of each record. If it returns an error, reading stops.
 pub type Visit<'v> = dyn FnMut(u64, &[u8]) -> Result<(), String> + 'v;
 
-/// Sixteen random bytes that tell one store's files from another's.
+/// Sixteen random bytes that identify a store. Its manifest, segments and snapshots contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreId(pub [u8; 16]);
 
-/// Why the log did not take or keep something.
+/// Why the log did not accept a record, or did not make it durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogError {
-    /// An earlier write or sync failed. Final: this process cannot know what is on the disk.
+    /// An earlier write or sync failed. This is final, because the process cannot know what reached the disk.
     Failed(DiskError),
-    /// There is no room. Nothing is lost; it may work later.
+    /// The disk has too little free space. No data is lost, and the operation can succeed later.
     Full(String),
-    /// No file could be opened, for want of descriptors. Nothing is lost; it may work later.
+    /// The process has no file descriptor left to open a file. No data is lost, and the operation can succeed later.
     Exhausted(String),
     /// The payload is longer than a record can be.
     TooLarge(usize),
@@ -108,11 +110,13 @@ impl fmt::Display for LogError {
         match self {
             LogError::Failed(error) => write!(
                 f,
-                "{error}; what is on the disk is no longer known, so nothing is acknowledged until a restart"
+                "{error}; it is unknown what reached the disk, so nothing more is acknowledged until a restart"
             ),
-            LogError::Full(what) => write!(f, "no space left: {what}; free some and writes will go on"),
-            LogError::Exhausted(what) => write!(f, "{what}; it is tried again"),
-            LogError::TooLarge(bytes) => write!(f, "a change of {bytes} bytes is too large for one record"),
+            LogError::Full(what) => write!(f, "no space left: {what}; free disk space to allow writes again"),
+            LogError::Exhausted(what) => write!(f, "{what}; the log tries again later"),
+            LogError::TooLarge(bytes) => {
+                write!(f, "a transaction of {bytes} bytes is too large for one record of the log")
+            }
             LogError::Closed => write!(f, "the log is closed"),
         }
     }
@@ -120,12 +124,12 @@ impl fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// Why a folder was not opened. Nothing in it was changed, except where a repair itself failed.
+/// Why a folder was not opened. Opening changed nothing in it, unless the repair of the log failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// The disk would not.
+    /// An operation of the disk failed.
     Disk(DiskError),
-    /// The contents are not what was once written.
+    /// The content of a file is not what the store wrote.
     Damage(Damage),
 }
 
@@ -152,21 +156,21 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// Where something is not what was written, and what.
+/// A place where the content of a file is not what the store wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The path of the file; of that behind them if records are missing.
+    /// Path of the damaged file. If records are missing, path of the segment after them.
     pub file: String,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// The first position that cannot be read.
+    /// First position that cannot be read.
     pub position: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub what: DamageKind,
 }
 
 impl Damage {
-    /// Of the manifest as a whole.
+    /// Returns damage to the manifest as a whole.
     pub(crate) fn of_manifest(disk: &dyn Disk, what: DamageKind) -> Damage {
         Damage { file: disk.path_of(manifest::NAME), offset: 0, position: 0, what }
     }
@@ -176,108 +180,119 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Damage { file, offset, position, what } = self;
         match what {
-            // What is there is not to blame for what is not.
+            // A missing segment is not damage to the file that follows it.
             DamageKind::SegmentMissing(_) => write!(f, "{what}")?,
             _ => write!(f, "{file} is damaged at offset {offset} (position {position}): {what}")?,
         }
         let folder = Path::new(file).parent().filter(|folder| *folder != Path::new(""));
         let folder = folder.unwrap_or(Path::new(".")).display();
-        write!(f, ". `millstream check {folder} --salvage OUT` saves what can be saved")
+        write!(
+            f,
+            ". `millstream check {folder} --salvage OUT` copies everything that is intact to a new folder OUT"
+        )
     }
 }
 
-/// What is wrong with a file.
+/// The kinds of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// There are segments or snapshots, and no manifest.
+    /// The folder has segments or snapshots, but no manifest.
     ManifestMissing,
-    /// Wrong size, magic, checksum or contents.
+    /// The manifest has a wrong size, magic or checksum, or invalid contents.
     ManifestDamaged,
-    /// The manifest is of another store than all segments and snapshots.
+    /// The manifest belongs to another store than all segments and snapshots of the folder.
     ManifestForeign,
-    /// Written by a program that knows more than this one.
+    /// A newer version of Millstream wrote the file.
     UnknownVersion(u32),
-    /// No segment has some positions that are needed.
+    /// No segment contains some of the positions that are needed.
     SegmentMissing(Box<Gap>),
-    /// Wrong magic or checksum.
+    /// The segment header has a wrong magic or checksum.
     SegmentHeaderDamaged,
-    /// The segment is of another store.
+    /// The segment belongs to another store.
     SegmentForeign,
-    /// The segment begins before the one before ends.
+    /// The segment begins before the end of the segment before it.
     SegmentMisplaced {
-        /// Where it begins.
+        /// The position at which it begins.
         found: u64,
     },
-    /// The segment does not begin where its name says.
+    /// The segment does not begin at the position in its file name.
     SegmentMisnamed {
-        /// Where it begins.
+        /// The position at which it begins.
         found: u64,
     },
-    /// The segment is there under another name, too.
+    /// The segment also exists under another name.
     SegmentRepeated {
-        /// That name.
+        /// The other name.
         of: String,
     },
-    /// The segment follows other records than those before it.
+    /// The segment does not continue the records before it.
     SegmentNotContinuing,
-    /// The file ends within a record that was durable.
+    /// The file ends inside a record that was durable.
     RecordCutShort,
-    /// A header with a wrong checksum, of a record that was durable.
+    /// The header of a frame that was durable has a wrong checksum.
     RecordHeaderDamaged,
-    /// A record with a wrong checksum that was durable.
+    /// A frame that was durable has a wrong checksum.
     RecordDamaged,
-    /// A record stands where another belongs.
+    /// A frame has another position than expected.
     RecordMisplaced {
         /// Its position.
         found: u64,
     },
-    /// The record follows another one than that before it.
+    /// The frame does not continue the frame before it.
     RecordNotContinuing,
     /// The log ends before a position that was durable.
     RolledBack {
-        /// That position.
+        /// The position that was durable.
         durable: u64,
     },
-    /// The payload of an intact record makes no sense to the reader.
+    /// The checksum of a record is correct, but its payload cannot be read or applied.
     Payload(String),
 }
 
 impl fmt::Display for DamageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DamageKind::ManifestMissing => write!(f, "the manifest is missing beside other files of a store"),
+            DamageKind::ManifestMissing => {
+                write!(f, "the manifest is missing, although the folder has other files of a store")
+            }
             DamageKind::ManifestDamaged => write!(f, "the manifest's checksum or contents are wrong"),
             DamageKind::ManifestForeign => {
-                write!(f, "the manifest belongs to another store than the segments and snapshots beside it")
+                write!(
+                    f,
+                    "the manifest belongs to another store than the segments and snapshots of this folder"
+                )
             }
             DamageKind::UnknownVersion(version) => {
-                write!(f, "format version {version} is not known here; use the program that wrote it")
+                write!(
+                    f,
+                    "unknown format version {version}; use the version of Millstream that wrote the file"
+                )
             }
             DamageKind::SegmentMissing(gap) => gap.fmt(f),
             DamageKind::SegmentHeaderDamaged => write!(f, "the segment's header is damaged"),
             DamageKind::SegmentForeign => write!(f, "the segment belongs to another store"),
             DamageKind::SegmentMisplaced { found } => {
-                write!(f, "the segment begins at position {found}, which the one before has, too")
+                write!(f, "the segment begins at position {found}, which the segment before it also contains")
             }
             DamageKind::SegmentMisnamed { found } => {
-                write!(f, "the segment begins at position {found}, not where its name says")
+                write!(f, "the segment begins at position {found}, but its file name states another position")
             }
             DamageKind::SegmentRepeated { of } => write!(f, "the segment is a copy of {of}"),
             DamageKind::SegmentNotContinuing => {
-                write!(f, "the segment continues a different log than this one")
+                write!(f, "the segment does not continue the segment before it; two histories are mixed")
             }
-            DamageKind::RecordCutShort => write!(f, "the file ends within a record that was durable"),
+            DamageKind::RecordCutShort => write!(f, "the file ends inside a record that was durable"),
             DamageKind::RecordHeaderDamaged => write!(f, "the header of a durable record is damaged"),
             DamageKind::RecordDamaged => write!(f, "a durable record's checksum is wrong"),
-            DamageKind::RecordMisplaced { found } => write!(f, "the record of position {found} stands here"),
+            DamageKind::RecordMisplaced { found } => write!(f, "the record here has position {found}"),
             DamageKind::RecordNotContinuing => {
-                write!(f, "the record continues a different log than this one")
+                write!(f, "the record does not continue the record before it; two histories are mixed")
             }
             DamageKind::RolledBack { durable } => {
-                write!(f, "the log ends here, but was durable up to position {durable}")
+                write!(f, "the log ends here, but it was durable up to position {durable}")
             }
             DamageKind::Payload(why) => {
-                write!(f, "the record is intact, but its contents make no sense: {why}")
+                write!(f, "the record's checksum is correct, but its contents are not valid: {why}")
             }
         }
     }

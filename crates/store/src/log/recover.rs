@@ -1,66 +1,69 @@
-//! From a folder to an open log: read everything, decide, and only then change anything.
+//! Opens a folder as a log: reads everything, decides what it means, and only then changes anything.
 //!
-//! Reading ([`Recovery::read`]) never writes. Opening ([`Recovery::open`]) reads and then repairs, in an order in which a
-//! crash at any point leaves the same conclusions to be drawn again; what was repaired is in the [`OpenReport`].
+//! Reading ([`Recovery::read`]) never writes. Opening ([`Recovery::open`]) reads first and then repairs. The order of
+//! the repairs is such that after a crash at any point, the next start draws the same conclusions. The [`OpenReport`]
+//! lists the repairs.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::manifest::{self, Manifest};
-use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, Torn, decide_end, decide_header};
-use super::segment::{self, Records, Segment, SegmentHeader, Step};
+use super::scan::{
+    EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Scan, TornTail, decide_end, decide_header,
+};
+use super::segment::{self, Segment, SegmentHeader, SegmentReader, Step};
 use super::writer::{Log, Start};
 use super::{Damage, DamageKind, Gap, LogOptions, OpenError, StoreId, Visit};
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full, write_full};
 
-/// The prefix of snapshots' names; they are other modules' business, but a folder that has one is not new.
+/// Prefix of snapshot file names. The log does not read snapshots, but a folder that has one is not new.
 const SNAPSHOT_PREFIX: &str = "snapshot-";
-/// How much of an unproven tail is held in memory while it is written again.
+/// Maximum number of bytes held in memory while an unproven tail is written again.
 const REWRITE_BYTES: usize = 1 << 20;
-/// How finely the offsets of records are remembered.
+/// Minimum distance between two frames whose offsets are remembered.
 const MARK_BYTES: u64 = 64 << 10;
 
-/// A folder whose manifest was read: what is in force is known, the log not yet walked through.
+/// A folder whose manifest was read. The log itself was not read yet.
 pub struct Recovery {
     disk: Arc<dyn Disk>,
     lock: Option<FolderLock>,
-    /// `None` in a new folder.
+    /// `None` if the folder is new.
     manifest: Option<Manifest>,
     listed: Vec<Listed>,
     bytes_read: Cell<u64>,
 }
 
-/// An opened log and what opening it found.
+/// An open log, and a report of what opening found.
 pub struct Opened {
     /// The log.
     pub log: Log,
-    /// What was found and repaired.
+    /// What opening found and repaired.
     pub report: OpenReport,
 }
 
 /// What opening found and repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// The folder was new.
+    /// True if the folder was new.
     pub created: bool,
-    /// How many segments were read.
+    /// Number of segments read.
     pub segments: usize,
-    /// How many bytes they have.
+    /// Number of bytes in these segments.
     pub bytes: u64,
-    /// How many records.
+    /// Number of records read.
     pub records: u64,
-    /// The position of the last record.
+    /// Position of the last record.
     pub last: u64,
     /// The torn tail that was cut.
-    pub cut: Option<Torn>,
-    /// How many bytes were written again because no record proves them durable.
+    pub cut: Option<TornTail>,
+    /// Number of bytes that were written again because no later frame proves them durable.
     pub rewritten_bytes: u64,
-    /// Files that were removed: leftovers of a crash, segments no longer needed.
+    /// Files that were removed: leftovers of a crash, and segments that are no longer needed.
     pub removed: Vec<String>,
 }
 
-/// Gives the folder back when dropped.
+/// Lock on the folder; released when dropped.
 pub(crate) struct FolderLock(Arc<dyn Disk>);
 
 impl Drop for FolderLock {
@@ -78,7 +81,7 @@ impl Recovery {
         Ok(Recovery { lock: Some(lock), ..recovery })
     }
 
-    /// Reads the manifest without locking, to look at a folder; [`Recovery::open`] is not for such a one.
+    /// Reads the manifest without locking the folder, for read-only use. Do not call [`Recovery::open`] on the result.
     pub fn inspect(disk: Arc<dyn Disk>) -> Result<Recovery, OpenError> {
         let listed = disk.list()?;
         let manifest = if listed.iter().any(|file| file.name == manifest::NAME) {
@@ -92,40 +95,39 @@ impl Recovery {
         Ok(Recovery { disk, lock: None, manifest, listed, bytes_read: Cell::new(0) })
     }
 
-    /// What is in force; `None` in a new folder.
+    /// Returns the manifest; `None` if the folder is new.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// Walks through the log and hands every record that the manifest needs to `visit`. Changes nothing. An error of
-    /// `visit` ends the walk.
+    /// Reads the log and passes every record that is still needed to `visit`. Changes nothing. Stops if `visit` fails.
     pub fn read(&self, visit: &mut Visit<'_>) -> Result<Option<Scan>, OpenError> {
         match &self.manifest {
             None => Ok(None),
             Some(manifest) => {
-                let walk = Walk::new(&*self.disk, manifest, &self.bytes_read);
-                walk.run(&self.listed, visit).map(Some)
+                let scanner = LogScanner::new(&*self.disk, manifest, &self.bytes_read);
+                scanner.run(&self.listed, visit).map(Some)
             }
         }
     }
 
-    /// How many bytes [`Recovery::read`] has to read.
+    /// Returns the number of bytes that [`Recovery::read`] has to read.
     pub(crate) fn log_bytes(&self) -> u64 {
         let first = self.manifest.as_ref().map_or(1, |manifest| manifest.first);
         let mut bytes = 0;
         for (begins, file) in segment::by_name(&self.listed) {
-            // One that begins there or before is the first that is needed, unless another comes.
+            // The last segment that begins at or before `first` is the first one needed.
             bytes = if begins <= first { file.bytes } else { bytes + file.bytes };
         }
         bytes
     }
 
-    /// How many of them it has read, up to the frame of the record at hand.
+    /// Returns the number of bytes that [`Recovery::read`] has read, up to the frame of the current record.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.get()
     }
 
-    /// Walks through the log as [`Recovery::read`] does, then repairs it and opens it for appending.
+    /// Reads the log like [`Recovery::read`], then repairs it and opens it for appending.
     pub fn open(
         self,
         options: LogOptions,
@@ -135,7 +137,7 @@ impl Recovery {
         self.open_scanned(scan, options)
     }
 
-    /// The rest of [`Recovery::open`], for whoever has read the log and found that it can be used.
+    /// Does the rest of [`Recovery::open`], for a caller that has already read the log.
     pub(crate) fn open_scanned(
         mut self,
         scan: Option<Scan>,
@@ -155,7 +157,7 @@ impl Recovery {
         Ok(Opened { log, report })
     }
 
-    /// Makes a new folder's first segment, then the manifest: a manifest never names what is not there.
+    /// Creates the first segment of a new folder, then the manifest: a manifest never refers to a missing segment.
     fn create(
         &self,
         options: &mut LogOptions,
@@ -177,7 +179,7 @@ impl Recovery {
         file.sync()?;
         self.disk.sync_dir()?;
         let manifest = Manifest::new(store_id, None, 1, 0);
-        manifest.put(&*self.disk)?;
+        manifest.install(&*self.disk)?;
         self.disk.sync_dir()?;
         let bytes = segment::HEADER_BYTES as u64;
         let scan =
@@ -185,10 +187,11 @@ impl Recovery {
         Ok((manifest, scan))
     }
 
-    /// Does what the scan calls for, and gives the last segment, whole and durable.
+    /// Makes the repairs that the scan requires, and returns the last segment, intact and durable.
     fn repair(&self, scan: &Scan, report: &mut OpenReport) -> Result<Arc<dyn File>, OpenError> {
         if let Some(name) = &scan.unfinished {
-            // Before the one before it is touched: what follows a segment says that nothing in it was under way.
+            // Must be durable before the segment before it changes: a later segment proves that an earlier one is
+            // final.
             self.disk.remove(name)?;
             self.disk.sync_dir()?;
             report.removed.push(name.clone());
@@ -196,14 +199,15 @@ impl Recovery {
         let last = scan.segments.last().expect("a log has a segment");
         let file = self.disk.open(&last.name, Access::Write)?;
         if file.bytes()? > last.bytes {
-            // Room goes too: zeros in the cache may be other bytes on the disk, if a sync had failed.
+            // Preallocated space is cut as well: after a failed sync, zeros in the page cache may be other bytes on
+            // disk.
             file.truncate(last.bytes)?;
             report.cut.clone_from(&scan.torn);
         }
         rewrite(&*file, scan.unproven_from, last.bytes)?;
         report.rewritten_bytes = last.bytes - scan.unproven_from;
         file.sync()?;
-        // The manifest may have its name in the cache only; nothing it does without goes before that is durable.
+        // The manifest's new name may be in the cache only. It must be durable before unneeded segments are removed.
         self.disk.sync_dir()?;
         for name in &scan.covered {
             self.disk.remove(name)?;
@@ -218,7 +222,7 @@ impl Recovery {
     }
 }
 
-/// Nothing was ever acknowledged from such a folder.
+/// Returns true if the folder is new: no record in it was ever acknowledged.
 fn is_new(listed: &[Listed]) -> bool {
     listed.iter().all(|file| match segment::first_of(&file.name) {
         Some(first) => first == 1 && file.bytes <= segment::HEADER_BYTES as u64,
@@ -226,8 +230,8 @@ fn is_new(listed: &[Listed]) -> bool {
     })
 }
 
-/// Writes the bytes over themselves: a failed sync of an earlier process may have left them in the cache only, marked as
-/// written, and no later sync would write them.
+/// Writes the bytes over themselves. After a failed sync of an earlier process they may be in the page cache only,
+/// marked as clean, so that no later sync would write them.
 fn rewrite(file: &dyn File, from: u64, to: u64) -> Result<(), DiskError> {
     let mut chunk = vec![0; REWRITE_BYTES.min((to - from) as usize)];
     let mut at = from;
@@ -244,27 +248,27 @@ fn damage(disk: &dyn Disk, name: &str, offset: u64, position: u64, what: DamageK
     Damage { file: disk.path_of(name), offset, position, what }
 }
 
-/// A walk through all segments that are needed.
-struct Walk<'a> {
+/// Reads all segments that are needed.
+struct LogScanner<'a> {
     disk: &'a dyn Disk,
     manifest: &'a Manifest,
     scan: Scan,
-    unproven: Unproven,
+    claims: ClaimTracker,
     bytes_read: &'a Cell<u64>,
 }
 
-impl<'a> Walk<'a> {
-    fn new(disk: &'a dyn Disk, manifest: &'a Manifest, bytes_read: &'a Cell<u64>) -> Walk<'a> {
-        let unproven = Unproven { claim: manifest.durable, marks: VecDeque::new() };
+impl<'a> LogScanner<'a> {
+    fn new(disk: &'a dyn Disk, manifest: &'a Manifest, bytes_read: &'a Cell<u64>) -> LogScanner<'a> {
+        let claims = ClaimTracker { claim: manifest.durable, marks: VecDeque::new() };
         bytes_read.set(0);
-        Walk { disk, manifest, scan: Scan::default(), unproven, bytes_read }
+        LogScanner { disk, manifest, scan: Scan::default(), claims, bytes_read }
     }
 
     fn run(mut self, listed: &[Listed], visit: &mut Visit<'_>) -> Result<Scan, OpenError> {
         let found: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
         let first = self.manifest.first;
         let begin = segment::first_needed(self.disk, &found, first)?
-            .ok_or_else(|| self.gap(Gap::at_begin(first, found.first().copied())))?;
+            .ok_or_else(|| self.gap(Gap::at_start(first, found.first().copied())))?;
         self.scan.covered = found[..begin].iter().map(|(_, file)| file.name.clone()).collect();
         for index in begin..found.len() {
             self.segment(&found, index, visit)?;
@@ -274,7 +278,8 @@ impl<'a> Walk<'a> {
     }
 
     fn gap(&self, gap: Gap) -> OpenError {
-        damage(self.disk, &gap.shown_by(), 0, gap.first, DamageKind::SegmentMissing(Box::new(gap))).into()
+        damage(self.disk, &gap.reported_file(), 0, gap.first, DamageKind::SegmentMissing(Box::new(gap)))
+            .into()
     }
 
     fn segment(
@@ -318,8 +323,8 @@ impl<'a> Walk<'a> {
         visit: &mut Visit<'_>,
     ) -> Result<(), OpenError> {
         let file = self.disk.open(&listed.name, Access::Read)?;
-        let mut records = Records::new(&*file, listed.bytes, header);
-        self.unproven.marks.clear();
+        let mut records = SegmentReader::new(&*file, listed.bytes, header);
+        self.claims.marks.clear();
         let bytes_before = self.bytes_read.get();
         let found = loop {
             match records.step()? {
@@ -328,7 +333,7 @@ impl<'a> Walk<'a> {
                 Step::Record { offset, position, claim, payload } => {
                     self.scan.records += 1;
                     self.bytes_read.set(bytes_before + offset);
-                    self.unproven.note(position, offset, claim);
+                    self.claims.note(position, offset, claim);
                     if position >= self.manifest.first {
                         visit(position, payload).map_err(|why| {
                             damage(self.disk, &listed.name, offset, position, DamageKind::Payload(why))
@@ -348,41 +353,43 @@ impl<'a> Walk<'a> {
         let (offset, expected) = (records.offset(), records.expected());
         self.scan.torn = match decide_end(facts) {
             EndVerdict::Clean => None,
-            EndVerdict::Torn => {
-                Some(Torn { file: self.disk.path_of(&listed.name), at: offset, bytes: listed.bytes - offset })
-            }
+            EndVerdict::Torn => Some(TornTail {
+                file: self.disk.path_of(&listed.name),
+                at: offset,
+                bytes: listed.bytes - offset,
+            }),
             EndVerdict::Refuse(what) => {
                 return Err(damage(self.disk, &listed.name, offset, expected, what).into());
             }
         };
         self.scan.last = expected - 1;
         self.scan.last_checksum = records.previous();
-        self.scan.unproven_from = self.unproven.from(header.first).min(offset);
+        self.scan.unproven_from = self.claims.unproven_offset(header.first).min(offset);
         self.scan.segments.push(Segment { name: listed.name.clone(), header: *header, bytes: offset });
         Ok(())
     }
 
-    /// The log must reach what the manifest knows to be durable, and what it says is needed next.
+    /// Checks that the log reaches the position that the manifest states as durable, and the first one it needs.
     fn check_end(&self) -> Result<(), OpenError> {
         let durable = self.manifest.durable.max(self.manifest.first - 1);
         if self.scan.last >= durable {
             return Ok(());
         }
-        let last = self.scan.segments.last().expect("a walk reads a segment");
+        let last = self.scan.segments.last().expect("a scan reads a segment");
         let what = DamageKind::RolledBack { durable };
         Err(damage(self.disk, &last.name, last.bytes, self.scan.last + 1, what).into())
     }
 }
 
-/// Follows which records of a segment are proven durable by claims, remembering few offsets.
-struct Unproven {
-    /// Everything up to here is durable.
+/// Tracks how far the claims of frames prove a segment durable. Remembers only some offsets.
+struct ClaimTracker {
+    /// All records up to this position are durable.
     claim: u64,
-    /// Position and offset of some records, ascending; the first is not behind the first unproven record.
+    /// Position and offset of some frames, ascending. The first is at or before the first unproven record.
     marks: VecDeque<(u64, u64)>,
 }
 
-impl Unproven {
+impl ClaimTracker {
     fn note(&mut self, position: u64, offset: u64, claim: u64) {
         self.claim = self.claim.max(claim);
         if self.marks.back().is_none_or(|&(_, last)| offset >= last + MARK_BYTES) {
@@ -393,8 +400,8 @@ impl Unproven {
         }
     }
 
-    /// The offset from which on nothing is proven; 0 when not even the header is.
-    fn from(&self, first: u64) -> u64 {
+    /// Returns the offset after which nothing is proven durable; 0 if not even the segment header is.
+    fn unproven_offset(&self, first: u64) -> u64 {
         match self.marks.front() {
             Some(&(_, offset)) if self.claim >= first => offset,
             _ => 0,

@@ -1,90 +1,93 @@
-//! Reading a log to its very end, however damaged: every intact record that belongs to it, and a list of what is not there.
+//! Reads a log to its end despite damage: passes on every intact record, and lists what is lost.
 //!
-//! Nothing is changed. Whether a place is damaged or merely torn is decided by the same table as when opening; what is
-//! different is that the walk goes on behind damage, at the next intact frame.
+//! Changes nothing. It distinguishes damage from a torn tail by the same table as opening. In contrast to opening, it
+//! continues after damage, at the next intact frame.
 
-use super::order::{Astray, Order, Placed};
-use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, Torn, decide_end, decide_header};
-use super::segment::{self, Records, SegmentHeader, Step};
+use super::order::{MisnamedSegment, PlacedSegment, SegmentOrder};
+use super::scan::{EndFacts, EndVerdict, HeaderFacts, HeaderVerdict, TornTail, decide_end, decide_header};
+use super::segment::{self, SegmentHeader, SegmentReader, Step};
 use super::{DamageKind, Gap, StoreId, Visit};
 use crate::disk::{Access, Disk, DiskError, Listed};
 
-/// Which log is looked for.
+/// Which log to salvage.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
-    /// Segments of other stores are passed over. `None`: any store's will do.
+pub struct SalvageTarget {
+    /// Skips segments of other stores. `None` accepts segments of any store.
     pub store_id: Option<StoreId>,
-    /// The first position that is needed.
+    /// First position that is needed.
     pub first: u64,
-    /// The log is known to have been durable up to here.
+    /// The log is known to have been durable up to this position.
     pub durable: u64,
 }
 
-impl Default for Wanted {
+impl Default for SalvageTarget {
     fn default() -> Self {
-        Wanted { store_id: None, first: 1, durable: 0 }
+        SalvageTarget { store_id: None, first: 1, durable: 0 }
     }
 }
 
-/// What was found.
+/// Result of [`salvage`], apart from the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvage {
-    /// How many intact records there are.
+    /// Number of intact records.
     pub records: u64,
-    /// The last position that was found, needed or not.
+    /// Last position that was found, needed or not.
     pub last: u64,
-    /// How many segments were read, damaged ones included.
+    /// Number of segments read, including damaged ones.
     pub segments: usize,
-    /// How many bytes they have.
+    /// Number of bytes in these segments.
     pub bytes: u64,
-    /// Where something is missing or unreadable, in order.
+    /// Ranges that are missing or unreadable, in order.
     pub losses: Vec<Loss>,
-    /// What a crash left of records that nobody was told about.
-    pub torn: Option<Torn>,
-    /// The name of a last segment whose making was cut short.
+    /// Unfinished write that a crash left at the end. The server never acknowledged these records.
+    pub torn: Option<TornTail>,
+    /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,
-    /// The names of segments that are no longer needed.
+    /// Names of segments that are no longer needed.
     pub covered: Vec<String>,
-    /// Segments under a wrong name. They were read as what they are, copies once.
-    pub astray: Vec<Astray>,
+    /// Segments with a wrong file name. They were read according to their headers, and copies only once.
+    pub misnamed: Vec<MisnamedSegment>,
 }
 
-/// A stretch that could not be read.
+/// A range of positions that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The path of the file, or of the folder when a segment is missing.
+    /// Path of the file, or of the folder if a segment is missing.
     pub file: String,
-    /// Where it begins in the file.
+    /// Offset in the file at which the range begins.
     pub offset: u64,
-    /// The first position that is missing.
+    /// First missing position.
     pub first: u64,
-    /// The position found next, `first` when none is missing; `None` when it is not known how many there were.
+    /// Next position that was found; equals `first` if no position is missing, `None` if the number is unknown.
     pub next: Option<u64>,
-    /// What was found there.
+    /// The damage that was found.
     pub what: DamageKind,
 }
 
-/// Hands every intact record that is wanted to `visit`, in ascending positions, passing over damage. A segment without a
-/// sound header cannot be read at all, because its salt is lost. An error of `visit` counts as a loss of that record.
-pub fn salvage(disk: &dyn Disk, wanted: &Wanted, visit: &mut Visit<'_>) -> Result<Salvage, DiskError> {
+/// Passes every intact record that is wanted to `visit`, in ascending order, and skips damage.
+///
+/// A segment without an intact header cannot be read, because its salt is lost. If `visit` returns an error, the record
+/// counts as lost.
+pub fn salvage(disk: &dyn Disk, wanted: &SalvageTarget, visit: &mut Visit<'_>) -> Result<Salvage, DiskError> {
     let listed = disk.list()?;
-    let order = Order::find(disk, &listed, wanted.store_id)?;
+    let order = SegmentOrder::find(disk, &listed, wanted.store_id)?;
     let segments: Vec<(u64, &Listed)> =
         order.segments.iter().map(|placed| (placed.first, placed.file)).collect();
-    let mut walk = Walk { disk, wanted, found: Salvage::default(), before: None };
+    let mut scanner = SalvageScanner { disk, wanted, found: Salvage::default(), before: None };
     let begin = segment::first_needed(disk, &segments, wanted.first)?.unwrap_or_else(|| {
-        walk.lose_gap(Gap::at_begin(wanted.first, segments.first().copied()));
+        scanner.lose_gap(Gap::at_start(wanted.first, segments.first().copied()));
         0
     });
-    walk.judge_names(&listed, &order, begin)?;
+    scanner.classify_names(&listed, &order, begin)?;
     for index in begin..segments.len() {
-        walk.segment(&segments, index, visit)?;
+        scanner.segment(&segments, index, visit)?;
     }
-    walk.check_end(&segments);
-    Ok(walk.found)
+    scanner.check_end(&segments);
+    Ok(scanner.found)
 }
 
-/// Where every segment begins and of which store it is by its header; only the name tells if that is damaged.
+/// Returns the first position and the store id of every segment: from its header, or only the position in its file
+/// name if the header is damaged.
 pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId>)>, DiskError> {
     let mut owners = Vec::new();
     for (named, file) in segment::by_name(&disk.list()?) {
@@ -97,27 +100,34 @@ pub(crate) fn segment_owners(disk: &dyn Disk) -> Result<Vec<(u64, Option<StoreId
     Ok(owners)
 }
 
-/// A walk through all segments that are needed.
-struct Walk<'a> {
+/// Reads all segments that are needed, and collects what it finds.
+struct SalvageScanner<'a> {
     disk: &'a dyn Disk,
-    wanted: &'a Wanted,
+    wanted: &'a SalvageTarget,
     found: Salvage,
-    /// Position and checksum of the last record of the segment before, when that was read to its end.
+    /// Position and checksum of the last record of the previous segment, if that segment was read to its end.
     before: Option<(u64, u32)>,
 }
 
-impl Walk<'_> {
-    /// Tells files that are no longer needed from those whose names are wrong. What opening, which goes by the names, takes
-    /// for no longer needed is no trouble if it is that, or if there is another of it.
-    fn judge_names(&mut self, listed: &[Listed], order: &Order<'_>, begin: usize) -> Result<(), DiskError> {
+impl SalvageScanner<'_> {
+    /// Separates segments that are no longer needed from segments with wrong names.
+    ///
+    /// Opening trusts the names. A segment that opening would skip is no problem if it is really no longer needed, or
+    /// if another copy of it is read.
+    fn classify_names(
+        &mut self,
+        listed: &[Listed],
+        order: &SegmentOrder<'_>,
+        begin: usize,
+    ) -> Result<(), DiskError> {
         let named: Vec<(u64, &Listed)> = segment::by_name(listed).collect();
         let needed = segment::first_needed(self.disk, &named, self.wanted.first)?;
         let skipped_to = needed.map_or(0, |index| named[index].0);
-        let is_skipped = |placed: &Placed<'_>| placed.named < skipped_to;
+        let is_skipped = |placed: &PlacedSegment<'_>| placed.named < skipped_to;
         for (index, placed) in order.segments.iter().enumerate() {
             let is_covered = index < begin;
             if placed.is_misnamed() && !(is_covered && is_skipped(placed)) {
-                self.stray(placed, DamageKind::SegmentMisnamed { found: placed.first });
+                self.add_misnamed(placed, DamageKind::SegmentMisnamed { found: placed.first });
             } else if is_covered {
                 self.found.covered.push(placed.file.name.clone());
             }
@@ -125,15 +135,15 @@ impl Walk<'_> {
         for copy in &order.copies {
             match is_skipped(copy) {
                 true => self.found.covered.push(copy.file.name.clone()),
-                false => self.stray(copy, order.copied(copy)),
+                false => self.add_misnamed(copy, order.repetition(copy)),
             }
         }
         Ok(())
     }
 
-    fn stray(&mut self, placed: &Placed<'_>, what: DamageKind) {
+    fn add_misnamed(&mut self, placed: &PlacedSegment<'_>, what: DamageKind) {
         let file = self.disk.path_of(&placed.file.name);
-        self.found.astray.push(Astray { file, first: placed.first, what });
+        self.found.misnamed.push(MisnamedSegment { file, first: placed.first, what });
     }
 
     fn segment(
@@ -160,7 +170,7 @@ impl Walk<'_> {
         let mut verdict = decide_header(&facts);
         if verdict == HeaderVerdict::Gap {
             self.lose_gap(Gap::between(self.found.last + 1, segments[index - 1].1, segments[index]));
-            // What follows a gap continues nothing that is known.
+            // The segment after a gap cannot continue a known checksum.
             (self.before, facts.before) = (None, None);
             verdict = decide_header(&facts);
         }
@@ -172,10 +182,10 @@ impl Walk<'_> {
         self.found.bytes += listed.bytes;
         match (verdict, header) {
             (HeaderVerdict::Refuse(what), Ok(header)) if is_ours => {
-                // Readable, though not where it belongs: what is missing is what lies between.
+                // The segment is readable but misplaced. Only the positions before it are missing.
                 let first = self.expected(header.first);
                 self.lose(&listed.name, 0, (first, Some(header.first.max(first))), what);
-                self.records(listed, Records::new(&*file, listed.bytes, &header), later, visit)
+                self.records(listed, SegmentReader::new(&*file, listed.bytes, &header), later, visit)
             }
             (HeaderVerdict::Refuse(what), _) => {
                 self.lose(&listed.name, 0, (self.expected(named).max(named), later), what);
@@ -183,13 +193,13 @@ impl Walk<'_> {
                 Ok(())
             }
             (_, Ok(header)) => {
-                self.records(listed, Records::new(&*file, listed.bytes, &header), later, visit)
+                self.records(listed, SegmentReader::new(&*file, listed.bytes, &header), later, visit)
             }
             (_, Err(_)) => Ok(()),
         }
     }
 
-    /// The position that should come next, where something was read before; else `named`.
+    /// Returns the position expected next, or `named` if no record was read before.
     fn expected(&self, named: u64) -> u64 {
         if self.before.is_some() || self.found.records > 0 { self.found.last + 1 } else { named }
     }
@@ -197,7 +207,7 @@ impl Walk<'_> {
     fn records(
         &mut self,
         listed: &Listed,
-        mut records: Records<'_>,
+        mut records: SegmentReader<'_>,
         later: Option<u64>,
         visit: &mut Visit<'_>,
     ) -> Result<(), DiskError> {
@@ -213,7 +223,7 @@ impl Walk<'_> {
                         let what = DamageKind::Payload(why);
                         self.lose(&listed.name, offset, (expected, Some(expected + 1)), what);
                     }
-                    // Segments may overlap where something went wrong.
+                    // Segments of a damaged log can overlap.
                     self.found.records += u64::from(position > self.found.last);
                     self.found.last = self.found.last.max(position);
                 }
@@ -231,11 +241,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Judges the place where the records end, and goes on behind it if there is something. False at the end.
+    /// Handles the place where the frames of a segment end.
+    ///
+    /// Continues at the next intact frame and returns true, or returns false if there is none.
     fn damage(
         &mut self,
         listed: &Listed,
-        records: &mut Records<'_>,
+        records: &mut SegmentReader<'_>,
         later: Option<u64>,
         what: DamageKind,
     ) -> Result<bool, DiskError> {
@@ -249,7 +261,7 @@ impl Walk<'_> {
         };
         let EndVerdict::Refuse(what) = decide_end(facts) else {
             let file = self.disk.path_of(&listed.name);
-            self.found.torn = Some(Torn { file, at: offset, bytes: listed.bytes - offset });
+            self.found.torn = Some(TornTail { file, at: offset, bytes: listed.bytes - offset });
             return Ok(false);
         };
         let goes_on = records.skip_damage()?;
@@ -258,7 +270,7 @@ impl Walk<'_> {
         Ok(goes_on)
     }
 
-    /// The log must reach what is known to have been durable.
+    /// Records a loss if the log ends before the position that is known to have been durable.
     fn check_end(&mut self, segments: &[(u64, &Listed)]) {
         let durable = self.wanted.durable.max(self.wanted.first - 1);
         let is_known = self.found.losses.last().is_some_and(|loss| loss.next.is_none());
@@ -271,7 +283,7 @@ impl Walk<'_> {
     }
 
     fn lose_gap(&mut self, gap: Gap) {
-        // The name of the folder: no file is to blame.
+        // An empty name refers to the folder, because no file is damaged.
         self.lose("", 0, (gap.first, gap.next), DamageKind::SegmentMissing(Box::new(gap)));
     }
 

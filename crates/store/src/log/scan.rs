@@ -1,50 +1,50 @@
-//! What a found log means: the decision table of `docs/format.md` as pure functions, and the result of a walk.
+//! The decision table of `docs/format.md` as pure functions, and the result of reading a log.
 //!
-//! Facts come in, verdicts go out; nothing here reads or writes.
+//! These functions turn facts into verdicts. They do no I/O.
 
 use super::DamageKind;
 use super::segment::{self, Segment, SegmentHeader};
 
-/// What was found by walking through a log. Returned, not acted upon.
+/// Result of reading a log. Describes the necessary repairs without making them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// The segments that were read, in order.
+    /// Segments that were read, in order.
     pub segments: Vec<Segment>,
-    /// How many records they hold.
+    /// Number of records in these segments.
     pub records: u64,
-    /// The position of the last record, or the one before the first segment's first.
+    /// Position of the last record. If there is none, the position before the first segment.
     pub last: u64,
-    /// The checksum of its frame.
+    /// Checksum of the last frame.
     pub last_checksum: u32,
-    /// What follows the last record, apart from room.
-    pub torn: Option<Torn>,
-    /// From this offset of the last segment on, no record proves that the bytes are durable.
+    /// The torn tail: bytes after the last record that are not preallocated space.
+    pub torn: Option<TornTail>,
+    /// Offset in the last segment after which no frame proves that the bytes are durable.
     pub unproven_from: u64,
-    /// A last segment whose making was cut short.
+    /// Name of the last segment if a crash interrupted its creation.
     pub unfinished: Option<String>,
-    /// Segments that are no longer needed.
+    /// Names of segments that are no longer needed.
     pub covered: Vec<String>,
 }
 
-/// Bytes at the end of a log that never became durable as records.
+/// A torn tail: bytes at the end of a log that never became durable records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Torn {
-    /// The path of the segment.
+pub struct TornTail {
+    /// Path of the segment.
     pub file: String,
-    /// Where they begin.
+    /// Offset at which the tail begins.
     pub at: u64,
-    /// How many there are.
+    /// Length of the tail.
     pub bytes: u64,
 }
 
-/// What is known of a segment's header before its records are read.
+/// What is known about a segment's header before its records are read.
 pub(crate) struct HeaderFacts<'a> {
     pub(crate) header: Result<&'a SegmentHeader, &'a DamageKind>,
-    /// The first position according to the name.
+    /// First position according to the file name.
     pub(crate) named: u64,
     pub(crate) file_bytes: u64,
     pub(crate) is_last: bool,
-    /// The last position of the segment before and the checksum of its last frame, when that was read.
+    /// Last position and last checksum of the previous segment, if that was read.
     pub(crate) before: Option<(u64, u32)>,
     pub(crate) is_of_this_store: bool,
 }
@@ -53,22 +53,22 @@ pub(crate) struct HeaderFacts<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HeaderVerdict {
     Read,
-    /// Its making was cut short: it counts as not there.
+    /// A crash interrupted its creation: ignore it.
     Unfinished,
-    /// Nothing is known against it, but records between the segment before and this one are missing.
+    /// The segment itself may be intact, but records between the previous segment and this one are missing.
     Gap,
     Refuse(DamageKind),
 }
 
-/// The table "a segment's header".
+/// Decides by the table "A segment's header".
 pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
     let expected = facts.before.map_or(facts.named, |(last, _)| last + 1);
     match facts.header {
-        // Before its name is believed.
+        // Checked first: the cases below rely on the file name.
         Ok(header) if facts.is_of_this_store && header.first != facts.named => {
             HeaderVerdict::Refuse(DamageKind::SegmentMisnamed { found: header.first })
         }
-        // A name out of sequence means lost records, even when the segment itself never came to be.
+        // A gap in the names means lost records, even if the creation of this segment was interrupted.
         _ if expected < facts.named => HeaderVerdict::Gap,
         _ if expected > facts.named => {
             HeaderVerdict::Refuse(DamageKind::SegmentMisplaced { found: facts.named })
@@ -89,17 +89,17 @@ pub(crate) fn decide_header(facts: &HeaderFacts<'_>) -> HeaderVerdict {
     }
 }
 
-/// What is known of the place where the walk through a segment stopped.
+/// What is known about the place where the frames of a segment end.
 pub(crate) struct EndFacts {
-    /// What stands there; `None` at the end of the file, or if nothing but zeros is left of it.
+    /// What is there; `None` at the end of the file, or if only zeros follow.
     pub(crate) found: Option<DamageKind>,
-    /// Whether there is another segment, finished or not.
+    /// True if another segment follows, finished or not.
     pub(crate) later_segment: bool,
-    /// The position that should stand there.
+    /// The position that belongs there.
     pub(crate) expected: u64,
     /// The manifest's durable position.
     pub(crate) durable: u64,
-    /// Whether a record further on claims that `expected` was durable.
+    /// True if a later frame claims that `expected` was durable.
     pub(crate) claimed: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum EndVerdict {
     Refuse(DamageKind),
 }
 
-/// The table "where its records end".
+/// Decides by the table "End of the frames".
 pub(crate) fn decide_end(facts: EndFacts) -> EndVerdict {
     let was_durable = facts.later_segment || facts.expected <= facts.durable || facts.claimed;
     match facts.found {
@@ -119,7 +119,7 @@ pub(crate) fn decide_end(facts: EndFacts) -> EndVerdict {
             EndVerdict::Refuse(DamageKind::RolledBack { durable: facts.durable })
         }
         None => EndVerdict::Clean,
-        // Its checksum is right, so it is as it was written: no crash makes such a frame.
+        // The checksum is correct, so the frame is as it was written. No crash produces such a frame.
         Some(what @ DamageKind::Payload(_)) => EndVerdict::Refuse(what),
         Some(what) if was_durable => EndVerdict::Refuse(what),
         Some(_) => EndVerdict::Torn,
@@ -146,9 +146,9 @@ mod tests {
         decide_header(&facts)
     }
 
-    /// Every combination of header, length, place and predecessor.
+    /// Compares the verdict for every combination of header, length, place and previous segment.
     #[test]
-    fn headers_enumerated() {
+    fn header_verdicts_follow_the_table() {
         let headers = [
             Ok(SOUND),
             Ok(SegmentHeader { store_id: StoreId([2; 16]), ..SOUND }),
@@ -178,13 +178,14 @@ mod tests {
                 }
             }
         }
-        // Sound: 10 each alone and behind (9, 7); with previous 8: 10 alone. Unfinished: 3 lengths x 2 predecessors.
+        // Read: 10 each for the intact header alone, after (9, 7), and for `previous: 8` alone.
+        // Unfinished: 3 lengths x 2 previous segments.
         assert_eq!((read, unfinished), (30, 6));
     }
 
-    /// Every combination of end, later segment, manifest and claim, against the table written out.
+    /// Compares the verdict for every combination of end, later segment, manifest and claim with the written table.
     #[test]
-    fn ends_enumerated() {
+    fn end_verdicts_follow_the_table() {
         let bad = || Some(DamageKind::RecordDamaged);
         let refuse = || EndVerdict::Refuse(DamageKind::RecordDamaged);
         let rolled = || EndVerdict::Refuse(DamageKind::RolledBack { durable: 5 });

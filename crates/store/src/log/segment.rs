@@ -1,75 +1,75 @@
-//! One segment: its name, its 64-byte header, and walking through its records with bounded memory.
+//! Segments: their file names, their 64-byte headers, and a reader of their records with bounded memory.
 //!
 //! ```text
 //! 0       8        12    16         32     40    48        52    60   64
 //! | magic | version| zero| store id | first| salt| previous| zero| crc | frames …
 //! ```
 //!
-//! The walk stops at the first frame that is not what it should be and says so; what that means is decided in
-//! `scan`. Of a frame that is not whole, no record is told.
+//! The reader stops at the first frame that is not as expected, and reports it. `scan` decides what that means. The
+//! reader returns no record of an incomplete frame.
 
 use super::frame::{self, FrameHeader, Salt};
 use super::{DamageKind, StoreId};
-use crate::codec::Reader;
+use crate::codec::ByteReader;
 use crate::disk::{Access, Disk, DiskError, File, Listed, read_full};
 
-/// The length of a segment's header.
+/// Length of a segment's header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
 const MAGIC: [u8; 8] = *b"MILLSLOG";
 const VERSION: u32 = 2;
 const PREFIX: &str = "log-";
-/// How much is read at a time; also what a reader holds when frames are small.
+/// Number of bytes read at a time, and the memory that a reader uses while frames are small.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The name of the segment that begins at this position.
+/// Returns the name of the segment that begins at this position.
 pub(crate) fn name(first: u64) -> String {
     format!("{PREFIX}{first:020}")
 }
 
-/// The position at which the segment with this name begins; `None` for other files.
+/// Returns the first position in a segment's file name; `None` for other files.
 pub(crate) fn first_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
 }
 
-/// The segments among these files, with the position at which each begins by its name.
+/// Returns the segments among these files, with the first position in each name.
 pub(crate) fn by_name(listed: &[Listed]) -> impl Iterator<Item = (u64, &Listed)> {
     listed.iter().filter_map(|file| Some((first_of(&file.name)?, file)))
 }
 
-/// Which of these segments has the first position that is needed; `None` if all begin behind it.
+/// Returns the index of the segment that contains `first`; `None` if all segments begin after it.
 pub(crate) fn first_needed(
     disk: &dyn Disk,
     segments: &[(u64, &Listed)],
     first: u64,
 ) -> Result<Option<usize>, DiskError> {
     let Some(index) = segments.iter().rposition(|&(begins, _)| begins <= first) else { return Ok(None) };
-    // A last segment that may turn out unfinished leaves the one before as the last.
+    // If the creation of the last segment was interrupted, the segment before it is the last one.
     let file = segments[index].1;
     let may_be_unfinished = index > 0 && index + 1 == segments.len() && file.bytes <= HEADER_BYTES as u64;
     let is_unfinished = may_be_unfinished && SegmentHeader::open(disk, file)?.is_err();
     Ok(Some(index - usize::from(is_unfinished)))
 }
 
-/// A segment that exists.
+/// A segment of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     pub(super) name: String,
     pub(super) header: SegmentHeader,
-    /// The bytes that hold its header and records; of the segment being written, as of the last rotation.
+    /// Bytes of its header and records. For the segment that is being written, the value at the last rotation.
     pub(super) bytes: u64,
 }
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) store_id: StoreId,
-    /// The position of the first record.
+    /// Position of the first record.
     pub(crate) first: u64,
     pub(crate) salt: u64,
-    /// The checksum of the last frame of the segment before.
+    /// Checksum of the last frame of the previous segment.
     pub(crate) previous: u32,
 }
 
@@ -101,7 +101,7 @@ impl SegmentHeader {
         Ok(SegmentHeader { store_id, first: long(32), salt: long(40), previous: word(48) })
     }
 
-    /// Reads the header of a segment of the folder. The inner error is one of its contents.
+    /// Reads the header of a segment of the folder. The inner error means that it is damaged.
     pub(crate) fn open(
         disk: &dyn Disk,
         file: &Listed,
@@ -109,7 +109,7 @@ impl SegmentHeader {
         SegmentHeader::read(&*disk.open(&file.name, Access::Read)?)
     }
 
-    /// The header at the beginning of `file`; the inner error is one of its contents.
+    /// Reads the header at the start of `file`. The inner error means that it is damaged.
     pub(crate) fn read(file: &dyn File) -> Result<Result<SegmentHeader, DamageKind>, DiskError> {
         let mut bytes = [0; HEADER_BYTES];
         let count = read_full(file, 0, &mut bytes)?;
@@ -117,49 +117,50 @@ impl SegmentHeader {
     }
 }
 
-/// A walk through the records of one segment.
-pub(crate) struct Records<'a> {
+/// Reads the records of one segment.
+pub(crate) struct SegmentReader<'a> {
     file: &'a dyn File,
     file_bytes: u64,
     salt: Salt,
-    /// Where the frame after this one begins.
+    /// Offset of the frame after the current one.
     offset: u64,
     expected: u64,
     previous: u32,
-    /// The bytes of the file from `window_offset` on.
+    /// Bytes of the file, starting at `window_offset`.
     window: Vec<u8>,
     window_offset: u64,
-    inside: Inside,
+    current: CurrentFrame,
 }
 
-/// The records of the frame at hand that were not told yet.
+/// The current frame, and which of its records were not returned yet.
 #[derive(Clone, Copy, Default)]
-struct Inside {
-    /// Where the frame begins in the file.
+struct CurrentFrame {
+    /// Offset of the frame in the file.
     offset: u64,
     claim: u64,
     left: u32,
-    /// Where in the window the next one begins, and where the frame ends.
+    /// Indices in the window: of the next record, and of the end of the frame.
     at: usize,
     end: usize,
 }
 
-/// What stands at a record's place.
+/// What the reader found at the place of the next record.
 pub(crate) enum Step<'w> {
-    /// A record of an intact frame that continues the one before. The offset is that of the frame.
+    /// A record of an intact frame that continues the frame before it. `offset` is the offset of the frame.
     Record { offset: u64, position: u64, claim: u64, payload: &'w [u8] },
-    /// The end of the file, or zeros up to there: room for the next.
+    /// The end of the file, or preallocated zeros up to the end.
     End,
-    /// Something else.
+    /// Anything else.
     Bad(DamageKind),
 }
 
-impl<'a> Records<'a> {
+impl<'a> SegmentReader<'a> {
     /// Starts at the first record of `file` and reads up to `file_bytes`.
     ///
-    /// `file_bytes` can be smaller than the header: a running server may have begun the segment after the folder was listed.
-    pub(crate) fn new(file: &'a dyn File, file_bytes: u64, header: &SegmentHeader) -> Records<'a> {
-        Records {
+    /// `file_bytes` can be smaller than the header: a running server may have begun the segment after the folder was
+    /// listed.
+    pub(crate) fn new(file: &'a dyn File, file_bytes: u64, header: &SegmentHeader) -> SegmentReader<'a> {
+        SegmentReader {
             file,
             file_bytes: file_bytes.max(HEADER_BYTES as u64),
             salt: Salt::new(header.salt),
@@ -168,43 +169,43 @@ impl<'a> Records<'a> {
             previous: header.previous,
             window: Vec::new(),
             window_offset: HEADER_BYTES as u64,
-            inside: Inside::default(),
+            current: CurrentFrame::default(),
         }
     }
 
-    /// Where the next frame begins, or would.
+    /// Returns the offset at which the next frame begins or would begin.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The position of the next record.
+    /// Returns the position expected next.
     pub(crate) fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// The checksum of the last frame.
+    /// Returns the checksum of the last frame.
     pub(crate) fn previous(&self) -> u32 {
         self.previous
     }
 
-    /// The next record. After anything else than a record the walk stands still.
+    /// Returns the next record. After any other result, the reader does not advance.
     pub(crate) fn step(&mut self) -> Result<Step<'_>, DiskError> {
-        if self.inside.left == 0
+        if self.current.left == 0
             && let Some(otherwise) = self.next_frame()?
         {
             return Ok(otherwise);
         }
-        let Inside { offset, claim, at, end, .. } = self.inside;
-        let mut reader = Reader::new(&self.window[at..end]);
-        let payload = reader.text().expect("a frame was looked through before its first record");
-        self.inside.at = end - reader.left();
-        self.inside.left -= 1;
+        let CurrentFrame { offset, claim, at, end, .. } = self.current;
+        let mut reader = ByteReader::new(&self.window[at..end]);
+        let payload = reader.text().expect("the frame's records were checked before");
+        self.current.at = end - reader.left();
+        self.current.left -= 1;
         let position = self.expected;
         self.expected += 1;
         Ok(Step::Record { offset, position, claim, payload })
     }
 
-    /// Turns to the next frame, or says what else there is.
+    /// Advances to the next frame. Returns what is there if it is not an intact frame.
     fn next_frame(&mut self) -> Result<Option<Step<'static>>, DiskError> {
         let left = self.file_bytes - self.offset;
         if left < frame::HEADER_BYTES as u64 {
@@ -213,7 +214,7 @@ impl<'a> Records<'a> {
         let salt = self.salt;
         let mut header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
         if header.is_none() {
-            // Whoever writes there may have begun only since this was read.
+            // The window may be outdated: the server may have written the frame since then. Reads it again.
             self.window.clear();
             self.window_offset = self.offset;
             header = FrameHeader::decode(self.bytes(frame::HEADER_BYTES)?, salt);
@@ -221,7 +222,7 @@ impl<'a> Records<'a> {
         let Some(header) = header else {
             return self.end_or(DamageKind::RecordHeaderDamaged);
         };
-        if let Some(what) = self.judge(&header, left) {
+        if let Some(what) = self.header_damage(&header, left) {
             return Ok(Some(Step::Bad(what)));
         }
         let whole_bytes = frame::HEADER_BYTES + header.length as usize;
@@ -229,13 +230,13 @@ impl<'a> Records<'a> {
         if !frame::is_intact(whole, salt) {
             return Ok(Some(Step::Bad(DamageKind::RecordDamaged)));
         }
-        if !frame::holds(&whole[frame::HEADER_BYTES..], header.count) {
+        if !frame::are_records(&whole[frame::HEADER_BYTES..], header.count) {
             return Ok(Some(Step::Bad(DamageKind::Payload(
-                "the records do not fill their frame".to_owned(),
+                "the records do not fill their frame exactly".to_owned(),
             ))));
         }
         let at = (self.offset - self.window_offset) as usize;
-        self.inside = Inside {
+        self.current = CurrentFrame {
             offset: self.offset,
             claim: header.claim,
             left: header.count,
@@ -247,7 +248,7 @@ impl<'a> Records<'a> {
         Ok(None)
     }
 
-    /// Whether this is the end: nothing follows, or nothing but room.
+    /// Returns the end of the segment if only zeros or no bytes follow; otherwise the given damage.
     #[cold]
     fn end_or(&self, otherwise: DamageKind) -> Result<Option<Step<'static>>, DiskError> {
         let mut chunk = vec![0; CHUNK_BYTES.min((self.file_bytes - self.offset) as usize)];
@@ -266,8 +267,8 @@ impl<'a> Records<'a> {
         Ok(Some(Step::End))
     }
 
-    /// What is wrong with a sound header at this place, if anything.
-    fn judge(&self, header: &FrameHeader, left: u64) -> Option<DamageKind> {
+    /// Returns the damage if an intact header does not belong at this place.
+    fn header_damage(&self, header: &FrameHeader, left: u64) -> Option<DamageKind> {
         if header.position != self.expected {
             Some(DamageKind::RecordMisplaced { found: header.position })
         } else if header.previous != self.previous {
@@ -279,7 +280,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The next `count` bytes from `offset` on; the file is known to have them.
+    /// Returns the next `count` bytes from `offset` on. The caller knows that the file has them.
     fn bytes(&mut self, count: usize) -> Result<&[u8], DiskError> {
         let mut at = (self.offset - self.window_offset) as usize;
         if self.window.len() < at + count {
@@ -295,18 +296,19 @@ impl<'a> Records<'a> {
         let have = self.window.len();
         let left = (self.file_bytes - self.window_offset) as usize;
         self.window.resize(count.max(CHUNK_BYTES).min(left), 0);
-        // A file that shrinks under the reader leaves zeros here, which no checksum accepts; at the end they are taken for room.
+        // If the file shrinks meanwhile, zeros remain here. No checksum accepts them; at the end of the log they look
+        // like preallocated space.
         read_full(self.file, self.window_offset + have as u64, &mut self.window[have..])?;
         Ok(())
     }
 
-    /// Looks behind the place where the walk stopped for a sound frame header that claims `expected` was durable, and
-    /// gives that header's offset.
+    /// Searches after the current offset for an intact frame header that claims that `expected` was durable. Returns
+    /// the offset of that header.
     pub(crate) fn find_claim(&self) -> Result<Option<u64>, DiskError> {
         self.find_header(self.offset, |header| header.claim >= self.expected)
     }
 
-    /// Goes on at the next intact frame behind the damage, wherever it is. For saving what can be saved.
+    /// Continues at the next intact frame after damage. Returns false if there is none. Used by salvage.
     pub(crate) fn skip_damage(&mut self) -> Result<bool, DiskError> {
         let mut from = self.offset + 1;
         while let Some(offset) = self.find_header(from, |header| header.position >= self.expected)? {
@@ -325,20 +327,27 @@ impl<'a> Records<'a> {
         Ok(false)
     }
 
-    /// A walk through the same file from another offset on.
-    fn at(&self, offset: u64) -> Records<'a> {
-        Records { offset, window: Vec::new(), window_offset: offset, inside: Inside::default(), ..*self }
+    /// Returns a reader of the same file that starts at another offset.
+    fn at(&self, offset: u64) -> SegmentReader<'a> {
+        SegmentReader {
+            offset,
+            window: Vec::new(),
+            window_offset: offset,
+            current: CurrentFrame::default(),
+            ..*self
+        }
     }
 
-    /// The first sound header from an offset on that has a possible position and is `wanted`. One pass, one chunk at a time, no
-    /// length is trusted.
+    /// Returns the offset of the first intact header from `from` on that has a possible position and is `wanted`.
+    ///
+    /// Makes one pass, a chunk at a time, and trusts no length.
     fn find_header(
         &self,
         from: u64,
         wanted: impl Fn(&FrameHeader) -> bool,
     ) -> Result<Option<u64>, DiskError> {
         let left = self.file_bytes.saturating_sub(from);
-        // A record takes a byte at least.
+        // A record takes at least one byte, so positions cannot be larger than this.
         let most = self.expected.saturating_add(left);
         let mut chunk = vec![0; CHUNK_BYTES.min(left as usize)];
         let mut at = from;
@@ -353,7 +362,7 @@ impl<'a> Records<'a> {
             if count < CHUNK_BYTES {
                 return Ok(None);
             }
-            // The last bytes may begin a header that ends in the next chunk.
+            // A header may begin in the last bytes of this chunk and end in the next one.
             at += (count - frame::HEADER_BYTES + 1) as u64;
         }
     }
@@ -364,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_round_trip_and_others_are_not_segments() {
+    fn segment_names_round_trip_and_other_names_are_rejected() {
         assert_eq!(first_of(&name(42)), Some(42));
         assert_eq!(first_of(&name(u64::MAX)), Some(u64::MAX));
         for other in ["log-", "log-1", "log-+0000000000000000001", "log-99999999999999999999", "manifest"] {
@@ -373,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_of_a_header_is_noticed() {
+    fn truncations_and_flipped_bits_of_a_header_are_detected() {
         let header = SegmentHeader { store_id: StoreId([3; 16]), first: 8, salt: 99, previous: 5 };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

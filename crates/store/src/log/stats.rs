@@ -1,15 +1,15 @@
-//! What the log counts, and what it tells people of it.
+//! Counters of the log, and the statistics made from them.
 
 use std::sync::atomic::AtomicU64;
 
-/// Counted while running. Statistics only: nothing is decided by them except how much room is left.
+/// Counters of a running log. Except for the free space computed from the byte counts, nothing depends on them.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) segments: AtomicU64,
     pub(super) bytes: AtomicU64,
-    /// Changed under the lock of the tail only.
+    /// Bytes appended. Changed only under the lock of the tail.
     pub(super) appended_bytes: AtomicU64,
-    /// How much of that reached a file.
+    /// Bytes of these that were written to a file.
     pub(super) written_bytes: AtomicU64,
     pub(super) writes: AtomicU64,
     pub(super) syncs: AtomicU64,
@@ -18,31 +18,31 @@ pub(super) struct Counters {
     pub(super) full: AtomicU64,
 }
 
-/// Sizes and counts, for people.
+/// Statistics of a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// The last position given out.
+    /// Last position assigned.
     pub appended: u64,
-    /// The last position handed to the file.
+    /// Last position written to the file.
     pub written: u64,
-    /// The last position that survives a power cut.
+    /// Last position that survives a power cut.
     pub durable: u64,
-    /// The first position the manifest needs.
+    /// First position that the manifest needs.
     pub first: u64,
-    /// Segments in the folder.
+    /// Number of segments in the folder.
     pub segments: u64,
-    /// Their bytes.
+    /// Number of bytes in these segments.
     pub bytes: u64,
-    /// Bytes appended but not written.
+    /// Number of bytes appended but not written.
     pub pending_bytes: u64,
-    /// Batches written.
+    /// Number of write buffers written.
     pub writes: u64,
-    /// Syncs of segments.
+    /// Number of syncs of segments.
     pub syncs: u64,
-    /// The time all syncs took.
+    /// Total duration of these syncs, in nanoseconds.
     pub sync_ns: u64,
-    /// The time the last sync took.
+    /// Duration of the last sync, in nanoseconds.
     pub last_sync_ns: u64,
-    /// Writes put off for lack of space.
+    /// Number of writes deferred for lack of space.
     pub full: u64,
 }

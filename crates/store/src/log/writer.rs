@@ -1,8 +1,8 @@
-//! The open log: what it keeps, appending to memory, and the calls its users make.
+//! The open log: its state, appending to memory, and its public methods. `flush` writes to the disk.
 //!
-//! Three locks, taken in this order: `writer` (who writes), `syncing` (who syncs), `tail` and `current` (short). Appending
-//! takes `tail` alone, so nobody who appends waits for the disk. Records gather in frames that the writer seals: whoever
-//! appends pays for a copy, not for a checksum. How batches reach the disk is in `flush`.
+//! The locks are taken in this order: `writer` (while writing), `syncing` (while syncing), then `tail` or `current`
+//! (briefly). Appending takes only `tail`, so a thread that appends never waits for the disk. The writer computes the
+//! checksums of frames later; appending only copies bytes.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,15 +19,15 @@ use super::{LogError, LogOptions, Policy, StoreId};
 use crate::codec::put_number;
 use crate::disk::{Disk, File};
 
-/// The free space is asked for again after so much was written.
+/// Bytes written after which the free space is measured again.
 const MEASURE_EVERY_BYTES: u64 = 1 << 20;
 const SYNC_EVERY_MS: u64 = 1000;
-/// The largest payload: room for any value there may be, and a length that cannot overflow.
+/// Maximum size of a payload. Any value fits, and the length field of a frame cannot overflow.
 const PAYLOAD_BYTES_MAX: usize = 3 << 30;
-/// A frame that has reached this size is followed by another: damage takes a frame, so it should not be great.
+/// Size at which a frame is full and the next one begins. Kept small, because damage loses a whole frame.
 const FRAME_BYTES: usize = 4 << 10;
 
-/// An open log. Shared by reference; every method takes `&self`.
+/// An open log. All methods take `&self`, so that threads can share it.
 pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
@@ -36,29 +36,30 @@ pub struct Log {
     pub(super) writer: Mutex<Writer>,
     pub(super) syncing: Mutex<()>,
     pub(super) tail: Mutex<TailState>,
-    /// The file being written and the last position in it.
+    /// The segment being written, and the last position written to it.
     pub(super) current: Mutex<(Arc<dyn File>, u64)>,
-    /// Held while it is replaced, which takes several waits for the disk.
+    /// Locked while the manifest is replaced, which waits for the disk several times.
     pub(super) manifest: Mutex<Manifest>,
-    /// Its first position, for those who only look.
+    /// The manifest's first position, readable without its lock.
     first: AtomicU64,
-    /// The last position given out; changed under `tail`. `durable <= written <= appended`.
+    /// Last position assigned; changed under `tail`. `durable <= written <= appended`.
     pub(super) appended: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) durable: AtomicU64,
-    /// Why the log ended.
+    /// Why the log failed or was closed.
     pub(super) ended: OnceLock<LogError>,
-    /// Up to so many appended bytes there was room at the last measurement, the reserve left free.
-    pub(super) room_until_bytes: AtomicU64,
+    /// Up to this number of appended bytes, the free space at the last measurement is enough without the reserve.
+    pub(super) space_until_bytes: AtomicU64,
+    /// Bytes written since the free space was last measured.
     pub(super) unmeasured_bytes: AtomicU64,
-    /// Whether there was no space for the batch that is to be written next.
-    pub(super) batch_waits: AtomicBool,
+    /// True while a write buffer waits because the disk had no space for it.
+    pub(super) buffer_awaits_space: AtomicBool,
     pub(super) last_sync_ms: AtomicU64,
     pub(super) counters: Counters,
     pub(super) lock: Mutex<Option<FolderLock>>,
 }
 
-/// What a log begins with.
+/// Everything that a log starts from.
 pub(crate) struct Start {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) lock: FolderLock,
@@ -69,55 +70,55 @@ pub(crate) struct Start {
     pub(crate) options: LogOptions,
 }
 
-/// What is appended but not handed to the writer.
+/// Records that were appended but not passed to the writer.
 pub(super) struct TailState {
-    pub(super) batch: Batch,
+    pub(super) buffer: WriteBuffer,
     pub(super) last: u64,
-    /// The bytes of the segment being appended to, written or not.
+    /// Bytes of the segment that is being appended to, written or not.
     pub(super) segment_filled: u64,
     pub(super) store_id: StoreId,
     pub(super) random: Box<dyn FnMut() -> u64 + Send>,
 }
 
-/// Records in frames that are not sealed yet, and the places where a new segment begins.
+/// Records in frames without headers, and the places where a new segment begins.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct WriteBuffer {
     pub(super) bytes: Vec<u8>,
     /// In order, without gaps.
-    pub(super) frames: Vec<Frame>,
-    /// The frame being filled takes another record until the batch has so many bytes.
+    pub(super) frames: Vec<BufferedFrame>,
+    /// The last frame accepts records until the buffer has this number of bytes.
     pub(super) frame_until: usize,
-    pub(super) turns: Vec<Turn>,
+    pub(super) segment_starts: Vec<SegmentStart>,
     pub(super) last: u64,
 }
 
-/// A frame begins here, with this position.
+/// The start of a frame in a buffer, and the position of its first record.
 #[derive(Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct BufferedFrame {
     pub(super) at: usize,
     pub(super) first: u64,
 }
 
-/// From `at` on, the bytes of a batch belong to a new segment.
-pub(super) struct Turn {
+/// The bytes of a buffer from `at` on belong to a new segment.
+pub(super) struct SegmentStart {
     pub(super) at: usize,
-    /// Its `previous` is known when the frames before it are sealed.
+    /// Its `previous` is filled in when the frames before it are sealed.
     pub(super) header: SegmentHeader,
 }
 
-/// The one who writes.
+/// The state of the thread that writes.
 pub(super) struct Writer {
     pub(super) file: Arc<dyn File>,
     pub(super) file_bytes: u64,
-    /// From `file_bytes` up to here the file has zeros, if this is greater.
-    pub(super) zeros_until: u64,
+    /// End of the preallocated zeros after `file_bytes`; not larger than `file_bytes` if there are none.
+    pub(super) preallocated_until: u64,
     pub(super) segments: Vec<Segment>,
-    /// The batch being written, and how much of it is.
-    pub(super) batch: Batch,
+    /// The buffer being written, and how many of its bytes are written.
+    pub(super) buffer: WriteBuffer,
     pub(super) done: usize,
-    /// Of the last sealed frame.
+    /// Checksum of the last sealed frame.
     pub(super) last_checksum: u32,
-    /// Of the segment it belongs to.
+    /// Salt of the segment that contains the last sealed frame.
     pub(super) salt: Salt,
 }
 
@@ -126,7 +127,7 @@ impl Log {
         let Start { disk, lock, manifest, scan, file, options } = start;
         let last_segment = scan.segments.last().expect("a log has a segment");
         let tail = TailState {
-            batch: Batch::default(),
+            buffer: WriteBuffer::default(),
             last: scan.last,
             segment_filled: last_segment.bytes,
             store_id: manifest.store_id,
@@ -139,10 +140,10 @@ impl Log {
         let writer = Writer {
             file: Arc::clone(&file),
             file_bytes,
-            zeros_until: file.bytes().unwrap_or(file_bytes),
+            preallocated_until: file.bytes().unwrap_or(file_bytes),
             salt: Salt::new(last_segment.header.salt),
             segments: scan.segments,
-            batch: Batch::default(),
+            buffer: WriteBuffer::default(),
             done: 0,
             last_checksum: scan.last_checksum,
         };
@@ -161,47 +162,47 @@ impl Log {
             written: AtomicU64::new(scan.last),
             durable: AtomicU64::new(scan.last),
             ended: OnceLock::new(),
-            room_until_bytes: AtomicU64::new(0),
+            space_until_bytes: AtomicU64::new(0),
             unmeasured_bytes: AtomicU64::new(0),
-            batch_waits: AtomicBool::new(false),
+            buffer_awaits_space: AtomicBool::new(false),
             last_sync_ms: AtomicU64::new(0),
             counters,
             lock: Mutex::new(Some(lock)),
         }
     }
 
-    /// Gives the payload the next position. It is in memory only until it is written and synced.
+    /// Assigns the next position to the payload. The record is only in memory until it is written and synced.
     pub fn append(&self, payload: &[u8]) -> Result<u64, LogError> {
         if payload.len() > PAYLOAD_BYTES_MAX {
-            // What it would have recorded has been applied: nothing may be acknowledged any more.
+            // The change is already applied but cannot be logged, so nothing may be acknowledged from now on.
             let _ = self.ended.set(LogError::TooLarge(payload.len()));
             return Err(LogError::TooLarge(payload.len()));
         }
         self.check_alive()?;
         let mut tail = self.tail.lock();
         if tail.segment_filled >= self.segment_bytes {
-            tail.turn();
+            tail.plan_segment();
         }
         let position = tail.last + 1;
-        let taken_bytes = tail.batch.push(position, payload) as u64;
+        let taken_bytes = tail.buffer.push(position, payload) as u64;
         tail.last = position;
         tail.segment_filled += taken_bytes;
         self.appended.store(position, Ordering::Release);
-        // Under the lock, so nothing is lost between the two.
+        // No atomic addition is needed, because `tail` is locked.
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed) + taken_bytes;
         self.counters.appended_bytes.store(appended_bytes, Ordering::Relaxed);
         Ok(position)
     }
 
-    /// Lets a new segment begin, so that everything before can be released. Without effect on an empty one.
+    /// Begins a new segment, so that all earlier ones can be removed later. Does nothing if the last one is empty.
     pub fn rotate(&self) -> Result<(), LogError> {
-        // What is synced now, others write meanwhile; what is left when the segment turns holds them up.
+        // This sync does not block other writers. The one at the end of the segment does, and now has little to do.
         self.commit()?;
-        self.tail.lock().turn();
+        self.tail.lock().plan_segment();
         self.write().map(|_| ())
     }
 
-    /// Writes and syncs everything appended so far, and gives the durable position. Callers at the same time share syncs.
+    /// Writes and syncs everything appended so far, and returns the durable position. Concurrent callers share syncs.
     pub fn commit(&self) -> Result<u64, LogError> {
         let target = self.appended();
         if self.durable() < target {
@@ -212,31 +213,31 @@ impl Log {
         Ok(self.durable())
     }
 
-    /// Hands everything appended so far to the file, without a sync. Gives the written position.
+    /// Writes everything appended so far to the file without a sync. Returns the written position.
     pub fn write(&self) -> Result<u64, LogError> {
         self.write_as(self.writer.lock())
     }
 
-    /// The same, unless somebody else is writing, who may be waiting for the disk: `None`.
+    /// Like [`Log::write`], but returns `None` if another thread is writing, which may take long.
     pub fn try_write(&self) -> Option<Result<u64, LogError>> {
         self.writer.try_lock().map(|writer| self.write_as(writer))
     }
 
     fn write_as(&self, mut writer: MutexGuard<'_, Writer>) -> Result<u64, LogError> {
         self.check_alive()?;
-        // What an earlier call could not write for lack of space goes first.
-        self.write_batch(&mut writer)?;
-        self.take_batch(&mut writer);
-        self.seal_batch(&mut writer);
-        self.write_batch(&mut writer)?;
+        // An earlier call may have left bytes for lack of space. They are written first.
+        self.write_buffer(&mut writer)?;
+        self.take_buffer(&mut writer);
+        self.seal_frames(&mut writer);
+        self.write_buffer(&mut writer)?;
         drop(writer);
         if self.unmeasured_bytes.load(Ordering::Relaxed) >= MEASURE_EVERY_BYTES {
-            self.measure_room();
+            self.measure_free_space();
         }
         Ok(self.written())
     }
 
-    /// Does what the policy asks for at this time: commit, or only write.
+    /// Does what the sync policy requires at this time: commits, or only writes.
     pub fn flush(&self, now_ms: u64) -> Result<(), LogError> {
         let due = || now_ms.saturating_sub(self.last_sync_ms.load(Ordering::Relaxed)) >= SYNC_EVERY_MS;
         let sync = match self.policy() {
@@ -253,7 +254,7 @@ impl Log {
         Ok(())
     }
 
-    /// When records are synced.
+    /// Returns the sync policy.
     pub fn policy(&self) -> Policy {
         match self.policy.load(Ordering::Relaxed) {
             0 => Policy::Always,
@@ -262,66 +263,72 @@ impl Log {
         }
     }
 
-    /// Changes when records are synced.
+    /// Changes the sync policy.
     pub fn set_policy(&self, policy: Policy) {
         self.policy.store(policy as u8, Ordering::Relaxed);
     }
 
-    /// The last position given out.
+    /// Returns the last position assigned.
     pub fn appended(&self) -> u64 {
         self.appended.load(Ordering::Acquire)
     }
 
-    /// The last position handed to the file.
+    /// Returns the last position written to the file.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// The last position that survives a power cut.
+    /// Returns the last position that survives a power cut.
     pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Why nothing goes any more, if so.
+    /// Returns why the log failed or was closed, if so.
     pub fn error(&self) -> Option<&LogError> {
         self.ended.get()
     }
 
-    /// Refuses when the disk is nearly full, or will be with so many bytes more. To be asked before a change is applied.
+    /// Returns an error if the disk is nearly full, or would be after a write of this many bytes.
+    ///
+    /// Call it before applying a change.
     #[inline]
     pub fn check_space(&self, bytes: u64) -> Result<(), LogError> {
         let appended_bytes = self.counters.appended_bytes.load(Ordering::Relaxed);
-        if appended_bytes.saturating_add(bytes) < self.room_until_bytes.load(Ordering::Relaxed)
+        if appended_bytes.saturating_add(bytes) < self.space_until_bytes.load(Ordering::Relaxed)
             && bytes < MEASURE_EVERY_BYTES
         {
             return Ok(());
         }
-        self.check_space_anew(bytes)
+        self.measure_and_check_space(bytes)
     }
 
     #[cold]
-    fn check_space_anew(&self, bytes: u64) -> Result<(), LogError> {
-        let (room, reserve) = (self.measure_room(), self.reserve_bytes);
-        if self.batch_waits.load(Ordering::Relaxed) {
+    fn measure_and_check_space(&self, bytes: u64) -> Result<(), LogError> {
+        let (free_bytes, reserve) = (self.measure_free_space(), self.reserve_bytes);
+        if self.buffer_awaits_space.load(Ordering::Relaxed) {
             return Err(LogError::Full(format!(
-                "there was no space for what is to be written next, though {room} bytes are said to be free"
+                "the log could not be written, although the system reports {free_bytes} bytes of free space"
             )));
         }
-        if room >= reserve.saturating_add(bytes) {
+        if free_bytes >= reserve.saturating_add(bytes) {
             return Ok(());
         }
         Err(LogError::Full(match bytes {
-            0 => format!("{room} bytes are free, {reserve} are kept in reserve"),
-            _ => format!("{room} bytes are free, {reserve} are kept in reserve, and this takes {bytes}"),
+            0 => format!("{free_bytes} bytes are free, {reserve} are kept in reserve"),
+            _ => format!(
+                "{free_bytes} bytes are free, {reserve} are kept in reserve, and this write needs {bytes}"
+            ),
         }))
     }
 
-    /// Brings a snapshot into force (or none), from which on only records from `first` on are needed, and removes the segments
-    /// wholly before it. Everything appended so far is made durable first, so that the snapshot is never ahead of the log.
-    /// Gives the removed files' names; one that cannot be removed stays until the next time.
+    /// Makes a snapshot (or none) current. Only records from `first` on are needed then, and earlier segments are
+    /// removed.
+    ///
+    /// Everything appended so far is made durable first, so that the snapshot is never ahead of the log. Returns the
+    /// names of the removed files. A file that cannot be removed stays until the next time.
     pub fn release_before(&self, first: u64, snapshot: Option<u64>) -> Result<Vec<String>, LogError> {
         let durable = self.commit()?;
-        assert!(first <= durable + 1, "records not yet durable cannot be done without");
+        assert!(first <= durable + 1, "records that are not durable yet are still needed");
         let mut manifest = self.manifest.lock();
         let next = Manifest::new(manifest.store_id, snapshot, first.max(manifest.first), durable);
         self.replace_manifest(&next)?;
@@ -332,10 +339,10 @@ impl Log {
         Ok(self.remove_covered(first))
     }
 
-    /// Makes everything durable, notes in the manifest how far the log reaches, and gives the folder back.
+    /// Makes everything durable, stores the durable position in the manifest, and unlocks the folder.
     pub fn close(&self) -> Result<(), LogError> {
         let durable = self.commit()?;
-        self.writer.lock().give_room_back();
+        self.writer.lock().cut_preallocated();
         let mut manifest = self.manifest.lock();
         manifest.durable = durable;
         self.replace_manifest(&manifest)?;
@@ -344,12 +351,12 @@ impl Log {
         Ok(())
     }
 
-    /// What is in force.
+    /// Returns the current manifest.
     pub fn manifest(&self) -> Manifest {
         self.manifest.lock().clone()
     }
 
-    /// Sizes and counts.
+    /// Returns sizes and counters.
     pub fn stats(&self) -> LogStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LogStats {
@@ -370,8 +377,8 @@ impl Log {
 }
 
 impl TailState {
-    /// Lets a new segment begin with the next record, if this one has any.
-    fn turn(&mut self) {
+    /// Begins a new segment with the next record, unless the last segment has no records.
+    fn plan_segment(&mut self) {
         if self.segment_filled <= segment::HEADER_BYTES as u64 {
             return;
         }
@@ -381,18 +388,18 @@ impl TailState {
             salt: (self.random)(),
             previous: 0,
         };
-        self.batch.turns.push(Turn { at: self.batch.bytes.len(), header });
-        self.batch.frame_until = 0;
+        self.buffer.segment_starts.push(SegmentStart { at: self.buffer.bytes.len(), header });
+        self.buffer.frame_until = 0;
         self.segment_filled = segment::HEADER_BYTES as u64;
     }
 }
 
-impl Batch {
-    /// Adds a record to the frame being filled or to a new one. Gives the bytes that took.
+impl WriteBuffer {
+    /// Adds a record to the last frame, or to a new one. Returns the number of bytes added.
     fn push(&mut self, position: u64, payload: &[u8]) -> usize {
         let before = self.bytes.len();
         if before >= self.frame_until {
-            self.frames.push(Frame { at: before, first: position });
+            self.frames.push(BufferedFrame { at: before, first: position });
             self.frame_until = before + FRAME_BYTES;
             self.bytes.extend_from_slice(&[0; frame::HEADER_BYTES]);
         }

@@ -1,7 +1,8 @@
-//! Everything there is in a store, as text: two stores that tell the same are the same.
+//! Dumps a store as text. Two stores with the same dump are equal.
 //!
-//! Left out are when a consumer last asked (asking in vain is not logged) and how entries are cut into blocks (a setting). Written by hand, not by the codec: a codec that
-//! forgets something would forget it here as well.
+//! Omits the time at which a consumer last read without result, because that is not logged, and the boundaries of
+//! blocks, because they depend on a setting. Does not use the codec: a codec that omits something would omit it here
+//! too.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,28 +15,28 @@ use crate::shard::Shard;
 use crate::store::Store;
 use crate::txn::Txn;
 
-/// A store of which nothing is locked. Keys whose time has come are told too.
+/// Dumps a store of which nothing is locked, including expired keys.
 pub(crate) fn dump(store: &Store) -> String {
-    let mut keys = Keys::new();
+    let mut keys = DumpedKeys::new();
     (0..store.shard_count())
         .for_each(|number| collect(&store.shard(number).lock(), store.databases(), &mut keys));
-    tell(keys)
+    render(keys)
 }
 
-/// The store of a transaction in this thread.
+/// Dumps the store of a transaction that this thread has open.
 pub(super) fn dump_within(txn: &Txn<'_>) -> String {
-    let mut keys = Keys::new();
+    let mut keys = DumpedKeys::new();
     let store = txn.store();
     txn.shards().for_each(|shard| collect(shard, store.databases(), &mut keys));
     for shard in (0..store.shard_count()).filter_map(|number| store.shard(number).try_lock()) {
         collect(&shard, store.databases(), &mut keys);
     }
-    tell(keys)
+    render(keys)
 }
 
-type Keys = BTreeMap<(u32, Vec<u8>), String>;
+type DumpedKeys = BTreeMap<(u32, Vec<u8>), String>;
 
-fn tell(keys: Keys) -> String {
+fn render(keys: DumpedKeys) -> String {
     let mut out = String::with_capacity(4096);
     for ((db, key), value) in keys {
         let _ = writeln!(out, "{db} {} {value}", key.escape_ascii());
@@ -43,11 +44,11 @@ fn tell(keys: Keys) -> String {
     out
 }
 
-fn collect(shard: &Shard, databases: u32, into: &mut Keys) {
+fn collect(shard: &Shard, databases: u32, into: &mut DumpedKeys) {
     for db in 0..databases {
         shard.keys.visit_keys(db, 0, |key, value| {
             let mut out = String::with_capacity(256);
-            let at = shard.keys.find_even_expired(db, key).expect("it is there");
+            let at = shard.keys.find_including_expired(db, key).expect("the key exists");
             if let Some(at_ms) = shard.keys.expires_at_ms_at(at) {
                 let _ = write!(out, "until {at_ms} ");
             }
@@ -117,14 +118,14 @@ fn put_stream(out: &mut String, stream: &Stream) {
             put_id(out, row.id);
         }
     }
-    put_memory(out, stream);
+    put_producer_history(out, stream);
 }
 
-fn put_memory(out: &mut String, stream: &Stream) {
+fn put_producer_history(out: &mut String, stream: &Stream) {
     let Some(HistoryCounters { limits, added, duplicates }) = stream.history_counters() else { return };
     out.push_str("\n  memory ");
     [limits.duration_s, limits.max_size, added, duplicates].into_iter().for_each(|n| put_number(out, n));
-    for kept in stream.remembered() {
+    for kept in stream.history_items() {
         put_text(out, kept.producer);
         put_text(out, kept.iid);
         put_id(out, kept.id);

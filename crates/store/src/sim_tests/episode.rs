@@ -1,4 +1,4 @@
-//! One episode: several processes, one after the other, over one folder; each works, is cut short, and is recovered.
+//! One episode: several processes use one folder, one after the other. Each works, is interrupted, and is recovered.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::dump::dump;
 use super::planted::{Bug, MistakenDisk, plant};
-use super::random::Random;
-use super::work::{self, DATABASES, Seen};
+use super::random::WorkloadRandom;
+use super::work::{self, DATABASES, SeenStates};
 use crate::disk::{Fault, SimDisk};
 use crate::journal::Journal;
 use crate::log::{LogError, LogOptions, OpenError, OpenReport, Policy};
@@ -21,28 +21,28 @@ use crate::{ManualClock, Store, StoreOptions};
 
 const PROCESSES: u64 = 4;
 const SHARDS: usize = 3;
-/// Writes are refused when less is free than a transaction of this test can need.
+/// Free space below which writes are refused: more than a transaction of this test can need.
 const RESERVE_BYTES: u64 = 3000;
-/// How many outcomes of a power cut are drawn, at the end of a process and while it works.
+/// Number of power cuts simulated when a process ends, and each time while it works.
 const CUTS_AT_END: u64 = 12;
 const CUTS_MEANWHILE: u64 = 4;
-/// Before one in so many calls to the disk, too.
+/// In addition, a power cut is simulated before one in this number of calls to the disk.
 const CUTS_AT_ONE_IN: u64 = 2;
-/// The first of the times at which something happens.
+/// Time at which an episode begins.
 const START_MS: u64 = 1_000_000;
 
 /// What happened in episodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Different folders that power cuts left, each recovered and compared.
+    /// Number of different folders after power cuts, each recovered and compared.
     pub(super) states: u64,
-    /// Recoveries, those included that were cut short or came twice.
+    /// Number of recoveries, including interrupted and repeated ones.
     pub(super) recoveries: u64,
     pub(super) records: u64,
     pub(super) snapshots: u64,
-    /// Writes refused for lack of space.
+    /// Number of writes refused for lack of space.
     pub(super) refused: u64,
-    /// Processes whose log failed.
+    /// Number of processes whose log failed.
     pub(super) failed: u64,
 }
 
@@ -68,42 +68,42 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What the world outside knows.
+/// What clients know.
 struct Model {
-    /// By position, the state after that record; `None` if nobody could have seen it.
+    /// State after each record, by position; `None` for a state inside a transaction, which no client can see.
     states: Vec<Option<String>>,
-    /// The greatest position that must survive a power cut.
-    told: u64,
-    /// The greatest position that must survive the end of the process.
-    told_alive: u64,
+    /// Highest position that must survive a power cut.
+    must_survive_power_cut: u64,
+    /// Highest position that must survive the end of the process.
+    must_survive_exit: u64,
 }
 
 struct Episode {
-    random: Random,
+    random: WorkloadRandom,
     clock: Arc<ManualClock>,
     model: Model,
-    /// States seen in the middle of transactions.
-    seen: Seen,
+    /// States seen by blocked readers inside transactions.
+    seen: SeenStates,
     segment_bytes: u64,
     policy: Policy,
     bug: Option<Bug>,
     counts: Counts,
-    /// Folders that were compared already, and what was told then.
+    /// Hashes of folders that were compared already, and the position that had to survive then.
     compared: HashMap<u64, u64>,
     failed: bool,
 }
 
 type Outcome = Result<(), String>;
 
-/// Runs an episode; gives what happened, or the rule that was broken.
+/// Runs an episode. Returns what happened, or the rule that was broken.
 pub(super) fn run(seed: u64, bug: Option<Bug>) -> Result<Counts, String> {
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::for_store(seed);
     let policy =
         random.pick(&[Policy::Always, Policy::Always, Policy::Always, Policy::EverySecond, Policy::Never]);
     let mut episode = Episode {
         clock: Arc::new(ManualClock::new(START_MS)),
-        model: Model { states: vec![Some(String::new())], told: 0, told_alive: 0 },
-        seen: Seen::default(),
+        model: Model { states: vec![Some(String::new())], must_survive_power_cut: 0, must_survive_exit: 0 },
+        seen: SeenStates::default(),
         segment_bytes: random.pick(&[300, 1500, 8000]),
         policy,
         bug,
@@ -120,30 +120,30 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Result<Counts, String> {
 }
 
 impl Episode {
-    /// A process from its start to its end. Gives the disk to go on with.
+    /// Runs a process from its start to its end. Returns the disk to continue with.
     fn process(&mut self, disk: SimDisk) -> Result<SimDisk, String> {
         self.failed = false;
         self.plan_fault(&disk);
         let Some((store, report)) = self.open(&disk)? else { return self.end(&disk, None) };
-        disk.watch(CUTS_AT_ONE_IN);
-        self.compare(&store, report.last, self.model.told_alive)?;
+        disk.sample_crashes(CUTS_AT_ONE_IN);
+        self.compare(&store, report.last, self.model.must_survive_exit)?;
         self.model.states.truncate(report.last as usize + 1);
-        (self.model.told, self.model.told_alive) = (report.last, report.last);
+        (self.model.must_survive_power_cut, self.model.must_survive_exit) = (report.last, report.last);
         self.work(&store, &disk)?;
         self.counts.failed += u64::from(self.failed);
-        disk.watch(0);
-        disk.take_cuts();
+        disk.sample_crashes(0);
+        disk.take_crash_samples();
         self.end(&disk, Some(store))
     }
 
-    /// Something goes wrong at some call from here on, often within recovery itself.
+    /// Plans a fault at a random later call, often during recovery itself.
     fn plan_fault(&mut self, disk: &SimDisk) {
         let fault = self.random.pick(&[Fault::Halt, Fault::Halt, Fault::Io, Fault::Full, Fault::Short]);
         let within = self.random.pick(&[8, 100, 400]);
         disk.fail_at(disk.calls() + 1 + self.random.below(within), fault);
     }
 
-    /// Opens the store. `None`: the disk would not.
+    /// Opens the store. Returns `None` if the disk failed.
     fn open(&mut self, disk: &SimDisk) -> Result<Option<(Store, OpenReport)>, String> {
         self.counts.recoveries += 1;
         plant(self.bug);
@@ -159,7 +159,7 @@ impl Episode {
     }
 
     fn log_options(&mut self) -> LogOptions {
-        let mut salts = Random::new(self.random.next());
+        let mut salts = WorkloadRandom::for_store(self.random.next());
         LogOptions {
             segment_bytes: self.segment_bytes,
             policy: self.policy,
@@ -168,16 +168,17 @@ impl Episode {
         }
     }
 
-    /// What was recovered is the state after the record it reaches, and it reaches what was told.
-    fn compare(&self, store: &Store, reached: u64, told: u64) -> Outcome {
-        if reached < told {
-            return Err(format!("recovered up to {reached}, but {told} was told"));
+    /// Checks that the recovered state is the state recorded for its last position, and that nothing acknowledged is
+    /// lost.
+    fn compare(&self, store: &Store, reached: u64, required: u64) -> Outcome {
+        if reached < required {
+            return Err(format!("recovered up to {reached}, but {required} was acknowledged"));
         }
         let Some(state) = self.model.states.get(reached as usize) else {
             return Err(format!("recovered up to {reached}, which was never written"));
         };
         let Some(state) = state else {
-            return Err(format!("recovered a state within a transaction, at {reached}"));
+            return Err(format!("recovered a state inside a transaction, at {reached}"));
         };
         let found = dump(store);
         if found != *state {
@@ -188,7 +189,7 @@ impl Episode {
                 .find(|(a, b)| a != b)
                 .unwrap_or_default();
             return Err(format!(
-                "at {reached} there is another state\n  recovered {line}\n  was       {other}"
+                "recovered another state at {reached}\n  recovered {line}\n  expected  {other}"
             ));
         }
         for shard in (0..store.shard_count()).map(|number| store.shard(number).lock()) {
@@ -202,28 +203,29 @@ impl Episode {
     fn work(&mut self, store: &Store, disk: &SimDisk) -> Outcome {
         for _ in 0..20 + self.random.below(60) {
             self.clock.advance(self.random.below(2) * self.random.below(60));
-            let told = self.model.told;
-            // A log that has failed must not be hidden by a snapshot, so that is tried often.
+            let required = self.model.must_survive_power_cut;
+            // Snapshots are tried more often after the log has failed, because they must not hide the failure.
             match self.random.below(if self.failed { 36 } else { 24 }) {
                 0..14 => self.transaction(store)?,
-                14..19 => self.settle(store)?,
+                14..19 => self.acknowledge(store)?,
                 19 | 24.. => self.snapshot(store)?,
                 20 => {
                     store.expire_due(store.now_ms(), 1);
-                    self.note(store)?;
+                    self.record_state(store)?;
                 }
-                21 => self.squeeze(store, disk)?,
-                22 => _ = store.settle_now(store.seen()),
+                21 => self.limit_space(store, disk)?,
+                22 => _ = store.try_write_through(store.appended_position()),
                 _ => self.cut(disk, CUTS_MEANWHILE)?,
             }
-            // What was told since need not be in them.
-            disk.take_cuts().iter().try_for_each(|image| self.recover_new(image, told))?;
-            self.hear(store)?;
+            // These outcomes need not contain what was acknowledged since.
+            disk.take_crash_samples().iter().try_for_each(|image| self.recover_new(image, required))?;
+            self.note_acknowledgeable(store)?;
         }
         disk.set_capacity(None);
         if self.random.one_in(6) && store.close().is_ok() {
-            self.told_all(store.seen())?;
-            self.model.told = self.model.told.max(self.model.told_alive);
+            self.note_acknowledged(store.appended_position())?;
+            self.model.must_survive_power_cut =
+                self.model.must_survive_power_cut.max(self.model.must_survive_exit);
         }
         Ok(())
     }
@@ -239,16 +241,16 @@ impl Episode {
             Err(_) => self.failed = true,
         }
         drop(work::transaction(store, &mut self.random, &self.seen));
-        self.note(store)
+        self.record_state(store)
     }
 
-    /// Writes down the state, which stands at the last position.
-    fn note(&mut self, store: &Store) -> Outcome {
+    /// Records the current state for the last position.
+    fn record_state(&mut self, store: &Store) -> Outcome {
         let within: Vec<(u64, String)> = self.seen.lock().drain(..).collect();
-        let (known, last) = (self.model.states.len() - 1, store.seen() as usize);
+        let (known, last) = (self.model.states.len() - 1, store.appended_position() as usize);
         let failed = store.durability().is_none_or(|stats| stats.error.is_some());
         if failed && last == known {
-            // What changes now never gets a record. What a snapshot expired before it met the failure has got one.
+            // After a failure, changes get no record. Only keys that a snapshot expired before the failure got one.
             return Ok(());
         }
         if last < known {
@@ -265,11 +267,11 @@ impl Episode {
         Ok(())
     }
 
-    /// Asks for what was seen to be settled, and for the answer.
-    fn settle(&mut self, store: &Store) -> Outcome {
-        let position = store.seen();
+    /// Waits until the last position can be acknowledged, and acknowledges it.
+    fn acknowledge(&mut self, store: &Store) -> Outcome {
+        let position = store.appended_position();
         match poll(store, position) {
-            Poll::Ready(Ok(())) => self.told_all(position),
+            Poll::Ready(Ok(())) => self.note_acknowledged(position),
             Poll::Ready(Err(_)) => {
                 self.failed = true;
                 Ok(())
@@ -278,93 +280,93 @@ impl Episode {
         }
     }
 
-    /// Somebody was told everything up to a position.
-    fn told_all(&mut self, position: u64) -> Outcome {
+    /// Notes that the store acknowledged everything up to a position.
+    fn note_acknowledged(&mut self, position: u64) -> Outcome {
         if self.failed {
-            return Err("a store whose log has failed told something".to_owned());
+            return Err("a store with a failed log acknowledged something".to_owned());
         }
-        self.model.told_alive = self.model.told_alive.max(position);
+        self.model.must_survive_exit = self.model.must_survive_exit.max(position);
         if self.policy == Policy::Always {
-            self.model.told = self.model.told.max(position);
+            self.model.must_survive_power_cut = self.model.must_survive_power_cut.max(position);
         }
         Ok(())
     }
 
-    /// What anybody could have been told by now.
-    fn hear(&mut self, store: &Store) -> Outcome {
-        let stats = store.durability().expect("it has a log");
-        self.model.told = self.model.told.max(stats.log.durable);
-        self.model.told_alive = self.model.told_alive.max(stats.log.written);
+    /// Notes everything that the store could have acknowledged by now.
+    fn note_acknowledgeable(&mut self, store: &Store) -> Outcome {
+        let stats = store.durability().expect("the store has a log");
+        self.model.must_survive_power_cut = self.model.must_survive_power_cut.max(stats.log.durable);
+        self.model.must_survive_exit = self.model.must_survive_exit.max(stats.log.written);
         self.failed |= stats.error.is_some();
-        let position = store.seen();
-        let is_told = store.is_settled(position) || self.bug == Some(Bug::ToldBeforeSettled);
-        if is_told && !self.failed { self.told_all(position) } else { Ok(()) }
+        let position = store.appended_position();
+        let is_acknowledged = store.is_durable_enough(position) || self.bug == Some(Bug::ReplyBeforeSync);
+        if is_acknowledged && !self.failed { self.note_acknowledged(position) } else { Ok(()) }
     }
 
-    /// A snapshot, while others go on; sometimes a transaction is under way when it begins.
+    /// Takes a snapshot while transactions run. Sometimes a transaction is open when it begins.
     fn snapshot(&mut self, store: &Store) -> Outcome {
-        let mut held = None;
+        let mut open_txn = None;
         if self.random.one_in(2) && store.check_writable(0).is_ok() {
-            held = Some(match self.random.below(2) {
+            open_txn = Some(match self.random.below(2) {
                 0 => work::replacement(store, &mut self.random),
                 _ => work::transaction(store, &mut self.random, &self.seen),
             });
         }
         let busy = self.random.pick(&[2, 6, 30, 1000]);
         let mut meanwhile = Ok(());
-        let rearranged = &store.journal().expect("it has a log").rearranged;
-        let begun = rearranged.load(Ordering::Relaxed);
+        let rearrangements = &store.journal().expect("the store has a log").rearrangements;
+        let begun = rearrangements.load(Ordering::Relaxed);
         let taken = store.take_snapshot_while(&mut || {
-            if held.take().is_some() && meanwhile.is_ok() {
+            if open_txn.take().is_some() && meanwhile.is_ok() {
                 if self.bug == Some(Bug::RearrangementCountedEarly) {
-                    rearranged.store(begun, Ordering::Relaxed);
+                    rearrangements.store(begun, Ordering::Relaxed);
                 }
-                meanwhile = self.note(store);
+                meanwhile = self.record_state(store);
             }
             self.clock.advance(self.random.below(2) * self.random.below(100));
             if self.random.one_in(busy) && meanwhile.is_ok() {
                 meanwhile = self.transaction(store);
             }
             if self.bug == Some(Bug::RearrangementUnnoticed) {
-                rearranged.store(begun, Ordering::Relaxed);
+                rearrangements.store(begun, Ordering::Relaxed);
             }
         });
-        let early = held.take().is_some();
+        let early = open_txn.take().is_some();
         meanwhile?;
         self.counts.snapshots += u64::from(matches!(taken, Ok(Some(_))));
         if taken.is_ok() && self.failed && !early {
-            return Err("a store whose log has failed took a snapshot".to_owned());
+            return Err("a store with a failed log took a snapshot".to_owned());
         }
-        self.note(store)
+        self.record_state(store)
     }
 
-    /// Little room is left for a while. What was refused has no effect, and afterwards everything goes on.
-    fn squeeze(&mut self, store: &Store, disk: &SimDisk) -> Outcome {
+    /// Limits the free space for a while. Refused writes must have no effect, and afterwards the store must continue.
+    fn limit_space(&mut self, store: &Store, disk: &SimDisk) -> Outcome {
         let used: usize = disk.contents().values().map(Vec::len).sum();
         disk.set_capacity(Some(used as u64 + self.random.below(2 * RESERVE_BYTES)));
         for _ in 0..self.random.below(12) {
             match self.random.below(8) {
                 0..5 => self.transaction(store)?,
                 5 => self.snapshot(store)?,
-                _ => self.settle(store)?,
+                _ => self.acknowledge(store)?,
             }
-            self.hear(store)?;
+            self.note_acknowledgeable(store)?;
         }
         disk.set_capacity(None);
-        // A fault that was planned may come just now, but only once.
-        let position = store.seen();
-        let settled = (0..2).any(|_| poll(store, position) == Poll::Ready(Ok(())));
+        // A planned fault may occur just now, but only once.
+        let position = store.appended_position();
+        let is_durable = (0..2).any(|_| poll(store, position) == Poll::Ready(Ok(())));
         let failed = store.durability().is_some_and(|stats| stats.error.is_some());
-        if !failed && (!settled || store.check_writable(0).is_err()) {
-            return Err("there is room again, and yet nothing goes on".to_owned());
+        if !failed && (!is_durable || store.check_writable(0).is_err()) {
+            return Err("the disk has free space again, but the store still refuses writes".to_owned());
         }
         self.failed |= failed;
-        if settled { self.told_all(position) } else { Ok(()) }
+        if is_durable { self.note_acknowledged(position) } else { Ok(()) }
     }
 
     // ---- Ending -----------------------------------------------------------------------------
 
-    /// The process ends: in one of four cases alone, else with the machine. Gives the disk to go on with.
+    /// Ends the process: in one of four cases alone, otherwise with a power cut. Returns the disk to continue with.
     fn end(&mut self, disk: &SimDisk, store: Option<Store>) -> Result<SimDisk, String> {
         disk.set_capacity(None);
         if self.random.one_in(4) {
@@ -374,33 +376,33 @@ impl Episode {
             return Ok(disk.clone());
         }
         self.cut(disk, CUTS_AT_END)?;
-        self.model.told_alive = self.model.told;
+        self.model.must_survive_exit = self.model.must_survive_power_cut;
         Ok(disk.crash(self.random.next()))
     }
 
-    /// Draws what a power cut now could leave, recovers and compares each.
+    /// Simulates several outcomes of a power cut at this moment. Recovers and compares each.
     fn cut(&mut self, disk: &SimDisk, cuts: u64) -> Outcome {
         for _ in 0..cuts {
             let image = disk.crash(self.random.next());
-            self.recover_new(&image, self.model.told)?;
+            self.recover_new(&image, self.model.must_survive_power_cut)?;
         }
         Ok(())
     }
 
-    /// Recovers and compares, unless the same folder was compared before with no more told.
-    fn recover_new(&mut self, image: &SimDisk, told: u64) -> Outcome {
+    /// Recovers and compares a folder, unless an equal one was compared before with the same or a higher position.
+    fn recover_new(&mut self, image: &SimDisk, required: u64) -> Outcome {
         let mut hasher = DefaultHasher::new();
         image.contents().hash(&mut hasher);
-        let before = self.compared.insert(hasher.finish(), told);
+        let before = self.compared.insert(hasher.finish(), required);
         self.counts.states += u64::from(before.is_none());
         match before {
-            Some(before) if before >= told => Ok(()),
-            _ => self.recover(image, told),
+            Some(before) if before >= required => Ok(()),
+            _ => self.recover(image, required),
         }
     }
 
-    /// Recovers a folder and compares; sometimes a first try is cut short, and sometimes it is all done twice.
-    fn recover(&mut self, image: &SimDisk, told: u64) -> Outcome {
+    /// Recovers a folder and compares it. Sometimes a first attempt is interrupted; sometimes recovery is repeated.
+    fn recover(&mut self, image: &SimDisk, required: u64) -> Outcome {
         let mut image = image.clone();
         let interrupted = self.random.one_in(8);
         let before = interrupted.then(|| SimDisk::with_contents(&image.contents(), 1));
@@ -409,31 +411,33 @@ impl Episode {
             drop(self.open(&image)?);
             image = image.crash(self.random.next());
         }
-        let reached = self.recover_once(&image, told)?;
+        let reached = self.recover_once(&image, required)?;
         if let Some(before) = before
-            && self.recover_once(&before, told)? != reached
+            && self.recover_once(&before, required)? != reached
         {
-            return Err(format!("a recovery that was cut short changed the end of the log to {reached}"));
+            return Err(format!("an interrupted recovery changed the end of the log to {reached}"));
         }
         if self.random.one_in(8) {
             image.restart();
-            if self.recover_once(&image, told)? != reached {
+            if self.recover_once(&image, required)? != reached {
                 return Err(format!("recovering again did not reach {reached}"));
             }
         }
         Ok(())
     }
 
-    fn recover_once(&mut self, image: &SimDisk, told: u64) -> Result<u64, String> {
-        let Some((store, report)) = self.open(image)? else { return Err("a good disk would not".to_owned()) };
-        self.compare(&store, report.last, told)?;
+    fn recover_once(&mut self, image: &SimDisk, required: u64) -> Result<u64, String> {
+        let Some((store, report)) = self.open(image)? else {
+            return Err("recovery failed on a working disk".to_owned());
+        };
+        self.compare(&store, report.last, required)?;
         kill(image);
         drop(store);
         Ok(report.last)
     }
 }
 
-/// Opens a store over a disk.
+/// Opens a store on a disk.
 pub(super) fn open_store(
     disk: &SimDisk,
     clock: Arc<ManualClock>,
@@ -442,15 +446,15 @@ pub(super) fn open_store(
 ) -> Result<(Store, Recovered), FolderError> {
     let disk = MistakenDisk::over(disk, bug, Arc::clone(&clock) as _);
     let options = StoreOptions { databases: DATABASES, shards: SHARDS, seed: 7, clock };
-    Store::open_with(disk, options, log_options, &mut |_| {}, Journal::unattended)
+    Store::open_with(disk, options, log_options, &mut |_| {}, Journal::without_syncing_thread)
 }
 
-/// Whatever the process does from here on does not reach the disk.
+/// Makes all later calls fail, so that nothing the process still does reaches the disk.
 fn kill(disk: &SimDisk) {
     disk.fail_at(disk.calls() + 1, Fault::Halt);
 }
 
 fn poll(store: &Store, position: u64) -> Poll<Result<(), LogError>> {
-    let settle = pin!(store.settle(position));
-    settle.poll(&mut Context::from_waker(Waker::noop()))
+    let durable = pin!(store.wait_durable(position));
+    durable.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -1,11 +1,12 @@
-//! Deliberate mistakes, to show that the tests would notice them. Product code has no switch for any of them: each is made by
-//! what tests put around it.
+//! Planted bugs: deliberate mistakes that prove that the tests would notice them.
+//!
+//! The product code has no switch for them. The tests wrap it in code that makes the mistake:
 //!
 //! ```text
-//! transaction ── record ──> append (here): records are changed, split or delayed on their way to the log
-//! log, snapshots ── calls ──> MistakenDisk (disk): syncs are skipped, removals come early, bytes are other bytes
-//! snapshots ── count of renames ──> the episode hides it
-//! clients ── replies ──> the episode tells them early
+//! transaction ── record ──> append (here): changes, splits or delays records on their way to the log
+//! log, snapshots ── calls ──> MistakenDisk (disk): skips syncs, removes files early, changes bytes
+//! snapshots ── count of rearrangements ──> the episode hides it
+//! clients ── replies ──> the episode counts them as sent too early
 //! ```
 
 mod bytes;
@@ -20,7 +21,7 @@ use crate::log::Log;
 
 pub(crate) use disk::MistakenDisk;
 
-/// A mistake that a store like this could make.
+/// A bug that a store like this could have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     AcknowledgedBeforeSync,
@@ -36,29 +37,29 @@ pub(crate) enum Bug {
     TailNotRewritten,
     PendingNotInSnapshot,
     ReleasedNotInSnapshot,
-    MemoryNotInSnapshot,
+    ProducerHistoryNotInSnapshot,
     RepeatNotLogged,
-    ForgettingNotLogged,
+    PendingRemovalNotLogged,
     ExpiredNotInSnapshot,
-    StampTooLate,
-    StampTooEarly,
+    StampTooHigh,
+    StampTooLow,
     StampsIgnored,
-    SnapshotPositionTooLate,
+    FirstRecordSkipped,
     SnapshotNotSynced,
     OldSnapshotRemovedFirst,
     RearrangementUnnoticed,
     RearrangementCountedEarly,
     LoggedAfterUnlock,
-    TransactionInPieces,
+    TransactionSplit,
     ConsumerCreationNotLogged,
-    UnacknowledgedDeliveryNotLogged,
-    OtherNamesOverlooked,
+    NoackDeliveryNotLogged,
+    OtherFieldNamesIgnored,
     DeliveryOutOfOrder,
-    ToldBeforeSettled,
+    ReplyBeforeSync,
 }
 
 impl Bug {
-    /// Those of the log.
+    /// Bugs of the log.
     pub(crate) const OF_LOG: [Bug; 11] = [
         Bug::AcknowledgedBeforeSync,
         Bug::SyncSkipped,
@@ -73,70 +74,80 @@ impl Bug {
         Bug::TailNotRewritten,
     ];
 
-    /// Those of the rest of the store.
+    /// Bugs of the rest of the store.
     pub(crate) const OF_STORE: [Bug; 21] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
-        Bug::MemoryNotInSnapshot,
+        Bug::ProducerHistoryNotInSnapshot,
         Bug::RepeatNotLogged,
-        Bug::ForgettingNotLogged,
+        Bug::PendingRemovalNotLogged,
         Bug::ExpiredNotInSnapshot,
-        Bug::StampTooLate,
-        Bug::StampTooEarly,
+        Bug::StampTooHigh,
+        Bug::StampTooLow,
         Bug::StampsIgnored,
-        Bug::SnapshotPositionTooLate,
+        Bug::FirstRecordSkipped,
         Bug::SnapshotNotSynced,
         Bug::OldSnapshotRemovedFirst,
         Bug::RearrangementUnnoticed,
         Bug::RearrangementCountedEarly,
         Bug::LoggedAfterUnlock,
-        Bug::TransactionInPieces,
+        Bug::TransactionSplit,
         Bug::ConsumerCreationNotLogged,
-        Bug::UnacknowledgedDeliveryNotLogged,
-        Bug::OtherNamesOverlooked,
+        Bug::NoackDeliveryNotLogged,
+        Bug::OtherFieldNamesIgnored,
         Bug::DeliveryOutOfOrder,
-        Bug::ToldBeforeSettled,
+        Bug::ReplyBeforeSync,
     ];
 
-    /// The mistake, in the words of the documentation.
+    /// Describes the bug for docs/planted-bugs.md.
     pub(crate) fn mistake(self) -> &'static str {
         match self {
-            Bug::AcknowledgedBeforeSync => "a position counts as durable before the sync",
+            Bug::AcknowledgedBeforeSync => "a position counts as durable before its sync has ended",
             Bug::SyncSkipped => "a position counts as durable without a sync",
-            Bug::FolderNotSynced => "the folder is not synced after creations and renames",
-            Bug::ChecksumUnchecked => "records are believed without their checksum",
-            Bug::ChainUnchecked => "records and segments need not continue the one before",
-            Bug::CutOnAnyDamage => "any damage in the last segment counts as a torn tail",
-            Bug::ClaimOffByOne => "records claim one position more than is durable",
-            Bug::RemovedBeforeManifest => "segments go before the manifest does without them",
-            Bug::SyncRetried => "after a failed sync the next one is believed",
-            Bug::TailNotCut => "a torn tail is left, and records are appended behind it",
-            Bug::TailNotRewritten => "what an earlier process may have failed to sync is not written again",
-            Bug::PendingNotInSnapshot => "snapshots leave out pending entries",
-            Bug::ReleasedNotInSnapshot => "snapshots leave out what was given back",
-            Bug::MemoryNotInSnapshot => "snapshots leave out what producers have sent",
-            Bug::RepeatNotLogged => "that a producer sent something again is not logged",
-            Bug::ForgettingNotLogged => "pending entries that go with a deleted one are not logged",
-            Bug::ExpiredNotInSnapshot => "snapshots leave out keys that have expired but are still there",
-            Bug::StampTooLate => "a key in a snapshot claims one record more than it has seen",
-            Bug::StampTooEarly => "a key in a snapshot claims one record less than it has seen",
-            Bug::StampsIgnored => "records that a key in a snapshot has seen are replayed on it",
-            Bug::SnapshotPositionTooLate => "the first record after a snapshot is not replayed",
-            Bug::SnapshotNotSynced => "a snapshot comes into force without a sync",
-            Bug::OldSnapshotRemovedFirst => "the old snapshot goes before the new one is in force",
-            Bug::RearrangementUnnoticed => {
-                "a value that is renamed during a snapshot does not make it begin anew"
+            Bug::FolderNotSynced => "the folder is not synced after files are created or renamed",
+            Bug::ChecksumUnchecked => "recovery does not check the checksums of records",
+            Bug::ChainUnchecked => {
+                "recovery does not check that records and segments continue the ones before them"
             }
+            Bug::CutOnAnyDamage => "recovery takes any damage in the last segment for a torn tail",
+            Bug::ClaimOffByOne => "frames claim one position more than is durable",
+            Bug::RemovedBeforeManifest => {
+                "segments are removed before the manifest that no longer needs them is durable"
+            }
+            Bug::SyncRetried => "after a failed sync the log trusts the next sync",
+            Bug::TailNotCut => "a torn tail is not cut, and records are appended behind it",
+            Bug::TailNotRewritten => {
+                "bytes whose sync may have failed in an earlier process are not written again"
+            }
+            Bug::PendingNotInSnapshot => "snapshots omit pending entries",
+            Bug::ReleasedNotInSnapshot => "snapshots omit released entries",
+            Bug::ProducerHistoryNotInSnapshot => "snapshots omit the producer history of XADD IDMP",
+            Bug::RepeatNotLogged => "a repeated XADD IDMP is not logged",
+            Bug::PendingRemovalNotLogged => {
+                "pending entries that are removed together with a deleted entry are not logged"
+            }
+            Bug::ExpiredNotInSnapshot => "snapshots omit keys that have expired and are not removed yet",
+            Bug::StampTooHigh => "the stamp of a key in a snapshot is one record too high",
+            Bug::StampTooLow => "the stamp of a key in a snapshot is one record too low",
+            Bug::StampsIgnored => "recovery ignores stamps and applies records twice to keys of a snapshot",
+            Bug::FirstRecordSkipped => "recovery skips the first record after a snapshot",
+            Bug::SnapshotNotSynced => "the manifest names a snapshot that was not synced",
+            Bug::OldSnapshotRemovedFirst => {
+                "the old snapshot is removed before the manifest names the new one"
+            }
+            Bug::RearrangementUnnoticed => "a RENAME during a snapshot does not restart the snapshot",
             Bug::RearrangementCountedEarly => {
-                "a rename under way when a snapshot begins is taken for an earlier one"
+                "a RENAME in progress when a snapshot begins counts as finished before it"
             }
-            Bug::LoggedAfterUnlock => "a record is appended after the locks are gone, out of order",
-            Bug::TransactionInPieces => "each change of a transaction is a record of its own",
-            Bug::ConsumerCreationNotLogged => "that a consumer joined is not logged",
-            Bug::UnacknowledgedDeliveryNotLogged => "deliveries that need no acknowledgement are not logged",
-            Bug::OtherNamesOverlooked => "entries alike are taken for neighbours though another lies between",
-            Bug::DeliveryOutOfOrder => "a delivery is logged behind the entry that came after it",
-            Bug::ToldBeforeSettled => "replies do not wait for the log",
+            Bug::LoggedAfterUnlock => "a record is appended after its locks are released, out of order",
+            Bug::TransactionSplit => "each change of a transaction becomes a separate record",
+            Bug::ConsumerCreationNotLogged => "the creation of a consumer is not logged",
+            Bug::NoackDeliveryNotLogged => "deliveries with NOACK are not logged",
+            Bug::OtherFieldNamesIgnored => {
+                "an entry is encoded relative to an earlier entry although another entry is between them"
+            }
+            Bug::DeliveryOutOfOrder => "a delivery is logged after an entry that was added later",
+            Bug::ReplyBeforeSync => "replies do not wait for the sync",
         }
     }
 }
@@ -146,17 +157,17 @@ thread_local! {
     static LATE: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// Plants a mistake for the records of this thread, or none. A record that was late is forgotten, as when a process ends.
+/// Plants a bug for the records of this thread, or removes it. Forgets a delayed record, as when a process ends.
 pub(crate) fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
     LATE.take();
 }
 
-/// What transactions call in tests for [`record::append`](crate::record::append).
+/// In tests, transactions call this instead of [`record::append`](crate::record::append).
 pub(crate) fn append(log: &Log, record: &[u8]) {
     match PLANTED.get() {
         Some(Bug::LoggedAfterUnlock) => append_late(log, record),
-        Some(Bug::TransactionInPieces) => {
+        Some(Bug::TransactionSplit) => {
             changes_of(record, &mut |_| true).iter().for_each(|change| crate::record::append(log, change));
         }
         Some(Bug::DeliveryOutOfOrder) => {
@@ -171,13 +182,13 @@ pub(crate) fn append(log: &Log, record: &[u8]) {
             }
             append_some(log, &changes);
         }
-        Some(Bug::OtherNamesOverlooked) => crate::record::append(log, &with_names_of_neighbours(record)),
+        Some(Bug::OtherFieldNamesIgnored) => crate::record::append(log, &with_names_of_neighbours(record)),
         Some(bug) => append_some(log, &changes_of(record, &mut |effect| !hides(bug, effect))),
         None => crate::record::append(log, record),
     }
 }
 
-/// Appends a record behind the next one.
+/// Appends a record after the next one.
 fn append_late(log: &Log, record: &[u8]) {
     match LATE.take() {
         Some(late) => {
@@ -188,25 +199,25 @@ fn append_late(log: &Log, record: &[u8]) {
     }
 }
 
-/// Appends the record of these changes, if there are any.
+/// Appends a record of these changes, if there are any.
 fn append_some(log: &Log, changes: &[Vec<u8>]) {
     if !changes.is_empty() {
         crate::record::append(log, &changes.concat());
     }
 }
 
-/// Whether a mistake keeps a change from the log.
+/// Returns true if the bug keeps this change from the log.
 fn hides(bug: Bug, effect: &StreamEffect<'_>) -> bool {
     match effect {
         StreamEffect::Repeat => bug == Bug::RepeatNotLogged,
-        StreamEffect::Forget { .. } => bug == Bug::ForgettingNotLogged,
+        StreamEffect::Forget { .. } => bug == Bug::PendingRemovalNotLogged,
         StreamEffect::ConsumerCreate { .. } => bug == Bug::ConsumerCreationNotLogged,
-        StreamEffect::Deliver { pending: false, .. } => bug == Bug::UnacknowledgedDeliveryNotLogged,
+        StreamEffect::Deliver { pending: false, .. } => bug == Bug::NoackDeliveryNotLogged,
         _ => false,
     }
 }
 
-/// The changes of a record, each in the form that stands alone, without those to streams that `keep` does not want.
+/// Encodes each change of a record separately. Omits changes of streams for which `keep` returns false.
 fn changes_of(record: &[u8], keep: &mut dyn FnMut(&StreamEffect<'_>) -> bool) -> Vec<Vec<u8>> {
     let mut changes = Vec::new();
     let read = replay(record, &mut |change| {
@@ -218,11 +229,12 @@ fn changes_of(record: &[u8], keep: &mut dyn FnMut(&StreamEffect<'_>) -> bool) ->
         }
         changes.push(out);
     });
-    read.expect("a transaction writes what can be read");
+    read.expect("a transaction writes a valid record");
     changes
 }
 
-/// A record in which an entry has the names of the entry before it, where both are of one stream, follow each other and have as many.
+/// Encodes a record with a mistake: an entry gets the field names of the entry before it if both are of the same
+/// stream, have consecutive ids and the same number of fields.
 fn with_names_of_neighbours(record: &[u8]) -> Vec<u8> {
     type Names = (u32, Vec<u8>, u64, Vec<Vec<u8>>);
     let (mut out, mut before): (Vec<u8>, Option<Names>) = (Vec::new(), None);
@@ -247,7 +259,7 @@ fn with_names_of_neighbours(record: &[u8]) -> Vec<u8> {
             put_rearrangement(&mut out, &change);
         }
     });
-    read.expect("a transaction writes what can be read");
+    read.expect("a transaction writes a valid record");
     out
 }
 

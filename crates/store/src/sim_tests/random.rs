@@ -1,29 +1,41 @@
-//! The source of everything random in an episode.
+//! The random generator of the crash tests.
 
-/// Xorshift*: small, seeded, unlike the disk's own.
-pub(super) struct Random(u64);
+/// A small seeded generator (xorshift*). Differs from the disk's generator, so that the two sequences are unrelated.
+pub(crate) struct WorkloadRandom(u64);
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random((seed ^ 0x57AE).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+impl WorkloadRandom {
+    pub(crate) fn new(seed: u64) -> WorkloadRandom {
+        WorkloadRandom(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    /// Returns the generator for an episode of the whole store. Its sequence differs from that of the log's episode
+    /// with the same seed.
+    pub(super) fn for_store(seed: u64) -> WorkloadRandom {
+        WorkloadRandom::new(seed ^ 0x57AE)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    /// Returns a number less than `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 16) % bound
     }
 
+    /// Returns true in one of `n` cases.
     pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
+    }
+
+    pub(crate) fn bytes(&mut self, count: u64) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! A transaction over keys of several shards is one record: after a power cut all of it is there, or nothing. A dead letter is such
-//! a transaction: an entry in one stream, and an acknowledgement in another.
+//! A transaction on keys of several shards is one record: a power cut keeps all of it or none. Dead-lettering is such a
+//! transaction: it adds an entry to one stream and acknowledges an entry of another.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use millstream_engine::{GroupStart, StreamId};
 use super::episode::open_store;
 use crate::disk::SimDisk;
 use crate::log::{LogOptions, Policy};
-use crate::verbs::{Acknowledge, GroupCreate, Reader, Verb, add, read_new};
+use crate::verbs::{Acknowledge, ConsumerPath, GroupCreate, Verb, add, read_new};
 use crate::{Addition, ManualClock, Store};
 
 const WORK: &[u8] = b"work";
@@ -23,58 +23,61 @@ fn open(disk: &SimDisk) -> Store {
     open_store(disk, Arc::new(ManualClock::new(1000)), options, None).expect("a good disk").0
 }
 
-/// A key of another shard than that of `WORK`.
-fn letters(store: &Store) -> Vec<u8> {
-    let names = (0..).map(|n| format!("letters{n}").into_bytes());
-    names.into_iter().find(|name| store.shard_of(name) != store.shard_of(WORK)).expect("there are others")
+/// Returns a key in another shard than `WORK`.
+fn dead_letters(store: &Store) -> Vec<u8> {
+    let names = (0..).map(|n| format!("dead_letters{n}").into_bytes());
+    names
+        .into_iter()
+        .find(|name| store.shard_of(name) != store.shard_of(WORK))
+        .expect("the store has several shards")
 }
 
-/// A message is delivered.
+/// Delivers a message.
 fn deliver(store: &Store) {
     let mut txn = store.lock(0, [WORK], store.now_ms());
     let (start, make_stream) = (GroupStart::Last, true);
     GroupCreate { key: WORK, group: GROUP, start, make_stream, entries_read: None }.run(&mut txn).unwrap();
     add(&mut txn, WORK, &Addition::new(&[b"n", b"1"])).unwrap();
-    let reader = Reader { key: WORK, group: GROUP, consumer: b"c" };
+    let reader = ConsumerPath { key: WORK, group: GROUP, consumer: b"c" };
     read_new(&mut txn, reader, None, true, &mut |_: &EntryRef<'_>| ControlFlow::Continue(())).unwrap();
 }
 
-/// The message becomes a dead letter, where there is one already.
-fn dead_letter(store: &Store, letters: &[u8]) {
-    let mut txn = store.lock(0, [WORK, letters], store.now_ms());
-    add(&mut txn, letters, &Addition::new(&[b"n", b"1"])).unwrap();
-    // Somebody else syncs what is in the log.
+/// Moves the message to the stream of dead letters, which has an entry already.
+fn dead_letter(store: &Store, dead_letters: &[u8]) {
+    let mut txn = store.lock(0, [WORK, dead_letters], store.now_ms());
+    add(&mut txn, dead_letters, &Addition::new(&[b"n", b"1"])).unwrap();
+    // A sync in the middle of the transaction, as another thread can cause it.
     store.make_durable().unwrap();
     assert_eq!(Acknowledge { key: WORK, group: GROUP, ids: [ID] }.run(&mut txn), Ok(1));
 }
 
-/// How many letters there are, and how many messages are pending.
-fn count(store: &Store, letters: &[u8]) -> (u64, u64) {
-    let txn = store.lock(0, [WORK, letters], store.now_ms());
-    let written = txn.stream(letters).unwrap().map_or(0, |stream| stream.len());
+/// Returns the number of dead letters and of pending messages.
+fn count(store: &Store, dead_letters: &[u8]) -> (u64, u64) {
+    let txn = store.lock(0, [WORK, dead_letters], store.now_ms());
+    let written = txn.stream(dead_letters).unwrap().map_or(0, |stream| stream.len());
     (written, txn.group(WORK, GROUP).unwrap().unwrap().pending().len())
 }
 
-/// Power cuts before, in and after the writing of a dead letter. Gives the different states they left.
+/// Cuts the power before, during and after dead-lettering. Returns the different states after recovery.
 fn states() -> BTreeSet<(u64, u64)> {
     let disk = SimDisk::new(3);
     let store = open(&disk);
-    let letters = letters(&store);
+    let dead_letters = dead_letters(&store);
     deliver(&store);
-    let mut txn = store.lock(0, [&letters[..]], store.now_ms());
-    add(&mut txn, &letters, &Addition::new(&[b"n", b"0"])).unwrap();
+    let mut txn = store.lock(0, [&dead_letters[..]], store.now_ms());
+    add(&mut txn, &dead_letters, &Addition::new(&[b"n", b"0"])).unwrap();
     drop(txn);
     store.make_durable().unwrap();
-    let before = store.seen();
-    disk.watch(1);
-    dead_letter(&store, &letters);
+    let before = store.appended_position();
+    disk.sample_crashes(1);
+    dead_letter(&store, &dead_letters);
     store.make_durable().unwrap();
-    assert_eq!(store.seen(), before + 1, "it is one record");
-    let cuts: Vec<SimDisk> = (0..50).map(|seed| disk.crash(seed)).chain(disk.take_cuts()).collect();
-    cuts.iter().map(|image| count(&open(image), &letters)).collect()
+    assert_eq!(store.appended_position(), before + 1, "the transaction is one record");
+    let cuts: Vec<SimDisk> = (0..50).map(|seed| disk.crash(seed)).chain(disk.take_crash_samples()).collect();
+    cuts.iter().map(|image| count(&open(image), &dead_letters)).collect()
 }
 
 #[test]
-fn a_change_in_one_shard_and_a_change_in_another_survive_together() {
+fn changes_in_two_shards_survive_together_or_not_at_all() {
     assert_eq!(states(), BTreeSet::from([(1, 1), (2, 0)]));
 }

@@ -1,4 +1,5 @@
-//! The table of planted mistakes in the documentation. `UPDATE_DOCS=1` writes it; else it must name every mistake there is.
+//! The table of planted bugs in the documentation. `UPDATE_DOCS=1` writes it; otherwise the test checks that it is
+//! complete.
 
 use std::fmt::Write;
 
@@ -8,16 +9,20 @@ use crate::log;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/planted-bugs.md");
 
-/// How many episodes of the whole store look for a mistake of the log.
+/// Number of episodes of the whole store that look for a bug of the log.
 const EPISODES_FOR_LOG: u64 = 60;
 
 const INTRODUCTION: &str = "\
 # Planted bugs
 
-A test that cannot fail shows nothing. So each of these mistakes was made on purpose, and the tests had to notice. The product has no switch for any of \
-them: tests put something around it that makes the mistake (`crates/store/src/sim_tests/planted`), a disk that skips a sync or changes bytes, for example. The numbers say how many seeds it took, counted from 1: of power cuts under the log alone, of random damage to \
-its files, of power cuts under the whole store. A dash: not noticed there within 600, 200 and (mistakes of the log) 60 seeds, or nothing that kind of test \
-could see.
+A test that cannot fail proves nothing. So we made each of these mistakes on purpose, and the tests had to catch it.
+The product code has no switch for them: the tests wrap it in code that makes the mistake
+(`crates/store/src/sim_tests/planted`), for example in a disk that skips a sync or changes bytes.
+
+Each number is the first seed that caught the mistake, counted from 1. There are three kinds of tests: power cuts
+under the log alone, random damage to the log's files, and power cuts under the whole store. A dash means that the
+test did not catch the mistake within 600, 200 and (for mistakes of the log) 60 seeds, or that the mistake is outside
+of what this test covers.
 
 Written by `UPDATE_DOCS=1 cargo test -p millstream-store --lib planted`.
 
@@ -27,14 +32,14 @@ Written by `UPDATE_DOCS=1 cargo test -p millstream-store --lib planted`.
 
 pub(super) fn check_or_write(rows: &[(Bug, u64)]) {
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(PATH, render(rows)).expect("the documentation can be written");
+        std::fs::write(PATH, render(rows)).expect("docs/planted-bugs.md can be written");
         return;
     }
-    let text = std::fs::read_to_string(PATH).expect("the documentation has the table");
+    let text = std::fs::read_to_string(PATH).expect("docs/planted-bugs.md can be read");
     for mistake in Bug::OF_LOG.into_iter().chain(Bug::OF_STORE).map(Bug::mistake) {
         assert!(
             text.contains(mistake),
-            "docs/planted-bugs.md does not tell of: {mistake}; run with UPDATE_DOCS=1"
+            "docs/planted-bugs.md does not list: {mistake}; run this test with UPDATE_DOCS=1"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! What clients do, at random: commands of every type on few keys, so that they meet.
+//! Random commands of every type on few keys, so that they interact.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use millstream_engine::stream::{Before, ClaimOptions, EntryRef, IdRange, NackOptions};
+use millstream_engine::stream::{ClaimOptions, EntryRef, IdRange, NackOptions, PriorDelivery};
 use millstream_engine::value::Kind;
 use millstream_engine::{
     Exactness, GroupStart, IdSpec, Idempotence, ListEnd, NackMode, References, Refusal, Stream, StreamId,
@@ -12,13 +12,14 @@ use millstream_engine::{
 use parking_lot::Mutex;
 
 use super::dump::dump_within;
-use super::random::Random;
+use super::random::WorkloadRandom;
 use crate::verbs::{
     self, AckDelete, Acknowledge, Adopt, AutoClaim, Claim, ConfigureIdempotence, ConsumerCreate,
-    ConsumerDelete, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy, GroupSetId, IdempotenceChange, Nack,
-    Reader, RecordIdempotence, SetCounters, StreamCounters, TrimStream, Verb, read_history, read_new,
+    ConsumerDelete, ConsumerPath, Delete, DeleteEx, Extend, GroupCreate, GroupDestroy, GroupSetId,
+    IdempotenceChange, Nack, RecordIdempotence, SetCounters, StreamCounters, TrimStream, Verb, read_history,
+    read_new,
 };
-use crate::{Addition, ExpireIf, Interest, Retry, SetExpiry, SetIf, Store, Txn};
+use crate::{Addition, ExpireIf, Interest, ServeResult, SetExpiry, SetIf, Store, Txn};
 
 pub(super) const DATABASES: u32 = 2;
 const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];
@@ -27,11 +28,12 @@ const CONSUMERS: [&[u8]; 3] = [b"x", b"y", b"z"];
 const REFERENCES: [References; 3] = [References::Keep, References::Delete, References::Acked];
 const WORDS: [&[u8]; 5] = [b"", b"v", b"42", b"word", b"a value of some length that fills segments sooner"];
 
-/// States seen within a transaction, with the position they stand at.
-pub(super) type Seen = Arc<Mutex<Vec<(u64, String)>>>;
+/// States seen inside a transaction, with their log positions.
+pub(super) type SeenStates = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// One transaction over up to three keys, or over everything, or several under one lock. Not ended: whoever drops it ends it.
-pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen) -> Txn<'s> {
+/// Runs one transaction on up to three keys, one on all keys, or several under one lock. The caller ends it by dropping
+/// the result.
+pub(super) fn transaction<'s>(store: &'s Store, random: &mut WorkloadRandom, seen: &SeenStates) -> Txn<'s> {
     let (db, now_ms) = (random.below(u64::from(DATABASES)) as u32, store.now_ms());
     if random.one_in(12) {
         let mut txn = store.lock_all(db, now_ms);
@@ -43,10 +45,10 @@ pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen
     for _ in 0..1 + random.below(2) * random.below(4) {
         command(&mut txn, &keys, random, seen);
     }
-    // Others, that share its lock and its record.
+    // More transactions under the same lock and in the same record.
     for _ in 0..random.below(2) * random.below(3) {
         let key = random.pick(&KEYS);
-        if !txn.end() || !txn.go_on(db, key) {
+        if !txn.end() || !txn.begin_next(db, key) {
             break;
         }
         command(&mut txn, &[key], random, seen);
@@ -54,8 +56,8 @@ pub(super) fn transaction<'s>(store: &'s Store, random: &mut Random, seen: &Seen
     txn
 }
 
-/// A value that moves, and another that takes its place.
-pub(super) fn replacement<'s>(store: &'s Store, random: &mut Random) -> Txn<'s> {
+/// Renames a key, and sets another value under the old name.
+pub(super) fn replacement<'s>(store: &'s Store, random: &mut WorkloadRandom) -> Txn<'s> {
     let (from, to) = (random.pick(&KEYS), random.pick(&KEYS));
     let mut txn = store.lock(0, [from, to], store.now_ms());
     let _ = txn.rename(from, to, false);
@@ -64,11 +66,11 @@ pub(super) fn replacement<'s>(store: &'s Store, random: &mut Random) -> Txn<'s> 
     txn
 }
 
-fn whole_databases(txn: &mut Txn<'_>, random: &mut Random, seen: &Seen) {
+fn whole_databases(txn: &mut Txn<'_>, random: &mut WorkloadRandom, seen: &SeenStates) {
     match random.below(6) {
         0 => txn.flush_database(),
         1 if random.one_in(3) => txn.flush_all(),
-        2 | 3 => txn.swap_databases(0, 1).expect("both are there"),
+        2 | 3 => txn.swap_databases(0, 1).expect("both databases exist"),
         _ => {
             for _ in 0..4 {
                 command(txn, &KEYS, random, seen);
@@ -77,7 +79,7 @@ fn whole_databases(txn: &mut Txn<'_>, random: &mut Random, seen: &Seen) {
     }
 }
 
-fn command(txn: &mut Txn<'_>, keys: &[&'static [u8]], random: &mut Random, seen: &Seen) {
+fn command(txn: &mut Txn<'_>, keys: &[&'static [u8]], random: &mut WorkloadRandom, seen: &SeenStates) {
     let key = random.pick(keys);
     if random.one_in(6) {
         return any_key(txn, key, random.pick(keys), random);
@@ -98,7 +100,7 @@ fn command(txn: &mut Txn<'_>, keys: &[&'static [u8]], random: &mut Random, seen:
     }
 }
 
-fn any_key(txn: &mut Txn<'_>, key: &[u8], other: &[u8], random: &mut Random) {
+fn any_key(txn: &mut Txn<'_>, key: &[u8], other: &[u8], random: &mut WorkloadRandom) {
     let other_db = (txn.db() + 1) % DATABASES;
     let now_ms = txn.now_ms() as i64;
     match random.below(9) {
@@ -112,7 +114,7 @@ fn any_key(txn: &mut Txn<'_>, key: &[u8], other: &[u8], random: &mut Random) {
     }
 }
 
-fn on_string(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn on_string(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let word = random.pick(&WORDS);
     match random.below(4) {
         0 => _ = txn.append(key, word),
@@ -125,7 +127,7 @@ fn on_string(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     }
 }
 
-fn on_hash(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn on_hash(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let (field, value) = (random.pick(&WORDS), random.pick(&WORDS));
     match random.below(4) {
         0 => _ = txn.hash_delete(key, &[field, value]),
@@ -134,7 +136,7 @@ fn on_hash(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     }
 }
 
-fn on_list(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn on_list(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let end = random.pick(&[ListEnd::Head, ListEnd::Tail]);
     match random.below(5) {
         0 | 1 => _ = txn.list_pop(key, end, 1 + random.below(3), |_, _| {}),
@@ -142,7 +144,7 @@ fn on_list(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     }
 }
 
-fn on_set(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn on_set(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let members = [random.pick(&WORDS), random.pick(&WORDS)];
     match random.below(3) {
         0 => _ = txn.set_remove(key, &members),
@@ -150,8 +152,14 @@ fn on_set(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     }
 }
 
-fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random: &mut Random, seen: &Seen) {
-    let reader = Reader { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
+fn on_stream(
+    txn: &mut Txn<'_>,
+    key: &'static [u8],
+    other: &'static [u8],
+    random: &mut WorkloadRandom,
+    seen: &SeenStates,
+) {
+    let reader = ConsumerPath { key, group: random.pick(&GROUPS), consumer: random.pick(&CONSUMERS) };
     match random.below(100) {
         0..26 => add(txn, key, random),
         26..31 => {
@@ -165,17 +173,17 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
         }
         36..38 => set_id(txn, key, random),
         38..46 => manage_group(txn, reader, random),
-        46..50 => give_back(txn, reader, random),
+        46..50 => release(txn, reader, random),
         50..54 => _ = read_claiming(txn, reader, random.below(60), !random.one_in(4)),
-        54..56 => _ = Extend { reader, ids: ids(txn, key, random) }.run(txn),
+        54..56 => _ = Extend { consumer: reader, ids: ids(txn, key, random) }.run(txn),
         56..59 => remember(txn, key, random),
         59..72 => {
-            // What is read piece by piece is one change of the record.
+            // Consecutive deliveries are merged into one change of the record.
             let (count, becomes_pending) = (Some(1 + random.below(4)), !random.one_in(4));
             for _ in 0..=random.below(2) {
                 let _ = read_new(txn, reader, count, becomes_pending, &mut ignore);
             }
-            // And what is added after it must not come before it.
+            // An entry added after the delivery must stay after it.
             if random.one_in(3) {
                 add(txn, key, random);
             }
@@ -193,13 +201,13 @@ fn on_stream(txn: &mut Txn<'_>, key: &'static [u8], other: &'static [u8], random
         92..96 => {
             let options = ClaimOptions { min_idle_ms: random.below(60), ..ClaimOptions::default() };
             let count = 1 + random.below(3);
-            let _ = AutoClaim { reader, start: StreamId::MIN, count, options }.claim(txn);
+            let _ = AutoClaim { consumer: reader, start: StreamId::MIN, count, options }.claim(txn);
         }
         _ => wait(txn, reader, random.one_in(3).then_some(other), random.one_in(2), seen),
     }
 }
 
-fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let last = txn.stream(key).ok().flatten().map_or(StreamId::MIN, Stream::last_id);
     let id = match random.below(4) {
         0 => IdSpec::Explicit(StreamId::new(last.ms, last.seq + 1 + random.below(3))),
@@ -212,15 +220,15 @@ fn add(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let trim = random.one_in(3).then_some(short);
     let entry = Addition { id, trim, references: random.pick(&REFERENCES), ..Addition::new(fields) };
     let _ = verbs::add(txn, key, &entry);
-    // Others like it are less of a record, unless one with other names comes between.
+    // Further entries with the same names use the short form, unless an entry with other names is between them.
     let other = Addition::new(&[b"other", b"name"]);
     for _ in 0..random.below(2) * random.below(4) {
         let _ = verbs::add(txn, key, if random.one_in(3) { &other } else { &entry });
     }
 }
 
-/// A producer sends, perhaps again, or its memory is changed by hand.
-fn remember(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+/// Sends an idempotent XADD, sometimes a repeated one, or changes the producer history directly.
+fn remember(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let (producer, iid) = (random.pick(&CONSUMERS[..2]), random.pick(&WORDS[1..3]));
     match random.below(6) {
         0 => {
@@ -243,27 +251,27 @@ fn remember(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     }
 }
 
-fn give_back(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
+fn release(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, random: &mut WorkloadRandom) {
     let options = NackOptions {
         mode: random.pick(&[NackMode::Silent, NackMode::Fail, NackMode::Fatal]),
         deliveries: random.one_in(4).then(|| random.below(9)),
         force: random.one_in(3),
     };
-    let Reader { key, group, .. } = reader;
+    let ConsumerPath { key, group, .. } = reader;
     let _ = Nack { key, group, ids: ids(txn, key, random), options }.run(txn);
 }
 
 fn read_claiming(
     txn: &mut Txn<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     min_idle_ms: u64,
     becomes_pending: bool,
 ) -> Result<u64, Refusal> {
-    let mut ignore = |_: &EntryRef<'_>, _: Option<Before>| {};
+    let mut ignore = |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
     verbs::read_claiming(txn, reader, min_idle_ms, Some(3), becomes_pending, &mut ignore)
 }
 
-fn trim(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Trim {
+fn trim(txn: &Txn<'_>, key: &[u8], random: &mut WorkloadRandom) -> Trim {
     let by = match random.below(2) {
         0 => TrimBy::MaxLen(random.below(8)),
         _ => TrimBy::MinId(id(txn, key, random)),
@@ -272,7 +280,7 @@ fn trim(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Trim {
     Trim { by, exactness, limit: TrimLimit::Default }
 }
 
-fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
+fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut WorkloadRandom) {
     let Ok(Some(stream)) = txn.stream(key) else { return };
     let last_id =
         random.pick(&[stream.last_id(), StreamId::new(stream.last_id().ms + 5, 0), stream.last_entry_id()]);
@@ -282,8 +290,8 @@ fn set_id(txn: &mut Txn<'_>, key: &[u8], random: &mut Random) {
     let _ = SetCounters { key, counters }.run(txn);
 }
 
-fn manage_group(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
-    let Reader { key, group, .. } = reader;
+fn manage_group(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, random: &mut WorkloadRandom) {
+    let ConsumerPath { key, group, .. } = reader;
     let start = match random.below(4) {
         0 => GroupStart::Last,
         1 | 2 => GroupStart::After(StreamId::MIN),
@@ -300,7 +308,7 @@ fn manage_group(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
     }
 }
 
-fn claim(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
+fn claim(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, random: &mut WorkloadRandom) {
     let options = ClaimOptions {
         min_idle_ms: random.below(3) * random.below(60),
         delivered_at_ms: random.one_in(3).then(|| txn.now_ms() - random.below(20)),
@@ -310,18 +318,19 @@ fn claim(txn: &mut Txn<'_>, reader: Reader<&[u8]>, random: &mut Random) {
     };
     let last_id = random.one_in(6).then(|| id(txn, reader.key, random));
     let ids = ids(txn, reader.key, random);
-    let _ = Claim { reader, ids, options, idle_ms: None, last_id }.claim(txn);
+    let _ = Claim { consumer: reader, ids, options, idle_ms: None, last_id }.claim(txn);
 }
 
-/// A reader that blocks until somebody adds, or gives back if it claims; what it is given becomes a record of its own.
+/// Adds a reader that blocks until a client adds an entry, or releases one if the reader claims. Its delivery becomes a
+/// separate record.
 fn wait(
     txn: &mut Txn<'_>,
-    reader: Reader<&'static [u8]>,
+    reader: ConsumerPath<&'static [u8]>,
     also: Option<&'static [u8]>,
     claims: bool,
-    seen: &Seen,
+    seen: &SeenStates,
 ) {
-    /// Long enough that only what was given back is claimed.
+    /// So long that only released entries are claimed.
     const MIN_IDLE_MS: u64 = 1 << 40;
     let keys = [reader.key].into_iter().chain(also);
     let interest = match claims {
@@ -330,14 +339,14 @@ fn wait(
     };
     let interests: Vec<_> = keys.map(|key| (Box::from(key), interest.clone())).collect();
     let seen = Arc::clone(seen);
-    txn.wait(&interests, move |txn| {
-        seen.lock().push((txn.store().seen(), dump_within(txn)));
+    txn.block(&interests, move |txn| {
+        seen.lock().push((txn.store().appended_position(), dump_within(txn)));
         let read = match claims {
             true => read_claiming(txn, reader, MIN_IDLE_MS, true),
             false => read_new(txn, reader, Some(2), true, &mut ignore)
                 .map(|read| read.map_or(0, |delivery| delivery.count)),
         };
-        if read == Ok(0) { Retry::NotYet } else { Retry::Served }
+        if read == Ok(0) { ServeResult::StillBlocked } else { ServeResult::Served }
     });
 }
 
@@ -345,8 +354,8 @@ fn ignore(_: &EntryRef<'_>) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Mostly the id of an entry or of a pending one.
-fn id(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> StreamId {
+/// Returns mostly the id of an entry or of a pending entry.
+fn id(txn: &Txn<'_>, key: &[u8], random: &mut WorkloadRandom) -> StreamId {
     let Ok(Some(stream)) = txn.stream(key) else { return StreamId::MIN };
     let mut known = vec![StreamId::MIN, stream.last_id()];
     stream.visit_range(IdRange::ALL, None, &mut |entry: &EntryRef<'_>| {
@@ -364,6 +373,6 @@ fn id(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> StreamId {
     random.pick(if of_pending { &pending } else { &known })
 }
 
-fn ids(txn: &Txn<'_>, key: &[u8], random: &mut Random) -> Vec<StreamId> {
+fn ids(txn: &Txn<'_>, key: &[u8], random: &mut WorkloadRandom) -> Vec<StreamId> {
     (0..=random.below(3)).map(|_| id(txn, key, random)).collect()
 }

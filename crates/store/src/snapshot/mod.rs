@@ -7,13 +7,14 @@
 //! footer := 'F'  records:u64  checksum of checksums:u32  checksum:u32
 //! ```
 //!
-//! A payload is a key, the log position its value stands at, its expiry, and the value (see `codec`). A
-//! checksum is the CRC-32 of everything in its part but itself; the footer's first one is that of the checksums of the
-//! header and of all records in order. So a record that is damaged, missing, doubled or out of order
-//! is found, and a file that was not finished has no footer.
+//! A payload contains a key, its stamp, its expiry, and its value (see `codec`). A checksum is the CRC-32 of all other
+//! bytes of its part. The checksum of checksums covers the checksums of the header and of all records, in order. So a
+//! reader detects a record that is damaged, missing, duplicated or out of order. A file that was not finished has no
+//! footer.
 //!
-//! `position` is where the snapshot began: every change up to it is in the file, and every key beyond it tells by
-//! its own position how far it has come. Who takes a snapshot, and when it is in force, is not known here.
+//! `position` is the log position at which the snapshot began: the file contains every change up to there. The `stamp`
+//! of a key is the position of the last record whose changes the key contains. This module does not know when snapshots
+//! are taken, or which one is current.
 
 mod file;
 mod read;
@@ -29,19 +30,20 @@ pub(crate) use salvage::{SnapshotSalvage, salvage_snapshot, snapshot_store_id};
 pub(crate) use write::SnapshotWriter;
 
 const MAGIC: &[u8; 8] = b"MILLSNAP";
-/// What is written. Version 1 is read too: its streams have no settings, which the kind of a value tells (see `codec`).
+/// The version that is written. Version 1 can be read as well: its streams have no settings, and other kinds of values
+/// mark them (see `codec`).
 const VERSION: u32 = 2;
 const OLDEST_VERSION: u32 = 1;
 const RECORD: u8 = b'K';
 const FOOTER: u8 = b'F';
-/// Magic, version, store id, position, checksum.
+/// Bytes of magic, version, store id, position, checksum.
 const HEADER_BYTES: usize = 8 + 4 + 16 + 8 + 4;
-/// Kind, length, checksum.
+/// Bytes of kind, length, checksum.
 const RECORD_HEAD_BYTES: usize = 1 + 8 + 4;
-/// Kind, records, checksum of checksums, checksum.
+/// Bytes of kind, number of records, checksum of checksums, checksum.
 const FOOTER_BYTES: usize = 1 + 8 + 4 + 4;
 
-/// The checksum of a record: of its head without the checksum, and its payload.
+/// Returns the checksum of a record: of its kind, its length and its payload.
 fn record_checksum(length: u64, payload: &[u8]) -> u32 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(&[RECORD]);

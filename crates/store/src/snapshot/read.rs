@@ -1,46 +1,46 @@
-//! Reads a snapshot and believes nothing that its checksums do not confirm.
+//! Reads a snapshot and verifies all its checksums.
 
 use std::fmt;
 use std::io::{self, Read};
 
-use millstream_engine::keyspace::Entry;
+use millstream_engine::keyspace::ValueWithExpiry;
 use millstream_engine::value::Hashing;
 
 use super::{
     FOOTER, FOOTER_BYTES, HEADER_BYTES, MAGIC, OLDEST_VERSION, RECORD, RECORD_HEAD_BYTES, SnapshotTaken,
     VERSION, record_checksum,
 };
-use crate::codec::{CodecError, Reader, read_value};
+use crate::codec::{ByteReader, CodecError, read_value};
 
-/// Why a snapshot cannot be used, and where that shows.
+/// Why a snapshot cannot be used, and where.
 #[derive(Debug)]
 pub(crate) struct SnapshotError {
-    /// How many bytes into the file the part with the trouble begins.
+    /// Offset of the header, record or footer with the fault.
     pub(crate) offset: u64,
-    /// The trouble.
+    /// The fault.
     pub(crate) what: SnapshotFault,
 }
 
 /// Why a snapshot cannot be used.
 #[derive(Debug)]
 pub(crate) enum SnapshotFault {
-    /// It could not be read.
+    /// The file could not be read.
     Io(io::Error),
-    /// It begins as no snapshot does.
+    /// The file does not begin like a snapshot.
     NotASnapshot,
-    /// It is of a version that is not known.
+    /// The format version is unknown.
     Version(u32),
-    /// It is of another store.
+    /// The snapshot belongs to another store.
     ForeignStore,
-    /// It ends too early.
+    /// The file ends too early.
     Short,
-    /// A checksum is not that of what it covers.
+    /// A checksum does not match.
     Checksum,
-    /// The checksum is right, the content is not.
+    /// The checksum of a record is correct, but its content is invalid.
     Content(CodecError),
-    /// Records are missing, doubled or out of order.
+    /// Records are missing, duplicated or out of order.
     Records,
-    /// Something follows its end.
+    /// Bytes follow the footer.
     Excess,
 }
 
@@ -53,19 +53,21 @@ impl fmt::Display for SnapshotError {
 impl fmt::Display for SnapshotFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SnapshotFault::Io(error) => write!(f, "reading the snapshot failed: {error}"),
-            SnapshotFault::NotASnapshot => write!(f, "the file is no snapshot"),
+            SnapshotFault::Io(error) => write!(f, "cannot read the snapshot: {error}"),
+            SnapshotFault::NotASnapshot => write!(f, "the file is not a snapshot"),
             SnapshotFault::Version(version) => {
                 write!(
                     f,
                     "the snapshot has format version {version}; this program reads {OLDEST_VERSION} to {VERSION}"
                 )
             }
-            SnapshotFault::ForeignStore => write!(f, "the snapshot is of another store"),
+            SnapshotFault::ForeignStore => write!(f, "the snapshot belongs to another store"),
             SnapshotFault::Short => write!(f, "the snapshot ends too early"),
             SnapshotFault::Checksum => write!(f, "the snapshot is damaged: a checksum does not match"),
-            SnapshotFault::Content(error) => write!(f, "the snapshot holds a key that cannot be: {error}"),
-            SnapshotFault::Records => write!(f, "keys of the snapshot are missing, doubled or out of order"),
+            SnapshotFault::Content(error) => write!(f, "the snapshot contains an invalid key: {error}"),
+            SnapshotFault::Records => {
+                write!(f, "keys of the snapshot are missing, duplicated or out of order")
+            }
             SnapshotFault::Excess => write!(f, "bytes follow the end of the snapshot"),
         }
     }
@@ -75,25 +77,26 @@ impl fmt::Display for SnapshotFault {
 pub(crate) struct SnapshotKey<'a> {
     pub(crate) db: u32,
     pub(crate) key: &'a [u8],
-    /// The log position that the value stands at.
+    /// Position of the last record whose changes the value contains.
     pub(crate) stamp: u64,
-    pub(crate) entry: Entry,
+    pub(crate) entry: ValueWithExpiry,
 }
 
 impl<'a> SnapshotKey<'a> {
-    /// The key of a record's payload. Tables of its value get this hash function.
+    /// Decodes the payload of a record. The tables of its value use this hash function.
     pub(crate) fn decode(payload: &'a [u8], hashing: Hashing) -> Result<SnapshotKey<'a>, CodecError> {
-        let mut reader = Reader::new(payload);
+        let mut reader = ByteReader::new(payload);
         let (db, key, stamp) = (reader.small_number()?, reader.text()?, reader.number()?);
         let expires_at_ms = reader.optional()?;
         let value = read_value(&mut reader, hashing)?;
         reader.finish()?;
-        Ok(SnapshotKey { db, key, stamp, entry: Entry { value, expires_at_ms } })
+        Ok(SnapshotKey { db, key, stamp, entry: ValueWithExpiry { value, expires_at_ms } })
     }
 }
 
-/// Hands every key of a snapshot of this store to `visit`. What was visited before an error must not be used:
-/// only the end tells that the snapshot is whole.
+/// Passes every key of a snapshot of this store to `visit`.
+///
+/// After an error, the caller must discard all keys: only the footer proves that the snapshot is complete.
 pub(crate) fn read_snapshot(
     from: impl Read,
     store_id: &[u8; 16],
@@ -113,17 +116,17 @@ pub(crate) fn read_snapshot(
     Ok(reader.taken)
 }
 
-/// Reads records one by one, without decoding them: that may be done elsewhere, on several threads.
-/// Holds no more than one record in memory.
+/// Reads records one by one without decoding them, so that other threads can decode them. Holds at most one record in
+/// memory.
 pub(crate) struct SnapshotReader<R> {
     from: R,
-    /// Over the checksums of the header and of every record.
+    /// Checksum over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
-    /// The store it is of.
+    /// Id of the store that the snapshot belongs to.
     pub(crate) store_id: [u8; 16],
-    /// `keys` and `bytes` are what was read so far.
+    /// `keys` and `bytes` count what was read so far.
     pub(crate) taken: SnapshotTaken,
-    /// Where the part that is being read begins.
+    /// Offset of the part that is being read.
     part_offset: u64,
 }
 
@@ -137,7 +140,7 @@ impl<R: Read> SnapshotReader<R> {
         if content[..8] != *MAGIC {
             return Err(reader.fault(SnapshotFault::NotASnapshot));
         }
-        // Before the checksum: another version may have another header.
+        // Checked before the checksum, because another version may have another header.
         let version = u32::from_le_bytes(array_at(content, 8));
         if !(OLDEST_VERSION..=VERSION).contains(&version) {
             return Err(reader.fault(SnapshotFault::Version(version)));
@@ -151,8 +154,9 @@ impl<R: Read> SnapshotReader<R> {
         Ok(reader)
     }
 
-    /// Puts the next record's payload into `payload`, its checksum verified. False at the end, which is verified too:
-    /// the snapshot is whole.
+    /// Reads the next record's payload into `payload` and verifies its checksum.
+    ///
+    /// At the end, verifies the footer and returns false: the snapshot is complete.
     pub(crate) fn next(&mut self, payload: &mut Vec<u8>) -> Result<bool, SnapshotError> {
         payload.clear();
         self.part_offset = self.taken.bytes;
@@ -167,7 +171,7 @@ impl<R: Read> SnapshotReader<R> {
         let head: [u8; RECORD_HEAD_BYTES - 1] = self.read_array()?;
         let length = u64::from_le_bytes(array_at(&head, 0));
         let checksum: [u8; 4] = array_at(&head, 8);
-        // Grows with what is really there: a length that is wrong asks for no memory.
+        // `payload` grows with the bytes that are read, so that a wrong length allocates no memory.
         let read = (&mut self.from).take(length).read_to_end(payload);
         let read = read.map_err(|error| self.fault(SnapshotFault::Io(error)))? as u64;
         self.taken.bytes += read;
@@ -224,5 +228,5 @@ impl<R: Read> SnapshotReader<R> {
 }
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("a part is as long as its fields")
+    *bytes[at..].first_chunk().expect("the caller passes enough bytes")
 }

@@ -1,7 +1,7 @@
-//! Reads a snapshot to its very end, however damaged: every key whose record is intact, and where something else stands.
+//! Reads a snapshot to its end despite damage: every key whose record is intact, and the places of damage.
 //!
-//! As long as nothing is wrong this is the plain reader. Behind damage, the next record is where the damaged one's
-//! length says, or, when nothing intact is there, at the next place where one verifies.
+//! Up to the first damage this uses the normal reader. After damage, it continues where the damaged record
+//! ends according to its length, or else at the next offset with an intact record.
 
 use std::sync::Arc;
 
@@ -12,47 +12,48 @@ use super::{
 };
 use crate::disk::{DiskError, File, read_full};
 
-/// How much is searched at a time.
+/// Number of bytes searched at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What a snapshot turned out to hold.
+/// What was found in a snapshot, apart from the records.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotSalvage {
-    /// How many intact records were handed out.
+    /// Number of intact records.
     pub(crate) keys: u64,
-    /// How many there were, where the footer still tells.
+    /// Number of records that were written, if the footer is intact.
     pub(crate) keys_written: Option<u64>,
-    /// Where something is wrong.
+    /// Places of damage.
     pub(crate) faults: Vec<SnapshotError>,
 }
 
-/// Hands the payload of every intact record, with its offset, to `visit`. With a store id, another store's snapshot is not read.
+/// Passes the offset and the payload of every intact record to `visit`. With a store id, it does not read a snapshot of
+/// another store.
 pub(crate) fn salvage_snapshot(
     file: Arc<dyn File>,
     store_id: Option<&[u8; 16]>,
     visit: &mut dyn FnMut(u64, &[u8]),
 ) -> Result<SnapshotSalvage, DiskError> {
     let bytes = file.bytes()?;
-    let mut walk = Walk { file, bytes, found: SnapshotSalvage::default() };
-    let Some(damaged_at) = walk.read_sound(store_id, visit)? else { return Ok(walk.found) };
-    walk.read_on(damaged_at, visit)?;
-    Ok(walk.found)
+    let mut scanner = SnapshotScanner { file, bytes, found: SnapshotSalvage::default() };
+    let Some(damaged_at) = scanner.read_sound(store_id, visit)? else { return Ok(scanner.found) };
+    scanner.read_after_damage(damaged_at, visit)?;
+    Ok(scanner.found)
 }
 
-/// The store id in the header of a snapshot, if the header is sound.
+/// Returns the store id in the header of a snapshot, if the header is intact.
 pub(crate) fn snapshot_store_id(file: Arc<dyn File>) -> Option<[u8; 16]> {
     let reader = SnapshotReader::open(FileReader { file, at: 0 }).ok()?;
     Some(reader.store_id)
 }
 
-struct Walk {
+struct SnapshotScanner {
     file: Arc<dyn File>,
     bytes: u64,
     found: SnapshotSalvage,
 }
 
-impl Walk {
-    /// Reads up to the first fault and gives its offset; `None` when there is nothing more to read.
+impl SnapshotScanner {
+    /// Reads up to the first damage and returns its offset; `None` if there is nothing more to read.
     fn read_sound(
         &mut self,
         store_id: Option<&[u8; 16]>,
@@ -90,8 +91,12 @@ impl Walk {
         }
     }
 
-    /// Reads whatever is intact behind a part that is not.
-    fn read_on(&mut self, damaged_at: u64, visit: &mut dyn FnMut(u64, &[u8])) -> Result<(), DiskError> {
+    /// Reads all intact records after damage.
+    fn read_after_damage(
+        &mut self,
+        damaged_at: u64,
+        visit: &mut dyn FnMut(u64, &[u8]),
+    ) -> Result<(), DiskError> {
         let mut at = damaged_at.max(HEADER_BYTES as u64);
         if damaged_at > 0 {
             let Some(next) = self.next_intact(damaged_at)? else { return Ok(()) };
@@ -115,9 +120,9 @@ impl Walk {
         }
     }
 
-    /// Where the first intact record or footer behind the damaged part at `at` is.
+    /// Returns the offset of the first intact record or footer after the damaged part at `at`.
     fn next_intact(&self, at: u64) -> Result<Option<u64>, DiskError> {
-        // The length first: a value may hold bytes that look like a record.
+        // First tries the length of the damaged record, because a value can contain bytes that look like a record.
         if let Some((RECORD, length, _)) = self.head_at(at)?
             && let Some(next) = length.checked_add(at + RECORD_HEAD_BYTES as u64)
             && next < self.bytes
@@ -148,7 +153,7 @@ impl Walk {
         Ok(self.footer_at(at)?.is_some() || self.record_at(at)?.is_some())
     }
 
-    /// Kind, length and checksum of the part at `at`.
+    /// Returns kind, length and checksum of the part at `at`.
     fn head_at(&self, at: u64) -> Result<Option<(u8, u64, u32)>, DiskError> {
         let mut head = [0; RECORD_HEAD_BYTES];
         if read_full(&*self.file, at, &mut head)? < RECORD_HEAD_BYTES {
@@ -159,7 +164,7 @@ impl Walk {
         Ok(Some((head[0], length, checksum)))
     }
 
-    /// The payload of the record at `at`, if it is intact.
+    /// Returns the payload of the record at `at`, if it is intact.
     fn record_at(&self, at: u64) -> Result<Option<Vec<u8>>, DiskError> {
         let Some((RECORD, length, checksum)) = self.head_at(at)? else { return Ok(None) };
         let left = self.bytes.saturating_sub(at + RECORD_HEAD_BYTES as u64);
@@ -171,7 +176,7 @@ impl Walk {
         Ok((read as u64 == length && record_checksum(length, &payload) == checksum).then_some(payload))
     }
 
-    /// How many records the footer at `at` tells of, if it is intact.
+    /// Returns the number of records in the footer at `at`, if the footer is intact.
     fn footer_at(&self, at: u64) -> Result<Option<u64>, DiskError> {
         let mut footer = [0; FOOTER_BYTES];
         if read_full(&*self.file, at, &mut footer)? < FOOTER_BYTES || footer[0] != FOOTER {
@@ -182,7 +187,7 @@ impl Walk {
         Ok(is_intact.then(|| u64::from_le_bytes(*footer[1..].first_chunk().expect("seventeen bytes"))))
     }
 
-    /// Notes a fault. One of the disk is not one of the contents.
+    /// Adds a place of damage. A failed read of the disk is not damage but an error.
     fn fault(&mut self, offset: u64, what: SnapshotFault) -> Result<(), DiskError> {
         match what {
             SnapshotFault::Io(error) => Err(DiskError::new("read", "the snapshot", &error)),

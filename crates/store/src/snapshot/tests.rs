@@ -1,4 +1,4 @@
-//! Snapshots: what goes in comes out, and nothing else ever does.
+//! Snapshots: round trips, and the detection of every kind of damage.
 
 use std::io::{self, Read, Write};
 
@@ -9,12 +9,12 @@ use super::{
     FOOTER_BYTES, HEADER_BYTES, SnapshotFault, SnapshotReader, SnapshotTaken, SnapshotWriter, read_snapshot,
 };
 use crate::codec::put_value;
-use crate::codec::testing::{Drive, Random};
+use crate::codec::testing::{CodecRandom, StreamDriver};
 
 const STORE: [u8; 16] = *b"0123456789abcdef";
 
-/// A key as it was put or found: database, key, stamp, expiry, the bytes of its value.
-type Seen = (u32, Vec<u8>, u64, Option<u64>, Vec<u8>);
+/// A key that was written or read: database, key, stamp, expiry, the bytes of its value.
+type ReadKey = (u32, Vec<u8>, u64, Option<u64>, Vec<u8>);
 
 fn text(bytes: &[u8]) -> Value {
     Value::String(Text::new(bytes))
@@ -26,16 +26,16 @@ fn bytes_of(value: &Value) -> Vec<u8> {
     out
 }
 
-fn lived_stream(steps: usize) -> Value {
-    let mut drive = Drive::new(steps as u64, Stream::new());
-    drive.run(steps);
-    Value::Stream(Box::new(drive.streams.remove(0)))
+fn random_stream(steps: usize) -> Value {
+    let mut driver = StreamDriver::new(steps as u64, Stream::new());
+    driver.run(steps);
+    Value::Stream(Box::new(driver.streams.remove(0)))
 }
 
-/// A key to put: database, key, stamp, expiry, value.
-type Put<'a> = (u32, &'a [u8], u64, Option<u64>, Value);
+/// A key to write: database, key, stamp, expiry, value.
+type KeyToWrite<'a> = (u32, &'a [u8], u64, Option<u64>, Value);
 
-fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotTaken) {
+fn snapshot_of(keys: &[KeyToWrite<'_>]) -> (Vec<u8>, SnapshotTaken) {
     let mut file = Vec::new();
     let mut writer = SnapshotWriter::begin(&mut file, STORE, 41);
     for (db, key, stamp, expires_at_ms, value) in keys {
@@ -45,7 +45,7 @@ fn snapshot_of(keys: &[Put<'_>]) -> (Vec<u8>, SnapshotTaken) {
     (file, info)
 }
 
-fn read(from: impl Read) -> Result<(SnapshotTaken, Vec<Seen>), SnapshotFault> {
+fn read(from: impl Read) -> Result<(SnapshotTaken, Vec<ReadKey>), SnapshotFault> {
     let mut seen = Vec::new();
     let outcome = read_snapshot(from, &STORE, Hashing::new(1), &mut |key| {
         let value = bytes_of(&key.entry.value);
@@ -54,17 +54,17 @@ fn read(from: impl Read) -> Result<(SnapshotTaken, Vec<Seen>), SnapshotFault> {
     outcome.map(|info| (info, seen)).map_err(|error| error.what)
 }
 
-/// Two small keys and an empty name: small enough to try everything.
+/// Returns a snapshot of two small keys, small enough to try every kind of damage.
 fn small() -> Vec<u8> {
-    let keys = [(0, &b"k"[..], 41, None, text(b"v")), (9, b"", 300, Some(77), lived_stream(12))];
+    let keys = [(0, &b"k"[..], 41, None, text(b"v")), (9, b"", 300, Some(77), random_stream(12))];
     snapshot_of(&keys).0
 }
 
 #[test]
-fn keys_come_back_with_stamp_and_expiry() {
+fn keys_round_trip_with_stamp_and_expiry() {
     let keys = [
         (0, &b"small"[..], 1, None, text(b"value")),
-        (15, b"stream", 1 << 40, Some(1_700_000_000_000), lived_stream(400)),
+        (15, b"stream", 1 << 40, Some(1_700_000_000_000), random_stream(400)),
         (3, b"", u64::MAX, Some(0), text(&[7; 600_000])),
         (3, b"last", 0, None, text(b"")),
     ];
@@ -79,14 +79,14 @@ fn keys_come_back_with_stamp_and_expiry() {
 }
 
 #[test]
-fn a_snapshot_of_nothing_is_one() {
+fn empty_snapshot_is_valid() {
     let (file, info) = snapshot_of(&[]);
     assert_eq!(file.len(), HEADER_BYTES + FOOTER_BYTES);
     assert_eq!(read(&*file).unwrap(), (info, Vec::new()));
 }
 
 #[test]
-fn cut_short_anywhere_it_is_refused() {
+fn truncated_snapshot_is_refused_at_every_length() {
     let file = small();
     for cut in 0..file.len() {
         assert!(matches!(read(&file[..cut]), Err(SnapshotFault::Short)), "cut at {cut} of {}", file.len());
@@ -94,7 +94,7 @@ fn cut_short_anywhere_it_is_refused() {
 }
 
 #[test]
-fn with_any_bit_flipped_it_is_refused() {
+fn snapshot_with_any_flipped_bit_is_refused() {
     let mut file = small();
     for bit in 0..file.len() * 8 {
         file[bit / 8] ^= 1 << (bit % 8);
@@ -105,7 +105,7 @@ fn with_any_bit_flipped_it_is_refused() {
 }
 
 #[test]
-fn records_missing_doubled_or_swapped_are_noticed() {
+fn missing_duplicated_and_swapped_records_are_detected() {
     let keys: Vec<_> = (0..3).map(|n| (n, &b"key"[..], 5, None, text(b"value"))).collect();
     let (file, _) = snapshot_of(&keys);
     let (body, footer) = file[HEADER_BYTES..].split_at(file.len() - HEADER_BYTES - FOOTER_BYTES);
@@ -122,7 +122,7 @@ fn records_missing_doubled_or_swapped_are_noticed() {
     ] {
         assert!(matches!(read(&*with(&wrong)), Err(SnapshotFault::Records)));
     }
-    // A whole footer of another snapshot, over the same number of keys.
+    // The valid footer of another snapshot with the same number of keys.
     let other: Vec<_> = (0..3).map(|n| (n, &b"yek"[..], 5, None, text(b"value"))).collect();
     let (other, _) = snapshot_of(&other);
     let spliced = [&file[..file.len() - FOOTER_BYTES], &other[other.len() - FOOTER_BYTES..]].concat();
@@ -130,7 +130,7 @@ fn records_missing_doubled_or_swapped_are_noticed() {
 }
 
 #[test]
-fn other_stores_versions_and_files_are_told_apart() {
+fn foreign_stores_unknown_versions_and_other_files_are_distinguished() {
     let file = small();
     let mut foreign = Vec::new();
     SnapshotWriter::begin(&mut foreign, [1; 16], 41).finish().unwrap();
@@ -144,7 +144,7 @@ fn other_stores_versions_and_files_are_told_apart() {
 }
 
 #[test]
-fn a_length_that_is_wrong_asks_for_no_memory() {
+fn wrong_length_allocates_no_memory() {
     let mut file = small();
     file[HEADER_BYTES + 1..HEADER_BYTES + 9].copy_from_slice(&u64::MAX.to_le_bytes());
     let mut reader = SnapshotReader::open(&*file).unwrap();
@@ -156,13 +156,13 @@ fn a_length_that_is_wrong_asks_for_no_memory() {
 }
 
 #[test]
-fn content_that_cannot_be_is_refused_despite_its_checksum() {
+fn invalid_content_with_a_correct_checksum_is_refused() {
     let keys = [(0, &b"k"[..], 41, None, text(b"v"))];
     let (file, _) = snapshot_of(&keys);
-    let mut random = Random::new(9);
+    let mut random = CodecRandom::new(9);
     let payload = &file[HEADER_BYTES + super::RECORD_HEAD_BYTES..file.len() - FOOTER_BYTES];
     for _ in 0..1000 {
-        // Whatever comes out, it is a key or an error.
+        // Decoding returns a key or an error, and does not panic.
         let _ = super::SnapshotKey::decode(&random.damaged(payload), Hashing::new(1));
     }
     let mut longer = payload.to_vec();
@@ -170,9 +170,9 @@ fn content_that_cannot_be_is_refused_despite_its_checksum() {
     assert!(super::SnapshotKey::decode(&longer, Hashing::new(1)).is_err());
 }
 
-/// The whole file, byte for byte. If this must change, the version goes up and this one stays readable.
+/// Compares a whole file byte by byte. If the format must change, increase the version and keep this one readable.
 #[test]
-fn the_format_has_not_changed() {
+fn format_has_not_changed() {
     let (file, _) = snapshot_of(&[(1, b"key", 300, Some(5), text(b"v"))]);
     let hex: String = file.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, FIXTURE);
@@ -184,7 +184,7 @@ const FIXTURE: &str = concat!(
     "46010000000000000075d8508b41771396",
 );
 
-/// Takes so many bytes, then fails.
+/// Accepts this number of bytes, then fails.
 struct Full(usize);
 
 impl Write for Full {
@@ -199,7 +199,7 @@ impl Write for Full {
     }
 }
 
-/// So long that it is written in parts.
+/// Returns a stream that is long enough to be written in parts.
 fn long_stream() -> Value {
     let mut stream = Stream::new();
     let limits = BlockLimits { max_bytes: 4096, max_entries: 100 };
@@ -217,7 +217,7 @@ fn long_stream() -> Value {
 }
 
 #[test]
-fn a_value_written_in_parts_is_the_value() {
+fn value_written_in_parts_is_read_back_unchanged() {
     let value = long_stream();
     assert!(value.is_large());
     let expected = bytes_of(&value);
@@ -228,20 +228,20 @@ fn a_value_written_in_parts_is_the_value() {
     ];
     let (file, info) = snapshot_of(&keys);
     assert_eq!((info.keys, info.bytes), (3, file.len() as u64));
-    assert!(file.len() > 800_000, "it takes several parts: {} bytes", file.len());
+    assert!(file.len() > 800_000, "it needs several parts: {} bytes", file.len());
     let (_, seen) = read(&file[..]).unwrap();
     assert_eq!(seen[1], (1, b"long".to_vec(), 2, Some(5), expected));
     assert_eq!((seen[0].1.as_slice(), seen[2].1.as_slice()), (&b"a"[..], &b"z"[..]));
-    // A disk that fails in the middle of it is told too.
+    // A disk that fails in the middle of such a value is reported too.
     let mut disk = Full(500_000);
     let mut writer = SnapshotWriter::begin(&mut disk, STORE, 1);
     assert_eq!(writer.put(0, b"k", 1, None, &long_stream()).unwrap_err().kind(), io::ErrorKind::StorageFull);
 }
 
 #[test]
-fn a_full_disk_is_told() {
-    for room in [0, 10, 300_000] {
-        let mut disk = Full(room);
+fn full_disk_is_reported() {
+    for capacity in [0, 10, 300_000] {
+        let mut disk = Full(capacity);
         let mut writer = SnapshotWriter::begin(&mut disk, STORE, 1);
         let put: io::Result<()> =
             (0..3).try_for_each(|n| writer.put(n, b"key", 1, None, &text(&[1; 200_000])));
@@ -250,7 +250,7 @@ fn a_full_disk_is_told() {
     }
 }
 
-/// Fails in the middle.
+/// Fails after these bytes.
 struct Broken<'a>(&'a [u8]);
 
 impl Read for Broken<'_> {
@@ -260,7 +260,7 @@ impl Read for Broken<'_> {
 }
 
 #[test]
-fn a_failing_read_is_told() {
+fn failed_read_is_reported() {
     let file = small();
     for cut in 0..=file.len() {
         assert!(matches!(read(Broken(&file[..cut])), Err(SnapshotFault::Io(_))), "at {cut}");

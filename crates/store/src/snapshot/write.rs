@@ -6,22 +6,22 @@ use millstream_engine::Value;
 
 use super::{FOOTER, HEADER_BYTES, MAGIC, RECORD, SnapshotTaken, VERSION, record_checksum};
 use crate::codec::{put_number, put_optional, put_text, put_value, put_value_in_parts};
-use crate::priority::Turns;
+use crate::priority::TimeSlices;
 
-/// Records are gathered up to this size before they are handed on.
+/// Size at which buffered records are written.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Writes a snapshot: [`begin`](SnapshotWriter::begin), [`put`](SnapshotWriter::put) every key once,
-/// [`finish`](SnapshotWriter::finish). After an error the file is worthless. Does not sync.
+/// Writes a snapshot. Call [`begin`](SnapshotWriter::begin), then [`put`](SnapshotWriter::put) once for every key, then
+/// [`finish`](SnapshotWriter::finish). After an error the file is unusable. Does not sync.
 pub(crate) struct SnapshotWriter<'w> {
     out: &'w mut dyn Write,
-    /// What was not yet handed on.
+    /// Records that are not written yet.
     buffer: Vec<u8>,
-    /// Over the checksums of the header and of every record.
+    /// Checksum over the checksums of the header and of every record.
     sums: crc32fast::Hasher,
     /// What was written so far.
     taken: SnapshotTaken,
-    turns: Turns,
+    slices: TimeSlices,
 }
 
 impl<'w> SnapshotWriter<'w> {
@@ -38,10 +38,10 @@ impl<'w> SnapshotWriter<'w> {
         let mut sums = crc32fast::Hasher::new();
         sums.update(&checksum);
         let taken = SnapshotTaken { position, keys: 0, bytes: 0 };
-        SnapshotWriter { out, buffer, sums, taken, turns: Turns::begin() }
+        SnapshotWriter { out, buffer, sums, taken, slices: TimeSlices::begin() }
     }
 
-    /// Writes a key. `stamp` is the log position its value stands at.
+    /// Writes a key. `stamp` is the position of the last record whose changes the value contains.
     pub(crate) fn put(
         &mut self,
         db: u32,
@@ -63,14 +63,14 @@ impl<'w> SnapshotWriter<'w> {
         let length = payload.len() as u64;
         self.put_head(length, record_checksum(length, &payload));
         self.buffer.extend_from_slice(&payload);
-        if self.buffer.len() >= BUFFER_BYTES { self.hand_on() } else { Ok(()) }
+        if self.buffer.len() >= BUFFER_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    /// Writes a record twice, once to nowhere: its head tells the length and the checksum of what follows, and the whole of it
-    /// is never in memory.
+    /// Encodes a large value twice: first to compute the length and the checksum for the head of its record, then to
+    /// write it. So the whole record is never in memory.
     fn put_large(&mut self, begin: &[u8], value: &Value) -> io::Result<()> {
         let (mut length, mut payload_sum) = (0, crc32fast::Hasher::new());
-        in_parts(begin, value, &mut self.turns, &mut |part| {
+        encode_in_parts(begin, value, &mut self.slices, &mut |part| {
             length += part.len() as u64;
             payload_sum.update(part);
             Ok(())
@@ -80,9 +80,9 @@ impl<'w> SnapshotWriter<'w> {
         sum.update(&length.to_le_bytes());
         sum.combine(&payload_sum);
         self.put_head(length, sum.finalize());
-        self.hand_on()?;
+        self.write_buffer()?;
         self.taken.bytes += length;
-        in_parts(begin, value, &mut self.turns, &mut |part| self.out.write_all(part))
+        encode_in_parts(begin, value, &mut self.slices, &mut |part| self.out.write_all(part))
     }
 
     fn put_head(&mut self, length: u64, checksum: u32) {
@@ -92,7 +92,7 @@ impl<'w> SnapshotWriter<'w> {
         self.sums.update(&checksum.to_le_bytes());
     }
 
-    /// Writes the end. Without it the file is no snapshot.
+    /// Writes the footer. Without it the file is not a valid snapshot.
     pub(crate) fn finish(mut self) -> io::Result<SnapshotTaken> {
         let begin = self.buffer.len();
         self.buffer.push(FOOTER);
@@ -100,28 +100,28 @@ impl<'w> SnapshotWriter<'w> {
         self.buffer.extend_from_slice(&self.sums.clone().finalize().to_le_bytes());
         let checksum = crc32fast::hash(&self.buffer[begin..]).to_le_bytes();
         self.buffer.extend_from_slice(&checksum);
-        self.hand_on()?;
+        self.write_buffer()?;
         self.out.flush()?;
         Ok(self.taken)
     }
 
-    fn hand_on(&mut self) -> io::Result<()> {
+    fn write_buffer(&mut self) -> io::Result<()> {
         self.out.write_all(&self.buffer)?;
         self.taken.bytes += self.buffer.len() as u64;
         self.buffer.clear();
-        // One great value must not keep its memory until the end.
+        // Frees the memory of a large value.
         self.buffer.shrink_to(2 * BUFFER_BYTES);
-        self.turns.pause();
+        self.slices.pause();
         Ok(())
     }
 }
 
-/// Hands a payload on in parts. After an error the rest goes nowhere.
-fn in_parts(
+/// Encodes a payload and passes it to `write` in parts. After an error it discards the rest.
+fn encode_in_parts(
     begin: &[u8],
     value: &Value,
-    turns: &mut Turns,
-    hand_on: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    slices: &mut TimeSlices,
+    write: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut result = Ok(());
     let mut part = Vec::with_capacity(2 * BUFFER_BYTES);
@@ -129,12 +129,12 @@ fn in_parts(
     put_value_in_parts(&mut part, value, &mut |part| {
         if part.len() >= BUFFER_BYTES {
             if result.is_ok() {
-                result = hand_on(part);
+                result = write(part);
             }
             part.clear();
-            turns.pause();
+            slices.pause();
         }
     });
     result?;
-    hand_on(&part)
+    write(&part)
 }

@@ -1,31 +1,32 @@
-//! What was changed, and what follows from it for others.
+//! Changes to keys, and the consequences of each kind of change.
 //!
-//! Everybody may read a shard's [`Keys`](crate::shard::Keys). Only this module and `rearrange` change them, always for [`Txn::change`], which wants to be told
-//! the [`Change`]: it cannot forget the log, the watchers, the waiting readers or the memory to be freed. Whoever adds an effect
-//! decides about all four in [`Consequences`], or the crate does not compile.
+//! All code may read a shard's [`Keys`](crate::shard::Keys). Only this module and `rearrange` change them, and always
+//! through [`Txn::change`], which requires a description of the [`Change`]. So no change can bypass the log, the
+//! watchers, the blocked readers or the reclaimer. A new effect does not compile before [`Consequences`] decides all
+//! four.
 
 use millstream_engine::keyspace::SlotRef;
-use millstream_engine::stream::{Delivery, EntrySink, Laid, Recipient};
+use millstream_engine::stream::{Delivery, EncodedValues, EntrySink, Recipient};
 use millstream_engine::{Effect, KeyPlace, Rearrangement, Refusal, StreamEffect, StreamId};
 
 use super::Txn;
 use crate::record::Record;
 
-/// A change that was made.
+/// The description of a change that was made.
 pub(super) enum Change<'a, 'k> {
-    /// What this effect says happened to what is under the key.
+    /// The effect was applied to the value under the key.
     Effect(KeyPlace<'a>, Effect<'a>),
-    /// An entry was appended to the stream under the key, and lies in its block like this.
-    Entry(KeyPlace<'a>, (StreamId, &'a [&'a [u8]]), Option<Laid<'k>>),
-    /// Values changed places.
+    /// An entry was appended to the stream under the key. The last field is its encoding in the stream's block.
+    Entry(KeyPlace<'a>, (StreamId, &'a [&'a [u8]]), Option<EncodedValues<'k>>),
+    /// Values moved between keys or databases.
     Rearrangement(&'a Rearrangement<'a>, Touched<'a>),
 }
 
-/// The keys that something happened to.
+/// The keys that a change touched.
 pub(super) enum Touched<'a> {
     One(KeyPlace<'a>),
     Two([KeyPlace<'a>; 2]),
-    /// Every key of these databases. Of the watched ones only these were there.
+    /// All keys of these databases. `watched` are the watched keys that exist in one of them.
     Databases {
         dbs: [u32; 2],
         watched: Vec<(u32, Box<[u8]>)>,
@@ -44,12 +45,12 @@ impl<'a> Change<'a, '_> {
         }
     }
 
-    /// Adds the change to a record.
+    /// Adds the change to a log record.
     #[inline(always)]
-    pub(super) fn put_into(&self, record: &mut Record) {
+    pub(super) fn add_to(&self, record: &mut Record) {
         match self {
             Change::Effect(at, effect) => record.put(at.db, at.key, effect),
-            Change::Entry(at, entry, laid) => record.put_entry((at.db, at.key), *entry, *laid),
+            Change::Entry(at, entry, encoded) => record.put_entry((at.db, at.key), *entry, *encoded),
             Change::Rearrangement(change, _) => record.put_rearrangement(change),
         }
     }
@@ -63,31 +64,31 @@ impl<'a> Change<'a, '_> {
     }
 }
 
-/// What follows from a change.
+/// The consequences of a change.
 #[derive(Clone, Copy)]
 pub(super) struct Consequences {
-    /// It must survive a restart.
+    /// The change must survive a restart.
     pub(super) is_logged: bool,
-    /// A transaction that watches the key must not run.
+    /// A client's transaction that watches the key must not run.
     pub(super) touches_watchers: bool,
-    /// Readers waiting for the key may have something to read, or nothing left to wait for.
+    /// Readers that are blocked on the key may have something to read, or must get an error.
     pub(super) wakes_readers: bool,
-    /// It may leave something behind that takes a while to free.
+    /// The change may remove a value that takes long to free.
     pub(super) may_free_much: bool,
 }
 
 impl Consequences {
-    /// Other content is under the key, or none.
+    /// The value under the key is replaced or removed.
     const REPLACED: Consequences =
         Consequences { is_logged: true, touches_watchers: true, wakes_readers: true, may_free_much: true };
 
-    /// The content changes.
+    /// The content of the value changes.
     const CONTENT: Consequences =
         Consequences { is_logged: true, touches_watchers: true, wakes_readers: false, may_free_much: false };
 
-    /// Something beside the entries of a stream changes. Groups, what they track and XSETID are not watched, as in Redis: reading and
-    /// acknowledging would break every transaction on a busy stream.
-    const BESIDE_ENTRIES: Consequences =
+    /// A stream changes, but not its entries. As in Redis, WATCH ignores groups, pending entries and XSETID:
+    /// otherwise reads and acknowledgements would abort every client transaction on a busy stream.
+    const NOT_ENTRIES: Consequences =
         Consequences { is_logged: true, touches_watchers: false, wakes_readers: false, may_free_much: false };
 
     #[inline(always)]
@@ -116,16 +117,16 @@ impl Consequences {
                 Self::CONTENT
             }
             StreamEffect::GroupDestroy { .. } => {
-                Consequences { wakes_readers: true, may_free_much: true, ..Self::BESIDE_ENTRIES }
+                Consequences { wakes_readers: true, may_free_much: true, ..Self::NOT_ENTRIES }
             }
-            StreamEffect::Release { .. } => Consequences { wakes_readers: true, ..Self::BESIDE_ENTRIES },
-            // Readers may wait for rows that have been pending for so long.
+            StreamEffect::Release { .. } => Consequences { wakes_readers: true, ..Self::NOT_ENTRIES },
+            // A claim can set a delivery time in the past. The entry can then be idle long enough for a blocked reader.
             StreamEffect::Claim { rows, at_ms, .. } => {
                 let wakes_readers = rows.iter().any(|row| row.delivered_at_ms < *at_ms);
-                Consequences { wakes_readers, ..Self::BESIDE_ENTRIES }
+                Consequences { wakes_readers, ..Self::NOT_ENTRIES }
             }
-            // When a consumer last asked in vain need not survive: a record for every empty poll would cost a sync each.
-            StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::BESIDE_ENTRIES },
+            // The time of a consumer's last empty poll need not survive. Otherwise every empty poll would cost a sync.
+            StreamEffect::ConsumerSeen { .. } => Consequences { is_logged: false, ..Self::NOT_ENTRIES },
             StreamEffect::Forget { .. }
             | StreamEffect::SetId { .. }
             | StreamEffect::GroupCreate { .. }
@@ -138,7 +139,7 @@ impl Consequences {
             | StreamEffect::Adopt { .. }
             | StreamEffect::IdempotenceConfigure { .. }
             | StreamEffect::Remember { .. }
-            | StreamEffect::Repeat => Self::BESIDE_ENTRIES,
+            | StreamEffect::Repeat => Self::NOT_ENTRIES,
         }
     }
 
@@ -153,7 +154,7 @@ impl Consequences {
 }
 
 impl Txn<'_> {
-    /// Changes what is under `key`.
+    /// Applies an effect to the value under `key`.
     #[inline(never)]
     pub fn apply(&mut self, key: &[u8], effect: &Effect<'_>) {
         let (db, limits) = (self.db, self.settings().block_limits());
@@ -163,18 +164,19 @@ impl Txn<'_> {
         });
     }
 
-    /// Adds an entry to a stream that was found just now. The log is given what the stream has made of it.
+    /// Appends an entry to the stream in slot `at`. The log stores the entry as the stream encodes it.
     #[inline]
     pub(crate) fn append_at(&mut self, key: &[u8], at: SlotRef, id: StreamId, fields: &[&[u8]]) {
         let (db, limits) = (self.db, self.settings().block_limits());
         self.change(|locked| {
-            let laid = locked.shard_mut(key).keys.for_change().append_at(at, id, fields, limits);
-            ((), Some(Change::Entry(KeyPlace { db, key }, (id, fields), laid)))
+            let encoded = locked.shard_mut(key).keys.for_change().append_at(at, id, fields, limits);
+            ((), Some(Change::Entry(KeyPlace { db, key }, (id, fields), encoded)))
         });
     }
 
-    /// Acknowledges what is pending of these in a group of a stream, and says how much that was; none if there is no such
-    /// key or group. Acknowledging is deciding: each id is searched for once.
+    /// Acknowledges entries and returns how many of them were pending; 0 if the key or the group does not exist.
+    ///
+    /// Decides and applies in one step, so that each id is looked up once.
     pub(crate) fn acknowledge(&mut self, key: &[u8], group: &[u8], ids: &[StreamId]) -> Result<u64, Refusal> {
         let (db, now_ms) = (self.db, self.now_ms);
         self.change(|locked| {
@@ -186,8 +188,9 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives a consumer what is new to its group, of a stream that was found just now. Delivering is deciding: entries are walked
-    /// through once.
+    /// Delivers new entries of the stream in slot `at` to a consumer of the group.
+    ///
+    /// Decides and applies in one step, so that each entry is visited once.
     #[inline]
     pub(crate) fn deliver_at(
         &mut self,

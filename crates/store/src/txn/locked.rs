@@ -1,136 +1,136 @@
-//! The shards that a transaction has locked, and which of them a key is in.
+//! The shards that a transaction has locked, found by key or by number.
 
 use parking_lot::MutexGuard;
 
 use crate::shard::Shard;
 use crate::store::Store;
 
-/// Locked shards of a store.
-pub(super) struct Locked<'s> {
+/// The shards of a store that a transaction has locked.
+pub(super) struct LockedShards<'s> {
     pub(super) store: &'s Store,
-    held: Held<'s>,
+    guards: ShardGuards<'s>,
 }
 
-enum Held<'s> {
-    /// The only one.
+enum ShardGuards<'s> {
+    /// One shard: its number and its guard.
     One(usize, MutexGuard<'s, Shard>),
-    /// In order, without repeats; perhaps none.
+    /// Any number of shards, also none, in ascending order of their numbers.
     Many(Vec<(usize, MutexGuard<'s, Shard>)>),
 }
 
-impl<'s> Locked<'s> {
-    /// Locks these, which are sorted and distinct: every transaction locks in this order.
-    pub(super) fn several(store: &'s Store, shards: &[usize]) -> Locked<'s> {
+impl<'s> LockedShards<'s> {
+    /// Locks shards, which must be sorted and distinct: all transactions lock in this order, so they cannot deadlock.
+    pub(super) fn many(store: &'s Store, shards: &[usize]) -> LockedShards<'s> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b));
         match shards {
-            [only] => Locked::one(store, *only),
+            [only] => LockedShards::one(store, *only),
             many => {
                 let lock = |number: &usize| (*number, store.shard(*number).lock());
-                Locked { store, held: Held::Many(many.iter().map(lock).collect()) }
+                LockedShards { store, guards: ShardGuards::Many(many.iter().map(lock).collect()) }
             }
         }
     }
 
     #[inline]
-    pub(super) fn one(store: &'s Store, number: usize) -> Locked<'s> {
-        Locked { store, held: Held::One(number, store.shard(number).lock()) }
+    pub(super) fn one(store: &'s Store, number: usize) -> LockedShards<'s> {
+        LockedShards { store, guards: ShardGuards::One(number, store.shard(number).lock()) }
     }
 
     #[inline]
-    pub(super) fn is_nothing(&self) -> bool {
-        matches!(&self.held, Held::Many(none) if none.is_empty())
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(&self.guards, ShardGuards::Many(none) if none.is_empty())
     }
 
-    /// The number of the shard that is locked, if it is the only one.
+    /// Returns the number of the locked shard if exactly one is locked.
     #[inline]
-    pub(super) fn only(&self) -> Option<usize> {
-        match self.held {
-            Held::One(number, _) => Some(number),
-            Held::Many(_) => None,
+    pub(super) fn only_shard(&self) -> Option<usize> {
+        match self.guards {
+            ShardGuards::One(number, _) => Some(number),
+            ShardGuards::Many(_) => None,
         }
     }
 
-    /// Whether all of these shards are locked.
+    /// Returns whether all of these shards are locked.
     pub(super) fn holds(&self, shards: &[usize]) -> bool {
-        shards.iter().all(|number| self.numbers().any(|held| held == *number))
+        shards.iter().all(|number| self.numbers().any(|locked| locked == *number))
     }
 
-    /// Locks more shards. In between nothing is locked.
+    /// Locks more shards. All shards are unlocked in between.
     pub(super) fn lock_more(&mut self, shards: &[usize]) {
         let mut all: Vec<usize> = self.numbers().collect();
         all.extend_from_slice(shards);
         all.sort_unstable();
         all.dedup();
-        self.held = Held::Many(Vec::new());
-        *self = Locked::several(self.store, &all);
+        self.guards = ShardGuards::Many(Vec::new());
+        *self = LockedShards::many(self.store, &all);
     }
 
     fn numbers(&self) -> impl Iterator<Item = usize> {
-        let (one, many) = match &self.held {
-            Held::One(number, _) => (Some(*number), &[][..]),
-            Held::Many(many) => (None, &many[..]),
+        let (one, many) = match &self.guards {
+            ShardGuards::One(number, _) => (Some(*number), &[][..]),
+            ShardGuards::Many(many) => (None, &many[..]),
         };
         one.into_iter().chain(many.iter().map(|(number, _)| *number))
     }
 
-    /// The shard of a key. A transaction locks the shard of every key it uses: with one locked, there is nothing to
-    /// look for.
+    /// Returns the shard of a key. A transaction locks the shards of all keys it uses, so if one shard is locked, it is
+    /// the key's.
     #[inline]
     pub(super) fn shard(&self, key: &[u8]) -> &Shard {
-        match &self.held {
-            Held::One(number, shard) => {
+        match &self.guards {
+            ShardGuards::One(number, shard) => {
                 debug_assert_eq!(*number, self.store.shard_of(key));
                 shard
             }
-            Held::Many(_) => self.shard_at(self.store.shard_of(key)),
+            ShardGuards::Many(_) => self.shard_at(self.store.shard_of(key)),
         }
     }
 
     #[inline]
     pub(super) fn shard_mut(&mut self, key: &[u8]) -> &mut Shard {
-        match &mut self.held {
-            Held::One(number, shard) => {
+        match &mut self.guards {
+            ShardGuards::One(number, shard) => {
                 debug_assert_eq!(*number, self.store.shard_of(key));
                 shard
             }
-            Held::Many(many) => at_mut(many, self.store.shard_of(key)),
+            ShardGuards::Many(many) => at_mut(many, self.store.shard_of(key)),
         }
     }
 
-    /// A locked shard by its number.
+    /// Returns a locked shard by its number.
     pub(super) fn shard_at(&self, number: usize) -> &Shard {
-        match &self.held {
-            Held::One(only, shard) => {
+        match &self.guards {
+            ShardGuards::One(only, shard) => {
                 debug_assert_eq!(*only, number);
                 shard
             }
-            Held::Many(many) => &many[position(many, number)].1,
+            ShardGuards::Many(many) => &many[position(many, number)].1,
         }
     }
 
     pub(super) fn shard_at_mut(&mut self, number: usize) -> &mut Shard {
-        match &mut self.held {
-            Held::One(only, shard) => {
+        match &mut self.guards {
+            ShardGuards::One(only, shard) => {
                 debug_assert_eq!(*only, number);
                 shard
             }
-            Held::Many(many) => at_mut(many, number),
+            ShardGuards::Many(many) => at_mut(many, number),
         }
     }
 
-    /// Every locked shard, in order.
+    /// Returns all locked shards, in order.
     pub(super) fn shards(&self) -> impl Iterator<Item = &Shard> {
-        let (one, many) = match &self.held {
-            Held::One(_, shard) => (Some(&**shard), &[][..]),
-            Held::Many(many) => (None, &many[..]),
+        let (one, many) = match &self.guards {
+            ShardGuards::One(_, shard) => (Some(&**shard), &[][..]),
+            ShardGuards::Many(many) => (None, &many[..]),
         };
         one.into_iter().chain(many.iter().map(|(_, shard)| &**shard))
     }
 
     pub(super) fn shards_mut(&mut self) -> impl Iterator<Item = &mut Shard> {
-        let (one, many) = match &mut self.held {
-            Held::One(_, shard) => (Some(&mut **shard), &mut [][..]),
-            Held::Many(many) => (None, &mut many[..]),
+        let (one, many) = match &mut self.guards {
+            ShardGuards::One(_, shard) => (Some(&mut **shard), &mut [][..]),
+            ShardGuards::Many(many) => (None, &mut many[..]),
         };
         one.into_iter().chain(many.iter_mut().map(|(_, shard)| &mut **shard))
     }
@@ -141,8 +141,8 @@ fn at_mut<'l>(many: &'l mut [(usize, MutexGuard<'_, Shard>)], number: usize) -> 
     &mut many[position].1
 }
 
-/// Where among locked shards this one is.
+/// Returns the index of a shard among the locked shards.
 fn position(many: &[(usize, MutexGuard<'_, Shard>)], number: usize) -> usize {
-    let found = many.binary_search_by_key(&number, |(held, _)| *held);
+    let found = many.binary_search_by_key(&number, |(locked, _)| *locked);
     found.expect("a transaction locks the shard of every key it uses")
 }

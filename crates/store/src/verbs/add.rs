@@ -1,4 +1,4 @@
-//! Entries come.
+//! Adding entries (XADD).
 
 use std::iter;
 
@@ -9,42 +9,42 @@ use millstream_engine::{
 use smallvec::SmallVec;
 
 use super::Verb;
-use super::idempotence::remember;
+use super::idempotence::record_entry;
 use crate::txn::Txn;
 
-/// Adds an entry to a stream, which is made if need be, and then shortens the stream. Answers with the id.
+/// Adds an entry to a stream and then trims the stream. Returns the id of the entry.
 #[derive(Clone, Debug)]
 pub struct Add<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// Name, value, name, value…
+    /// The fields: name, value, name, value…
     pub fields: Vec<B>,
     /// The entry's id.
     pub id: IdSpec,
-    /// Whether to make the stream. If not and there is none, it is refused with [`Refusal::NoSuchKey`].
+    /// Whether to create a stream that does not exist. If false, the verb is refused with [`Refusal::NoSuchKey`].
     pub make_stream: bool,
-    /// How to shorten the stream afterwards.
+    /// How to trim the stream afterwards.
     pub trim: Option<Trim>,
-    /// What becomes of what is pending of the entries that go.
+    /// What happens to pending entries that the trim removes from the stream.
     pub references: References,
-    /// Who sends an entry that may have been sent before.
-    pub sender: Option<Sender<B>>,
+    /// Identifies the entry in the producer history; `None` adds it in any case.
+    pub idempotency_key: Option<IdempotencyKey<B>>,
 }
 
-/// Who sends an entry that may have been sent before.
+/// Identifies an entry in the producer history, so that it is added only once even if the producer sends it again.
 #[derive(Clone, Debug)]
-pub struct Sender<B = Vec<u8>> {
-    /// The producer.
+pub struct IdempotencyKey<B = Vec<u8>> {
+    /// The name of the producer.
     pub producer: B,
-    /// The producer's name for the entry; `None`: the entry is known by its content.
+    /// The producer's id for the entry; `None` uses a fingerprint of the fields.
     pub iid: Option<B>,
 }
 
 impl<B> Add<B> {
-    /// An entry with an id from the clock, and nothing else.
+    /// Creates a verb that adds an entry with an id from the clock, and creates the stream if it does not exist.
     pub fn new(key: B, fields: Vec<B>) -> Add<B> {
         let (id, references) = (IdSpec::Auto, References::Keep);
-        Add { key, fields, id, make_stream: true, trim: None, references, sender: None }
+        Add { key, fields, id, make_stream: true, trim: None, references, idempotency_key: None }
     }
 }
 
@@ -64,9 +64,11 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
             return Err(Refusal::NoFields);
         }
         let fields: SmallVec<[&[u8]; 16]> = self.fields.iter().map(AsRef::as_ref).collect();
-        let idempotence = self.sender.as_ref().map(|sender| match &sender.iid {
-            Some(iid) => Idempotence::Given { producer: sender.producer.as_ref(), iid: iid.as_ref() },
-            None => Idempotence::Auto { producer: sender.producer.as_ref() },
+        let idempotence = self.idempotency_key.as_ref().map(|idempotency_key| match &idempotency_key.iid {
+            Some(iid) => {
+                Idempotence::Given { producer: idempotency_key.producer.as_ref(), iid: iid.as_ref() }
+            }
+            None => Idempotence::Auto { producer: idempotency_key.producer.as_ref() },
         });
         let entry = Addition {
             id: self.id,
@@ -80,11 +82,14 @@ impl<B: AsRef<[u8]>> Verb for Add<B> {
     }
 }
 
-/// Adds an entry and then trims. `None`: there is no stream and none was to be made. What was sent before is not
-/// added again, nothing is trimmed, and the id is the one it got then.
+/// Adds an entry, trims the stream and returns the id. Returns `None` if the stream does not exist and must not be
+/// created.
+///
+/// If the producer history contains the entry, nothing is added or trimmed, and the id of the earlier entry is
+/// returned.
 pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option<StreamId>, Refusal> {
     let (now_ms, fields) = (txn.now_ms(), entry.fields);
-    let found = txn.stream_with_place(key)?;
+    let found = txn.stream_with_slot(key)?;
     let (at, stream) = found.unzip();
     if stream.is_none() && !entry.make_stream {
         return Ok(None);
@@ -113,7 +118,7 @@ pub fn add(txn: &mut Txn<'_>, key: &[u8], entry: &Addition<'_>) -> Result<Option
         None => txn.apply_stream(key, StreamEffect::Append { id, fields }),
     }
     if let Some((producer, iid)) = sent {
-        remember(txn, key, producer, iid, id)?;
+        record_entry(txn, key, producer, iid, id)?;
     }
     if let Some(trim) = entry.trim {
         super::TrimStream { key, trim, references: entry.references }.run(txn)?;

@@ -1,32 +1,33 @@
-//! Pending entries change hands: by id, or whatever has been idle for long.
+//! Claiming pending entries: by id (XCLAIM), or by idle time (XAUTOCLAIM).
 
 use std::iter;
 
-use millstream_engine::stream::{AutoClaim as Found, ClaimOptions, Claimed, EntryRef};
+use millstream_engine::stream::{AutoClaimDecision, ClaimDecision, ClaimOptions, EntryRef};
 use millstream_engine::{ClaimedRow, Refusal, StreamEffect, StreamId};
 
-use super::{Reader, Shown, Shows, Sink};
+use super::{ConsumerPath, EntryVerb, ResultSink, ReturnedEntry};
 use crate::txn::Txn;
 
-/// Claims pending entries by id, and shows those that are now the consumer's. Those whose entry is gone are pending no more.
+/// Claims pending entries by id and returns those that now belong to the consumer. Pending entries that were deleted
+/// from the stream are removed from the pending list.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<B = Vec<u8>, I = Vec<StreamId>> {
-    /// Who claims.
-    pub reader: Reader<B>,
-    /// The entries.
+    /// The consumer that claims.
+    pub consumer: ConsumerPath<B>,
+    /// The ids of the entries.
     pub ids: I,
-    /// Which of them, and how they are to be.
+    /// Which of the entries to claim, and their new state.
     pub options: ClaimOptions,
-    /// They count as delivered this long ago, instead of at the time the options say.
+    /// The new idle time of the entries in milliseconds. It overrides the delivery time in `options`.
     pub idle_ms: Option<u64>,
-    /// The group moves forward to this id first.
+    /// Moves the group forward to this id first, if it is greater than the group's last delivered id.
     pub last_id: Option<StreamId>,
 }
 
 impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Claim<B, I> {
-    /// Claims, and shows nothing.
-    pub fn claim(&self, txn: &mut Txn<'_>) -> Result<Claimed, Refusal> {
-        let reader = self.reader.lend();
+    /// Claims the entries without passing them to a sink.
+    pub fn claim(&self, txn: &mut Txn<'_>) -> Result<ClaimDecision, Refusal> {
+        let reader = self.consumer.borrowed();
         let (_, group) = txn.existing_group(reader.key, reader.group)?;
         if let Some(last_id) = self.last_id.filter(|id| *id > group.last_id()) {
             let entries_read = group.entries_read();
@@ -44,34 +45,34 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Claim<B, I> {
     }
 }
 
-impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Shows for Claim<B, I> {
+impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> EntryVerb for Claim<B, I> {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         let claimed = self.claim(txn)?;
-        show_rows(txn, self.reader.key.as_ref(), &claimed.rows, sink)
+        send_rows(txn, self.consumer.key.as_ref(), &claimed.rows, sink)
     }
 }
 
-/// Claims what is idle enough, from an id on, and shows what is now the consumer's.
+/// Claims pending entries that have been idle for long enough, in ascending order from an id on, and returns them.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoClaim<B = Vec<u8>> {
-    /// Who claims.
-    pub reader: Reader<B>,
-    /// The first id to look at.
+    /// The consumer that claims.
+    pub consumer: ConsumerPath<B>,
+    /// The first id to check.
     pub start: StreamId,
-    /// The most entries to claim, or to drop because they are gone.
+    /// Maximum number of entries to claim, or to remove from the pending list because they are deleted.
     pub count: u64,
-    /// Which of them, and how they are to be.
+    /// Which of the entries to claim, and their new state.
     pub options: ClaimOptions,
 }
 
 impl<B: AsRef<[u8]>> AutoClaim<B> {
-    /// Claims, and shows nothing.
-    pub fn claim(&self, txn: &mut Txn<'_>) -> Result<Found, Refusal> {
-        let reader = self.reader.lend();
+    /// Claims the entries without passing them to a sink.
+    pub fn claim(&self, txn: &mut Txn<'_>) -> Result<AutoClaimDecision, Refusal> {
+        let reader = self.consumer.borrowed();
         let (stream, group) = txn.existing_group(reader.key, reader.group)?;
         let found = stream.decide_auto_claim(group, self.start, self.count, &self.options, txn.now_ms());
         apply_claim(txn, reader, &found.claimed)?;
@@ -79,50 +80,53 @@ impl<B: AsRef<[u8]>> AutoClaim<B> {
     }
 }
 
-impl<B: AsRef<[u8]>> Shows for AutoClaim<B> {
+impl<B: AsRef<[u8]>> EntryVerb for AutoClaim<B> {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         let found = self.claim(txn)?;
-        show_rows(txn, self.reader.key.as_ref(), &found.claimed.rows, sink)?;
-        sink.walked(found.claimed.gone, found.next);
+        send_rows(txn, self.consumer.key.as_ref(), &found.claimed.rows, sink)?;
+        sink.scanned(found.claimed.gone, found.next);
         Ok(())
     }
 }
 
-/// Claims what nobody has touched for so long, from an id on, and shows it. Unlike with [`AutoClaim`], a row whose entry is gone
-/// is shown too and stays as it is, so that its end can be accounted for.
+/// Claims pending entries that have been idle for at least `min_idle_ms`, in ascending order from an id on, and
+/// returns them.
+///
+/// Unlike [`AutoClaim`], it also returns pending entries that were deleted from the stream, and leaves them
+/// unchanged. So the caller can dead-letter them.
 #[derive(Clone, Copy, Debug)]
 pub struct WalkIdle<B = Vec<u8>> {
-    /// Who claims.
-    pub reader: Reader<B>,
-    /// The first id to look at.
+    /// The consumer that claims.
+    pub consumer: ConsumerPath<B>,
+    /// The first id to check.
     pub start: StreamId,
-    /// The most rows.
+    /// Maximum number of entries to return.
     pub count: u64,
-    /// How long.
+    /// Minimum idle time in milliseconds.
     pub min_idle_ms: u64,
 }
 
-impl<B: AsRef<[u8]>> Shows for WalkIdle<B> {
+impl<B: AsRef<[u8]>> EntryVerb for WalkIdle<B> {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
-        let (Reader { key, group, consumer }, at_ms) = (self.reader.lend(), txn.now_ms());
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
+        let (ConsumerPath { key, group, consumer }, at_ms) = (self.consumer.borrowed(), txn.now_ms());
         let (stream, found) = txn.existing_group(key, group)?;
         if self.count == 0 {
-            sink.walked(Vec::new(), Some(self.start));
+            sink.scanned(Vec::new(), Some(self.start));
             return Ok(());
         }
         let (from, idle) = ((self.start, self.count), self.min_idle_ms);
         let (rows, next) = stream.visit_claim(found, from, idle, at_ms, |id, entry, deliveries| {
-            sink.take(&Shown { id, entry, before: None, deliveries });
+            sink.receive(&ReturnedEntry { id, entry, before: None, deliveries });
         });
-        sink.walked(Vec::new(), next);
+        sink.scanned(Vec::new(), next);
         if !rows.is_empty() {
             txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &rows, at_ms });
         }
@@ -130,38 +134,47 @@ impl<B: AsRef<[u8]>> Shows for WalkIdle<B> {
     }
 }
 
-fn apply_claim(txn: &mut Txn<'_>, reader: Reader<&[u8]>, claimed: &Claimed) -> Result<(), Refusal> {
-    let Reader { key, group, consumer } = reader;
+fn apply_claim(
+    txn: &mut Txn<'_>,
+    reader: ConsumerPath<&[u8]>,
+    claimed: &ClaimDecision,
+) -> Result<(), Refusal> {
+    let ConsumerPath { key, group, consumer } = reader;
     if !claimed.gone.is_empty() {
         txn.apply_stream(key, StreamEffect::Ack { group, ids: &claimed.gone });
     }
     if claimed.rows.is_empty() {
-        return txn.see_consumer(reader);
+        return txn.mark_consumer_seen(reader);
     }
     let at_ms = txn.now_ms();
     txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &claimed.rows, at_ms });
     Ok(())
 }
 
-fn show_rows(txn: &Txn<'_>, key: &[u8], rows: &[ClaimedRow], sink: &mut impl Sink) -> Result<(), Refusal> {
-    let mut counts = rows.iter().map(|row| row.deliveries);
-    show_claimed(txn, key, rows, |entry| {
-        sink.take(&Shown::entry(entry, counts.next().unwrap_or_default()));
-    })
-}
-
-/// Shows the entries of claimed rows.
-pub fn show_claimed(
+fn send_rows(
     txn: &Txn<'_>,
     key: &[u8],
     rows: &[ClaimedRow],
-    mut show: impl FnMut(&EntryRef<'_>),
+    sink: &mut impl ResultSink,
+) -> Result<(), Refusal> {
+    let mut counts = rows.iter().map(|row| row.deliveries);
+    visit_claimed(txn, key, rows, |entry| {
+        sink.receive(&ReturnedEntry::entry(entry, counts.next().unwrap_or_default()));
+    })
+}
+
+/// Calls `visit` with the entries of claimed rows.
+pub fn visit_claimed(
+    txn: &Txn<'_>,
+    key: &[u8],
+    rows: &[ClaimedRow],
+    mut visit: impl FnMut(&EntryRef<'_>),
 ) -> Result<(), Refusal> {
     let Some(stream) = txn.stream(key)? else { return Ok(()) };
     let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
     stream.visit_ids(&ids, |_, entry| {
         if let Some(entry) = entry {
-            show(entry);
+            visit(entry);
         }
     });
     Ok(())

@@ -1,4 +1,4 @@
-//! What verbs show, collected: values of their own, nothing borrowed.
+//! Collecting the entries that verbs return into owned values.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use millstream_engine::stream::EntryRef;
 use millstream_engine::{Refusal, StreamId};
 
-use super::{FromShown, Patience, Shown, Shows, Sink, Verb};
+use super::{BlockUntil, EntryVerb, FromReturned, ResultSink, ReturnedEntry, Verb};
 use crate::txn::Txn;
 
-/// A verb that shows entries, and what they are collected into.
+/// Runs an [`EntryVerb`] and collects its entries into a sink `S`, which is the result.
 #[derive(Clone, Debug)]
 pub struct Collect<V, S> {
     /// The verb.
@@ -18,13 +18,13 @@ pub struct Collect<V, S> {
 }
 
 impl<V, S> Collect<V, S> {
-    /// Collects what the verb shows.
+    /// Collects the entries that `verb` returns.
     pub fn new(verb: V) -> Collect<V, S> {
         Collect { verb, into: PhantomData }
     }
 }
 
-impl<V: Shows, S: Sink + Default> Verb for Collect<V, S> {
+impl<V: EntryVerb, S: ResultSink + Default> Verb for Collect<V, S> {
     type Output = S;
     const CHANGES: bool = V::CHANGES;
 
@@ -34,25 +34,25 @@ impl<V: Shows, S: Sink + Default> Verb for Collect<V, S> {
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<S, Refusal> {
         let mut sink = S::default();
-        self.verb.show(txn, &mut sink)?;
-        sink.end();
+        self.verb.run_into(txn, &mut sink)?;
+        sink.finish();
         Ok(sink)
     }
 
-    fn patience(&self, answer: &S) -> Option<Patience> {
-        if answer.is_empty() { self.verb.patience() } else { None }
+    fn block_until(&self, output: &S) -> Option<BlockUntil> {
+        if output.is_empty() { self.verb.block_until() } else { None }
     }
 
     fn refused_key<'v>(&'v self, txn: &Txn<'_>) -> &'v [u8] {
-        let blamed =
+        let refused =
             self.verb.refused_key(txn).or_else(|| self.verb.keys().find(|key| txn.stream(key).is_err()));
-        blamed.or_else(|| self.verb.keys().next()).unwrap_or_default()
+        refused.or_else(|| self.verb.keys().next()).unwrap_or_default()
     }
 }
 
-impl<T: FromShown> Sink for Vec<T> {
-    fn take(&mut self, shown: &Shown<'_, '_>) {
-        self.extend(T::from_shown(shown));
+impl<T: FromReturned> ResultSink for Vec<T> {
+    fn receive(&mut self, returned: &ReturnedEntry<'_, '_>) {
+        self.extend(T::from_returned(returned));
     }
 
     fn is_empty(&self) -> bool {
@@ -60,30 +60,30 @@ impl<T: FromShown> Sink for Vec<T> {
     }
 }
 
-/// What a walk over pending entries has claimed: entries, or only their ids.
+/// The result of one scan over the pending list: the claimed entries, or only their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed<T = Entry> {
-    /// What is now the consumer's.
+    /// The claimed entries, which now belong to the consumer.
     pub claimed: Vec<T>,
-    /// Pending entries that were deleted from the stream; they are pending no more.
-    pub gone: Vec<StreamId>,
-    /// Where to go on; `None` when everything was looked at.
+    /// Ids of entries that were deleted from the stream. They were removed from the pending list.
+    pub deleted: Vec<StreamId>,
+    /// The first id of the next scan; `None` if the whole list was scanned.
     pub next: Option<StreamId>,
 }
 
 impl<T> Default for Claimed<T> {
     fn default() -> Self {
-        Claimed { claimed: Vec::new(), gone: Vec::new(), next: None }
+        Claimed { claimed: Vec::new(), deleted: Vec::new(), next: None }
     }
 }
 
-impl<T: FromShown> Sink for Claimed<T> {
-    fn take(&mut self, shown: &Shown<'_, '_>) {
-        self.claimed.take(shown);
+impl<T: FromReturned> ResultSink for Claimed<T> {
+    fn receive(&mut self, returned: &ReturnedEntry<'_, '_>) {
+        self.claimed.receive(returned);
     }
 
-    fn walked(&mut self, gone: Vec<StreamId>, next: Option<StreamId>) {
-        (self.gone, self.next) = (gone, next);
+    fn scanned(&mut self, deleted: Vec<StreamId>, next: Option<StreamId>) {
+        (self.deleted, self.next) = (deleted, next);
     }
 
     fn is_empty(&self) -> bool {
@@ -94,14 +94,14 @@ impl<T: FromShown> Sink for Claimed<T> {
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// The id.
     pub id: StreamId,
-    /// Names and values in order.
+    /// The fields: names and values, in order.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Entry {
-    /// The value of the first field of that name.
+    /// Returns the value of the first field with this name.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&[u8]> {
         let name = name.as_ref();
         self.fields.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
@@ -115,51 +115,52 @@ impl From<&EntryRef<'_>> for Entry {
     }
 }
 
-impl FromShown for Entry {
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<Entry> {
-        shown.entry.map(Entry::from)
+impl FromReturned for Entry {
+    fn from_returned(returned: &ReturnedEntry<'_, '_>) -> Option<Entry> {
+        returned.entry.map(Entry::from)
     }
 }
 
-/// What was read, stream by stream. Empty if there was nothing in time.
+/// The result of a read, by stream. It is empty if there was nothing to read before the timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch<T = Entry> {
-    /// Streams that had something, in the order asked for.
+pub struct ReadBatch<T = Entry> {
+    /// The streams that had entries, in the order of the request.
     pub streams: Vec<StreamBatch<T>>,
 }
 
-/// What was read by a consumer that also takes over what others left: of each stream what was taken over, then what is new.
-pub type ClaimingBatch = Batch<Delivered>;
+/// The result of a read that also claims: for each stream first the claimed entries, then the new ones.
+pub type ClaimingBatch = ReadBatch<Delivered>;
 
-/// What was read of one stream.
+/// The result of a read of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamBatch<T = Entry> {
     /// The stream.
     pub key: Vec<u8>,
-    /// Its entries in order.
+    /// The entries, in order.
     pub entries: Vec<T>,
-    /// Pending entries that were deleted from the stream. Only where history was asked for; acknowledge them.
-    pub gone: Vec<StreamId>,
+    /// Ids of pending entries that were deleted from the stream; only in a read of the history. The consumer should
+    /// acknowledge them.
+    pub deleted: Vec<StreamId>,
 }
 
-/// An entry, and how it was pending before this delivery.
+/// A delivered entry, and its state before this delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// The entry.
     pub entry: Entry,
-    /// Whether it was pending; otherwise it is new.
+    /// Whether the entry was pending. If not, it is new.
     pub was_pending: bool,
-    /// For how long nobody had touched it; `None` if it is new or had been released.
+    /// How long the entry had been idle; `None` if it is new or had been released.
     pub idle: Option<Duration>,
-    /// How often it had been delivered before; 0 if it is new.
+    /// Number of earlier deliveries; 0 if the entry is new.
     pub deliveries: u64,
 }
 
-impl FromShown for Delivered {
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<Delivered> {
-        let before = shown.before;
+impl FromReturned for Delivered {
+    fn from_returned(returned: &ReturnedEntry<'_, '_>) -> Option<Delivered> {
+        let before = returned.before;
         Some(Delivered {
-            entry: shown.entry?.into(),
+            entry: returned.entry?.into(),
             was_pending: before.is_some(),
             idle: before.and_then(|before| before.idle_ms).map(Duration::from_millis),
             deliveries: before.map_or(0, |before| before.deliveries),
@@ -167,24 +168,24 @@ impl FromShown for Delivered {
     }
 }
 
-impl<T> Batch<T> {
-    /// Every entry, stream by stream.
+impl<T> ReadBatch<T> {
+    /// Returns all entries, stream by stream.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.streams.iter().flat_map(|stream| &stream.entries)
     }
 
-    /// The entries of one stream.
+    /// Returns the entries of one stream.
     pub fn of(&self, key: impl AsRef<[u8]>) -> &[T] {
         let key = key.as_ref();
         self.streams.iter().find(|stream| stream.key == key).map_or(&[], |stream| &stream.entries)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.streams.iter().map(|stream| stream.entries.len()).sum()
     }
 
-    /// Whether nothing was read: no entries, and none found gone.
+    /// Returns whether nothing was read: no entries and no ids of deleted entries.
     pub fn is_empty(&self) -> bool {
         self.streams.iter().all(StreamBatch::is_empty)
     }
@@ -192,34 +193,34 @@ impl<T> Batch<T> {
 
 impl<T> StreamBatch<T> {
     fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.gone.is_empty()
+        self.entries.is_empty() && self.deleted.is_empty()
     }
 }
 
-impl<T> Default for Batch<T> {
+impl<T> Default for ReadBatch<T> {
     fn default() -> Self {
-        Batch { streams: Vec::new() }
+        ReadBatch { streams: Vec::new() }
     }
 }
 
-impl<T: FromShown> Sink for Batch<T> {
-    fn stream(&mut self, key: &[u8]) {
-        self.streams.push(StreamBatch { key: key.to_vec(), entries: Vec::new(), gone: Vec::new() });
+impl<T: FromReturned> ResultSink for ReadBatch<T> {
+    fn start_stream(&mut self, key: &[u8]) {
+        self.streams.push(StreamBatch { key: key.to_vec(), entries: Vec::new(), deleted: Vec::new() });
     }
 
-    fn take(&mut self, shown: &Shown<'_, '_>) {
+    fn receive(&mut self, returned: &ReturnedEntry<'_, '_>) {
         let Some(stream) = self.streams.last_mut() else { return };
-        match shown.entry {
-            Some(_) => stream.entries.take(shown),
-            None => stream.gone.push(shown.id),
+        match returned.entry {
+            Some(_) => stream.entries.receive(returned),
+            None => stream.deleted.push(returned.id),
         }
     }
 
-    fn end(&mut self) {
+    fn finish(&mut self) {
         self.streams.retain(|stream| !stream.is_empty());
     }
 
     fn is_empty(&self) -> bool {
-        Batch::is_empty(self)
+        ReadBatch::is_empty(self)
     }
 }

@@ -1,21 +1,21 @@
-//! Entries are looked at, and go.
+//! Reading ranges of entries, counting, trimming and deleting entries, and removing streams.
 
 use std::iter;
 
 use millstream_engine::stream::{DeleteDecision, Deletion, IdRange};
 use millstream_engine::{References, Refusal, StreamEffect, StreamId, Trim};
 
-use super::{Found, Shows, Sink, Verb};
+use super::{EntrySelection, EntryVerb, ResultSink, Verb};
 use crate::txn::Txn;
 
-/// Shortens a stream from its old end. Answers with how many entries went.
+/// Trims the oldest entries of a stream. Returns the number of removed entries.
 #[derive(Clone, Copy, Debug)]
 pub struct TrimStream<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// To what.
+    /// How to trim.
     pub trim: Trim,
-    /// What becomes of what is pending of the entries that go.
+    /// What happens to pending entries that the trim removes from the stream.
     pub references: References,
 }
 
@@ -45,12 +45,12 @@ impl<B: AsRef<[u8]>> Verb for TrimStream<B> {
     }
 }
 
-/// Deletes entries. Answers with how many were there.
+/// Deletes entries. Returns the number of deleted entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Delete<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
     pub key: B,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: I,
 }
 
@@ -71,14 +71,14 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Delete<B, I> {
     }
 }
 
-/// Deletes entries. Answers of each id what became of it.
+/// Deletes entries. Returns the outcome for each id.
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteEx<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
     pub key: B,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: I,
-    /// What becomes of what is pending of them.
+    /// What happens if deleted entries are pending.
     pub references: References,
 }
 
@@ -111,23 +111,23 @@ fn forget(txn: &mut Txn<'_>, key: &[u8], ids: &[StreamId]) {
     }
 }
 
-/// Counters of a stream set by hand.
+/// New values of a stream's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamCounters {
-    /// The greatest id ever given.
+    /// The greatest id that the stream has ever used.
     pub last_id: StreamId,
-    /// Entries ever added, if that is to change.
+    /// Number of entries ever added; `None` leaves it unchanged.
     pub entries_added: Option<u64>,
-    /// The greatest deleted id, if that is to change.
+    /// The greatest deleted id; `None` leaves it unchanged.
     pub max_deleted_id: Option<StreamId>,
 }
 
-/// Sets a stream's counters by hand.
+/// Sets the counters of a stream (XSETID).
 #[derive(Clone, Copy, Debug)]
 pub struct SetCounters<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// What they are from now on.
+    /// The new values.
     pub counters: StreamCounters,
 }
 
@@ -142,7 +142,7 @@ impl<B: AsRef<[u8]>> Verb for SetCounters<B> {
         let StreamCounters { last_id, entries_added, max_deleted_id } = self.counters;
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         stream.decide_set_id(last_id, entries_added)?;
-        // 0-0 is what no entry has: Redis reads it as "not given".
+        // No entry has the id 0-0. Redis reads it as "not given".
         let max_deleted_id = max_deleted_id.filter(|id| *id != StreamId::MIN);
         let effect = StreamEffect::SetId { last_id, entries_added, max_deleted_id };
         txn.apply_stream(self.key.as_ref(), effect);
@@ -150,7 +150,7 @@ impl<B: AsRef<[u8]>> Verb for SetCounters<B> {
     }
 }
 
-/// How many entries a stream has: none, if there is no stream.
+/// Returns the number of entries of a stream; 0 if it does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Length<B = Vec<u8>> {
     /// The stream.
@@ -170,7 +170,7 @@ impl<B: AsRef<[u8]>> Verb for Length<B> {
     }
 }
 
-/// Removes a key with everything under it, whatever that is. False if there was none.
+/// Removes a key with a value of any type. Returns false if it does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Remove<B = Vec<u8>> {
     /// The key.
@@ -189,7 +189,7 @@ impl<B: AsRef<[u8]>> Verb for Remove<B> {
     }
 }
 
-/// Removes a stream with its groups. False if there was none; a key that holds something else is refused.
+/// Removes a stream with its groups. Returns false if it does not exist. Refuses a key of another type.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoveStream<B = Vec<u8>> {
     /// The stream.
@@ -204,43 +204,43 @@ impl<B: AsRef<[u8]>> Verb for RemoveStream<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
-        let there = txn.stream(self.key.as_ref())?.is_some();
-        Ok(there && txn.delete(self.key.as_ref()))
+        let exists = txn.stream(self.key.as_ref())?.is_some();
+        Ok(exists && txn.delete(self.key.as_ref()))
     }
 }
 
-/// Shows the entries of a range of ids.
+/// Returns the entries in a range of ids.
 #[derive(Clone, Copy, Debug)]
 pub struct Range<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// The ids; `None` is an empty range.
+    /// The range of ids; `None` is an empty range.
     pub ids: Option<IdRange>,
-    /// The most entries.
+    /// Maximum number of entries; `None`: no limit.
     pub count: Option<u64>,
-    /// From the last to the first; with a count, the last ones.
+    /// Whether to return the entries in descending order of their ids; with a count, the last ones.
     pub reversed: bool,
 }
 
 impl<B: AsRef<[u8]>> Range<B> {
-    /// The entries where they lie; `None` if there is no stream, or the range is empty.
+    /// Selects the entries without copying them; `None` if the stream does not exist or the range is empty.
     #[inline]
-    pub fn find<'t>(&self, txn: &'t Txn<'_>) -> Result<Option<Found<'t>>, Refusal> {
+    pub fn find<'t>(&self, txn: &'t Txn<'_>) -> Result<Option<EntrySelection<'t>>, Refusal> {
         let (Some(stream), Some(ids)) = (txn.stream(self.key.as_ref())?, self.ids) else { return Ok(None) };
-        Ok(Some(Found { stream, ids, count: self.count, reversed: self.reversed }))
+        Ok(Some(EntrySelection { stream, ids, count: self.count, reversed: self.reversed }))
     }
 }
 
-impl<B: AsRef<[u8]>> Shows for Range<B> {
+impl<B: AsRef<[u8]>> EntryVerb for Range<B> {
     const CHANGES: bool = false;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         iter::once(self.key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         if let Some(found) = self.find(txn)? {
-            found.show(sink);
+            found.send_to(sink);
         }
         Ok(())
     }

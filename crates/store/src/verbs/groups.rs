@@ -1,10 +1,10 @@
-//! Groups and consumers come and go.
+//! Creating, moving and removing groups and consumers.
 
 use std::iter;
 
 use millstream_engine::{GroupStart, Refusal, Stream, StreamEffect};
 
-use super::{Reader, Verb};
+use super::{ConsumerPath, Verb};
 use crate::txn::Txn;
 
 /// Creates a group.
@@ -14,11 +14,11 @@ pub struct GroupCreate<B = Vec<u8>> {
     pub key: B,
     /// The group.
     pub group: B,
-    /// From where it reads.
+    /// Where the group starts to read.
     pub start: GroupStart,
-    /// Whether to make the stream if there is none.
+    /// Whether to create the stream if it does not exist.
     pub make_stream: bool,
-    /// It counts as having read so many entries.
+    /// Number of entries that the group counts as read; `None` if unknown.
     pub entries_read: Option<u64>,
 }
 
@@ -48,16 +48,16 @@ impl<B: AsRef<[u8]>> Verb for GroupCreate<B> {
     }
 }
 
-/// Moves a group.
+/// Moves a group to another position in its stream.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupSetId<B = Vec<u8>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// From where it reads on.
+    /// Where the group continues to read.
     pub start: GroupStart,
-    /// It counts as having read so many entries.
+    /// Number of entries that the group counts as read; `None` if unknown.
     pub entries_read: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl<B: AsRef<[u8]>> Verb for GroupSetId<B> {
     }
 }
 
-/// Ends a group and what it has pending. False if there was none.
+/// Removes a group and its pending list. Returns false if it does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupDestroy<B = Vec<u8>> {
     /// The stream.
@@ -97,17 +97,17 @@ impl<B: AsRef<[u8]>> Verb for GroupDestroy<B> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
         let (key, group) = (self.key.as_ref(), self.group.as_ref());
         let stream = txn.stream(key)?.ok_or(Refusal::GroupNeedsKey)?;
-        let there = stream.group(group).is_some();
-        if there {
+        let exists = stream.group(group).is_some();
+        if exists {
             txn.apply_stream(key, StreamEffect::GroupDestroy { group });
         }
-        Ok(there)
+        Ok(exists)
     }
 }
 
-/// Creates a consumer, which reading does too. False if it was there already.
+/// Creates a consumer. Reading creates it too. Returns false if it existed already.
 #[derive(Clone, Copy, Debug)]
-pub struct ConsumerCreate<B = Vec<u8>>(pub Reader<B>);
+pub struct ConsumerCreate<B = Vec<u8>>(pub ConsumerPath<B>);
 
 impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
     type Output = bool;
@@ -117,7 +117,7 @@ impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
-        let (Reader { key, group, consumer }, at_ms) = (self.0.lend(), txn.now_ms());
+        let (ConsumerPath { key, group, consumer }, at_ms) = (self.0.borrowed(), txn.now_ms());
         let (_, found) = txn.existing_group(key, group)?;
         let is_new = found.consumer(consumer).is_none();
         if is_new {
@@ -127,9 +127,9 @@ impl<B: AsRef<[u8]>> Verb for ConsumerCreate<B> {
     }
 }
 
-/// Removes a consumer. Answers with how many pending entries went with it.
+/// Removes a consumer and its pending entries. Returns the number of removed pending entries.
 #[derive(Clone, Copy, Debug)]
-pub struct ConsumerDelete<B = Vec<u8>>(pub Reader<B>);
+pub struct ConsumerDelete<B = Vec<u8>>(pub ConsumerPath<B>);
 
 impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
     type Output = u64;
@@ -139,16 +139,16 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
-        let Reader { key, group, consumer } = self.0.lend();
-        let Some(pending) = pending_with(txn, self.0.lend())? else { return Ok(0) };
+        let ConsumerPath { key, group, consumer } = self.0.borrowed();
+        let Some(pending) = pending_count(txn, self.0.borrowed())? else { return Ok(0) };
         txn.apply_stream(key, StreamEffect::ConsumerDelete { group, consumer });
         Ok(pending)
     }
 }
 
-/// Removes a consumer that has nothing pending. False if it has something, and stays.
+/// Removes a consumer that has no pending entries. Returns false, and leaves the consumer, if it has some.
 #[derive(Clone, Copy, Debug)]
-pub struct RemoveEmptyConsumer<B = Vec<u8>>(pub Reader<B>);
+pub struct RemoveEmptyConsumer<B = Vec<u8>>(pub ConsumerPath<B>);
 
 impl<B: AsRef<[u8]>> Verb for RemoveEmptyConsumer<B> {
     type Output = bool;
@@ -158,21 +158,23 @@ impl<B: AsRef<[u8]>> Verb for RemoveEmptyConsumer<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<bool, Refusal> {
-        let is_empty = pending_with(txn, self.0.lend())?.is_none_or(|pending| pending == 0);
+        let is_empty = pending_count(txn, self.0.borrowed())?.is_none_or(|pending| pending == 0);
         if is_empty {
-            ConsumerDelete(self.0.lend()).run(txn)?;
+            ConsumerDelete(self.0.borrowed()).run(txn)?;
         }
         Ok(is_empty)
     }
 }
 
-/// Gives everything pending with one consumer to another, which joins if it is new; the first one is gone. Answers with
-/// how many entries that were. If that is none, nobody joins; without such a consumer nothing happens.
+/// Moves all pending entries of one consumer to another, and removes the first. Returns the number of moved entries.
+///
+/// Creates the other consumer if it does not exist and there are entries to move. If the first consumer does not
+/// exist, nothing happens.
 #[derive(Clone, Copy, Debug)]
 pub struct Adopt<B = Vec<u8>> {
-    /// Who leaves.
-    pub from: Reader<B>,
-    /// The consumer that adopts.
+    /// The consumer to remove.
+    pub from: ConsumerPath<B>,
+    /// The name of the consumer that gets the entries.
     pub to: B,
 }
 
@@ -184,8 +186,8 @@ impl<B: AsRef<[u8]>> Verb for Adopt<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
-        let (Reader { key, group, consumer: from }, to) = (self.from.lend(), self.to.as_ref());
-        let pending = pending_with(txn, self.from.lend())?;
+        let (ConsumerPath { key, group, consumer: from }, to) = (self.from.borrowed(), self.to.as_ref());
+        let pending = pending_count(txn, self.from.borrowed())?;
         if from == to {
             return Err(Refusal::AdoptsItself);
         }
@@ -200,8 +202,8 @@ impl<B: AsRef<[u8]>> Verb for Adopt<B> {
     }
 }
 
-/// How many entries a consumer has pending; `None` if there is no such consumer.
-fn pending_with(txn: &Txn<'_>, reader: Reader<&[u8]>) -> Result<Option<u64>, Refusal> {
-    let (_, group) = txn.existing_group(reader.key, reader.group)?;
-    Ok(group.consumer(reader.consumer).map(|handle| group.consumer_at(handle).pending))
+/// Returns the number of pending entries of a consumer; `None` if it does not exist.
+fn pending_count(txn: &Txn<'_>, path: ConsumerPath<&[u8]>) -> Result<Option<u64>, Refusal> {
+    let (_, group) = txn.existing_group(path.key, path.group)?;
+    Ok(group.consumer(path.consumer).map(|handle| group.consumer_at(handle).pending))
 }

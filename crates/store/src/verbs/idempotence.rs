@@ -1,4 +1,5 @@
-//! What producers have sent: looked up before an entry is added, remembered afterwards.
+//! The producer history: which entries producers have sent. XADD looks an entry up before it adds it, and records it
+//! afterwards.
 
 use std::iter;
 
@@ -8,22 +9,21 @@ use millstream_engine::{Refusal, Stream, StreamEffect, StreamId};
 use super::Verb;
 use crate::txn::Txn;
 
-/// Limits of a stream's memory that are to change.
+/// New limits of a stream's producer history. `None` leaves a limit unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IdempotenceChange {
-    /// How long producers' entries are remembered, in seconds.
+    /// How long entries stay in the history, in seconds.
     pub duration_s: Option<u64>,
-    /// How many entries of each producer are remembered.
+    /// Maximum number of entries per producer.
     pub max_size: Option<u64>,
 }
 
-/// Changes for how long and how much producers' entries are remembered. If that is another value, nothing sent
-/// before is remembered any more.
+/// Changes the limits of a stream's producer history. If a limit differs from the current one, the history is cleared.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigureIdempotence<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// What changes.
+    /// The new limits.
     pub change: IdempotenceChange,
 }
 
@@ -37,10 +37,10 @@ impl<B: AsRef<[u8]>> Verb for ConfigureIdempotence<B> {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), Refusal> {
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         let before = stream.idempotence_limits();
-        let otherwise = before.unwrap_or_else(|| txn.settings().idempotence_limits());
+        let current = before.unwrap_or_else(|| txn.settings().idempotence_limits());
         let limits = IdempotenceLimits {
-            duration_s: self.change.duration_s.unwrap_or(otherwise.duration_s),
-            max_size: self.change.max_size.unwrap_or(otherwise.max_size),
+            duration_s: self.change.duration_s.unwrap_or(current.duration_s),
+            max_size: self.change.max_size.unwrap_or(current.max_size),
         };
         if before != Some(limits) {
             configure(txn, self.key.as_ref(), limits);
@@ -49,16 +49,16 @@ impl<B: AsRef<[u8]>> Verb for ConfigureIdempotence<B> {
     }
 }
 
-/// Remembers an entry that is there as the producer's entry of this name.
+/// Records an existing entry in the producer history.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordIdempotence<B = Vec<u8>> {
     /// The stream.
     pub key: B,
-    /// The producer.
+    /// The name of the producer.
     pub producer: B,
-    /// The producer's name for the entry.
+    /// The producer's id for the entry.
     pub iid: B,
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
 }
 
@@ -73,14 +73,14 @@ impl<B: AsRef<[u8]>> Verb for RecordIdempotence<B> {
         let (key, producer, iid) = (self.key.as_ref(), self.producer.as_ref(), self.iid.as_ref());
         let stream = txn.stream(key)?.ok_or(Refusal::NoSuchKey)?;
         if stream.decide_record(producer, iid, self.id, txn.now_ms())? {
-            remember(txn, key, producer, iid, self.id)?;
+            record_entry(txn, key, producer, iid, self.id)?;
         }
         Ok(())
     }
 }
 
-/// Remembers an entry that was added as the producer's entry of this name.
-pub(super) fn remember(
+/// Records an entry that was just added in the producer history.
+pub(super) fn record_entry(
     txn: &mut Txn<'_>,
     key: &[u8],
     producer: &[u8],
@@ -88,7 +88,7 @@ pub(super) fn remember(
     id: StreamId,
 ) -> Result<(), Refusal> {
     if txn.stream(key)?.is_some_and(|stream| stream.idempotence_limits().is_none()) {
-        // The limits in force when a stream first remembers are its own from then on.
+        // When a stream records its first entry, the store's current limits become the stream's own limits.
         configure(txn, key, txn.settings().idempotence_limits());
     }
     let at_ms = txn.now_ms();
@@ -102,7 +102,7 @@ fn configure(txn: &mut Txn<'_>, key: &[u8], limits: IdempotenceLimits) {
 }
 
 impl Txn<'_> {
-    /// What the stream remembers of producers.
+    /// Describes the producer history of a stream.
     pub fn idempotence_info(&self, stream: &Stream) -> IdempotenceInfo {
         stream.query_idempotence(self.settings().idempotence_limits(), self.now_ms())
     }

@@ -1,4 +1,4 @@
-//! What is known of a stream, its groups and their consumers.
+//! Describing streams, groups and consumers (XINFO).
 
 use std::iter;
 use std::sync::atomic::Ordering;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use millstream_engine::stream::{Group, IdRange, IdempotenceInfo};
 use millstream_engine::{Refusal, Stream, StreamId, Value};
 
-use super::{Entry, Found, Verb};
+use super::{Entry, EntrySelection, Verb};
 use crate::txn::Txn;
 
-/// The names of all streams, in order.
+/// Returns the keys of all streams, sorted.
 #[derive(Clone, Copy, Debug)]
 pub struct ListStreams;
 
 impl Verb for ListStreams {
     type Output = Vec<Vec<u8>>;
     const CHANGES: bool = false;
-    const EVERYTHING: bool = true;
+    const ALL_KEYS: bool = true;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         iter::empty()
@@ -35,62 +35,63 @@ impl Verb for ListStreams {
     }
 }
 
-/// What is known of a stream.
+/// The description of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Entries in it.
+    /// Number of entries.
     pub length: u64,
-    /// The greatest id ever given.
+    /// The greatest id that the stream has ever used.
     pub last_id: StreamId,
-    /// The greatest id deleted by name.
+    /// The greatest id deleted by XDEL or a similar command; trims do not count.
     pub max_deleted_id: StreamId,
-    /// Entries ever added.
+    /// Number of entries ever added.
     pub entries_added: u64,
     /// The first entry.
     pub first: Option<Entry>,
     /// The last entry.
     pub last: Option<Entry>,
-    /// What the stream takes in memory, in bytes.
+    /// Memory that the stream takes, in bytes.
     pub memory_bytes: usize,
-    /// What is remembered of producers.
+    /// The producer history.
     pub idempotence: IdempotenceInfo,
-    /// Its groups, by name.
+    /// The groups, sorted by name.
     pub groups: Vec<GroupInfo>,
 }
 
-/// What is known of a group.
+/// The description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupInfo {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// The last entry it has delivered.
+    /// The id of the last delivered entry.
     pub last_id: StreamId,
-    /// Entries it has read, as Redis counts them; `None` when that is not known.
+    /// Number of entries read, as Redis counts them; `None` if unknown.
     pub entries_read: Option<u64>,
-    /// Entries it has not delivered yet. `None` only where the store's setting `exact_lag` is off and Redis would not know.
+    /// Number of entries that the group has not delivered yet. `None` only if the setting `exact_lag` is off and
+    /// Redis would not know the number.
     pub lag: Option<u64>,
-    /// Entries delivered and not acknowledged.
+    /// Number of entries that are delivered and not acknowledged.
     pub pending: u64,
-    /// Those of them that were released and belong to nobody.
+    /// Number of pending entries that were released and belong to no consumer.
     pub released: u64,
-    /// Its consumers, by name.
+    /// The consumers, sorted by name.
     pub consumers: Vec<ConsumerInfo>,
 }
 
-/// What is known of a consumer.
+/// The description of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// Its name.
+    /// The name.
     pub name: Vec<u8>,
-    /// Entries pending with it.
+    /// Number of its pending entries.
     pub pending: u64,
-    /// Since it last asked for something.
+    /// Time since the last request of the consumer.
     pub idle: Duration,
-    /// Since it last got something; `None` if never.
+    /// Time since the last delivery to the consumer; `None` if there was none.
     pub inactive: Option<Duration>,
 }
 
-/// What is known of a stream, its groups and their consumers.
+/// Describes a stream, its groups and their consumers.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribeStream<B = Vec<u8>> {
     /// The stream.
@@ -106,7 +107,7 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<StreamInfo, Refusal> {
-        let view = self.look(txn)?;
+        let view = self.view(txn)?;
         let stream = view.stream;
         Ok(StreamInfo {
             length: stream.len(),
@@ -122,7 +123,7 @@ impl<B: AsRef<[u8]>> Verb for DescribeStream<B> {
     }
 }
 
-/// What is known of a group and its consumers.
+/// Describes a group and its consumers.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribeGroup<B = Vec<u8>> {
     /// The stream.
@@ -146,37 +147,37 @@ impl<B: AsRef<[u8]>> Verb for DescribeGroup<B> {
 }
 
 impl<B: AsRef<[u8]>> DescribeStream<B> {
-    /// The same where it lies, for those who want only some of it or write it elsewhere.
-    pub fn look<'t>(&self, txn: &'t Txn<'t>) -> Result<StreamView<'t>, Refusal> {
+    /// Returns a view of the stream that copies nothing, for callers that need only parts or write them into a reply.
+    pub fn view<'t>(&self, txn: &'t Txn<'t>) -> Result<StreamView<'t>, Refusal> {
         let stream = txn.stream(self.key.as_ref())?.ok_or(Refusal::NoSuchKey)?;
         Ok(StreamView { stream, idempotence: txn.idempotence_info(stream), txn })
     }
 }
 
-/// A stream that is being looked at.
+/// A view of a stream, for a description without copies.
 pub struct StreamView<'t> {
     /// The stream.
     pub stream: &'t Stream,
-    /// What is remembered of producers.
+    /// The producer history.
     pub idempotence: IdempotenceInfo,
     txn: &'t Txn<'t>,
 }
 
 impl<'t> StreamView<'t> {
-    /// Its first entries, at most `count`.
-    pub fn entries(&self, count: Option<u64>) -> Found<'t> {
-        Found { stream: self.stream, ids: IdRange::ALL, count, reversed: false }
+    /// Selects the first `count` entries.
+    pub fn entries(&self, count: Option<u64>) -> EntrySelection<'t> {
+        EntrySelection { stream: self.stream, ids: IdRange::ALL, count, reversed: false }
     }
 
-    /// Its groups, by name.
+    /// Returns views of the groups, sorted by name.
     pub fn groups(&self) -> impl ExactSizeIterator<Item = GroupView<'t>> {
         self.stream.groups().map(|(name, group)| GroupView::new(self.txn, self.stream, name, group))
     }
 }
 
-/// A group that is being looked at.
+/// A view of a group, for a description without copies.
 pub struct GroupView<'t> {
-    /// Its name.
+    /// The name.
     pub name: &'t [u8],
     /// The group.
     pub group: &'t Group,

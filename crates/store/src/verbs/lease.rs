@@ -1,23 +1,24 @@
-//! Pending entries: kept for longer, released, ended as dead letters, pending again.
+//! Leases of pending entries: extend, release, dead-letter and restore.
 
 use std::iter;
 
 use millstream_engine::stream::{NackOptions, OwnRelease};
 use millstream_engine::{ClaimedRow, NackMode, Refusal, ReleasedRow, StreamEffect, StreamId};
 
-use super::{Acknowledge, Add, Reader, Verb};
+use super::{Acknowledge, Add, ConsumerPath, Verb};
 use crate::txn::Txn;
 
-/// Releases pending entries: they belong to nobody, and are the first to be claimed. Answers with how many.
+/// Releases pending entries (XNACK): they belong to no consumer, and reads that claim get them first. Returns the
+/// number of released entries.
 #[derive(Clone, Copy, Debug)]
 pub struct Nack<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: I,
-    /// What is said of them.
+    /// How the release changes delivery counts, and whether it includes entries that are not pending.
     pub options: NackOptions,
 }
 
@@ -36,12 +37,13 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Nack<B, I> {
     }
 }
 
-/// Releases deliveries that are still this consumer's and the last of their entries. Answers with how many.
+/// Releases deliveries that still belong to this consumer and are the last delivery of their entry. Returns the
+/// number of released entries.
 #[derive(Clone, Debug)]
 pub struct Release<B = Vec<u8>> {
-    /// Whose deliveries.
-    pub reader: Reader<B>,
-    /// Which.
+    /// The consumer that releases.
+    pub consumer: ConsumerPath<B>,
+    /// The deliveries to release.
     pub rows: Vec<OwnRelease>,
 }
 
@@ -49,11 +51,11 @@ impl<B: AsRef<[u8]>> Verb for Release<B> {
     type Output = u64;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<u64, Refusal> {
-        let Reader { key, group, consumer } = self.reader.lend();
+        let ConsumerPath { key, group, consumer } = self.consumer.borrowed();
         let (stream, found) = txn.existing_group(key, group)?;
         let rows = stream.decide_release(found, consumer, &self.rows);
         Ok(apply_release(txn, key, group, &rows))
@@ -67,13 +69,13 @@ fn apply_release(txn: &mut Txn<'_>, key: &[u8], group: &[u8], rows: &[ReleasedRo
     rows.len() as u64
 }
 
-/// Keeps pending entries for longer: those that are still the consumer's count as delivered now, as often as before. Says of each
-/// whether it is.
+/// Extends the lease of pending entries: those that still belong to the consumer count as delivered now, with the
+/// same delivery count. Returns for each id whether the entry still belongs to the consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Extend<B = Vec<u8>, I = Vec<StreamId>> {
-    /// Whose.
-    pub reader: Reader<B>,
-    /// The entries.
+    /// The consumer that extends its leases.
+    pub consumer: ConsumerPath<B>,
+    /// The ids of the entries.
     pub ids: I,
 }
 
@@ -81,11 +83,11 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Extend<B, I> {
     type Output = Vec<bool>;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<bool>, Refusal> {
-        let (Reader { key, group, consumer }, ids) = (self.reader.lend(), self.ids.as_ref());
+        let (ConsumerPath { key, group, consumer }, ids) = (self.consumer.borrowed(), self.ids.as_ref());
         let (stream, found) = txn.existing_group(key, group)?;
         if found.consumer(consumer).is_none() {
             return Ok(vec![false; ids.len()]);
@@ -102,15 +104,15 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Extend<B, I> {
     }
 }
 
-/// Makes an entry of the stream pending again in this group alone, claimable at once, as if never delivered. One that is pending
-/// stays as it is. False if the stream has no such entry.
+/// Makes an entry of the stream pending in this group only, as a released entry that was never delivered. If the
+/// entry is pending already, it stays as it is. Returns false if the stream has no such entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Restore<B = Vec<u8>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
 }
 
@@ -133,47 +135,50 @@ impl<B: AsRef<[u8]>> Verb for Restore<B> {
     }
 }
 
-/// An entry for the dead letters, and the pending entry that ends there.
+/// A dead letter to add, and the pending entry that it replaces.
 #[derive(Clone, Debug)]
 pub struct DeadLetter<B = Vec<u8>> {
-    /// The pending entry.
+    /// The id of the pending entry.
     pub origin: StreamId,
-    /// What is added, and to which stream.
-    pub letter: Add<B>,
+    /// The dead letter and its stream.
+    pub entry: Add<B>,
 }
 
-/// Adds dead letters and acknowledges their origins, in one step: those that are still this consumer's, and anyone's whose entry is
-/// gone. Answers with the origins that ended.
+/// Adds dead letters and acknowledges their pending entries, in one transaction. Returns the ids of the acknowledged
+/// entries.
+///
+/// Skips entries that belong to another consumer now, unless they were deleted from the stream.
 #[derive(Clone, Debug)]
 pub struct DeadLetters<B = Vec<u8>> {
-    /// Who ends them.
-    pub reader: Reader<B>,
-    /// The letters.
-    pub letters: Vec<DeadLetter<B>>,
+    /// The consumer that dead-letters the entries.
+    pub consumer: ConsumerPath<B>,
+    /// The dead letters to add.
+    pub dead_letters: Vec<DeadLetter<B>>,
 }
 
 impl<B: AsRef<[u8]>> Verb for DeadLetters<B> {
     type Output = Vec<StreamId>;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref()).chain(self.letters.iter().map(|dead| dead.letter.key.as_ref()))
+        let targets = self.dead_letters.iter().map(|dead_letter| dead_letter.entry.key.as_ref());
+        iter::once(self.consumer.key.as_ref()).chain(targets)
     }
 
     fn bytes(&self) -> u64 {
-        self.letters.iter().map(|dead| dead.letter.bytes()).sum()
+        self.dead_letters.iter().map(|dead_letter| dead_letter.entry.bytes()).sum()
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Vec<StreamId>, Refusal> {
-        let Reader { key, group, consumer } = self.reader.lend();
-        let mut ended = Vec::with_capacity(self.letters.len());
-        for DeadLetter { origin, letter } in &mut self.letters {
+        let ConsumerPath { key, group, consumer } = self.consumer.borrowed();
+        let mut acknowledged = Vec::with_capacity(self.dead_letters.len());
+        for DeadLetter { origin, entry } in &mut self.dead_letters {
             let (stream, found) = txn.existing_group(key, group)?;
             if stream.may_dead_letter(found, consumer, *origin) {
-                letter.run(txn)?;
+                entry.run(txn)?;
                 Acknowledge { key, group, ids: [*origin] }.run(txn)?;
-                ended.push(*origin);
+                acknowledged.push(*origin);
             }
         }
-        Ok(ended)
+        Ok(acknowledged)
     }
 }

@@ -1,20 +1,25 @@
-//! Every operation on streams, once: what it locks, whether it changes something, how it runs, what it shows, what it waits for.
+//! The verbs: every operation on streams, written once for the server, the embedded API and the worker.
 //!
 //! ```text
-//! server: bytes -> command -> verb -> reply       embedded: method -> verb -> Call       worker: backend method -> verb -> Call
+//! server:    bytes -> command -> verb -> reply
+//! embedded:  method -> verb -> Call
+//! worker:    backend method -> verb -> Call
 //! ```
 //!
-//! A verb is a struct with everything it needs; its `B` says how it holds names: the server lends them from its read buffer,
-//! calls that wait own theirs. [`Verb`] is what drives one. A verb that shows entries [shows](Shows) them one after the other,
-//! where they lie; [`Collect`] is such a verb with a place for what it shows.
+//! A verb is a struct with the arguments of the operation. Its type parameter `B` is the type of names: the server
+//! borrows them from its read buffer, calls own them. The trait [`Verb`] states which keys the verb locks, whether it
+//! changes data, how it runs, what it returns and what it blocks on.
 //!
-//! Whether something may be done is decided in the engine. A verb asks it, applies the effects, and answers.
+//! A verb that returns entries implements [`EntryVerb`]: it passes them to a [`ResultSink`] one by one, without copying
+//! them. [`Collect`] turns such a verb into a [`Verb`] that returns the sink.
+//!
+//! The engine decides whether an operation is allowed. A verb asks the engine, applies the effects and returns the
+//! result.
 
 mod add;
 mod claim;
 mod collect;
 mod entries;
-mod found;
 mod groups;
 mod idempotence;
 mod info;
@@ -22,14 +27,14 @@ mod lease;
 mod pending;
 mod read;
 mod read_group;
+mod selection;
 
-pub use add::{Add, Sender, add};
-pub use claim::{AutoClaim, Claim, WalkIdle, show_claimed};
-pub use collect::{Batch, Claimed, ClaimingBatch, Collect, Delivered, Entry, StreamBatch};
+pub use add::{Add, IdempotencyKey, add};
+pub use claim::{AutoClaim, Claim, WalkIdle, visit_claimed};
+pub use collect::{Claimed, ClaimingBatch, Collect, Delivered, Entry, ReadBatch, StreamBatch};
 pub use entries::{
     Delete, DeleteEx, Length, Range, Remove, RemoveStream, SetCounters, StreamCounters, TrimStream,
 };
-pub use found::Found;
 pub use groups::{
     Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, RemoveEmptyConsumer,
 };
@@ -45,67 +50,72 @@ pub use read_group::{
     GroupRead, ReadGroup, deliver, find_new, group_interests, read_claiming, read_history, read_new,
     require_groups,
 };
+pub use selection::EntrySelection;
 
 use std::iter;
 use std::time::Duration;
 
-use millstream_engine::stream::{Before, EntryRef, Group};
+use millstream_engine::stream::{EntryRef, Group, PriorDelivery};
 use millstream_engine::{Effect, Refusal, Stream, StreamEffect, StreamId};
 
 use crate::queues::{Interest, Interests};
 use crate::strings::{SetExpiry, SetIf};
 use crate::txn::Txn;
 
-/// An operation on the store that happens at once, under the lock of its keys.
+/// An operation on the store. It is atomic: it runs with all its keys locked.
 pub trait Verb {
-    /// The answer.
+    /// The result.
     type Output;
 
-    /// Whether it may change something. If so it is refused when the disk is full.
+    /// Whether the verb may change data. If so, it is refused while the disk is full.
     const CHANGES: bool = true;
 
-    /// Whether it uses every key there is. Everything is locked then, and what `keys` says counts for nothing.
-    const EVERYTHING: bool = false;
+    /// Whether the verb uses all keys of the store. All shards are locked then, and `keys` is ignored.
+    const ALL_KEYS: bool = false;
 
-    /// Every key that `run` uses; their shards are locked meanwhile.
+    /// Returns all keys that `run` uses. Their shards are locked while it runs.
     fn keys(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// How many bytes it adds to what is kept, where that may be a lot: it is refused when the disk has no room for them.
+    /// Returns the number of bytes that the verb adds to the store, or 0 if the number is small. The verb is
+    /// refused if the disk has less free space.
     fn bytes(&self) -> u64 {
         0
     }
 
-    /// Runs it. Must leave everything as it was when it is refused, and must not use the store but through `txn`.
+    /// Runs the verb. If it returns a refusal, it must not have changed anything. It must use the store only through
+    /// `txn`.
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<Self::Output, Refusal>;
 
-    /// If this answer is that there is nothing yet, what to wait for: then `run` is called again when there may be
-    /// something, on the thread that made it so.
-    fn patience(&self, _answer: &Self::Output) -> Option<Patience> {
+    /// Returns what to block on if `output` is empty; `None` if the verb does not block.
+    ///
+    /// The thread that makes one of the keys ready then calls `run` again.
+    fn block_until(&self, _output: &Self::Output) -> Option<BlockUntil> {
         None
     }
 
-    /// The key on whose account it was refused: the first that is no stream, or the first of all.
+    /// Returns the key that caused a refusal: the first key that is not a stream, or else the first key.
     fn refused_key<'v>(&'v self, txn: &Txn<'_>) -> &'v [u8] {
         let wrong = self.keys().find(|key| txn.stream(key).is_err());
         wrong.or_else(|| self.keys().next()).unwrap_or_default()
     }
 }
 
-/// What a verb waits for, and how long.
-pub struct Patience {
-    /// Keys of the verb, and what it waits for under each.
+/// What a verb blocks on, and for how long.
+pub struct BlockUntil {
+    /// The keys, and what the verb is blocked on under each.
     pub interests: Interests,
-    /// After this long, that there is nothing is the answer.
-    pub at_most: Duration,
+    /// After this time, the verb returns its empty result.
+    pub timeout: Duration,
 }
 
-/// The same interest in each of these keys.
+/// Returns the same interest for each key.
 fn interests<B: AsRef<[u8]>>(keys: impl ExactSizeIterator<Item = B>, interest: Interest) -> Interests {
     let each = iter::repeat_n(interest, keys.len());
     keys.map(|key| key.as_ref().into()).zip(each).collect()
 }
 
-/// Several verbs one after the other. A refusal ends the row; what ran before it has happened.
+/// Runs several verbs one after the other, in one transaction. A refusal stops the sequence; the changes of the verbs
+/// before it stay.
 impl<V: Verb> Verb for Vec<V> {
     type Output = Vec<V::Output>;
     const CHANGES: bool = V::CHANGES;
@@ -123,7 +133,7 @@ impl<V: Verb> Verb for Vec<V> {
     }
 }
 
-/// The first, then the second.
+/// Runs the first verb, then the second, in one transaction.
 impl<A: Verb, B: Verb> Verb for (A, B) {
     type Output = (A::Output, B::Output);
     const CHANGES: bool = A::CHANGES || B::CHANGES;
@@ -141,19 +151,19 @@ impl<A: Verb, B: Verb> Verb for (A, B) {
     }
 }
 
-/// A verb that shows entries.
-pub trait Shows {
-    /// Whether it may change something.
+/// A verb that returns entries. It passes them to a sink one by one.
+pub trait EntryVerb {
+    /// See [`Verb::CHANGES`].
     const CHANGES: bool = true;
 
     /// See [`Verb::keys`].
     fn keys(&self) -> impl Iterator<Item = &[u8]>;
 
-    /// Runs it, and shows entries to `sink` as they lie.
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal>;
+    /// Runs the verb and passes its entries to `sink`, without copying them.
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal>;
 
-    /// What it waits for if it has shown nothing.
-    fn patience(&self) -> Option<Patience> {
+    /// Returns what to block on if the verb returned no entries; `None` if it does not block.
+    fn block_until(&self) -> Option<BlockUntil> {
         None
     }
 
@@ -163,73 +173,74 @@ pub trait Shows {
     }
 }
 
-/// What a verb shows of one entry.
-pub struct Shown<'a, 'e> {
-    /// Its id.
+/// An entry that a verb returns.
+pub struct ReturnedEntry<'a, 'e> {
+    /// The id of the entry.
     pub id: StreamId,
-    /// The entry; `None` if it is pending and gone from the stream.
+    /// The entry; `None` if it is pending but was deleted from the stream.
     pub entry: Option<&'a EntryRef<'e>>,
-    /// How it was pending before it changed hands, if it did.
-    pub before: Option<Before>,
-    /// How often it has been delivered, this time included. 0 where it is not delivered.
+    /// The entry's state before the verb claimed it; `None` if the verb did not claim it.
+    pub before: Option<PriorDelivery>,
+    /// Number of deliveries of the entry, including this one; 0 if the verb does not deliver entries.
     pub deliveries: u64,
 }
 
-impl<'a, 'e> Shown<'a, 'e> {
-    fn entry(entry: &'a EntryRef<'e>, deliveries: u64) -> Shown<'a, 'e> {
-        Shown { id: entry.id(), entry: Some(entry), before: None, deliveries }
+impl<'a, 'e> ReturnedEntry<'a, 'e> {
+    fn entry(entry: &'a EntryRef<'e>, deliveries: u64) -> ReturnedEntry<'a, 'e> {
+        ReturnedEntry { id: entry.id(), entry: Some(entry), before: None, deliveries }
     }
 }
 
-/// Takes what a verb shows.
-pub trait Sink {
-    /// What is shown from now on is of this stream. Said by verbs that show several.
-    fn stream(&mut self, _key: &[u8]) {}
+/// Receives the entries that a verb returns.
+pub trait ResultSink {
+    /// The next entries belong to this stream. Called by verbs that read several streams.
+    fn start_stream(&mut self, _key: &[u8]) {}
 
-    /// The next entry.
-    fn take(&mut self, shown: &Shown<'_, '_>);
+    /// Receives the next entry.
+    fn receive(&mut self, returned: &ReturnedEntry<'_, '_>);
 
-    /// What was dropped because its entry is gone, and from where to go on. Said by verbs that walk.
-    fn walked(&mut self, _gone: Vec<StreamId>, _next: Option<StreamId>) {}
+    /// Receives the ids that were removed from the pending list because their entries are deleted, and the id where
+    /// the next scan starts. Called by verbs that scan the pending list.
+    fn scanned(&mut self, _deleted: Vec<StreamId>, _next: Option<StreamId>) {}
 
-    /// There is no more.
-    fn end(&mut self) {}
+    /// Called after the last entry.
+    fn finish(&mut self) {}
 
-    /// Whether nothing was taken: there was nothing to read.
+    /// Returns whether the verb found nothing to read.
     fn is_empty(&self) -> bool;
 }
 
-/// Something that is made of what a verb shows.
-pub trait FromShown: Sized {
-    /// `None` leaves it out.
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<Self>;
+/// A type that can be created from an entry that a verb returns.
+pub trait FromReturned: Sized {
+    /// Converts an entry; `None` leaves it out of the result.
+    fn from_returned(returned: &ReturnedEntry<'_, '_>) -> Option<Self>;
 }
 
-impl FromShown for StreamId {
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<StreamId> {
-        Some(shown.id)
+impl FromReturned for StreamId {
+    fn from_returned(returned: &ReturnedEntry<'_, '_>) -> Option<StreamId> {
+        Some(returned.id)
     }
 }
 
-/// A consumer of a group of a stream.
+/// A consumer, addressed by its stream, its group and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reader<B = Vec<u8>> {
+pub struct ConsumerPath<B = Vec<u8>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// The consumer.
+    /// The name of the consumer.
     pub consumer: B,
 }
 
-impl<B: AsRef<[u8]>> Reader<B> {
-    /// The same, lent.
-    pub fn lend(&self) -> Reader<&[u8]> {
-        Reader { key: self.key.as_ref(), group: self.group.as_ref(), consumer: self.consumer.as_ref() }
+impl<B: AsRef<[u8]>> ConsumerPath<B> {
+    /// Returns the same path with borrowed names.
+    pub fn borrowed(&self) -> ConsumerPath<&[u8]> {
+        ConsumerPath { key: self.key.as_ref(), group: self.group.as_ref(), consumer: self.consumer.as_ref() }
     }
 }
 
-/// Nothing, on no key: answers if the store does.
+/// Does nothing and uses no key. It succeeds if the store is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Ping;
 
@@ -246,12 +257,12 @@ impl Verb for Ping {
     }
 }
 
-/// Remembers a name for a while, as a string that expires.
+/// Sets a key to a string that expires, as a marker that workers check with [`Exists`].
 #[derive(Clone, Copy, Debug)]
 pub struct Remember<B = Vec<u8>> {
-    /// The name.
+    /// The key.
     pub key: B,
-    /// For how long.
+    /// Time until the key expires, in milliseconds.
     pub lifetime_ms: u64,
 }
 
@@ -269,7 +280,7 @@ impl<B: AsRef<[u8]>> Verb for Remember<B> {
     }
 }
 
-/// Whether there is something under a key.
+/// Returns whether a key exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Exists<B = Vec<u8>> {
     /// The key.
@@ -290,21 +301,21 @@ impl<B: AsRef<[u8]>> Verb for Exists<B> {
 }
 
 impl Txn<'_> {
-    /// The group, or `None` if there is no such stream or group.
+    /// Returns a group; `None` if the stream or the group does not exist.
     pub fn group(&self, key: &[u8], group: &[u8]) -> Result<Option<&Group>, Refusal> {
         Ok(self.stream(key)?.and_then(|stream| stream.group(group)))
     }
 
-    /// The stream and the group, which must be there.
+    /// Returns a stream and its group, or [`Refusal::NoGroup`] if one of them does not exist.
     fn existing_group(&self, key: &[u8], group: &[u8]) -> Result<(&Stream, &Group), Refusal> {
         let stream = self.stream(key)?.ok_or(Refusal::NoGroup)?;
         let group = stream.group(group).ok_or(Refusal::NoGroup)?;
         Ok((stream, group))
     }
 
-    /// The consumer has asked, whatever it got; it joins if it is new.
-    fn see_consumer(&mut self, reader: Reader<&[u8]>) -> Result<(), Refusal> {
-        let Reader { key, group, consumer } = reader;
+    /// Records that a consumer has sent a request now. Creates the consumer if it does not exist.
+    fn mark_consumer_seen(&mut self, reader: ConsumerPath<&[u8]>) -> Result<(), Refusal> {
+        let ConsumerPath { key, group, consumer } = reader;
         let at_ms = self.now_ms();
         let (_, found) = self.existing_group(key, group)?;
         let effect = match found.consumer(consumer) {

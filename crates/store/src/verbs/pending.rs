@@ -1,4 +1,4 @@
-//! Pending entries: acknowledged, counted, listed.
+//! Acknowledging, counting and listing pending entries (XACK, XACKDEL, XPENDING).
 
 use std::iter;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use millstream_engine::stream::{Deletion, IdRange, PendingQuery};
 use millstream_engine::{References, Refusal, StreamEffect, StreamId};
 
 use super::entries::apply_deletion;
-use super::{Reader, Shown, Shows, Sink, Verb};
+use super::{ConsumerPath, EntryVerb, ResultSink, ReturnedEntry, Verb};
 use crate::txn::Txn;
 
-/// Acknowledges. Answers with how many of these were pending; none if there is no such key or group.
+/// Acknowledges entries. Returns how many of them were pending; 0 if the key or the group does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledge<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: I,
 }
 
@@ -34,16 +34,17 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for Acknowledge<B, I> {
     }
 }
 
-/// Acknowledges and deletes. One answer for each id: not found is what was not pending, whether or not there is an entry.
+/// Acknowledges entries and deletes them. Returns the outcome for each id; it is [`Deletion::NotFound`] if the entry
+/// was not pending, even if it exists.
 #[derive(Clone, Copy, Debug)]
 pub struct AckDelete<B = Vec<u8>, I = Vec<StreamId>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// The entries.
+    /// The ids of the entries.
     pub ids: I,
-    /// What becomes of the entries in other groups.
+    /// What happens if the entries are pending in other groups.
     pub references: References,
 }
 
@@ -68,18 +69,18 @@ impl<B: AsRef<[u8]>, I: AsRef<[StreamId]>> Verb for AckDelete<B, I> {
     }
 }
 
-/// What a group has pending.
+/// A summary of the pending entries of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingSummary {
-    /// How many entries.
+    /// Number of pending entries.
     pub count: u64,
-    /// The smallest and the greatest id, if there are any.
+    /// The smallest and the greatest id; `None` if there are no pending entries.
     pub ids: Option<(StreamId, StreamId)>,
-    /// Consumers that have any, by name, and how many.
+    /// The consumers that have pending entries, sorted by name, each with its number of pending entries.
     pub consumers: Vec<(Vec<u8>, u64)>,
 }
 
-/// Sums up what a group has pending.
+/// Returns a summary of the pending entries of a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending<B = Vec<u8>> {
     /// The stream.
@@ -111,35 +112,35 @@ impl<B: AsRef<[u8]>> Verb for Pending<B> {
 /// A pending entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRow {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// Who it was last delivered to; `None` if it was released.
+    /// The consumer of the last delivery; `None` if the entry was released.
     pub consumer: Option<Vec<u8>>,
-    /// How long ago; `None` if it was released.
+    /// Time since the last delivery; `None` if the entry was released.
     pub idle: Option<Duration>,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u64,
 }
 
-/// Lists pending entries of a group, by id.
+/// Returns pending entries of a group, in ascending order of their ids.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingRows<B = Vec<u8>> {
     /// The stream.
     pub key: B,
     /// The group.
     pub group: B,
-    /// Only these ids; `None` is an empty range.
+    /// The range of ids; `None` is an empty range.
     pub ids: Option<IdRange>,
-    /// Only what is pending with this consumer.
+    /// Only entries that are pending for this consumer; `None`: for any.
     pub consumer: Option<B>,
-    /// Only what nobody has touched for so long, or was released.
+    /// Only entries that have been idle for at least this many milliseconds, and released entries.
     pub min_idle_ms: u64,
-    /// The most rows, of those that match.
+    /// Maximum number of entries to return.
     pub count: u64,
 }
 
 impl<B: AsRef<[u8]>> PendingRows<B> {
-    /// Visits the rows where they lie, and says how many there were.
+    /// Visits the pending entries without copying them. Returns their number.
     pub fn visit(
         &self,
         txn: &Txn<'_>,
@@ -175,32 +176,33 @@ impl<B: AsRef<[u8]>> Verb for PendingRows<B> {
     }
 }
 
-/// Shows a consumer's pending entries beyond an id as they are: looking is no delivery.
+/// Returns a consumer's own pending entries with ids greater than `after`. Unlike a read of the history, this does
+/// not count as a delivery.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnPending<B = Vec<u8>> {
-    /// Whose.
-    pub reader: Reader<B>,
-    /// Only greater ids.
+    /// The consumer.
+    pub consumer: ConsumerPath<B>,
+    /// Only entries with greater ids.
     pub after: StreamId,
-    /// The most rows.
+    /// Maximum number of entries to return.
     pub count: u64,
 }
 
-impl<B: AsRef<[u8]>> Shows for OwnPending<B> {
+impl<B: AsRef<[u8]>> EntryVerb for OwnPending<B> {
     const CHANGES: bool = false;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        iter::once(self.reader.key.as_ref())
+        iter::once(self.consumer.key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
-        let Reader { key, group, consumer } = self.reader.lend();
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
+        let ConsumerPath { key, group, consumer } = self.consumer.borrowed();
         let (stream, group) = txn.existing_group(key, group)?;
         let Some(consumer) = group.consumer(consumer) else { return Ok(()) };
-        let ids = stream.query_history(group, consumer, self.after, Some(self.count));
+        let ids = stream.query_consumer_pending(group, consumer, self.after, Some(self.count));
         stream.visit_ids(&ids, |id, entry| {
             let deliveries = group.pending().get(id).map_or(0, |row| row.deliveries);
-            sink.take(&Shown { id, entry, before: None, deliveries });
+            sink.receive(&ReturnedEntry { id, entry, before: None, deliveries });
         });
         Ok(())
     }

@@ -1,26 +1,26 @@
-//! Reading on: what comes after an id, of several streams.
+//! Reading the entries after an id, from one or more streams (XREAD).
 
 use std::time::Duration;
 
 use millstream_engine::{ReadFrom, Refusal};
 
-use super::{Found, Patience, Shows, Sink, interests};
+use super::{BlockUntil, EntrySelection, EntryVerb, ResultSink, interests};
 use crate::queues::{Interest, Interests};
 use crate::txn::Txn;
 
-/// Shows the entries after a place in each stream.
+/// Returns the entries after a position in each stream.
 #[derive(Clone, Debug)]
 pub struct Read<B = Vec<u8>> {
-    /// The streams, and where to begin in each.
+    /// The streams, each with the position to read from.
     pub streams: Vec<(B, ReadFrom)>,
-    /// The most entries of each stream.
+    /// Maximum number of entries per stream; `None`: no limit.
     pub count: Option<u64>,
-    /// How long to wait for entries; `None` does not wait.
+    /// How long to block if there are no entries; `None` does not block.
     pub block: Option<Duration>,
 }
 
 impl<B: AsRef<[u8]>> Read<B> {
-    /// Fixes where reading begins in each stream. A key that holds something else is refused before any stream is read.
+    /// Replaces positions such as "the current end" by ids. Refuses a key of another type before any stream is read.
     pub fn resolve(&mut self, txn: &Txn<'_>) -> Result<(), Refusal> {
         for (key, from) in &mut self.streams {
             *from = from.resolve(txn.stream(key.as_ref())?);
@@ -28,37 +28,37 @@ impl<B: AsRef<[u8]>> Read<B> {
         Ok(())
     }
 
-    /// The streams that have something to read, and what that is. To be asked after [`resolve`](Read::resolve).
-    pub fn find<'t>(&'t self, txn: &'t Txn<'_>) -> impl Iterator<Item = (&'t [u8], Found<'t>)> {
+    /// Returns the streams that have entries to read, each with its entries. Call [`resolve`](Read::resolve) first.
+    pub fn find<'t>(&'t self, txn: &'t Txn<'_>) -> impl Iterator<Item = (&'t [u8], EntrySelection<'t>)> {
         self.streams.iter().filter_map(|(key, from)| {
             let stream = txn.stream(key.as_ref()).ok().flatten()?;
-            Some((key.as_ref(), Found::after(stream, from.after(Some(stream)), self.count)?))
+            Some((key.as_ref(), EntrySelection::after(stream, from.after(Some(stream)), self.count)?))
         })
     }
 
-    /// What to wait for if there is nothing to read.
+    /// Returns what to block on if there are no entries.
     pub fn interests(&self) -> Interests {
         interests(self.streams.iter().map(|(key, _)| key), Interest::Entries)
     }
 }
 
-impl<B: AsRef<[u8]>> Shows for Read<B> {
+impl<B: AsRef<[u8]>> EntryVerb for Read<B> {
     const CHANGES: bool = false;
 
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.streams.iter().map(|(key, _)| key.as_ref())
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         self.resolve(txn)?;
         for (key, found) in self.find(txn) {
-            sink.stream(key);
-            found.show(sink);
+            sink.start_stream(key);
+            found.send_to(sink);
         }
         Ok(())
     }
 
-    fn patience(&self) -> Option<Patience> {
-        Some(Patience { at_most: self.block?, interests: self.interests() })
+    fn block_until(&self) -> Option<BlockUntil> {
+        Some(BlockUntil { timeout: self.block?, interests: self.interests() })
     }
 }

@@ -1,39 +1,39 @@
-//! Reading in a group: what is new, what is pending with the consumer, and what others left.
+//! Reading as a consumer of a group (XREADGROUP): new entries, the consumer's history, and idle entries to claim.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use millstream_engine::stream::{Before, ClaimSink, Delivery, EntryRef, EntrySink, Recipient};
+use millstream_engine::stream::{ClaimSink, Delivery, EntryRef, EntrySink, PriorDelivery, Recipient};
 use millstream_engine::{Refusal, StreamEffect, StreamId};
 
-use super::{Found, Patience, Reader, Shown, Shows, Sink, interests};
+use super::{BlockUntil, ConsumerPath, EntrySelection, EntryVerb, ResultSink, ReturnedEntry, interests};
 use crate::queues::{Interest, Interests};
 use crate::txn::Txn;
 
-/// Shows a consumer what its group has for it: what is new, or its history, or what others left and then what is new.
+/// Reads as a consumer: new entries, or its history, or pending entries to claim followed by new entries.
 #[derive(Clone, Debug)]
 pub struct ReadGroup<B = Vec<u8>> {
-    /// The streams, each with a group of this name.
+    /// The streams. Each must have a group of this name.
     pub keys: Vec<B>,
     /// The group.
     pub group: B,
-    /// The consumer. It joins if it is new.
+    /// The consumer. It is created if it does not exist.
     pub consumer: B,
-    /// Instead of new entries, those pending with the consumer beyond this id.
+    /// Reads the consumer's own pending entries with ids greater than this, instead of new entries.
     pub history_after: Option<StreamId>,
-    /// Also what was released, and what nobody has touched for so long: before what is new.
+    /// Before new entries, claims released entries and entries that have been idle for at least this many milliseconds.
     pub claim_idle_ms_min: Option<u64>,
-    /// Whether new entries become pending with the consumer, to be acknowledged.
+    /// Whether new entries become pending until the consumer acknowledges them.
     pub becomes_pending: bool,
-    /// The most entries of each stream.
+    /// Maximum number of entries per stream; `None`: no limit.
     pub count: Option<u64>,
-    /// How long to wait for entries; `None` does not wait. Nobody waits for history.
+    /// How long to block if there are no entries; `None` does not block. A read of the history never blocks.
     pub block: Option<Duration>,
 }
 
 impl<B> ReadGroup<B> {
-    /// New entries of one stream.
-    pub fn new(reader: Reader<B>) -> ReadGroup<B> {
+    /// Creates a verb that reads new entries of one stream.
+    pub fn new(reader: ConsumerPath<B>) -> ReadGroup<B> {
         ReadGroup {
             keys: vec![reader.key],
             group: reader.group,
@@ -47,25 +47,25 @@ impl<B> ReadGroup<B> {
     }
 }
 
-/// What a consumer asks of one stream.
+/// What a consumer reads from one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupRead {
-    /// What is new.
+    /// New entries.
     New,
-    /// What was released or nobody has touched for so long, then what is new.
+    /// Released and idle entries, then new entries.
     IdleAndNew {
-        /// For how long.
+        /// Minimum idle time in milliseconds.
         min_idle_ms: u64,
     },
-    /// What is pending with the consumer.
+    /// The consumer's own pending entries.
     History {
-        /// Only greater ids.
+        /// Only entries with greater ids.
         after: StreamId,
     },
 }
 
 impl GroupRead {
-    /// A consumer that asks for its history claims nothing.
+    /// Returns the kind of read. A read of the history claims nothing.
     #[inline]
     pub fn new(history_after: Option<StreamId>, claim_idle_ms_min: Option<u64>) -> GroupRead {
         match (history_after, claim_idle_ms_min) {
@@ -76,7 +76,7 @@ impl GroupRead {
     }
 }
 
-/// What a reader of a group waits for.
+/// Returns what a reader of a group blocks on.
 pub fn group_interests<B: AsRef<[u8]>>(
     keys: &[B],
     group: &[u8],
@@ -89,7 +89,8 @@ pub fn group_interests<B: AsRef<[u8]>>(
     interests(keys.iter(), interest)
 }
 
-/// Refuses a read unless every stream has the group: that is certain before any of them is read. Names the first stream that has not.
+/// Checks, before any stream is read, that each stream has the group. Returns the first key that has not, and the
+/// refusal.
 pub fn require_groups<'k, B: AsRef<[u8]>>(
     txn: &Txn<'_>,
     keys: &'k [B],
@@ -102,47 +103,52 @@ pub fn require_groups<'k, B: AsRef<[u8]>>(
     keys.iter().map(AsRef::as_ref).try_for_each(require)
 }
 
-impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
+impl<B: AsRef<[u8]>> EntryVerb for ReadGroup<B> {
     fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(AsRef::as_ref)
     }
 
-    fn show(&mut self, txn: &mut Txn<'_>, sink: &mut impl Sink) -> Result<(), Refusal> {
+    fn run_into(&mut self, txn: &mut Txn<'_>, sink: &mut impl ResultSink) -> Result<(), Refusal> {
         let (group, consumer) = (self.group.as_ref(), self.consumer.as_ref());
         require_groups(txn, &self.keys, group).map_err(|(_, refusal)| refusal)?;
-        for key in Shows::keys(self) {
-            let reader = Reader { key, group, consumer };
-            sink.stream(key);
+        for key in EntryVerb::keys(self) {
+            let reader = ConsumerPath { key, group, consumer };
+            sink.start_stream(key);
             match GroupRead::new(self.history_after, self.claim_idle_ms_min) {
                 GroupRead::History { after } => {
                     read_history(txn, reader, after, self.count, |id, entry| {
-                        sink.take(&Shown { id, entry, before: None, deliveries: 0 });
+                        sink.receive(&ReturnedEntry { id, entry, before: None, deliveries: 0 });
                         ControlFlow::Continue(())
                     })?;
                 }
                 GroupRead::IdleAndNew { min_idle_ms } => {
-                    let mut show = |entry: &EntryRef<'_>, before: Option<Before>| {
+                    let mut pass_on = |entry: &EntryRef<'_>, before: Option<PriorDelivery>| {
                         let deliveries = before.map_or(0, |before| before.deliveries).saturating_add(1);
-                        sink.take(&Shown { id: entry.id(), entry: Some(entry), before, deliveries });
+                        sink.receive(&ReturnedEntry {
+                            id: entry.id(),
+                            entry: Some(entry),
+                            before,
+                            deliveries,
+                        });
                     };
-                    read_claiming(txn, reader, min_idle_ms, self.count, self.becomes_pending, &mut show)?;
+                    read_claiming(txn, reader, min_idle_ms, self.count, self.becomes_pending, &mut pass_on)?;
                 }
                 GroupRead::New => {
-                    let mut show = |entry: &EntryRef<'_>| {
-                        sink.take(&Shown::entry(entry, 1));
+                    let mut pass_on = |entry: &EntryRef<'_>| {
+                        sink.receive(&ReturnedEntry::entry(entry, 1));
                         ControlFlow::Continue(())
                     };
-                    read_new(txn, reader, self.count, self.becomes_pending, &mut show)?;
+                    read_new(txn, reader, self.count, self.becomes_pending, &mut pass_on)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn patience(&self) -> Option<Patience> {
-        let at_most = self.block.filter(|_| self.history_after.is_none())?;
+    fn block_until(&self) -> Option<BlockUntil> {
+        let timeout = self.block.filter(|_| self.history_after.is_none())?;
         let interests = group_interests(&self.keys, self.group.as_ref(), self.claim_idle_ms_min);
-        Some(Patience { interests, at_most })
+        Some(BlockUntil { interests, timeout })
     }
 
     fn refused_key<'v>(&'v self, txn: &Txn<'_>) -> Option<&'v [u8]> {
@@ -150,78 +156,83 @@ impl<B: AsRef<[u8]>> Shows for ReadGroup<B> {
     }
 }
 
-/// Delivers what the group has not delivered yet, at most `count`, showing it to `sink`. The consumer joins if it is new.
+/// Delivers up to `count` entries that the group has not delivered yet, and passes them to `sink`. Creates the
+/// consumer if it does not exist.
 pub fn read_new(
     txn: &mut Txn<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
     becomes_pending: bool,
     sink: &mut impl EntrySink,
 ) -> Result<Option<Delivery>, Refusal> {
-    let (at, _) = txn.stream_with_place(reader.key)?.ok_or(Refusal::NoGroup)?;
+    let (at, _) = txn.stream_with_slot(reader.key)?.ok_or(Refusal::NoGroup)?;
     let to = Recipient { consumer: reader.consumer, at_ms: txn.now_ms(), pending: becomes_pending };
     let delivered = txn.deliver_at((reader.key, at), reader.group, to, count, sink)?;
     if delivered.is_none() {
-        txn.see_consumer(reader)?;
+        txn.mark_consumer_seen(reader)?;
     }
     Ok(delivered)
 }
 
-/// What the reader's group has not delivered yet, at most `count`; `None` if that is nothing.
+/// Selects up to `count` entries that the reader's group has not delivered yet; `None` if there are none.
 pub fn find_new<'t>(
     txn: &'t Txn<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
-) -> Result<Option<Found<'t>>, Refusal> {
+) -> Result<Option<EntrySelection<'t>>, Refusal> {
     let (stream, group) = txn.existing_group(reader.key, reader.group)?;
-    Ok(Found::after(stream, group.last_id(), count))
+    Ok(EntrySelection::after(stream, group.last_id(), count))
 }
 
-/// Delivers the next entries of a group, which [`find_new`] has found. The consumer joins if it is new.
-pub fn deliver(txn: &mut Txn<'_>, reader: Reader<&[u8]>, delivery: Delivery, becomes_pending: bool) {
-    let (Reader { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
+/// Delivers entries that [`find_new`] has selected. Creates the consumer if it does not exist.
+pub fn deliver(txn: &mut Txn<'_>, reader: ConsumerPath<&[u8]>, delivery: Delivery, becomes_pending: bool) {
+    let (ConsumerPath { key, group, consumer }, Delivery { last, count }) = (reader, delivery);
     let at_ms = txn.now_ms();
     let effect = StreamEffect::Deliver { group, consumer, last, count, at_ms, pending: becomes_pending };
     txn.apply_stream(key, effect);
 }
 
-/// Shows a consumer what is pending with it beyond `after`, until `visit` breaks because it has no room for the row; entries that
-/// are gone are shown as such. What is shown counts as delivered once more. Returns how many rows there were.
+/// Calls `visit` with the consumer's own pending entries after the id `after`, until `visit` breaks. Returns their
+/// number.
+///
+/// Entries that were deleted from the stream are passed as `None`. The others count as delivered once more.
 pub fn read_history(
     txn: &mut Txn<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     after: StreamId,
     count: Option<u64>,
     mut visit: impl FnMut(StreamId, Option<&EntryRef<'_>>) -> ControlFlow<()>,
 ) -> Result<u64, Refusal> {
     let (stream, group) = txn.existing_group(reader.key, reader.group)?;
     let Some(consumer) = group.consumer(reader.consumer) else {
-        txn.see_consumer(reader)?;
+        txn.mark_consumer_seen(reader)?;
         return Ok(0);
     };
-    let ids = stream.query_history(group, consumer, after, count);
+    let ids = stream.query_consumer_pending(group, consumer, after, count);
     let mut rows = 0;
-    let mut shown = Vec::with_capacity(ids.len());
+    let mut delivered = Vec::with_capacity(ids.len());
     stream.visit_ids_while(&ids, |id, entry| {
         visit(id, entry)?;
         rows += 1;
         if entry.is_some() {
-            shown.push(id);
+            delivered.push(id);
         }
         ControlFlow::Continue(())
     });
-    let Reader { key, group, consumer } = reader;
+    let ConsumerPath { key, group, consumer } = reader;
     let at_ms = txn.now_ms();
-    txn.apply_stream(key, StreamEffect::Redeliver { group, consumer, ids: &shown, at_ms });
+    txn.apply_stream(key, StreamEffect::Redeliver { group, consumer, ids: &delivered, at_ms });
     Ok(rows)
 }
 
-/// Gives the consumer what was released, then what nobody has touched for `min_idle_ms`, the longest idle first, then
-/// what is new: at most `count` together. The consumer joins if it is new. What was pending stays so, whether or not what is
-/// new becomes pending. Returns how many entries were shown.
+/// Delivers to the consumer, in this order: released entries; entries that have been idle for at least `min_idle_ms`,
+/// longest idle first; new entries. Returns their number, which is at most `count`.
+///
+/// Creates the consumer if it does not exist. `becomes_pending` applies to new entries only: claimed entries stay
+/// pending.
 pub fn read_claiming(
     txn: &mut Txn<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     min_idle_ms: u64,
     count: Option<u64>,
     becomes_pending: bool,
@@ -236,21 +247,21 @@ pub fn read_claiming(
         true => None,
         false => stream.visit_undelivered(found, left, &mut NewEntries(sink)),
     };
-    let Reader { key, group, consumer } = reader;
+    let ConsumerPath { key, group, consumer } = reader;
     if claimed > 0 {
         txn.apply_stream(key, StreamEffect::Claim { group, consumer, rows: &taken.rows, at_ms });
     }
     if let Some(delivery) = delivered {
         deliver(txn, reader, delivery, becomes_pending);
     }
-    let shown = claimed + delivered.map_or(0, |delivery| delivery.count);
-    if shown == 0 {
-        txn.see_consumer(reader)?;
+    let total = claimed + delivered.map_or(0, |delivery| delivery.count);
+    if total == 0 {
+        txn.mark_consumer_seen(reader)?;
     }
-    Ok(shown)
+    Ok(total)
 }
 
-/// New entries on their way to a reader that also claims.
+/// Passes new entries to the sink of a read that also claims.
 struct NewEntries<'s, S>(&'s mut S);
 
 impl<S: ClaimSink> EntrySink for NewEntries<'_, S> {

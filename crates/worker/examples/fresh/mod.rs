@@ -1,10 +1,10 @@
-//! For the examples: the store that `MILLSTREAM_URL` names, or one in memory, without what an earlier run left in it.
+//! Opens the store of an example: the one that `MILLSTREAM_URL` names, or one in memory.
 
 use std::sync::Arc;
 
 use millstream_worker::{Admin, Error, connect};
 
-/// The store, without this stream and its dead letters.
+/// Opens the store and deletes this stream and its dead letters, which an earlier run may have left.
 pub(crate) async fn store(stream: &str) -> Result<Arc<dyn Admin>, Error> {
     let url = std::env::var("MILLSTREAM_URL").unwrap_or_else(|_| "memory:".to_owned());
     let backend = connect(&url).await?;

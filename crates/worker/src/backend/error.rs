@@ -1,9 +1,9 @@
-//! What can go wrong between a worker and its store, sorted by what to do about it.
+//! The error of a backend call. Its kind decides how the caller reacts.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// A call to a backend that failed.
+/// The error of a backend call: a kind for programs, a message for people, and the underlying error.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -11,51 +11,51 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What an error means for its caller.
+/// The kind of an [`Error`], by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The URL of the store is wrong as it stands; nobody was asked.
+    /// The URL of the store is invalid. No connection was attempted.
     BadUrl,
-    /// The store cannot be reached, or the connection broke: try again.
+    /// The store cannot be reached, or the connection broke. Retry.
     Unreachable,
-    /// There is no store where one was named.
+    /// The folder contains no store, or cannot become one.
     NoStore,
-    /// The store is there and cannot serve now (loading, failing over): try again later.
+    /// The store was reached but cannot serve requests now (loading, failing over). Retry later.
     Busy,
-    /// The store takes no writes until somebody makes room for them, on its disk or in its memory: try again later.
+    /// The store rejects writes because its disk or memory is full. Free space, then retry.
     NotWritable,
-    /// The group or its stream is gone: make it again.
+    /// The group or its stream does not exist. Create it.
     NoGroup,
-    /// The name or password was not accepted.
+    /// Authentication failed, or the user lacks the permission.
     Denied,
-    /// The key holds something else than a stream.
+    /// The key holds a value that is not a stream.
     WrongType,
-    /// The request was refused as it stands.
+    /// The request was rejected. The same request will fail again.
     Refused,
-    /// The store has been closed by this process.
+    /// This process has closed the store.
     Closed,
 }
 
 impl Error {
-    /// An error with a message for people.
+    /// Creates an error with a message for people.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error { kind, message: message.into(), source: None }
     }
 
-    /// The same with its cause.
+    /// Adds the underlying error.
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
         self.source = Some(Box::new(source));
         self
     }
 
-    /// What the error means.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed a little later.
-    pub fn is_passing(&self) -> bool {
+    /// Returns whether the same call can succeed later.
+    pub fn is_transient(&self) -> bool {
         matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Busy | ErrorKind::NotWritable)
     }
 }

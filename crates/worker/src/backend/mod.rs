@@ -1,15 +1,20 @@
-//! What the worker asks of a store of streams, in two traits.
+//! The operations that the worker runtime needs from a store of streams, as two traits.
 //!
-//! [`Backend`] is what producers and workers need to work; [`Admin`] is what it takes to look at streams and groups and
-//! to administer them. A store that has only the first runs workers, without autoscaling, backlog metrics and the
+//! [`Backend`] has the operations of producers and workers. [`Admin`] adds inspecting and administering streams and
+//! groups. On a store that implements only [`Backend`], workers run without autoscaling, backlog metrics and the
 //! removal of dead consumers.
 //!
-//! Three kinds of store stand behind it: the embedded engine, any server that speaks Redis' protocol, and a
-//! Redis or Valkey Cluster. No type of theirs appears here. What a server cannot do natively is emulated by
-//! its backend, found out by probing and never by its version; callers see one behaviour.
+//! There are three implementations: the embedded engine, a server that speaks the Redis protocol, and a Redis or
+//! Valkey Cluster. None of their types appears here. If a server lacks an operation, its backend emulates it, so
+//! callers see the same behaviour everywhere. The backend detects missing operations by probing the server, never by
+//! its version.
 //!
-//! All calls may be made at the same time from any task. A read that waits has a connection of its own and holds
-//! nobody up. A call that is dropped half-way may still have happened: reads are therefore never dropped by the runtime.
+//! A *pending entry* is a row of a group's pending list. The stream entry it refers to may have been deleted or
+//! trimmed; the pending entry then stays until it is acknowledged or dead-lettered.
+//!
+//! All calls can run concurrently, from any task. A blocking read has its own connection and delays no other call. If
+//! a call is dropped before it returns, the store may still execute it. For this reason the runtime never drops
+//! reads.
 
 mod embedded;
 mod error;
@@ -26,207 +31,230 @@ pub use error::{Error, ErrorKind};
 pub use millstream_engine::StreamId;
 pub use redis::{Certificates, Redis};
 pub use types::{
-    Acknowledgement, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter, Delivery, Entry, Fields,
-    GroupInfo, Idempotence, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range, Read, Release,
-    ServerInfo, Start, StreamInfo, Trim,
+    Acknowledgement, Capabilities, Claimed, Consumer, ConsumerInfo, Delivery, Entry, Fields, GroupInfo,
+    IdOrder, Idempotence, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary, Range, Read,
+    Release, ServerInfo, Start, StreamInfo, Trim,
 };
 
-/// How many entries or rows are asked for in one call where all are wanted.
-const PAGE: usize = 1000;
+/// Number of entries or pending entries to request per call when listing all of them.
+const PAGE_SIZE: usize = 1000;
 
-/// An answer on its way.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+/// The future that a backend call returns.
+pub type BackendFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// What producers and workers need of a store: to add, read, claim, keep, and finish with entries.
+/// The store operations of producers and workers: add, read, claim, extend, acknowledge, release and dead-letter
+/// entries.
 pub trait Backend: Send + Sync + 'static {
-    /// What the store does natively. Known once connected.
+    /// Returns what the store does natively. The backend determines it when it connects.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where the store is, for people: a URL without its password, or a folder.
-    fn place(&self) -> String;
+    /// Returns the location of the store, for display: a URL without its password, or a folder.
+    fn location(&self) -> String;
 
-    /// The same store for administration, if it can be administered.
+    /// Returns the same store as an [`Admin`], or `None` if the store does not support administration.
     fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
         None
     }
 
-    /// Adds entries to the end of a stream, in one round trip, and gives their ids in the same order.
+    /// Appends entries to a stream in one round trip and returns their ids in the same order.
     fn add<'a>(
         &'a self,
         stream: &'a str,
         entries: &'a [NewEntry],
         trim: Option<Trim>,
-    ) -> Answer<'a, Vec<StreamId>>;
+    ) -> BackendFuture<'a, Vec<StreamId>>;
 
-    /// Makes the group, and the stream if need be. False if it was there: then nothing has changed.
-    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool>;
+    /// Creates the group, and the stream if it does not exist. Returns false, without any change, if the group exists.
+    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool>;
 
-    /// The stream as it is; `None` if there is none.
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>>;
+    /// Returns the length, last id and other properties of a stream, or `None` if it does not exist.
+    fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>>;
 
-    /// New entries for a consumer, and idle ones too where [`Capabilities::read_claims`] says so.
-    /// Empty after [`Read::block`] has passed in vain.
-    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>>;
+    /// Reads new entries for a consumer. If the store has [`Capabilities::read_claims`], also claims idle entries.
+    ///
+    /// Returns an empty list if no entry arrived within [`Read::block`].
+    fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>>;
 
-    /// The consumer's own pending entries after an id, as they are: delivery counts do not grow.
-    /// Entries that are gone from the stream have no fields.
+    /// Returns the consumer's own pending entries after an id. Delivery counts do not change.
+    ///
+    /// An entry that was deleted from the stream has no fields.
     fn own_pending<'a>(
         &'a self,
         consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
-    ) -> Answer<'a, Vec<Delivery>>;
+    ) -> BackendFuture<'a, Vec<Delivery>>;
 
-    /// Claims up to `count` pending entries from an id on, of any owner, that nobody has touched for `min_idle`, or that
-    /// were released. Walks the whole group over several calls (see [`Claimed::next`]): a call may claim nothing and still
-    /// not be the last.
+    /// Claims up to `count` pending entries from an id on that have been idle for `min_idle` or were released.
+    ///
+    /// Entries of every consumer are candidates. To visit the whole group, repeat the call from [`Claimed::next`]. A
+    /// call that claims nothing is not necessarily the last.
     fn autoclaim<'a>(
         &'a self,
         consumer: Consumer<'a>,
         min_idle: Duration,
         from: StreamId,
         count: usize,
-    ) -> Answer<'a, Claimed>;
+    ) -> BackendFuture<'a, Claimed>;
 
-    /// Acknowledges, after remembering the named keys as seen. One round trip. Gives the number of rows acknowledged.
+    /// Stores the deduplication keys, then acknowledges the entries. Returns the number of entries acknowledged.
+    ///
+    /// Takes one round trip, plus one for each key that is on another node of a cluster than the stream.
     fn acknowledge<'a>(
         &'a self,
         stream: &'a str,
         group: &'a str,
         done: &'a Acknowledgement,
-    ) -> Answer<'a, u64>;
+    ) -> BackendFuture<'a, u64>;
 
-    /// Which of these keys were remembered by an [`Acknowledgement`] and have not expired.
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>>;
+    /// Returns for each key whether an [`Acknowledgement`] stored it and it has not expired.
+    fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>>;
 
-    /// Restarts the idle time of rows that are still this consumer's, and of no others; counts stay. Gives those ids.
-    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>>;
+    /// Resets the idle time of those entries that are still pending for this consumer, and returns their ids.
+    ///
+    /// Delivery counts do not change.
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>>;
 
-    /// Releases deliveries that are still this consumer's and its last of that entry, to be claimed by anyone at once.
-    /// Gives the number of rows. Where the store cannot release a row whose entry is gone, the row stays the consumer's
-    /// until it is dead-lettered.
-    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64>;
+    /// Releases pending entries, so that any consumer can claim them immediately. Returns the number released.
+    ///
+    /// Skips an entry that is no longer pending for this consumer or that has been delivered again since. Some stores
+    /// cannot release a pending entry whose stream entry was deleted; it then stays with the consumer until it is
+    /// dead-lettered.
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64>;
 
-    /// Adds entries to a dead-letter stream and acknowledges their origins, each pair in one step, and only
-    /// those that are still this consumer's, or anyone's whose entry is gone. Gives the ids that moved.
+    /// Adds dead letters and acknowledges the entries they come from, each pair atomically. Returns the ids moved.
+    ///
+    /// Moves only entries that are still pending for this consumer. Exception: a pending entry whose stream entry was
+    /// deleted is moved whichever consumer owns it.
     fn dead_letter<'a>(
         &'a self,
         consumer: Consumer<'a>,
-        letters: &'a [DeadLetter],
-    ) -> Answer<'a, Vec<StreamId>>;
+        dead_letters: &'a [NewDeadLetter],
+    ) -> BackendFuture<'a, Vec<StreamId>>;
 }
 
-/// What it takes to look at the streams and groups of a store, and to administer them.
+/// Operations that inspect and administer the streams, groups and consumers of a store.
 pub trait Admin: Backend {
-    /// Answers if the store does.
-    fn ping(&self) -> Answer<'_, ()>;
+    /// Returns `Ok` if the store replies.
+    fn ping(&self) -> BackendFuture<'_, ()>;
 
-    /// What the server behind the store tells about itself, and the settings of these names; of a cluster, one of its
-    /// servers. `None` if the store has no server.
-    fn server<'a>(&'a self, _settings: &'a [&'a str]) -> Answer<'a, Option<ServerInfo>> {
+    /// Returns the server's INFO fields and the settings of these names, or `None` if the store has no server.
+    ///
+    /// On a cluster, one of its nodes replies.
+    fn server<'a>(&'a self, _settings: &'a [&'a str]) -> BackendFuture<'a, Option<ServerInfo>> {
         Box::pin(async { Ok(None) })
     }
 
     // Streams
 
-    /// The streams whose names match a glob pattern, by name.
-    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>>;
+    /// Returns the names of all streams that match a glob pattern, sorted.
+    fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>>;
 
-    /// Entries of a stream.
-    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>>;
+    /// Returns the entries of a range of ids.
+    fn range<'a>(&'a self, stream: &'a str, range: Range) -> BackendFuture<'a, Vec<Entry>>;
 
-    /// All entries of a stream, in as many calls as it takes.
-    fn all_entries<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<Entry>> {
+    /// Returns all entries of a stream, in as many calls as needed.
+    fn all_entries<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<Entry>> {
         Box::pin(async move {
             let (mut all, mut next) = (Vec::new(), Some(StreamId::MIN));
             while let Some(first) = next {
-                let page = self.range(stream, Range::rising(first, PAGE)).await?;
-                next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
+                let page = self.range(stream, Range::starting_at(first, PAGE_SIZE)).await?;
+                next = page.last().filter(|_| page.len() == PAGE_SIZE).and_then(|entry| entry.id.next());
                 all.extend(page);
             }
             Ok(all)
         })
     }
 
-    /// The entries after an id as soon as there are any, without joining a group. Empty after `block`.
+    /// Waits for entries after an id and returns them, without a group.
+    ///
+    /// Returns an empty list if no entry arrived within `block`.
     fn follow<'a>(
         &'a self,
         stream: &'a str,
         after: StreamId,
         count: usize,
         block: Duration,
-    ) -> Answer<'a, Vec<Entry>>;
+    ) -> BackendFuture<'a, Vec<Entry>>;
 
-    /// Removes entries from a stream. Gives the number removed.
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64>;
+    /// Deletes entries from a stream. Returns the number deleted.
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64>;
 
-    /// Removes a stream with its groups. False if there was none.
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool>;
+    /// Deletes a stream with its groups. Returns false if it does not exist.
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool>;
 
     // Groups
 
-    /// The stream's groups by name; none if there is no such stream.
-    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>>;
+    /// Returns the groups of a stream, sorted by name. Empty if the stream does not exist.
+    fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>>;
 
-    /// Moves the group's position, forwards or back.
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()>;
+    /// Moves the group's position forwards or backwards.
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()>;
 
-    /// Removes the group with its pending rows. False if it was not there.
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool>;
+    /// Deletes the group with its pending entries. Returns false if it does not exist.
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool>;
 
-    /// What is pending in a group, summed up.
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary>;
+    /// Returns a summary of the pending entries of a group.
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary>;
 
-    /// The pending rows of a group, by id.
+    /// Returns the pending entries of a group that match the filter, sorted by id.
     fn pending<'a>(
         &'a self,
         stream: &'a str,
         group: &'a str,
         filter: &'a PendingFilter,
-    ) -> Answer<'a, Vec<PendingRow>>;
+    ) -> BackendFuture<'a, Vec<PendingRow>>;
 
-    /// All pending rows of a group, in as many calls as it takes.
-    fn all_pending<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<PendingRow>> {
+    /// Returns all pending entries of a group, in as many calls as needed.
+    fn all_pending<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<PendingRow>> {
         Box::pin(async move {
             let (mut all, mut next) = (Vec::new(), Some(StreamId::MIN));
             while let Some(first) = next {
-                let page = self.pending(stream, group, &PendingFilter::rising(first, PAGE)).await?;
-                next = page.last().filter(|_| page.len() == PAGE).and_then(|row| row.id.next());
+                let page = self.pending(stream, group, &PendingFilter::starting_at(first, PAGE_SIZE)).await?;
+                next = page.last().filter(|_| page.len() == PAGE_SIZE).and_then(|row| row.id.next());
                 all.extend(page);
             }
             Ok(all)
         })
     }
 
-    /// Makes an entry of the stream pending again in this group alone, claimable at once, as if never delivered.
-    /// One that is pending stays as it is. False if the stream has no such entry.
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool>;
+    /// Makes an entry pending again in this group only: claimable immediately, with a delivery count of 0.
+    ///
+    /// An entry that is already pending does not change. Returns false if the stream has no such entry.
+    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool>;
 
     // Consumers
 
-    /// The group's consumers by name.
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>>;
+    /// Returns the consumers of a group, sorted by name.
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>>;
 
-    /// Removes a consumer after its pending rows have become the heir's, in one step: nothing is lost, whatever
-    /// happens at the same time. Times and counts of the rows stay. Gives the number of rows that moved. An
-    /// heir that is new joins only if a row moves. Where the store cannot move a row whose entry is gone, the consumer
-    /// stays with such rows until they are dead-lettered.
-    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64>;
+    /// Moves a consumer's pending entries to its heir and removes the consumer, atomically. Returns the number moved.
+    ///
+    /// Idle times and delivery counts do not change. If the heir is not a consumer yet, it is created only if an entry
+    /// moves. Some stores cannot move a pending entry whose stream entry was deleted; the consumer then stays until
+    /// such entries are dead-lettered.
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> BackendFuture<'a, u64>;
 
-    /// Removes a consumer without pending rows, in one step with looking whether it has any. True if it is gone;
-    /// false if it has some, and stays.
-    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool>;
+    /// Removes a consumer if it has no pending entries; check and removal are atomic.
+    ///
+    /// Returns true if the consumer was removed or does not exist, false if it has pending entries.
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool>;
 }
 
-/// An entry has at least one field.
+/// Returns an error if an entry has no fields.
 fn check_entries(entries: &[NewEntry]) -> Result<(), Error> {
     if entries.iter().any(|entry| entry.fields.is_empty()) { Err(no_fields()) } else { Ok(()) }
 }
 
-fn check_letters(letters: &[DeadLetter]) -> Result<(), Error> {
-    if letters.iter().any(|letter| letter.fields.is_empty()) { Err(no_fields()) } else { Ok(()) }
+/// Returns an error if a dead letter has no fields.
+fn check_dead_letters(dead_letters: &[NewDeadLetter]) -> Result<(), Error> {
+    if dead_letters.iter().any(|dead_letter| dead_letter.fields.is_empty()) {
+        Err(no_fields())
+    } else {
+        Ok(())
+    }
 }
 
 fn no_fields() -> Error {
-    Error::new(ErrorKind::Refused, "an entry needs at least one field; give it one")
+    Error::new(ErrorKind::Refused, "an entry needs at least one field; add a field")
 }

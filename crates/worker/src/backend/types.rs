@@ -1,4 +1,4 @@
-//! The values that go in and out of a backend.
+//! The argument and result types of the backend traits.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,311 +7,317 @@ use bytes::Bytes;
 
 use super::StreamId;
 
-/// Names and values of an entry, in order.
+/// The fields of an entry, as name and value, in order.
 pub type Fields = Vec<(Bytes, Bytes)>;
 
-/// What a store does natively. What it does not is emulated, at the price named.
+/// What a store does natively. The backend emulates the rest, at the cost stated for each capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// A read hands out idle entries too; elsewhere they are claimed by a call of their own, now and then. That call
-    /// is needed everywhere, if less often: a read passes over pending entries that are gone from the stream.
+    /// A read also claims idle entries. Without it, the worker claims them with a separate call at intervals.
+    ///
+    /// With it, that call is still needed, but less often: a read skips pending entries that were deleted from the
+    /// stream.
     pub read_claims: bool,
-    /// Rows are released natively; elsewhere they are made to look idle for long.
+    /// Pending entries can be released. Without it, a release sets their idle time to decades.
     pub releases: bool,
-    /// Leases are extended natively and only for their owner; elsewhere by a script.
+    /// One command extends a lease if the consumer still owns it. Without it, a script does.
     pub extends: bool,
-    /// Entries can be added once only; elsewhere a repeated send is a second entry.
+    /// Entries can be added idempotently. Without it, a repeated send adds a second entry.
     pub idempotent_adds: bool,
-    /// Lag is always known and exact; elsewhere it may have to be counted.
+    /// The store always reports the exact lag. Without it, the lag may have to be counted.
     pub exact_lag: bool,
-    /// Whether the store has told all this. One that cannot write now cannot tell: it is taken to be able until it is
-    /// asked again, by the first call that relies on it.
-    pub certain: bool,
+    /// The backend has probed all capabilities.
+    ///
+    /// A server that rejects writes cannot be probed. Its capabilities count as present until the first call that
+    /// relies on one probes again.
+    pub confirmed: bool,
 }
 
-/// An entry to be added.
+/// An entry to add.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewEntry {
-    /// Its fields, at least one.
+    /// The fields of the entry, at least one.
     pub fields: Fields,
-    /// Under which name it is added only once.
+    /// If set, the store adds the entry only once under this key.
     pub idempotence: Option<Idempotence>,
 }
 
-/// The name under which an entry is added only once.
+/// The key under which the store adds an entry only once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotence {
-    /// Who sends.
+    /// The name of the producer.
     pub producer: String,
-    /// The sender's name for the entry.
+    /// The idempotent id: the producer's own id for the entry.
     pub iid: String,
 }
 
-/// How long a stream may grow; older entries go.
+/// The maximum length of a stream. Trimming removes the oldest entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trim {
-    /// About this many entries stay.
+    /// Keep this number of entries or slightly more. Cheaper than an exact trim.
     About(u64),
-    /// Exactly this many entries stay at most.
+    /// Keep at most this number of entries.
     Exactly(u64),
 }
 
-/// Where a group begins.
+/// The position where a group starts to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest entry there is.
+    /// At the oldest entry of the stream.
     Beginning,
-    /// With the next entry that comes.
+    /// After the newest entry: only entries added from now on.
     End,
-    /// After this entry.
+    /// After the entry with this id.
     After(StreamId),
 }
 
-/// A consumer of a group.
+/// The name of a consumer, with its group and stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumer<'a> {
-    /// The stream.
+    /// The name of the stream.
     pub stream: &'a str,
-    /// The group.
+    /// The name of the group.
     pub group: &'a str,
-    /// Its name in the group.
+    /// The name of the consumer in the group.
     pub name: &'a str,
 }
 
 impl<'a> Consumer<'a> {
-    /// The consumer of this name.
+    /// Names a consumer of a group.
     pub fn new(stream: &'a str, group: &'a str, name: &'a str) -> Consumer<'a> {
         Consumer { stream, group, name }
     }
 }
 
-/// Who reads, where, and how much.
+/// The arguments of [`Backend::read`](super::Backend::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read<'a> {
-    /// The stream.
+    /// The name of the stream.
     pub stream: &'a str,
-    /// The group.
+    /// The name of the group.
     pub group: &'a str,
-    /// The consumer, which comes to be when it first reads.
+    /// The name of the consumer. The store creates the consumer with its first read.
     pub consumer: &'a str,
-    /// The most entries.
+    /// Maximum number of entries to return.
     pub count: usize,
-    /// How long to wait for the first entry; `None` does not wait.
+    /// How long to wait for the first entry. `None` returns immediately.
     pub block: Option<Duration>,
-    /// Where the store can: also hand out entries that nobody has touched for so long.
+    /// If the store has [`Capabilities::read_claims`]: also claim pending entries with at least this idle time.
     pub claim_idle: Option<Duration>,
 }
 
-/// An entry handed to a consumer.
+/// An entry delivered to a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// Its fields; `None` if it was deleted or trimmed while it was pending.
+    /// The fields of the entry. `None` if it was deleted or trimmed while it was pending.
     pub fields: Option<Fields>,
-    /// How often it has been delivered, this time included.
+    /// Number of deliveries of the entry, including this one.
     pub deliveries: u64,
 }
 
-/// What taking over idle entries gave.
+/// The result of [`Backend::autoclaim`](super::Backend::autoclaim).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claimed {
-    /// Entries that are now the caller's, and idle rows whose entry is gone from the stream: those have no fields, are as they
-    /// were before the call, whoever owns them, and end with [`Backend::dead_letter`](super::Backend::dead_letter), which takes
-    /// them from anyone.
+    /// Entries that the caller now owns, and idle pending entries whose stream entry was deleted.
+    ///
+    /// The latter have no fields and keep their owner, idle time and delivery count. Pass them to
+    /// [`Backend::dead_letter`](super::Backend::dead_letter), which accepts them whichever consumer owns them.
     pub deliveries: Vec<Delivery>,
-    /// From where to go on; 0-0 when the whole group has been walked.
+    /// The id from which to continue. 0-0 after the last pending entry of the group.
     pub next: StreamId,
 }
 
-/// Entries that are done, and what to remember of them.
+/// Entries to acknowledge, and deduplication keys to store with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// The entries to acknowledge.
+    /// The ids of the entries to acknowledge.
     pub ids: Vec<StreamId>,
-    /// Keys to remember as seen, and for how long; before anything is acknowledged.
+    /// Deduplication keys and their lifetimes. The store records them before it acknowledges the entries.
     pub remember: Vec<(String, Duration)>,
 }
 
 /// A delivery to release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// Which delivery it is: how often the entry had been delivered with it. A row that has been delivered again since is left
-    /// alone, even if it is the same consumer's.
+    /// The delivery count of the delivery to release.
+    ///
+    /// An entry that has been delivered again since, even to the same consumer, is not released.
     pub delivery: u64,
-    /// How often it counts as delivered from now on.
+    /// The delivery count that the entry gets.
     pub deliveries: u64,
 }
 
 impl Release {
-    /// A delivery that counts as before.
+    /// Releases a delivery and keeps its delivery count.
     pub fn counted(id: StreamId, delivery: u64) -> Release {
         Release { id, delivery, deliveries: delivery }
     }
 }
 
-/// An entry for the dead letters, and where it comes from.
+/// A dead letter to add, and the pending entry it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// The pending entry that ends here.
+pub struct NewDeadLetter {
+    /// The id of the pending entry to acknowledge.
     pub origin: StreamId,
-    /// The dead-letter stream, in the same slot as the stream on a cluster.
+    /// The name of the dead-letter stream. On a cluster it must be in the same slot as the stream.
     pub to: String,
-    /// What is added there.
+    /// The fields of the dead letter.
     pub fields: Fields,
 }
 
 /// An entry of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// The id of the entry.
     pub id: StreamId,
-    /// Its fields.
+    /// The fields of the entry.
     pub fields: Fields,
 }
 
-/// Which entries to look at: from `first` to `last`, both included.
+/// The entries to return: those from `first` to `last`, both included, at most `count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The smallest id.
+    /// The smallest id of the range.
     pub first: StreamId,
-    /// The greatest id.
+    /// The greatest id of the range.
     pub last: StreamId,
-    /// From which end.
-    pub order: Order,
-    /// The most entries.
+    /// The order of the returned entries.
+    pub order: IdOrder,
+    /// Maximum number of entries.
     pub count: usize,
 }
 
 impl Range {
-    /// Up to `count` entries from an id on, oldest first.
-    pub fn rising(first: StreamId, count: usize) -> Range {
-        Range { first, last: StreamId::MAX, order: Order::Rising, count }
+    /// Selects up to `count` entries from an id on, oldest first.
+    pub fn starting_at(first: StreamId, count: usize) -> Range {
+        Range { first, last: StreamId::MAX, order: IdOrder::Ascending, count }
     }
 
-    /// The entry of this id.
-    pub fn one(id: StreamId) -> Range {
-        Range { last: id, ..Range::rising(id, 1) }
+    /// Selects the entry with this id.
+    pub fn single(id: StreamId) -> Range {
+        Range { last: id, ..Range::starting_at(id, 1) }
     }
 }
 
-/// From which end entries are listed.
+/// The order in which entries are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum IdOrder {
     /// Oldest first.
-    Rising,
+    Ascending,
     /// Newest first.
-    Falling,
+    Descending,
 }
 
-/// What a server tells about itself.
+/// The state and the settings of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Its version, state and counters, by the server's own names.
+    /// The fields of the server's INFO reply: version, state and counters.
     pub facts: HashMap<String, String>,
-    /// The settings that were asked for, as far as the server has them and tells them.
+    /// The requested settings. A setting that the server lacks or hides is missing.
     pub settings: HashMap<String, String>,
 }
 
-/// A stream, as it is.
+/// The properties of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// How many entries it has.
+    /// Number of entries.
     pub length: u64,
-    /// How many groups.
+    /// Number of groups.
     pub groups: u64,
-    /// How many entries were ever added, where the store knows.
+    /// Number of entries ever added. `None` if the store does not know.
     pub entries_added: Option<u64>,
-    /// The id of the last entry ever added.
+    /// The id of the last entry ever added, even if it has been deleted.
     pub last_id: StreamId,
-    /// The greatest deleted id, where the store knows.
+    /// The greatest id that was deleted. `None` if the store does not know.
     pub max_deleted_id: Option<StreamId>,
-    /// The oldest entry's id.
+    /// The id of the oldest entry. `None` if the stream is empty.
     pub first_entry: Option<StreamId>,
-    /// The newest entry's id.
+    /// The id of the newest entry. `None` if the stream is empty.
     pub last_entry: Option<StreamId>,
 }
 
-/// A group, as it is.
+/// The properties of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupInfo {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// How many consumers it has.
+    /// Number of consumers.
     pub consumers: u64,
-    /// How many entries are pending.
+    /// Number of pending entries.
     pub pending: u64,
-    /// The last entry delivered.
+    /// The id of the last entry delivered for the first time: the group's position.
     pub last_delivered: StreamId,
-    /// How many entries it has read, where known.
+    /// Number of entries that the group has read. `None` if the store does not know.
     pub entries_read: Option<u64>,
-    /// How many entries it has yet to read, where the store knows.
+    /// Number of entries that the group has not read yet. `None` if the store does not know.
     pub lag: Option<u64>,
 }
 
-/// A consumer, as it is.
+/// The properties of a consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// Its name.
+    /// The name of the consumer.
     pub name: String,
-    /// How many entries are pending with it.
+    /// Number of entries pending for the consumer.
     pub pending: u64,
-    /// How long ago it last asked.
+    /// Time since the consumer last tried to read or claim entries.
     pub idle: Duration,
-    /// How long ago it last got something, where the store knows.
+    /// Time since the consumer last received entries. `None` if it never did or the store does not know.
     pub inactive: Option<Duration>,
 }
 
-/// What is pending in a group.
+/// A summary of the pending entries of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingSummary {
-    /// How many rows.
+    /// Number of pending entries, including released ones.
     pub total: u64,
-    /// The smallest and the greatest id.
+    /// The smallest and the greatest id. `None` if no entry is pending.
     pub ids: Option<(StreamId, StreamId)>,
-    /// How many rows each consumer has; released rows are nobody's.
+    /// Number of pending entries of each consumer. Released entries have no consumer.
     pub consumers: Vec<(String, u64)>,
 }
 
-/// Which pending rows to look at.
+/// Selects the pending entries to return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingFilter {
-    /// The smallest id.
+    /// The smallest id of the range.
     pub first: StreamId,
-    /// The greatest id.
+    /// The greatest id of the range.
     pub last: StreamId,
-    /// The most rows, of those that match.
+    /// Maximum number of matching entries to return.
     pub count: usize,
-    /// Only rows of this consumer.
+    /// If set, only entries of this consumer.
     pub consumer: Option<String>,
-    /// Only rows that nobody has touched for so long. Released rows always match.
+    /// If set, only entries with at least this idle time. Released entries always match.
     pub min_idle: Option<Duration>,
 }
 
 impl PendingFilter {
-    /// Up to `count` rows from an id on, of any consumer.
-    pub fn rising(first: StreamId, count: usize) -> PendingFilter {
+    /// Selects up to `count` pending entries of all consumers, from an id on.
+    pub fn starting_at(first: StreamId, count: usize) -> PendingFilter {
         PendingFilter { first, last: StreamId::MAX, count, consumer: None, min_idle: None }
     }
 
-    /// The row of this id.
-    pub fn one(id: StreamId) -> PendingFilter {
-        PendingFilter { last: id, ..PendingFilter::rising(id, 1) }
+    /// Selects the pending entry with this id.
+    pub fn single(id: StreamId) -> PendingFilter {
+        PendingFilter { last: id, ..PendingFilter::starting_at(id, 1) }
     }
 }
 
-/// A pending row.
+/// A pending entry: one row of a group's pending list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingRow {
-    /// The entry.
+    /// The id of the entry.
     pub id: StreamId,
-    /// Whose it is; `None` if it was released.
+    /// The consumer that owns it. `None` if it was released.
     pub consumer: Option<String>,
-    /// How long ago it was delivered or extended; `None` if it was released.
+    /// Time since it was delivered or its lease was extended. `None` if it was released.
     pub idle: Option<Duration>,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u64,
 }

@@ -1,8 +1,8 @@
-//! The group manager on the embedded store.
+//! Tests of the group manager on the embedded store.
 
 use super::*;
 use crate::backend::{Embedded, Read, Start};
-use crate::monitor::LagKnown;
+use crate::monitor::LagAccuracy;
 use crate::producer::Producer;
 
 async fn with_entries(count: usize) -> (GroupManager, Arc<dyn Admin>, Vec<StreamId>) {
@@ -23,7 +23,7 @@ async fn position(backend: &Arc<dyn Admin>) -> StreamId {
 }
 
 #[tokio::test]
-async fn a_consumer_goes_only_after_its_messages_have_been_adopted() {
+async fn remove_consumer_moves_its_pending_entries_to_the_heir() {
     let (groups, backend, _) = with_entries(3).await;
     backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
     assert_eq!(read(&backend, "gone", 3).await, 3);
@@ -39,7 +39,7 @@ async fn a_consumer_goes_only_after_its_messages_have_been_adopted() {
 }
 
 #[tokio::test]
-async fn a_reset_shows_before_and_after_and_acts_only_when_told() {
+async fn preview_reset_shows_the_change_and_reset_executes_it() {
     let (groups, backend, ids) = with_entries(5).await;
     backend.create_group("orders", "billing", Start::Beginning).await.unwrap();
     assert_eq!(read(&backend, "one", 3).await, 3);
@@ -47,13 +47,13 @@ async fn a_reset_shows_before_and_after_and_acts_only_when_told() {
     assert_eq!((back.before.last_delivered, back.before.lag.count), (ids[2], 2));
     assert_eq!((back.after.last_delivered, back.after.lag.count), (StreamId::MIN, 5));
     assert_eq!((back.pending, back.active_consumers.as_slice()), (3, &["one".to_owned()][..]));
-    assert_eq!(position(&backend).await, ids[2], "a preview moves nothing");
+    assert_eq!(position(&backend).await, ids[2], "the preview moved the group");
     groups.reset(&back).await.unwrap();
     assert_eq!(position(&backend).await, StreamId::MIN);
 }
 
 #[tokio::test]
-async fn every_position_is_an_entry_to_read_on_after() {
+async fn reset_moves_the_group_to_every_kind_of_position() {
     let (groups, backend, ids) = with_entries(5).await;
     backend.create_group("orders", "billing", Start::After(ids[2])).await.unwrap();
     backend.create_group("orders", "other", Start::After(ids[0])).await.unwrap();
@@ -82,7 +82,7 @@ async fn every_position_is_an_entry_to_read_on_after() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_cannot_be_reset() {
+async fn reset_rejects_missing_groups_and_long_shifts() {
     let (groups, backend, _) = with_entries(1).await;
     for (stream, group) in [("nowhere", "billing"), ("orders", "nobody")] {
         let error = groups.preview_reset(stream, group, Position::End).await.unwrap_err();
@@ -96,18 +96,18 @@ async fn what_is_not_there_cannot_be_reset() {
 }
 
 #[tokio::test]
-async fn what_is_counted_stops_at_the_bound() {
+async fn count_after_stops_at_its_limit() {
     let (_, backend, ids) = with_entries(10).await;
     let info = backend.stream("orders").await.unwrap().unwrap();
-    for (after, at_most, count, known) in [
-        (StreamId::MIN, 3, 10, LagKnown::Counted),
-        (ids[0], 3, 3, LagKnown::AtLeast),
-        (ids[0], 9, 9, LagKnown::Counted),
-        (ids[0], 100, 9, LagKnown::Counted),
-        (ids[9], 3, 0, LagKnown::Counted),
-        (StreamId::MAX, 3, 0, LagKnown::Counted),
+    for (after, at_most, count, accuracy) in [
+        (StreamId::MIN, 3, 10, LagAccuracy::Counted),
+        (ids[0], 3, 3, LagAccuracy::LowerBound),
+        (ids[0], 9, 9, LagAccuracy::Counted),
+        (ids[0], 100, 9, LagAccuracy::Counted),
+        (ids[9], 3, 0, LagAccuracy::Counted),
+        (StreamId::MAX, 3, 0, LagAccuracy::Counted),
     ] {
         let lag = count_after(&*backend, "orders", &info, after, at_most).await.unwrap();
-        assert_eq!(lag, Lag { count, known }, "after {after}, at most {at_most}");
+        assert_eq!(lag, Lag { count, accuracy }, "after {after}, at most {at_most}");
     }
 }

@@ -1,4 +1,4 @@
-//! Async functions as handlers of several messages at once.
+//! Async functions as handlers of batches.
 
 use std::future::Future;
 
@@ -8,9 +8,9 @@ use super::shared::{FromShared, MissingState, Shared};
 use crate::message::Message;
 use crate::outcome::{HandlerError, IntoOutcome, IntoOutcomes, Outcome};
 
-/// An async function of a `Vec` of [`FromMessage`] values, and of up to three [`FromShared`] ones after it.
+/// An async function of a `Vec` of [`FromMessage`] values, followed by up to three [`FromShared`] arguments.
 ///
-/// A message that cannot be read as what the function takes is rejected alone; the function sees the others.
+/// A message that cannot be read as the function's argument is rejected alone. The function receives the others.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -27,20 +27,20 @@ use crate::outcome::{HandlerError, IntoOutcome, IntoOutcomes, Outcome};
 /// Worker::builder(Arc::new(Embedded::in_memory())).batch_handler(insert, 100, Duration::from_millis(50));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler of batches",
+    message = "`{Self}` is not a batch handler",
     label = "not a batch handler",
     note = "a batch handler is an `async fn(Vec<T>, ...)` with `T: FromMessage` (a tuple takes several things of each \
             message), at most 3 more arguments that are `FromShared`, and a result that is `IntoOutcomes`"
 )]
 pub trait BatchHandler<Args>: Clone + Send + Sync + 'static {
-    /// Handles several messages: one outcome for each, in the same order.
+    /// Handles a batch. Returns one outcome for each message, in the same order.
     fn call(
         &self,
         messages: &[Message],
         shared: &Shared,
     ) -> impl Future<Output = Vec<Outcome>> + Send + 'static + use<Self, Args>;
 
-    /// Whether the worker has the state the handler asks for.
+    /// Checks that the worker has the state that the handler takes.
     fn check(shared: &Shared) -> Result<(), MissingState>;
 }
 
@@ -86,7 +86,7 @@ function_batch_handler!(A);
 function_batch_handler!(A, B);
 function_batch_handler!(A, B, C);
 
-/// What the messages hold, and the decision about those that cannot be read.
+/// Reads the items of the messages. The second list has an outcome for each message that cannot be read.
 fn take_items<Item: FromMessage>(messages: &[Message], shared: &Shared) -> (Vec<Item>, Vec<Option<Outcome>>) {
     let mut items = Vec::with_capacity(messages.len());
     let mut refused = Vec::with_capacity(messages.len());
@@ -102,12 +102,12 @@ fn take_items<Item: FromMessage>(messages: &[Message], shared: &Shared) -> (Vec<
     (items, refused)
 }
 
-/// One outcome for each message: why it was refused, or what the function decided about it.
+/// Returns one outcome for each message: from `refused` if it has one, otherwise the next from `outcomes`.
 fn merge(refused: Vec<Option<Outcome>>, outcomes: Vec<Outcome>) -> Vec<Outcome> {
     let mut outcomes = outcomes.into_iter();
     let one_each = |refused: Option<Outcome>| {
         let outcome = refused.or_else(|| outcomes.next());
-        outcome.expect("there are as many outcomes as messages that were not refused")
+        outcome.expect("there is one outcome for each message that was not refused")
     };
     refused.into_iter().map(one_each).collect()
 }

@@ -1,4 +1,4 @@
-//! What a handler can ask for of its message.
+//! Arguments that a handler can take from its message.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use crate::backend::{Fields, StreamId};
 use crate::message::Message;
 use crate::outcome::HandlerError;
 
-/// Something a handler can take as an argument.
+/// An argument of a handler.
 ///
-/// What cannot be had rejects the message: [`HandlerError::decode`] is the error for that. Tuples take each of their parts.
+/// If it cannot be read from the message, the message is rejected: return [`HandlerError::decode`] then. A tuple
+/// takes each of its elements.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from a message",
     label = "not an argument of a handler",
@@ -19,20 +20,20 @@ use crate::outcome::HandlerError;
             `GroupName`, `ConsumerName`, `CancellationToken`, or implement `FromMessage`"
 )]
 pub trait FromMessage: Sized + Send {
-    /// Takes it from a message.
+    /// Reads the argument from a message.
     fn from_message(message: &Message, shared: &Shared) -> Result<Self, HandlerError>;
 
-    /// Whether the worker has what is asked for: looked at once, before the first message.
+    /// Checks that the worker has what the argument needs. Called once, before the first message.
     fn check(_shared: &Shared) -> Result<(), MissingState> {
         Ok(())
     }
 }
 
-/// The fields as they are.
+/// All fields, as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raw(pub Arc<Fields>);
 
-/// The text of the message: of its field `data`, `payload` or `text`, or of its only field.
+/// The text of the field `data`, `payload` or `text`, or of the only field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -40,24 +41,24 @@ pub struct Text(pub String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub StreamId);
 
-/// How often the message has been delivered, this time included.
+/// How often the message has been delivered, including this delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attempt(pub u64);
 
-/// The stream of the message.
+/// The stream from which the message was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamName(pub Arc<str>);
 
-/// The group that reads it.
+/// The group for which the message was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupName(pub Arc<str>);
 
-/// The consumer it was handed to.
+/// The consumer to which the message was delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerName(pub Arc<str>);
 
-/// What is there in every message.
-macro_rules! part_of_message {
+/// Arguments that every message has.
+macro_rules! always_present {
     ($($type:ident: |$message:ident| $value:expr;)+) => {$(
         impl FromMessage for $type {
             fn from_message($message: &Message, _: &Shared) -> Result<$type, HandlerError> {
@@ -67,7 +68,7 @@ macro_rules! part_of_message {
     )+};
 }
 
-part_of_message! {
+always_present! {
     Message: |message| message.clone();
     Raw: |message| Raw(Arc::clone(&message.fields));
     MessageId: |message| MessageId(message.id);
@@ -85,7 +86,7 @@ impl FromMessage for Text {
             (Some(value), _) | (None, [(_, value)]) => value,
             (None, _) => {
                 return Err(HandlerError::decode(
-                    "several fields, and none of them is data, payload or text",
+                    "the message has several fields, but no field data, payload or text",
                 )
                 .of_type("missing_field"));
             }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_facts_of_a_message() {
+    fn a_handler_can_take_each_property_of_a_message() {
         let message = sample(&[("a", "1")]);
         type Facts = (MessageId, Attempt, StreamName, GroupName, ConsumerName, Raw);
         let (id, attempt, stream, group, consumer, raw) = take::<Facts>(&message).unwrap();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_of_a_handler_is_that_of_the_message() {
+    fn a_handler_takes_the_cancellation_token_of_its_message() {
         let message = sample(&[]);
         let token = take::<CancellationToken>(&message).unwrap();
         message.cancelled.cancel();

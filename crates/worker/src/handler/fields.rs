@@ -1,4 +1,4 @@
-//! One field of a message, by its name.
+//! One field of a message as an argument.
 
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use crate::outcome::HandlerError;
 
 /// The name of a field, as a type.
 pub trait FieldName: Send + 'static {
-    /// The name.
+    /// The name of the field.
     const NAME: &'static str;
 }
 
-/// The value of the field `N`, read as a `T`. `Option<T>` is for a field that may be missing.
+/// The value of the field `N`, read as a `T`. Use `Option<T>` for a field that can be missing.
 ///
 /// ```
 /// use millstream_worker::handler::{Field, FieldName};
@@ -50,13 +50,13 @@ impl<N: FieldName, T: FromField> FromMessage for Field<N, T> {
     }
 }
 
-/// A type that the value of a field can be read as.
+/// A type as which the value of a field can be read.
 #[diagnostic::on_unimplemented(
     message = "a field cannot be read as `{Self}`",
     note = "use `String`, `Bytes`, a number, `bool`, `Option` of these, or implement `FromField`"
 )]
 pub trait FromField: Sized + Send {
-    /// Reads the value of the field `name`, `None` if the message has no such field.
+    /// Reads the value of the field `name`. `value` is `None` if the message has no such field.
     fn from_field(name: &str, value: Option<&Bytes>) -> Result<Self, HandlerError>;
 }
 
@@ -84,7 +84,7 @@ macro_rules! parsed_from_field {
             fn from_field(name: &str, value: Option<&Bytes>) -> Result<$type, HandlerError> {
                 let text = text(name, value)?;
                 text.parse().map_err(|error| {
-                    let message = format!("field {name} is not a {}: {error}", type_name::<$type>());
+                    let message = format!("cannot read field {name} as {}: {error}", type_name::<$type>());
                     HandlerError::decode(message).of_type("unreadable_field")
                 })
             }
@@ -97,7 +97,7 @@ parsed_from_field!(bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64
 fn text<'a>(name: &str, value: Option<&'a Bytes>) -> Result<&'a str, HandlerError> {
     let value = value.ok_or_else(|| missing(name))?;
     std::str::from_utf8(value).map_err(|error| {
-        HandlerError::decode(format!("field {name} is not text: {error}")).of_type("unreadable_field")
+        HandlerError::decode(format!("field {name} is not UTF-8 text: {error}")).of_type("unreadable_field")
     })
 }
 
@@ -132,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_field_is_said() {
+    fn errors_name_the_field() {
         assert_eq!(take::<String>(&[]), Err("field amount is missing".to_owned()));
         let wrong = take::<u8>(&[("amount", "lots")]).unwrap_err();
-        assert!(wrong.starts_with("field amount is not a u8: "), "{wrong}");
+        assert!(wrong.starts_with("cannot read field amount as u8: "), "{wrong}");
     }
 }

@@ -1,4 +1,4 @@
-//! Async functions as handlers of one message.
+//! Async functions as handlers of single messages.
 
 use std::future::Future;
 
@@ -7,17 +7,17 @@ use super::shared::{MissingState, Shared};
 use crate::message::Message;
 use crate::outcome::{IntoOutcome, Outcome};
 
-/// An async function of up to eight [`FromMessage`] arguments that returns something that is [`IntoOutcome`].
+/// An async function with up to eight [`FromMessage`] arguments that returns an [`IntoOutcome`] value.
 ///
-/// A closure that keeps something gives each call its own: `move |order| { let db = db.clone(); async move { … } }`.
-/// An `async move |order| …` closure would lend what it keeps to its calls, which may be on several threads at
-/// once, and is no handler. [`Data`](super::Data) does without.
+/// A closure that captures a value must give each call its own copy: `move |order| { let db = db.clone(); async
+/// move { … } }`. An `async move |order| …` closure is not a handler, because its calls would borrow the captured
+/// value and can run on several threads at the same time. [`Data`](super::Data) avoids this.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a handler of messages",
+    message = "`{Self}` is not a message handler",
     label = "not a handler",
-    note = "a handler is an `async fn` (or a closure that gives a future) that is `Clone + Send + Sync + 'static`, \
+    note = "a handler is an `async fn` (or a closure that returns a future) that is `Clone + Send + Sync + 'static`, \
             with at most 8 arguments that are `FromMessage`, and whose result is `IntoOutcome`",
-    note = "its future must be `Send`: hold nothing like `Rc` or a `MutexGuard` of std across an `.await`"
+    note = "its future must be `Send`: do not keep an `Rc` or a `std::sync::MutexGuard` across an `.await`"
 )]
 pub trait Handler<Args>: Clone + Send + Sync + 'static {
     /// Handles one message.
@@ -27,7 +27,7 @@ pub trait Handler<Args>: Clone + Send + Sync + 'static {
         shared: &Shared,
     ) -> impl Future<Output = Outcome> + Send + 'static + use<Self, Args>;
 
-    /// Whether the worker has the state the handler asks for.
+    /// Checks that the worker has the state that the handler takes.
     fn check(shared: &Shared) -> Result<(), MissingState>;
 }
 
@@ -44,8 +44,8 @@ macro_rules! function_handler {
                 message: &Message,
                 shared: &Shared,
             ) -> impl Future<Output = Outcome> + Send + 'static + use<Function, Fut, $($arg),*> {
-                let taken = FromMessage::from_message(message, shared);
-                let called = taken.map(|($($value,)*)| self($($value),*));
+                let arguments = FromMessage::from_message(message, shared);
+                let called = arguments.map(|($($value,)*)| self($($value),*));
                 async {
                     match called {
                         Ok(future) => future.await.into_outcome(),

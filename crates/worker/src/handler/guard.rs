@@ -1,8 +1,8 @@
-//! The last wrapper around a handler: whatever happens inside, every message gets exactly one outcome.
+//! The outermost wrapper of a handler. It ensures that every message gets exactly one outcome.
 //!
-//! 1. It waits until the service is ready. That is where layers hold calls back; the timeout does not run yet.
-//! 2. It calls the service and waits for its outcome, at most as long as the timeout.
-//! 3. A panic at any of these points, an error of a layer and the end of the timeout become outcomes.
+//! 1. It waits until the service is ready. Layers can delay calls here; the timeout does not run yet.
+//! 2. It calls the service and waits for its outcome, at most for the timeout.
+//! 3. It turns a panic in any of these steps, an error of a layer, and an expired timeout into outcomes.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -19,23 +19,23 @@ use tower::{Service, service_fn};
 use crate::message::Message;
 use crate::outcome::{BoxError, HandlerError, IntoOutcome, Outcome};
 
-/// What is handed to a service: one message or several.
-pub(super) trait Load: Send + 'static {
-    /// The decision about it.
-    type Settled: Send + 'static;
+/// The argument of a handler's service: one message or several.
+pub(super) trait HandlerInput: Send + 'static {
+    /// The outcomes of the messages: one, or a list.
+    type Outcomes: Send + 'static;
 
-    /// How many messages it is.
+    /// Returns the number of messages.
     fn count(&self) -> usize;
 
-    /// The same outcome for all of it.
-    fn all(outcome: Outcome, count: usize) -> Self::Settled;
+    /// Returns the same outcome for all messages.
+    fn all(outcome: Outcome, count: usize) -> Self::Outcomes;
 
-    /// The decision, if it is about as many messages as there are.
-    fn checked(settled: Self::Settled, count: usize) -> Self::Settled;
+    /// Returns the outcomes if there is one for each message, otherwise a retry for all.
+    fn checked(outcomes: Self::Outcomes, count: usize) -> Self::Outcomes;
 }
 
-impl Load for Message {
-    type Settled = Outcome;
+impl HandlerInput for Message {
+    type Outcomes = Outcome;
 
     fn count(&self) -> usize {
         1
@@ -45,13 +45,13 @@ impl Load for Message {
         outcome
     }
 
-    fn checked(settled: Outcome, _count: usize) -> Outcome {
-        settled
+    fn checked(outcomes: Outcome, _count: usize) -> Outcome {
+        outcomes
     }
 }
 
-impl Load for Vec<Message> {
-    type Settled = Vec<Outcome>;
+impl HandlerInput for Vec<Message> {
+    type Outcomes = Vec<Outcome>;
 
     fn count(&self) -> usize {
         self.len()
@@ -61,54 +61,56 @@ impl Load for Vec<Message> {
         vec![outcome; count]
     }
 
-    fn checked(settled: Vec<Outcome>, count: usize) -> Vec<Outcome> {
-        check_count(settled, count)
+    fn checked(outcomes: Vec<Outcome>, count: usize) -> Vec<Outcome> {
+        check_count(outcomes, count)
     }
 }
 
-/// The outcomes as they are if there is one for each message. Else nobody knows which is whose, and all are tried again.
+/// Returns the outcomes if there is one for each message. Otherwise it is unknown which belongs to which message,
+/// and all messages are retried.
 pub(super) fn check_count(outcomes: Vec<Outcome>, count: usize) -> Vec<Outcome> {
     if outcomes.len() == count {
         return outcomes;
     }
-    let error = format!("the batch handler gave {} outcomes for {count} messages", outcomes.len());
+    let error = format!("the batch handler returned {} outcomes for {count} messages", outcomes.len());
     vec![HandlerError::retry(error).of_type("outcome_count").into_outcome(); count]
 }
 
-/// A service that cannot fail, cannot panic, and is always ready.
+/// Returns a service that never fails, never panics and is always ready.
 pub(super) fn guarded<S, L>(
     service: S,
     timeout: Option<Duration>,
-) -> BoxCloneSyncService<L, L::Settled, Infallible>
+) -> BoxCloneSyncService<L, L::Outcomes, Infallible>
 where
-    L: Load,
-    S: Service<L, Response = L::Settled, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
+    L: HandlerInput,
+    S: Service<L, Response = L::Outcomes, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    BoxCloneSyncService::new(service_fn(move |load: L| outcome_of(service.clone(), load, timeout)))
+    BoxCloneSyncService::new(service_fn(move |input: L| outcome_of(service.clone(), input, timeout)))
 }
 
-async fn outcome_of<S, L>(service: S, load: L, timeout: Option<Duration>) -> Result<L::Settled, Infallible>
+async fn outcome_of<S, L>(service: S, input: L, timeout: Option<Duration>) -> Result<L::Outcomes, Infallible>
 where
-    L: Load,
-    S: Service<L, Response = L::Settled, Error: Into<BoxError>>,
+    L: HandlerInput,
+    S: Service<L, Response = L::Outcomes, Error: Into<BoxError>>,
 {
-    let count = load.count();
-    Ok(match catch_panic(call(service, load, timeout)).await {
-        Ok(settled) => L::checked(settled, count),
+    let count = input.count();
+    Ok(match catch_panic(call(service, input, timeout)).await {
+        Ok(outcomes) => L::checked(outcomes, count),
         Err(error) => L::all(error.into_outcome(), count),
     })
 }
 
-/// Calls the service once it is ready. The timeout begins with the call, not while a layer holds the call back.
-async fn call<S, L>(mut service: S, load: L, timeout: Option<Duration>) -> Result<L::Settled, HandlerError>
+/// Calls the service when it is ready. The timeout starts with the call, so it excludes the time a layer delays the
+/// call.
+async fn call<S, L>(mut service: S, input: L, timeout: Option<Duration>) -> Result<L::Outcomes, HandlerError>
 where
-    L: Load,
-    S: Service<L, Response = L::Settled, Error: Into<BoxError>>,
+    L: HandlerInput,
+    S: Service<L, Response = L::Outcomes, Error: Into<BoxError>>,
 {
     let of_service = |error: S::Error| HandlerError::from_boxed(error.into());
     poll_fn(|cx| service.poll_ready(cx)).await.map_err(of_service)?;
-    // The timer is made when the call has to wait for the first time: most never do.
+    // The timer is created only when the call is pending after its first poll. Most calls never are.
     let expired = async {
         match timeout {
             Some(limit) => sleep(limit).await,
@@ -117,15 +119,15 @@ where
     };
     tokio::select! {
         biased;
-        settled = service.call(load) => settled.map_err(of_service),
+        outcomes = service.call(input) => outcomes.map_err(of_service),
         () = expired => Err(HandlerError::timed_out(timeout.unwrap_or_default())),
     }
 }
 
-/// The outcome of a call, of which a panic is one.
+/// Runs a call and turns a panic into an error.
 async fn catch_panic<T>(call: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
     let mut call = pin!(call);
-    // After a panic the call is never polled again: nothing broken is looked at.
+    // After a panic the call is never polled again, so its state does not matter.
     poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
         Ok(polled) => polled,
         Err(panic) => Poll::Ready(Err(HandlerError::panicked(panic_message(&*panic)))),

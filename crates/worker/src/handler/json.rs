@@ -1,4 +1,4 @@
-//! A message as a value of a type of one's own.
+//! A message as a value of your own type.
 
 use std::any::type_name;
 use std::ops::Deref;
@@ -13,15 +13,15 @@ use super::shared::Shared;
 use crate::message::Message;
 use crate::outcome::HandlerError;
 
-/// The names under which a message carries one JSON document, in the order in which they are looked for.
+/// Fields that can contain one JSON document. The first that exists is used.
 const DOCUMENT_FIELDS: [&str; 3] = ["data", "payload", "json"];
 
 /// The message as a `T`.
 ///
-/// If it has a field `data`, `payload` or `json` (looked for in this order), the `T` is read from the JSON in it.
-/// Otherwise every field of the message is a member of `T`. Values of fields are text: where `T` has a number or
-/// a bool, the text is parsed; where it has a list, a map or a struct, the text is read as JSON. Of fields with
-/// the same name `T` decides, which for structs means an error.
+/// If the message has a field `data`, `payload` or `json` (in this order), `T` is read from the JSON document in
+/// it. Otherwise each field of the message is a member of `T`. Values of fields are text. If a member is a number
+/// or a bool, the text is parsed. If it is a list, a map or a struct, the text is read as JSON. If several fields
+/// have the same name, `T` decides; for structs this is an error.
 ///
 /// ```text
 /// XADD orders * data '{"id":7,"tags":["new"]}'      \  both are
@@ -43,31 +43,31 @@ impl<T: DeserializeOwned + Send> FromMessage for Json<T> {
         let document = DOCUMENT_FIELDS.iter().find_map(|name| Some((name, message.field(name)?)));
         match document {
             Some((name, value)) => serde_json::from_slice(value)
-                .map_err(|error| unreadable::<T>(format_args!("field {name} is not"), &error)),
+                .map_err(|error| unreadable::<T>(format_args!("field {name}"), &error)),
             None => T::deserialize(MapDeserializer::new(
-                message.fields.iter().map(|(name, value)| (Value(name), Value(value))),
+                message.fields.iter().map(|(name, value)| (FieldValue(name), FieldValue(value))),
             ))
-            .map_err(|error| unreadable::<T>(format_args!("the fields are not"), &error)),
+            .map_err(|error| unreadable::<T>(format_args!("the fields"), &error)),
         }
         .map(Json)
     }
 }
 
 fn unreadable<T>(what: std::fmt::Arguments<'_>, error: &serde_json::Error) -> HandlerError {
-    let message = format!("{what} a {}: {error}", type_name::<T>());
+    let message = format!("cannot read {what} as {}: {error}", type_name::<T>());
     HandlerError::decode(message).of_type(type_name::<serde_json::Error>())
 }
 
-/// The text of one field, read as whatever is asked for.
-struct Value<'a>(&'a Bytes);
+/// The text of one field. It deserializes as the type that the caller expects.
+struct FieldValue<'a>(&'a Bytes);
 
-impl<'a> Value<'a> {
+impl<'a> FieldValue<'a> {
     fn text(&self) -> Result<&'a str, serde_json::Error> {
         std::str::from_utf8(self.0).map_err(serde_json::Error::custom)
     }
 }
 
-impl<'de> IntoDeserializer<'de, serde_json::Error> for Value<'de> {
+impl<'de> IntoDeserializer<'de, serde_json::Error> for FieldValue<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -94,7 +94,7 @@ macro_rules! read_json {
     )+};
 }
 
-impl<'de> Deserializer<'de> for Value<'de> {
+impl<'de> Deserializer<'de> for FieldValue<'de> {
     type Error = serde_json::Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, serde_json::Error> {
@@ -121,7 +121,7 @@ impl<'de> Deserializer<'de> for Value<'de> {
         visitor.visit_borrowed_bytes(self.0)
     }
 
-    // A bare word names a variant without a value; anything else is JSON.
+    // The name of a variant without a value can stand alone. Everything else is JSON.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -173,21 +173,21 @@ mod tests {
 
     use super::*;
     use crate::message::sample;
-    use crate::outcome::{Class, Reason};
+    use crate::outcome::{ErrorClass, Reason};
 
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(rename_all = "lowercase")]
-    enum Kind {
+    enum PaymentKind {
         Card,
         Cash,
     }
 
     #[derive(Debug, Deserialize, PartialEq)]
-    struct Order {
+    struct Invoice {
         id: u64,
         price: f64,
         paid: bool,
-        kind: Kind,
+        kind: PaymentKind,
         note: Option<String>,
         #[serde(default)]
         tags: Vec<String>,
@@ -197,26 +197,33 @@ mod tests {
         Json::from_message(&sample(fields), &Shared::default()).map(|json| json.0)
     }
 
-    fn order() -> Order {
-        Order { id: 7, price: 1.5, paid: true, kind: Kind::Card, note: None, tags: vec!["new".to_owned()] }
+    fn invoice() -> Invoice {
+        Invoice {
+            id: 7,
+            price: 1.5,
+            paid: true,
+            kind: PaymentKind::Card,
+            note: None,
+            tags: vec!["new".to_owned()],
+        }
     }
 
     const DOCUMENT: &str = r#"{"id":7,"price":1.5,"paid":true,"kind":"card","tags":["new"]}"#;
 
     #[test]
-    fn a_document_under_each_of_its_names() {
+    fn a_document_can_be_in_any_of_its_fields() {
         for name in DOCUMENT_FIELDS {
-            assert_eq!(take::<Order>(&[("other", "x"), (name, DOCUMENT)]).unwrap(), order());
+            assert_eq!(take::<Invoice>(&[("other", "x"), (name, DOCUMENT)]).unwrap(), invoice());
         }
     }
 
     #[test]
-    fn data_comes_before_payload() {
+    fn data_has_precedence_over_payload() {
         assert_eq!(take::<u8>(&[("payload", "1"), ("data", "2")]).unwrap(), 2);
     }
 
     #[test]
-    fn fields_are_members_and_their_text_is_read_as_asked_for() {
+    fn fields_are_read_as_the_types_of_the_members() {
         let fields = [
             ("id", "7"),
             ("price", "1.5"),
@@ -225,11 +232,16 @@ mod tests {
             ("tags", r#"["new"]"#),
             ("x", "y"),
         ];
-        assert_eq!(take::<Order>(&fields).unwrap(), order());
-        let cash =
-            take::<Order>(&[("id", "1"), ("price", "2"), ("paid", "false"), ("kind", "cash"), ("note", "n")]);
+        assert_eq!(take::<Invoice>(&fields).unwrap(), invoice());
+        let cash = take::<Invoice>(&[
+            ("id", "1"),
+            ("price", "2"),
+            ("paid", "false"),
+            ("kind", "cash"),
+            ("note", "n"),
+        ]);
         let cash = cash.unwrap();
-        assert_eq!((cash.kind, cash.note.as_deref()), (Kind::Cash, Some("n")));
+        assert_eq!((cash.kind, cash.note.as_deref()), (PaymentKind::Cash, Some("n")));
     }
 
     #[test]
@@ -241,14 +253,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_rejected_as_such() {
+    fn unreadable_messages_are_rejected_with_reason_decode() {
         for fields in
             [&[("data", "{")][..], &[("id", "seven")], &[("id", "7"), ("id", "8")], &[("tags", "[1")]]
         {
-            let error = take::<Order>(fields).unwrap_err();
-            assert_eq!(error.class(), Class::Reject, "{fields:?}");
+            let error = take::<Invoice>(fields).unwrap_err();
+            assert_eq!(error.class(), ErrorClass::Reject, "{fields:?}");
             assert_eq!(error.failure().reason, Reason::Decode, "{fields:?}");
-            assert!(error.failure().error.contains("Order"), "{error}");
+            assert!(error.failure().error.contains("Invoice"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Handlers: async functions of what they need, and the services the runtime drives.
+//! Handlers: async functions and tower services, and the services that the runtime calls.
 //!
 //! ```text
 //! async fn(Json<Order>, Data<Db>)  \
@@ -6,8 +6,8 @@
 //! async fn(Vec<Json<Order>>)  ------------------>  guard  ->  BatchService
 //! ```
 //!
-//! The guard catches panics and ends what takes too long, so that every message gets exactly one [`Outcome`].
-//! A recipe holds a handler until the shared state, the layers and the timeout are known, and makes what the runtime drives.
+//! The guard catches panics and enforces the timeout, so that every message gets exactly one [`Outcome`]. A factory
+//! keeps a handler until the shared state, the layers and the timeout are known, and then builds the service.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -21,28 +21,32 @@
 //! struct Order { amount: u64 }
 //! struct Bank;
 //!
-//! async fn charge(Json(order): Json<Order>, Attempt(attempt): Attempt, bank: Data<Bank>) -> Result<Outcome, HandlerError> {
+//! async fn charge(
+//!     Json(order): Json<Order>,
+//!     Attempt(attempt): Attempt,
+//!     bank: Data<Bank>,
+//! ) -> Result<Outcome, HandlerError> {
 //!     if order.amount == 0 {
 //!         return Ok(Outcome::Skip);
 //!     }
 //!     if attempt > 3 {
-//!         return Err(HandlerError::reject("the bank does not want it"));
+//!         return Err(HandlerError::reject("the bank declined three times"));
 //!     }
 //!     let _ = &*bank;
 //!     Ok(Outcome::Ack)
 //! }
 //!
 //! let worker = Worker::builder(Arc::new(Embedded::in_memory())).stream("orders").group("billing");
-//! worker.handler(charge).state(Bank).build().expect("the state is there");
+//! worker.handler(charge).state(Bank).build().expect("the worker is complete");
 //! ```
 
 mod batch;
 mod extract;
+mod factory;
 mod fields;
 mod function;
 mod guard;
 mod json;
-mod recipe;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -54,33 +58,35 @@ use tower::util::BoxCloneSyncService;
 
 pub use batch::BatchHandler;
 pub use extract::{Attempt, ConsumerName, FromMessage, GroupName, MessageId, Raw, StreamName, Text};
+pub(crate) use factory::{AddLayer, HandlerFactory, add_layer};
 pub use fields::{Field, FieldName, FromField};
 pub use function::Handler;
 pub use json::Json;
-pub(crate) use recipe::{AddLayer, Recipe, add_layer};
 pub use shared::{Data, FromShared, MissingState, Shared};
 
 use crate::message::Message;
 use crate::outcome::Outcome;
 
-/// What the runtime drives for one message at a time. Always ready: it may be called without asking first.
+/// The service that the runtime calls for one message at a time. It is always ready: callers need not poll
+/// `poll_ready`.
 pub type MessageService = BoxCloneSyncService<Message, Outcome, Infallible>;
 
-/// What the runtime drives for several messages at once: one outcome for each, in the same order. Always ready.
+/// The service that the runtime calls for a batch. It returns one outcome for each message, in the same order. It
+/// is always ready.
 pub(crate) type BatchService = BoxCloneSyncService<Vec<Message>, Vec<Outcome>, Infallible>;
 
-/// What the runtime drives, whatever the handler was.
+/// A handler as the service that the runtime calls.
 #[derive(Clone)]
-pub(crate) enum Work {
+pub(crate) enum HandlerService {
     /// One message at a time.
     Each(MessageService),
-    /// Several at once.
+    /// A batch of messages in one call.
     Batch {
         /// The service.
         service: BatchService,
-        /// The most messages of a batch.
+        /// Maximum number of messages in a batch.
         size: usize,
-        /// How long to wait for a batch to fill up.
+        /// How long a batch waits to fill up.
         linger: Duration,
     },
 }

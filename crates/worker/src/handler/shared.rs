@@ -1,25 +1,25 @@
-//! What all calls of a handler share: database pools, clients, settings.
+//! State that all calls of a handler share: database pools, clients, settings.
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Values by their type, at most one of each.
+/// Shared values by type, at most one of each type.
 #[derive(Clone, Default)]
 pub struct Shared {
-    // A worker has a handful: looking through them is quicker than hashing.
+    // A worker has only a few values, so a linear search is faster than hashing.
     values: Vec<(TypeId, &'static str, Arc<dyn Any + Send + Sync>)>,
 }
 
 impl Shared {
-    /// Keeps a value, in place of an earlier one of the same type.
+    /// Adds a value. Replaces an earlier value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.values.retain(|(id, ..)| *id != TypeId::of::<T>());
         self.values.push((TypeId::of::<T>(), type_name::<T>(), Arc::new(value)));
     }
 
-    /// The value of this type.
+    /// Returns the value of this type.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let (.., value) = self.values.iter().find(|(id, ..)| *id == TypeId::of::<T>())?;
         value.clone().downcast().ok()
@@ -32,10 +32,10 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A handler asks for shared state that the worker was not given.
+/// The error of a handler that takes state which the worker does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingState {
-    /// The type asked for.
+    /// The type that the handler takes.
     pub name: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for MissingState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the handler takes Data<{0}>, and the worker has none: give it one with .state({0} …)",
+            "the handler takes Data<{0}>, but the worker has no such state: add it with .state(value) before .build()",
             self.name
         )
     }
@@ -51,18 +51,18 @@ impl fmt::Display for MissingState {
 
 impl std::error::Error for MissingState {}
 
-/// What can be had without a message: the arguments of a batch handler after its batch.
+/// An argument that does not depend on a message: allowed in a batch handler after its `Vec`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not something all messages of a batch share",
+    message = "`{Self}` is not shared by all messages of a batch",
     label = "not shared by a batch",
-    note = "after its `Vec<_>` a batch handler takes `Data<T>`; the cancellation of each message is in \
+    note = "after its `Vec<_>` a batch handler takes `Data<T>`; take the cancellation of each message with \
             `Vec<(CancellationToken, ...)>`"
 )]
 pub trait FromShared: Sized + Send {
-    /// The value.
+    /// Returns the value.
     fn from_shared(shared: &Shared) -> Result<Self, MissingState>;
 
-    /// Whether the worker has what is asked for: looked at once, before the first message.
+    /// Checks that the worker has what the argument needs. Called once, before the first message.
     fn check(_shared: &Shared) -> Result<(), MissingState> {
         Ok(())
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_of_each_type() {
+    fn there_is_one_value_of_each_type() {
         let mut shared = Shared::default();
         shared.insert(1_u32);
         shared.insert("pool");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_error_names_the_missing_type() {
         let missing = <Data<u64> as FromShared>::check(&Shared::default()).unwrap_err();
         assert!(missing.to_string().contains("Data<u64>"), "{missing}");
     }

@@ -1,4 +1,4 @@
-//! Handlers as the runtime drives them: from a recipe to an outcome.
+//! Tests of handlers as the runtime calls them: from a factory to an outcome.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::message::sample;
 use crate::outcome::{BoxError, HandlerError, Reason};
 
 #[derive(Deserialize)]
-struct Order {
+struct Charge {
     amount: u64,
 }
 
-async fn run(recipe: Recipe, message: Message) -> Outcome {
-    run_layered(recipe, Vec::new(), message).await
+async fn run(factory: HandlerFactory, message: Message) -> Outcome {
+    run_layered(factory, Vec::new(), message).await
 }
 
-async fn run_layered(recipe: Recipe, layers: Vec<AddLayer>, message: Message) -> Outcome {
+async fn run_layered(factory: HandlerFactory, layers: Vec<AddLayer>, message: Message) -> Outcome {
     let timeout = Some(Duration::from_secs(60));
-    let Work::Each(mut service) = recipe.build(Shared::default(), layers, timeout).unwrap() else {
-        panic!("not for one message");
+    let HandlerService::Each(mut service) = factory.build(Shared::default(), layers, timeout).unwrap() else {
+        panic!("the factory made a batch service");
     };
     service.call(message).await.unwrap()
 }
 
-async fn run_batch(recipe: Recipe, shared: Shared, messages: Vec<Message>) -> Vec<Outcome> {
-    let Work::Batch { mut service, .. } = recipe.build(shared, Vec::new(), None).unwrap() else {
-        panic!("not for batches");
+async fn run_batch(factory: HandlerFactory, shared: Shared, messages: Vec<Message>) -> Vec<Outcome> {
+    let HandlerService::Batch { mut service, .. } = factory.build(shared, Vec::new(), None).unwrap() else {
+        panic!("the factory made a service for single messages");
     };
     service.call(messages).await.unwrap()
 }
@@ -43,15 +43,15 @@ fn reason(outcome: &Outcome) -> Option<Reason> {
 }
 
 #[tokio::test]
-async fn a_function_of_nothing_acknowledges() {
-    assert_eq!(run(Recipe::each(|| async {}), sample(&[])).await, Outcome::Ack);
+async fn a_function_without_arguments_acknowledges() {
+    assert_eq!(run(HandlerFactory::each(|| async {}), sample(&[])).await, Outcome::Ack);
 }
 
 #[tokio::test]
-async fn a_function_of_eight_arguments_gets_them_all() {
-    #[expect(clippy::too_many_arguments, reason = "the most a handler may have")]
+async fn a_function_receives_eight_arguments() {
+    #[expect(clippy::too_many_arguments, reason = "the maximum for a handler")]
     async fn all(
-        Json(order): Json<Order>,
+        Json(charge): Json<Charge>,
         Text(text): Text,
         Raw(fields): Raw,
         MessageId(id): MessageId,
@@ -60,36 +60,39 @@ async fn a_function_of_eight_arguments_gets_them_all() {
         StreamName(stream): StreamName,
         token: CancellationToken,
     ) -> Result<Outcome, HandlerError> {
-        assert_eq!((order.amount, text.as_str(), fields.len()), (5, r#"{"amount":5}"#, 1));
+        assert_eq!((charge.amount, text.as_str(), fields.len()), (5, r#"{"amount":5}"#, 1));
         assert_eq!((id, attempt, &*stream), (message.id, 1, "orders"));
         assert!(!token.is_cancelled());
         Ok(Outcome::Skip)
     }
-    assert_eq!(run(Recipe::each(all), sample(&[("data", r#"{"amount":5}"#)])).await, Outcome::Skip);
+    assert_eq!(run(HandlerFactory::each(all), sample(&[("data", r#"{"amount":5}"#)])).await, Outcome::Skip);
 }
 
 #[tokio::test]
-async fn what_cannot_be_decoded_never_reaches_the_function() {
-    let outcome =
-        run(Recipe::each(|_: Json<Order>| async { unreachable!() as Outcome }), sample(&[("data", "x")]))
-            .await;
+async fn an_undecodable_message_never_reaches_the_function() {
+    let outcome = run(
+        HandlerFactory::each(|_: Json<Charge>| async { unreachable!() as Outcome }),
+        sample(&[("data", "x")]),
+    )
+    .await;
     assert!(matches!(outcome, Outcome::Reject(_)));
     assert_eq!(reason(&outcome), Some(Reason::Decode));
 }
 
 #[tokio::test]
-async fn errors_are_tried_again_or_not_as_they_say() {
-    let again = run(Recipe::each(|| async { "x".parse::<u8>().map(drop) }), sample(&[])).await;
+async fn errors_mean_a_retry_unless_they_reject() {
+    let again = run(HandlerFactory::each(|| async { "x".parse::<u8>().map(drop) }), sample(&[])).await;
     assert!(matches!(again, Outcome::Retry { after: None, .. }));
     assert_eq!(reason(&again), Some(Reason::Failed));
-    let never = run(Recipe::each(|| async { Err::<(), _>(HandlerError::reject("bad")) }), sample(&[])).await;
+    let never =
+        run(HandlerFactory::each(|| async { Err::<(), _>(HandlerError::reject("bad")) }), sample(&[])).await;
     assert!(matches!(never, Outcome::Reject(_)));
 }
 
 #[tokio::test]
-async fn a_panic_before_during_and_after_a_wait_is_caught() {
-    async fn at_once() {
-        panic!("at once");
+async fn a_panic_is_caught_at_any_time() {
+    async fn immediately() {
+        panic!("immediately");
     }
     async fn later() {
         tokio::task::yield_now().await;
@@ -98,12 +101,12 @@ async fn a_panic_before_during_and_after_a_wait_is_caught() {
     fn without_a_future() -> std::future::Ready<()> {
         panic!("no future")
     }
-    for (recipe, text) in [
-        (Recipe::each(at_once), "at once"),
-        (Recipe::each(later), "later 1"),
-        (Recipe::each(without_a_future), "no future"),
+    for (factory, text) in [
+        (HandlerFactory::each(immediately), "immediately"),
+        (HandlerFactory::each(later), "later 1"),
+        (HandlerFactory::each(without_a_future), "no future"),
     ] {
-        let outcome = run(recipe, sample(&[])).await;
+        let outcome = run(factory, sample(&[])).await;
         assert!(matches!(outcome, Outcome::Retry { .. }));
         assert_eq!(reason(&outcome), Some(Reason::Panic));
         assert_eq!(outcome.failure().unwrap().error, text);
@@ -111,48 +114,48 @@ async fn a_panic_before_during_and_after_a_wait_is_caught() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_ends_and_is_tried_again() {
-    let outcome = run(Recipe::each(std::future::pending::<()>), sample(&[])).await;
+async fn a_call_that_exceeds_its_timeout_is_retried() {
+    let outcome = run(HandlerFactory::each(std::future::pending::<()>), sample(&[])).await;
     assert!(matches!(outcome, Outcome::Retry { .. }));
     assert_eq!(reason(&outcome), Some(Reason::Timeout));
 }
 
 #[test]
 fn missing_state_is_refused_before_the_first_message() {
-    let missing = Recipe::each(|_: Data<u8>| async {}).build(Shared::default(), Vec::new(), None);
+    let missing = HandlerFactory::each(|_: Data<u8>| async {}).build(Shared::default(), Vec::new(), None);
     assert_eq!(missing.err(), Some(MissingState { name: "u8" }));
 }
 
 #[tokio::test]
-async fn any_tower_service_is_a_handler_and_its_errors_keep_their_meaning() {
+async fn a_tower_service_is_a_handler_and_its_errors_keep_their_class() {
     let fine = service_fn(|message: Message| async move {
         Ok::<_, Infallible>(Outcome::reject(message.stream.to_string()))
     });
-    assert_eq!(run(Recipe::service(fine), sample(&[])).await.failure().unwrap().error, "orders");
+    assert_eq!(run(HandlerFactory::service(fine), sample(&[])).await.failure().unwrap().error, "orders");
     let broken = service_fn(|_: Message| async { Err::<(), BoxError>("no connection".into()) });
-    let outcome = run(Recipe::service(broken), sample(&[])).await;
+    let outcome = run(HandlerFactory::service(broken), sample(&[])).await;
     assert!(matches!(outcome, Outcome::Retry { .. }));
     let final_error =
         service_fn(|_: Message| async { Err::<(), BoxError>(HandlerError::reject("no").into()) });
-    assert!(matches!(run(Recipe::service(final_error), sample(&[])).await, Outcome::Reject(_)));
+    assert!(matches!(run(HandlerFactory::service(final_error), sample(&[])).await, Outcome::Reject(_)));
 }
 
-/// Writes down the order in which layers are passed.
+/// A layer that records its name with each call.
 #[derive(Clone)]
-struct Mark(&'static str, Arc<std::sync::Mutex<Vec<&'static str>>>);
+struct RecordingLayer(&'static str, Arc<std::sync::Mutex<Vec<&'static str>>>);
 
 #[derive(Clone)]
-struct Marked<S>(Mark, S);
+struct RecordingService<S>(RecordingLayer, S);
 
-impl<S> Layer<S> for Mark {
-    type Service = Marked<S>;
+impl<S> Layer<S> for RecordingLayer {
+    type Service = RecordingService<S>;
 
-    fn layer(&self, inner: S) -> Marked<S> {
-        Marked(self.clone(), inner)
+    fn layer(&self, inner: S) -> RecordingService<S> {
+        RecordingService(self.clone(), inner)
     }
 }
 
-impl<S: Service<Message>> Service<Message> for Marked<S> {
+impl<S: Service<Message>> Service<Message> for RecordingService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -170,16 +173,19 @@ impl<S: Service<Message>> Service<Message> for Marked<S> {
 #[tokio::test]
 async fn the_last_layer_is_the_outermost() {
     let passed = Arc::default();
-    let layers = ["inner", "outer"].map(|name| add_layer(Mark(name, Arc::clone(&passed))));
-    assert_eq!(run_layered(Recipe::each(|| async {}), layers.into(), sample(&[])).await, Outcome::Ack);
+    let layers = ["inner", "outer"].map(|name| add_layer(RecordingLayer(name, Arc::clone(&passed))));
+    assert_eq!(
+        run_layered(HandlerFactory::each(|| async {}), layers.into(), sample(&[])).await,
+        Outcome::Ack
+    );
     assert_eq!(*passed.lock().unwrap(), ["outer", "inner"]);
 }
 
 /// A service that is ready only after an hour.
 #[derive(Clone)]
-struct Late(Arc<std::sync::Mutex<Option<std::pin::Pin<Box<tokio::time::Sleep>>>>>);
+struct LateService(Arc<std::sync::Mutex<Option<std::pin::Pin<Box<tokio::time::Sleep>>>>>);
 
-impl Service<Message> for Late {
+impl Service<Message> for LateService {
     type Response = ();
     type Error = Infallible;
     type Future = std::future::Ready<Result<(), Infallible>>;
@@ -196,47 +202,48 @@ impl Service<Message> for Late {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_held_back_by_a_layer_is_not_time_of_the_handler() {
-    assert_eq!(run(Recipe::service(Late(Arc::default())), sample(&[])).await, Outcome::Ack);
+async fn the_timeout_excludes_the_time_before_the_service_is_ready() {
+    assert_eq!(run(HandlerFactory::service(LateService(Arc::default())), sample(&[])).await, Outcome::Ack);
 }
 
 #[tokio::test]
-async fn a_batch_decides_about_each_and_unreadable_ones_are_rejected_alone() {
+async fn a_batch_has_an_outcome_for_each_message_and_rejects_unreadable_ones_alone() {
     let mut shared = Shared::default();
     shared.insert(AtomicUsize::new(0));
     let calls = shared.get::<AtomicUsize>().unwrap();
-    async fn insert(orders: Vec<Json<Order>>, calls: Data<AtomicUsize>) -> Vec<Outcome> {
+    async fn insert(charges: Vec<Json<Charge>>, calls: Data<AtomicUsize>) -> Vec<Outcome> {
         calls.fetch_add(1, Ordering::Relaxed);
-        orders.iter().map(|order| if order.amount == 0 { Outcome::Skip } else { Outcome::Ack }).collect()
+        charges.iter().map(|charge| if charge.amount == 0 { Outcome::Skip } else { Outcome::Ack }).collect()
     }
-    let recipe = || Recipe::batch(insert, 10, Duration::from_millis(5));
+    let factory = || HandlerFactory::batch(insert, 10, Duration::from_millis(5));
     let messages = vec![sample(&[("amount", "0")]), sample(&[("amount", "x")]), sample(&[("amount", "2")])];
-    let outcomes = run_batch(recipe(), shared.clone(), messages).await;
+    let outcomes = run_batch(factory(), shared.clone(), messages).await;
     assert_eq!((&outcomes[0], &outcomes[2]), (&Outcome::Skip, &Outcome::Ack));
     assert_eq!(reason(&outcomes[1]), Some(Reason::Decode));
-    let outcomes = run_batch(recipe(), shared, vec![sample(&[("amount", "x")])]).await;
+    let outcomes = run_batch(factory(), shared, vec![sample(&[("amount", "x")])]).await;
     assert_eq!(reason(&outcomes[0]), Some(Reason::Decode));
-    assert_eq!(calls.load(Ordering::Relaxed), 1, "nothing readable, no call");
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "the handler was called without a readable message");
 }
 
 #[tokio::test]
-async fn an_error_or_a_panic_of_a_batch_is_everyones() {
+async fn an_error_or_a_panic_applies_to_the_whole_batch() {
     let messages = || vec![sample(&[]), sample(&[])];
     let failing = |_: Vec<Message>| async { Err::<Vec<Outcome>, _>(HandlerError::retry("down")) };
-    let outcomes = run_batch(Recipe::batch(failing, 9, Duration::ZERO), Shared::default(), messages()).await;
+    let outcomes =
+        run_batch(HandlerFactory::batch(failing, 9, Duration::ZERO), Shared::default(), messages()).await;
     assert_eq!(outcomes.iter().map(reason).collect::<Vec<_>>(), [Some(Reason::Failed); 2]);
     async fn panicking(_: Vec<Message>) {
-        panic!("all of it");
+        panic!("the whole batch");
     }
     let outcomes =
-        run_batch(Recipe::batch(panicking, 9, Duration::ZERO), Shared::default(), messages()).await;
+        run_batch(HandlerFactory::batch(panicking, 9, Duration::ZERO), Shared::default(), messages()).await;
     assert_eq!(outcomes.iter().map(reason).collect::<Vec<_>>(), [Some(Reason::Panic); 2]);
 }
 
 #[tokio::test]
-async fn too_few_outcomes_settle_nothing() {
+async fn a_wrong_number_of_outcomes_means_a_retry_for_all() {
     let outcomes = run_batch(
-        Recipe::batch(|_: Vec<Message>| async { vec![Outcome::Ack] }, 9, Duration::ZERO),
+        HandlerFactory::batch(|_: Vec<Message>| async { vec![Outcome::Ack] }, 9, Duration::ZERO),
         Shared::default(),
         vec![sample(&[]), sample(&[])],
     )
@@ -244,7 +251,7 @@ async fn too_few_outcomes_settle_nothing() {
     assert_eq!(outcomes.len(), 2);
     assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Retry { .. })), "{outcomes:?}");
     let service = service_fn(|_: Vec<Message>| async { Ok::<_, Infallible>(vec![]) });
-    let recipe = Recipe::batch_service(service, 9, Duration::ZERO);
-    let outcomes = run_batch(recipe, Shared::default(), vec![sample(&[])]).await;
+    let factory = HandlerFactory::batch_service(service, 9, Duration::ZERO);
+    let outcomes = run_batch(factory, Shared::default(), vec![sample(&[])]).await;
     assert!(matches!(outcomes[..], [Outcome::Retry { .. }]));
 }

@@ -1,33 +1,33 @@
-//! Every metric of a worker: its name, what it says, and its kind.
+//! The definitions of all metrics of a worker: name, help text, kind and buckets.
 
-use super::text::Kind;
+use super::text::MetricKind;
 
-/// One metric.
+/// The definition of a metric.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
-    /// What it says.
+    /// The help text, as Prometheus shows it.
     pub help: &'static str,
-    /// Its kind.
-    pub kind: Kind,
-    /// The bounds of a histogram.
+    /// The kind of the metric.
+    pub kind: MetricKind,
+    /// The bucket bounds of a histogram.
     pub(super) buckets: Buckets,
 }
 
-/// The bounds of a histogram.
+/// The bucket bounds of a histogram, and the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Buckets {
     /// Not a histogram.
     None,
-    /// Times: bounds in milliseconds, values in nanoseconds, told in seconds.
+    /// Durations: bounds in milliseconds, observed values in nanoseconds, exported in seconds.
     Seconds(&'static [u64]),
-    /// Numbers of things.
+    /// Counts.
     Count(&'static [u64]),
 }
 
 impl Buckets {
-    /// The bounds, in the unit of the values.
+    /// Returns the bounds in the unit of the observed values.
     pub(super) fn bounds(self) -> impl ExactSizeIterator<Item = u64> {
         let (bounds, unit): (&[u64], u64) = match self {
             Buckets::None => (&[], 1),
@@ -37,6 +37,7 @@ impl Buckets {
         bounds.iter().map(move |bound| bound * unit)
     }
 
+    /// Converts an observed value to the exported unit.
     pub(super) fn in_units(self, value: u64) -> f64 {
         match self {
             Buckets::Seconds(_) => value as f64 / 1e9,
@@ -45,10 +46,10 @@ impl Buckets {
     }
 }
 
-/// The bounds that OpenTelemetry names for `messaging.process.duration`, in milliseconds.
+/// Bounds in milliseconds, as OpenTelemetry recommends for `messaging.process.duration`.
 const PROCESS_BOUNDS: &[u64] = &[5, 10, 25, 50, 75, 100, 250, 500, 750, 1000, 2500, 5000, 7500, 10_000];
 
-/// A message may have waited for hours before it is delivered. In milliseconds.
+/// Bounds in milliseconds. They reach to hours because a message can wait that long for its first delivery.
 const LATENCY_BOUNDS: &[u64] =
     &[1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000, 21_600_000];
 
@@ -57,46 +58,46 @@ macro_rules! definitions {
         $(
             #[doc = $help]
             pub const $constant: Definition =
-                Definition { name: concat!("millstream_", $name), help: $help, kind: Kind::$kind, buckets: $buckets };
+                Definition { name: concat!("millstream_", $name), help: $help, kind: MetricKind::$kind, buckets: $buckets };
         )+
 
-        /// All of them.
+        /// All definitions.
         pub const ALL: &[&Definition] = &[$(&$constant),+];
     };
 }
 
 definitions! {
-    RECEIVED "messages_received_total" Counter Buckets::None, "Messages read or claimed for handlers.";
-    PROCESSED "messages_processed_total" Counter Buckets::None, "Messages by what became of them.";
-    PROCESS_DURATION "process_duration_seconds" Histogram Buckets::Seconds(PROCESS_BOUNDS), "How long handlers ran.";
-    DELIVERY_LATENCY "delivery_latency_seconds" Histogram Buckets::Seconds(LATENCY_BOUNDS), "How long messages had been in the stream when they were first handled.";
-    DELIVERIES "message_deliveries" Histogram Buckets::Count(&[1, 2, 3, 4, 5, 7, 10, 20]), "How often messages had been delivered when they were done with.";
-    PANICS "handler_panics_total" Counter Buckets::None, "Handlers that panicked.";
-    TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handlers that took too long.";
-    INFLIGHT "inflight" Gauge Buckets::None, "Messages in handlers now.";
-    PREFETCHED "prefetched" Gauge Buckets::None, "Messages read and waiting for a handler now.";
-    RETRYING "retrying" Gauge Buckets::None, "Messages waiting for their next try now.";
-    WORKERS "workers" Gauge Buckets::None, "Slots of the pool by what they do now.";
-    POOL_TARGET "pool_target" Gauge Buckets::None, "Slots the pool is meant to have.";
-    POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes of the size of the pool.";
-    GROUP_LAG "group_lag" Gauge Buckets::None, "Entries the group has yet to read.";
+    RECEIVED "messages_received_total" Counter Buckets::None, "Messages read or claimed by the worker.";
+    PROCESSED "messages_processed_total" Counter Buckets::None, "Messages by outcome of the delivery.";
+    PROCESS_DURATION "process_duration_seconds" Histogram Buckets::Seconds(PROCESS_BOUNDS), "Duration of handler runs in seconds.";
+    DELIVERY_LATENCY "delivery_latency_seconds" Histogram Buckets::Seconds(LATENCY_BOUNDS), "Time in seconds from adding a message to the start of its first handler run.";
+    DELIVERIES "message_deliveries" Histogram Buckets::Count(&[1, 2, 3, 4, 5, 7, 10, 20]), "Delivery count of the message, observed after each handler run.";
+    PANICS "handler_panics_total" Counter Buckets::None, "Handler runs that panicked.";
+    TIMEOUTS "handler_timeouts_total" Counter Buckets::None, "Handler runs that exceeded the timeout.";
+    INFLIGHT "inflight" Gauge Buckets::None, "Messages that handlers are processing.";
+    PREFETCHED "prefetched" Gauge Buckets::None, "Messages read that no handler has started to process.";
+    RETRYING "retrying" Gauge Buckets::None, "Messages waiting for their next attempt.";
+    WORKERS "workers" Gauge Buckets::None, "Handler slots of the pool by state, busy or idle.";
+    POOL_TARGET "pool_target" Gauge Buckets::None, "Handler slots that the pool should have.";
+    POOL_SCALE_EVENTS "pool_scale_events_total" Counter Buckets::None, "Changes of the pool size by direction and reason.";
+    GROUP_LAG "group_lag" Gauge Buckets::None, "Entries of the stream that the group has not read yet.";
     GROUP_LAG_EXACT "group_lag_exact" Gauge Buckets::None, "1 if the lag is exact, 0 if it is a lower bound.";
-    GROUP_OLDEST_UNREAD_AGE "group_oldest_unread_age_seconds" Gauge Buckets::None, "How long ago the oldest entry that the group has yet to read was added.";
-    GROUP_OLDEST_PENDING_AGE "group_oldest_pending_age_seconds" Gauge Buckets::None, "How long ago the oldest pending entry of the group was added.";
-    GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered often or that nobody has touched for long.";
-    GROUP_HEALTH "group_health" Gauge Buckets::None, "0 if the group is well, 1 if degraded, 2 if critical.";
-    DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Dead letters there are.";
-    DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages moved to the dead letters.";
-    RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages taken over from other consumers.";
-    REAPED_CONSUMERS "reaped_consumers_total" Counter Buckets::None, "Consumers removed after being idle for long.";
-    LEASE_EXTENSIONS "lease_extensions_total" Counter Buckets::None, "Leases of messages extended.";
-    LEASE_LOST "lease_lost_total" Counter Buckets::None, "Messages that others took over while they were ours.";
-    ACK_BATCH_SIZE "ack_batch_size" Histogram Buckets::Count(&[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]), "Messages acknowledged at once.";
-    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Acknowledgements that failed and were tried again.";
-    DEDUPE_HITS "dedupe_hits_total" Counter Buckets::None, "Messages that had been processed before.";
-    BACKEND_UP "backend_up" Gauge Buckets::None, "1 if the store answers.";
-    BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times the store was back after it could not be reached.";
-    BUILD_INFO "build_info" Gauge Buckets::None, "Always 1; the labels say what runs.";
+    GROUP_OLDEST_UNREAD_AGE "group_oldest_unread_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest entry that the group has not read yet, 0 if there is none.";
+    GROUP_OLDEST_PENDING_AGE "group_oldest_pending_age_seconds" Gauge Buckets::None, "Age in seconds of the oldest pending entry of the group, 0 if there is none.";
+    GROUP_STUCK "group_stuck_messages" Gauge Buckets::None, "Pending entries that were delivered often or have been idle for long.";
+    GROUP_HEALTH "group_health" Gauge Buckets::None, "Health of the group: 0 ok, 1 degraded, 2 critical.";
+    DLQ_LENGTH "dlq_length" Gauge Buckets::None, "Entries in the dead-letter stream.";
+    DLQ_MESSAGES "dlq_messages_total" Counter Buckets::None, "Messages that the worker dead-lettered, by reason.";
+    RECLAIMED "reclaimed_total" Counter Buckets::None, "Messages that the worker claimed from other consumers.";
+    REAPED_CONSUMERS "reaped_consumers_total" Counter Buckets::None, "Consumers that the worker removed because they were idle for too long.";
+    LEASE_EXTENSIONS "lease_extensions_total" Counter Buckets::None, "Leases that the worker extended.";
+    LEASE_LOST "lease_lost_total" Counter Buckets::None, "Messages that another consumer claimed while the worker had them in flight.";
+    ACK_BATCH_SIZE "ack_batch_size" Histogram Buckets::Count(&[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]), "Messages acknowledged per call.";
+    ACK_ERRORS "ack_errors_total" Counter Buckets::None, "Calls to acknowledge or dead-letter messages that failed; the worker retries them.";
+    DEDUPE_HITS "dedupe_hits_total" Counter Buckets::None, "Duplicate messages that the worker acknowledged without running the handler.";
+    BACKEND_UP "backend_up" Gauge Buckets::None, "1 if the store is reachable, 0 if not.";
+    BACKEND_RECONNECTS "backend_reconnects_total" Counter Buckets::None, "Times that the store became reachable again.";
+    BUILD_INFO "build_info" Gauge Buckets::None, "Always 1; the label version is the version of the worker.";
 }
 
 #[cfg(test)]
@@ -104,18 +105,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_follow_the_conventions() {
+    fn definitions_follow_the_conventions_of_prometheus() {
         for definition in ALL {
             assert_eq!(
                 definition.name.ends_with("_total"),
-                definition.kind == Kind::Counter,
+                definition.kind == MetricKind::Counter,
                 "{}",
                 definition.name
             );
             assert!(definition.help.ends_with('.'), "{}", definition.name);
             assert_eq!(
                 definition.buckets == Buckets::None,
-                definition.kind != Kind::Histogram,
+                definition.kind != MetricKind::Histogram,
                 "{}",
                 definition.name
             );
@@ -124,6 +125,6 @@ mod tests {
         let mut names: Vec<_> = ALL.iter().map(|definition| definition.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), ALL.len(), "every name is there once");
+        assert_eq!(names.len(), ALL.len(), "two metrics share a name");
     }
 }

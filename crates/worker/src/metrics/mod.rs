@@ -1,7 +1,7 @@
-//! What is counted, and the text Prometheus reads.
+//! The metrics of workers and streams, in the text format of Prometheus.
 //!
-//! A [`Registry`] holds every series of a process; [`WorkerMetrics`] are those of one worker, made once and then
-//! only touched by relaxed atomic additions. [`definitions`] is the one list of all names.
+//! A [`Registry`] contains all series of a process. [`WorkerMetrics`] are the series of one worker: created once, then
+//! updated with relaxed atomics. [`definitions`] lists the names of all metrics.
 
 pub mod definitions;
 mod exporter;
@@ -10,8 +10,8 @@ mod text;
 mod value;
 mod worker;
 
-pub use exporter::{Consumers, exporter_text};
+pub use exporter::{ConsumerSeries, exporter_text};
 pub use registry::Registry;
-pub use text::{CONTENT_TYPE, Kind, Text};
+pub use text::{CONTENT_TYPE, MetricKind, PrometheusText};
 pub use value::{Counter, Gauge, Histogram};
 pub use worker::{Processed, WorkerMetrics};

@@ -1,4 +1,4 @@
-//! All series of a process, and their text.
+//! The series of a process, and their text for Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::definitions::Definition;
-use super::text::{Kind, Text};
+use super::text::{MetricKind, PrometheusText};
 use super::value::{Counter, Gauge, Histogram};
 
-type Labels = Vec<(&'static str, String)>;
+type SeriesLabels = Vec<(&'static str, String)>;
 
-/// All series of a process. Cheap to clone: clones are the same registry.
+/// All series of a process. Cheap to clone: clones share the same series.
 ///
-/// Asking for a series makes it, or gives the one that is there. Keep what you got: the registry is locked only
-/// for asking and for writing the text.
+/// The first request for a series creates it; later requests return the same one. Keep a series that you use often:
+/// each request locks the registry, updates of a series do not.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    // In the order of names and then of labels, which is the order of the text.
+    // Sorted by name and then by labels, which is the order of the text.
     families: Arc<Mutex<BTreeMap<&'static str, Family>>>,
 }
 
 #[derive(Debug)]
 struct Family {
     definition: &'static Definition,
-    series: BTreeMap<Labels, Series>,
+    series: BTreeMap<SeriesLabels, Series>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,40 +34,40 @@ enum Series {
     Histogram(Arc<Histogram>),
 }
 
-macro_rules! series_of {
+macro_rules! series_getter {
     ($(#[$doc:meta])* $method:ident, $variant:ident, $type:ty, $kind:pat, $new:expr) => {
         $(#[$doc])*
         ///
         /// # Panics
-        /// If the series is there as another kind.
+        /// If the definition or the existing series has another kind.
         pub fn $method(&self, definition: &'static Definition, labels: &[(&'static str, &str)]) -> Arc<$type> {
             assert!(matches!(definition.kind, $kind), "{} is a {}", definition.name, definition.kind);
             let make = || Series::$variant(Arc::new(($new)(definition)));
             match self.series(definition, labels, make) {
                 Series::$variant(series) => series,
-                other => panic!("{} is there as {other:?}", definition.name),
+                other => panic!("{} exists as {other:?}", definition.name),
             }
         }
     };
 }
 
 impl Registry {
-    series_of!(
-        /// The counter of this definition and these labels.
-        counter, Counter, Counter, Kind::Counter, |_| Counter::default()
+    series_getter!(
+        /// Returns the counter with this definition and these labels.
+        counter, Counter, Counter, MetricKind::Counter, |_| Counter::default()
     );
-    series_of!(
-        /// The gauge of this definition and these labels.
-        gauge, Gauge, Gauge, Kind::Gauge, |_| Gauge::default()
+    series_getter!(
+        /// Returns the gauge with this definition and these labels.
+        gauge, Gauge, Gauge, MetricKind::Gauge, |_| Gauge::default()
     );
-    series_of!(
-        /// The histogram of this definition and these labels.
-        histogram, Histogram, Histogram, Kind::Histogram, |definition: &Definition| Histogram::new(definition.buckets)
+    series_getter!(
+        /// Returns the histogram with this definition and these labels.
+        histogram, Histogram, Histogram, MetricKind::Histogram, |definition: &Definition| Histogram::new(definition.buckets)
     );
 
-    /// Everything, in the text format of Prometheus. The same values give the same text.
+    /// Formats all series as Prometheus text. Equal values produce equal text.
     pub fn text(&self) -> String {
-        let mut text = Text::default();
+        let mut text = PrometheusText::default();
         for (name, family) in &*self.families.lock() {
             text.family(name, family.definition.help, family.definition.kind);
             for (labels, series) in &family.series {
@@ -91,7 +91,7 @@ impl Registry {
     }
 }
 
-fn write_series(text: &mut Text, name: &str, labels: &Labels, series: &Series) {
+fn write_series(text: &mut PrometheusText, name: &str, labels: &SeriesLabels, series: &Series) {
     match series {
         Series::Counter(counter) => text.sample(name, labels, counter.get()),
         Series::Gauge(gauge) => {
@@ -103,8 +103,8 @@ fn write_series(text: &mut Text, name: &str, labels: &Labels, series: &Series) {
     }
 }
 
-fn write_histogram(text: &mut Text, name: &str, labels: &Labels, histogram: &Histogram) {
-    let seen = histogram.seen();
+fn write_histogram(text: &mut PrometheusText, name: &str, labels: &SeriesLabels, histogram: &Histogram) {
+    let snapshot = histogram.snapshot();
     let bucket = format!("{name}_bucket");
     let mut labels_and_bound = labels.clone();
     labels_and_bound.push(("le", String::new()));
@@ -112,12 +112,12 @@ fn write_histogram(text: &mut Text, name: &str, labels: &Labels, histogram: &His
         labels_and_bound.last_mut().expect("the bound is the last label").1 = bound;
         text.sample(&bucket, &labels_and_bound, count);
     };
-    for (bound, count) in seen.up_to {
+    for (bound, count) in snapshot.cumulative {
         write_bucket(bound.to_string(), count);
     }
-    write_bucket("+Inf".to_owned(), seen.count);
-    text.sample(&format!("{name}_sum"), labels, seen.sum);
-    text.sample(&format!("{name}_count"), labels, seen.count);
+    write_bucket("+Inf".to_owned(), snapshot.count);
+    text.sample(&format!("{name}_sum"), labels, snapshot.sum);
+    text.sample(&format!("{name}_count"), labels, snapshot.count);
 }
 
 #[cfg(test)]
@@ -126,14 +126,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asking_twice_gives_the_same_series() {
+    fn equal_labels_return_the_same_series() {
         let registry = Registry::default();
         registry.counter(&definitions::RECEIVED, &[("stream", "a")]).increment();
         registry.clone().counter(&definitions::RECEIVED, &[("stream", "a")]).increment();
         registry.counter(&definitions::RECEIVED, &[("stream", "b")]);
         assert_eq!(
             registry.text(),
-            "# HELP millstream_messages_received_total Messages read or claimed for handlers.\n\
+            "# HELP millstream_messages_received_total Messages read or claimed by the worker.\n\
              # TYPE millstream_messages_received_total counter\n\
              millstream_messages_received_total{stream=\"a\"} 2\n\
              millstream_messages_received_total{stream=\"b\"} 0\n"
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_is_written_with_all_its_parts() {
+    fn histogram_text_has_buckets_sum_and_count() {
         let registry = Registry::default();
         let histogram = registry.histogram(&definitions::DELIVERIES, &[("group", "g")]);
         histogram.observe(1);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_written() {
+    fn a_gauge_without_a_value_is_not_written() {
         let registry = Registry::default();
         let lag = registry.gauge(&definitions::GROUP_LAG, &[]);
         assert_eq!(registry.text().lines().count(), 2);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "millstream_inflight is a gauge")]
-    fn a_gauge_is_not_a_counter() {
+    fn requesting_a_gauge_as_a_counter_panics() {
         Registry::default().counter(&definitions::INFLIGHT, &[]);
     }
 }

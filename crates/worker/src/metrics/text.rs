@@ -1,43 +1,43 @@
-//! The text format of Prometheus, version 0.0.4.
+//! Writes the text format of Prometheus, version 0.0.4.
 
 use std::fmt::{self, Display, Write};
 
-/// What the text is called over HTTP.
+/// The Content-Type header for the text over HTTP.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows.
+pub enum MetricKind {
+    /// A value that only increases.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Counts values by size.
+    /// Observed values, counted in buckets by size.
     Histogram,
 }
 
-impl Display for Kind {
+impl Display for MetricKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         })
     }
 }
 
-/// Metrics being written, family by family.
+/// Builds the text of metrics, family by family.
 #[derive(Debug, Default)]
-pub struct Text(String);
+pub struct PrometheusText(String);
 
-impl Text {
-    /// Begins a family: its samples come next.
-    pub fn family(&mut self, name: &str, help: &str, kind: Kind) {
+impl PrometheusText {
+    /// Starts a family. Its samples must follow.
+    pub fn family(&mut self, name: &str, help: &str, kind: MetricKind) {
         self.line(format_args!("# HELP {name} {}", Escaped { text: help, quotes: false }));
         self.line(format_args!("# TYPE {name} {kind}"));
     }
 
-    /// One sample.
+    /// Adds a sample.
     pub fn sample<N: AsRef<str>, V: AsRef<str>>(
         &mut self,
         name: &str,
@@ -56,7 +56,7 @@ impl Text {
         self.line(format_args!(" {value}"));
     }
 
-    /// All that was written.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.0
     }
@@ -87,9 +87,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_and_samples() {
-        let mut text = Text::default();
-        text.family("up", "Is it \"up\"\\down?\nSay.", Kind::Gauge);
+    fn families_and_samples_are_escaped() {
+        let mut text = PrometheusText::default();
+        text.family("up", "Is it \"up\"\\down?\nSay.", MetricKind::Gauge);
         text.sample::<&str, &str>("up", &[], 1);
         text.sample("up", &[("a", "say \"hi\"\\\n"), ("b", "")], 2.5);
         assert_eq!(

@@ -1,32 +1,32 @@
-//! The values that are counted and measured: relaxed atomics, touched from any task.
+//! Counters, gauges and histograms: relaxed atomics that any task can update.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::definitions::Buckets;
 
-/// A number that only grows.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How many there were.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Something that is as it is now. Not written until it is known.
+/// A value that goes up and down. It is not exported before it is first set.
 #[derive(Debug)]
 pub struct Gauge(AtomicU64);
 
@@ -37,32 +37,32 @@ impl Default for Gauge {
 }
 
 impl Gauge {
-    /// It is so much.
+    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// How much it is, if that is known.
+    /// Returns the value, or `None` if it was never set.
     pub fn get(&self) -> Option<f64> {
         let value = f64::from_bits(self.0.load(Ordering::Relaxed));
         (!value.is_nan()).then_some(value)
     }
 }
 
-/// How often values of which size were seen.
+/// Counts observed values in buckets by size.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Buckets,
-    // One for each bound, and one for what is above them all.
+    // One count for each bound, and one for values above all bounds.
     counts: Box<[AtomicU64]>,
-    // In whole units of the buckets: nanoseconds or things.
+    // In the unit of the observed values: nanoseconds or a count.
     sum: AtomicU64,
 }
 
-/// What a histogram has seen, added up as Prometheus wants it.
-pub(super) struct Seen {
-    /// For each bound the values up to it.
-    pub(super) up_to: Vec<(f64, u64)>,
+/// The content of a histogram, with the cumulative counts that Prometheus expects.
+pub(super) struct HistogramSnapshot {
+    /// Each bound in the exported unit, and the number of values up to it.
+    pub(super) cumulative: Vec<(f64, u64)>,
     pub(super) count: u64,
     pub(super) sum: f64,
 }
@@ -73,27 +73,27 @@ impl Histogram {
         Histogram { buckets, counts, sum: AtomicU64::new(0) }
     }
 
-    /// A time has been seen. For histograms of seconds.
+    /// Observes a duration. Only for histograms of seconds.
     pub fn observe_duration(&self, duration: Duration) {
         self.observe(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// A number has been seen. For histograms of things.
+    /// Observes a value in the unit of the buckets: nanoseconds or a count.
     pub fn observe(&self, value: u64) {
         let bucket = self.buckets.bounds().take_while(|bound| *bound < value).count();
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn snapshot(&self) -> HistogramSnapshot {
         let mut count = 0;
-        let mut up_to = Vec::with_capacity(self.counts.len());
+        let mut cumulative = Vec::with_capacity(self.counts.len());
         for (bound, counted) in self.buckets.bounds().zip(&self.counts) {
             count += counted.load(Ordering::Relaxed);
-            up_to.push((self.buckets.in_units(bound), count));
+            cumulative.push((self.buckets.in_units(bound), count));
         }
-        count += self.counts[up_to.len()].load(Ordering::Relaxed);
-        Seen { up_to, count, sum: self.buckets.in_units(self.sum.load(Ordering::Relaxed)) }
+        count += self.counts[cumulative.len()].load(Ordering::Relaxed);
+        HistogramSnapshot { cumulative, count, sum: self.buckets.in_units(self.sum.load(Ordering::Relaxed)) }
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_adds_up() {
+    fn counter_sums_its_increments() {
         let counter = Counter::default();
         counter.increment();
         counter.add(4);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gauge_is_absent_until_known() {
+    fn gauge_has_no_value_before_it_is_set() {
         let gauge = Gauge::default();
         assert_eq!(gauge.get(), None);
         gauge.set(1.5);
@@ -118,23 +118,23 @@ mod tests {
     }
 
     #[test]
-    fn a_value_on_a_bound_belongs_below_it() {
+    fn bounds_are_inclusive() {
         let histogram = Histogram::new(Buckets::Count(&[1, 2, 5]));
         for value in [1, 2, 2, 3, 9] {
             histogram.observe(value);
         }
-        let seen = histogram.seen();
-        assert_eq!(seen.up_to, [(1.0, 1), (2.0, 3), (5.0, 4)]);
-        assert_eq!((seen.count, seen.sum), (5, 17.0));
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.cumulative, [(1.0, 1), (2.0, 3), (5.0, 4)]);
+        assert_eq!((snapshot.count, snapshot.sum), (5, 17.0));
     }
 
     #[test]
-    fn times_are_told_in_seconds() {
+    fn durations_are_exported_in_seconds() {
         let histogram = Histogram::new(Buckets::Seconds(&[5, 1000]));
         histogram.observe_duration(Duration::from_millis(500));
         histogram.observe_duration(Duration::from_secs(2));
-        let seen = histogram.seen();
-        assert_eq!(seen.up_to, [(0.005, 0), (1.0, 1)]);
-        assert_eq!((seen.count, seen.sum), (2, 2.5));
+        let snapshot = histogram.snapshot();
+        assert_eq!(snapshot.cumulative, [(0.005, 0), (1.0, 1)]);
+        assert_eq!((snapshot.count, snapshot.sum), (2, 2.5));
     }
 }

@@ -8,20 +8,20 @@ use super::registry::Registry;
 use super::value::{Counter, Gauge, Histogram};
 use crate::outcome::Reason;
 
-/// What became of a message.
+/// The outcome of a delivery: the label `outcome` of `millstream_messages_processed_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processed {
-    /// Acknowledged.
+    /// The handler succeeded, and the message was acknowledged.
     Ack,
-    /// To be tried again.
+    /// The attempt failed; the message waits for its next attempt.
     Retry,
-    /// Released without being handled to the end.
+    /// Released before a handler finished it.
     Nack,
-    /// Moved to the dead letters.
+    /// Dead-lettered.
     Dead,
-    /// Acknowledged without being handled: it had been before.
+    /// A duplicate, acknowledged without running the handler.
     Dedup,
-    /// Acknowledged as not for us.
+    /// Acknowledged because the handler skipped it.
     Skip,
 }
 
@@ -35,7 +35,7 @@ impl Processed {
         Processed::Skip,
     ];
 
-    /// Its name as a label.
+    /// Returns the value of the label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Processed::Ack => "ack",
@@ -48,7 +48,7 @@ impl Processed {
     }
 }
 
-/// The metrics of one worker, each ready to be touched.
+/// The metrics of one worker for one stream and group. All series exist from the start.
 #[derive(Debug)]
 pub struct WorkerMetrics {
     registry: Registry,
@@ -58,63 +58,63 @@ pub struct WorkerMetrics {
     pub received: Arc<Counter>,
     processed: [Arc<Counter>; Processed::ALL.len()],
     dead: [Arc<Counter>; Reason::ALL.len()],
-    /// How long handlers ran.
+    /// Duration of handler runs.
     pub process_duration: Arc<Histogram>,
-    /// How long messages had been in the stream when first handled.
+    /// Time from adding a message to the start of its first handler run.
     pub delivery_latency: Arc<Histogram>,
-    /// How often messages had been delivered when done with.
+    /// Delivery count of the message, observed after each handler run.
     pub deliveries: Arc<Histogram>,
-    /// Handlers that panicked.
+    /// Handler runs that panicked.
     pub panics: Arc<Counter>,
-    /// Handlers that took too long.
+    /// Handler runs that exceeded the timeout.
     pub timeouts: Arc<Counter>,
-    /// Messages in handlers.
+    /// Messages that handlers are processing.
     pub inflight: Arc<Gauge>,
-    /// Messages read and waiting for a handler.
+    /// Messages read that no handler has started to process.
     pub prefetched: Arc<Gauge>,
-    /// Messages waiting for their next try.
+    /// Messages waiting for their next attempt.
     pub retrying: Arc<Gauge>,
-    /// Slots that run a handler.
+    /// Handler slots that run a handler.
     pub workers_busy: Arc<Gauge>,
-    /// Slots that wait for a message.
+    /// Handler slots that wait for a message.
     pub workers_idle: Arc<Gauge>,
-    /// Slots the pool is meant to have.
+    /// Handler slots that the pool should have.
     pub pool_target: Arc<Gauge>,
-    /// Entries the group has yet to read.
+    /// Entries that the group has not read yet.
     pub group_lag: Arc<Gauge>,
-    /// Whether the lag is exact.
+    /// Whether the lag is exact: 1 or 0.
     pub group_lag_exact: Arc<Gauge>,
-    /// Age of the oldest entry the group has yet to read, in seconds.
+    /// Age of the oldest unread entry, in seconds.
     pub group_oldest_unread_age: Arc<Gauge>,
     /// Age of the oldest pending entry, in seconds.
     pub group_oldest_pending_age: Arc<Gauge>,
-    /// Dead letters there are.
+    /// Entries in the dead-letter stream.
     pub dlq_length: Arc<Gauge>,
-    /// Messages taken over from other consumers.
+    /// Messages claimed from other consumers.
     pub reclaimed: Arc<Counter>,
-    /// Consumers removed.
+    /// Idle consumers removed.
     pub reaped_consumers: Arc<Counter>,
     /// Leases extended.
     pub lease_extensions: Arc<Counter>,
     /// Leases lost.
     pub lease_lost: Arc<Counter>,
-    /// Messages acknowledged at once.
+    /// Messages acknowledged per call.
     pub ack_batch_size: Arc<Histogram>,
-    /// Acknowledgements that failed.
+    /// Failed calls to acknowledge or dead-letter messages.
     pub ack_errors: Arc<Counter>,
-    /// Messages that had been processed before.
+    /// Duplicates acknowledged without running the handler.
     pub dedupe_hits: Arc<Counter>,
-    /// Whether the store answers: 1 or 0.
+    /// Whether the store is reachable: 1 or 0.
     pub backend_up: Arc<Gauge>,
-    /// Times the store was back.
+    /// Times that the store became reachable again.
     pub backend_reconnects: Arc<Counter>,
 }
 
 impl WorkerMetrics {
-    /// The metrics of the worker of a group, whose handler has a name.
+    /// Creates the series for a stream, a group and the name of the handler.
     pub fn new(registry: &Registry, stream: &str, group: &str, handler: &str) -> WorkerMetrics {
         let labels = &[("stream", stream), ("group", group)];
-        let handled = &[("stream", stream), ("group", group), ("handler", handler)];
+        let handler_labels = &[("stream", stream), ("group", group), ("handler", handler)];
         let with = |name, value| [("stream", stream), ("group", group), (name, value)];
         let counter = |definition| registry.counter(definition, labels);
         let gauge = |definition| registry.gauge(definition, labels);
@@ -125,15 +125,15 @@ impl WorkerMetrics {
             group: group.to_owned(),
             received: counter(&RECEIVED),
             processed: Processed::ALL.map(|outcome| {
-                let [stream, group, handler] = *handled;
+                let [stream, group, handler] = *handler_labels;
                 registry.counter(&PROCESSED, &[stream, group, handler, ("outcome", outcome.as_str())])
             }),
             dead: Reason::ALL.map(|reason| registry.counter(&DLQ_MESSAGES, &with("reason", reason.as_str()))),
-            process_duration: registry.histogram(&PROCESS_DURATION, handled),
+            process_duration: registry.histogram(&PROCESS_DURATION, handler_labels),
             delivery_latency: registry.histogram(&DELIVERY_LATENCY, labels),
             deliveries: registry.histogram(&DELIVERIES, labels),
-            panics: registry.counter(&PANICS, handled),
-            timeouts: registry.counter(&TIMEOUTS, handled),
+            panics: registry.counter(&PANICS, handler_labels),
+            timeouts: registry.counter(&TIMEOUTS, handler_labels),
             inflight: gauge(&INFLIGHT),
             prefetched: gauge(&PREFETCHED),
             retrying: gauge(&RETRYING),
@@ -157,18 +157,18 @@ impl WorkerMetrics {
         }
     }
 
-    /// The counter of messages that ended so.
+    /// Returns the counter of messages with this outcome.
     pub fn processed(&self, outcome: Processed) -> &Counter {
         &self.processed[outcome as usize]
     }
 
-    /// The counter of messages moved to the dead letters for this reason.
-    pub fn dead(&self, reason: Reason) -> &Counter {
+    /// Returns the counter of messages dead-lettered for this reason.
+    pub fn dead_lettered(&self, reason: Reason) -> &Counter {
         &self.dead[reason as usize]
     }
 
-    /// The pool was scaled, for a reason of a few fixed words such as `lag`, `idle` or `manual`.
-    pub fn scaled(&self, from: usize, to: usize, reason: &str) {
+    /// Counts a change of the pool size. `reason` is one of a few fixed words, such as `lag`, `idle` or `manual`.
+    pub fn record_scaling(&self, from: usize, to: usize, reason: &str) {
         let direction = if to > from { "up" } else { "down" };
         let labels = [
             ("stream", self.stream.as_str()),
@@ -179,8 +179,8 @@ impl WorkerMetrics {
         self.registry.counter(&POOL_SCALE_EVENTS, &labels).increment();
     }
 
-    /// What was found out about the group's backlog.
-    pub fn backlog(
+    /// Sets the metrics of the group's backlog.
+    pub fn set_backlog(
         &self,
         lag: u64,
         exact: bool,
@@ -189,12 +189,12 @@ impl WorkerMetrics {
     ) {
         self.group_lag.set(lag as f64);
         self.group_lag_exact.set(f64::from(u8::from(exact)));
-        // Nothing unread is an age of nothing: a gap in a graph would look like a worker that has died.
+        // Export 0 if there is no entry: a gap in a graph would look like a dead worker.
         self.group_oldest_unread_age.set(oldest_unread.unwrap_or_default().as_secs_f64());
         self.group_oldest_pending_age.set(oldest_pending.unwrap_or_default().as_secs_f64());
     }
 
-    /// The registry these metrics are in.
+    /// Returns the registry of these metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -205,10 +205,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_of_a_worker_is_there_from_the_start() {
+    fn all_series_exist_from_the_start() {
         let registry = Registry::default();
         let metrics = WorkerMetrics::new(&registry, "orders", "billing", "charge");
-        metrics.scaled(2, 4, "lag");
+        metrics.record_scaling(2, 4, "lag");
         let text = registry.text();
         for definition in ALL.iter().filter(|d| ![GROUP_STUCK.name, GROUP_HEALTH.name].contains(&d.name)) {
             assert!(
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_the_counter_counts() {
+    fn outcomes_and_reasons_have_their_own_counters() {
         let registry = Registry::default();
         let metrics = WorkerMetrics::new(&registry, "o", "b", "h");
         for outcome in Processed::ALL {
             metrics.processed(outcome).add(1 + outcome as u64);
         }
         for reason in Reason::ALL {
-            metrics.dead(reason).add(1 + reason as u64);
+            metrics.dead_lettered(reason).add(1 + reason as u64);
         }
         metrics.workers_busy.set(3.0);
         let text = registry.text();
@@ -253,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_is_told_with_its_exactness() {
+    fn set_backlog_sets_lag_exactness_and_ages() {
         let registry = Registry::default();
         let metrics = WorkerMetrics::new(&registry, "o", "b", "h");
-        metrics.backlog(12, false, Some(Duration::from_millis(1500)), None);
+        metrics.set_backlog(12, false, Some(Duration::from_millis(1500)), None);
         let text = registry.text();
         assert!(text.contains("millstream_group_lag{stream=\"o\",group=\"b\"} 12\n"));
         assert!(text.contains("millstream_group_lag_exact{stream=\"o\",group=\"b\"} 0\n"));

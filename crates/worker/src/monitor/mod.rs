@@ -1,4 +1,4 @@
-//! Looking at streams and groups without touching them: what waits, since when, with whom, and whether that is well.
+//! Monitors streams and groups without changing them: lag, pending entries, consumers, rates, and a verdict on health.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -15,15 +15,15 @@
 //! # }).unwrap();
 //! ```
 
-mod look;
+mod collect;
 mod rates;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
-pub use look::Monitor;
-pub(crate) use look::count_after;
+pub use collect::Monitor;
+pub(crate) use collect::count_after;
 pub use rates::{GroupRates, StreamRates};
-pub use snapshot::{GroupSnapshot, Lag, LagKnown, PendingScan, StreamSnapshot, Waiting};
-pub use verdict::{Finding, Health, Limits, Threshold, Verdict};
+pub use snapshot::{GroupSnapshot, Lag, LagAccuracy, OldestEntry, PendingScan, StreamSnapshot};
+pub use verdict::{Finding, GroupVerdict, Health, Limits, Thresholds};

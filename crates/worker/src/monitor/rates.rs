@@ -1,40 +1,40 @@
-//! How fast things go, from two looks one after the other.
+//! Rates of streams and groups, computed from two snapshots.
 
 use std::time::{Duration, SystemTime};
 
 use super::snapshot::{GroupSnapshot, StreamSnapshot};
 
-/// What a stream did between two looks, per second.
+/// The rates of a stream between two snapshots, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamRates {
-    /// Entries added, where the store knows.
+    /// Entries added. `None` if the store does not count them.
     pub added: Option<f64>,
-    /// By how much the number of dead letters grew or, if negative, shrank.
+    /// Change of the number of dead letters; negative if it shrank.
     pub dead: f64,
 }
 
-/// What a group did between two looks, per second.
+/// The rates of a group between two snapshots, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupRates {
-    /// Entries read for the first time, where the store knows.
+    /// Entries read for the first time. `None` if the store does not count them.
     pub read: Option<f64>,
-    /// Entries acknowledged, where the store knows how many were read. Dead letters are among them.
+    /// Entries acknowledged, including dead-lettered ones. `None` if the store does not count the entries read.
     pub acknowledged: Option<f64>,
-    /// By how much the lag grew or, if negative, shrank. Unknown if one of the two is only a lower bound.
+    /// Change of the lag; negative if it shrank. `None` if one of the two lags is only a lower bound.
     pub lag: Option<f64>,
-    /// By how much the number of pending entries grew or, if negative, shrank.
+    /// Change of the number of pending entries; negative if it shrank.
     pub pending: f64,
-    /// How long until nothing is unread if it goes on like this. `None` if it would never be so.
+    /// Time until no entries are unread, at the current rate. `None` if the lag does not shrink.
     pub caught_up_in: Option<Duration>,
 }
 
 impl StreamRates {
-    /// From an earlier look to a later one. `None` if no time has passed between them.
+    /// Computes the rates from an earlier to a later snapshot. Returns `None` if no time has passed between them.
     pub fn between(earlier: &StreamSnapshot, later: &StreamSnapshot) -> Option<StreamRates> {
         let seconds = seconds_between(earlier.at, later.at)?;
         let added = earlier.info.entries_added.zip(later.info.entries_added);
         Some(StreamRates {
-            // Fewer than before: the stream has been made anew, and nothing can be said.
+            // The counter decreased: the stream was deleted and created again, so the rate is unknown.
             added: added.filter(|(from, to)| from <= to).map(|(from, to)| change(from, to) / seconds),
             dead: change(earlier.dead_letters_length, later.dead_letters_length) / seconds,
         })
@@ -42,10 +42,10 @@ impl StreamRates {
 }
 
 impl GroupRates {
-    /// From an earlier look to a later one. `None` if no time has passed between them.
+    /// Computes the rates from an earlier to a later snapshot. Returns `None` if no time has passed between them.
     pub fn between(earlier: &GroupSnapshot, later: &GroupSnapshot) -> Option<GroupRates> {
         let seconds = seconds_between(earlier.at, later.at)?;
-        // Fewer than before: the group was set back, and nothing can be said.
+        // The counter decreased: the group was moved back, so the rate is unknown.
         let read = earlier
             .read_so_far()
             .zip(later.read_so_far())

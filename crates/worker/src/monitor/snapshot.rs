@@ -1,126 +1,129 @@
-//! What a look at a stream and its groups has found.
+//! Snapshots of a stream and its groups.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use crate::backend::{ConsumerInfo, PendingRow, StreamId, StreamInfo};
 
-/// A stream at one moment, with its groups.
+/// A snapshot of a stream with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamSnapshot {
-    /// Its name.
+    /// The name of the stream.
     pub name: String,
-    /// When the look was taken.
+    /// When the snapshot was taken.
     pub at: SystemTime,
-    /// The stream itself.
+    /// The properties of the stream.
     pub info: StreamInfo,
-    /// Its groups by name.
+    /// The groups of the stream, sorted by name.
     pub groups: Vec<GroupSnapshot>,
     /// The name of its dead-letter stream.
     pub dead_letters: String,
-    /// How many dead letters there are.
+    /// Number of entries in the dead-letter stream.
     pub dead_letters_length: u64,
 }
 
 impl StreamSnapshot {
-    /// The group of this name.
+    /// Returns the group with this name.
     pub fn group(&self, name: &str) -> Option<&GroupSnapshot> {
         self.groups.iter().find(|group| group.name == name)
     }
 }
 
-/// A group at one moment.
+/// A snapshot of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupSnapshot {
-    /// The stream.
+    /// The name of the stream.
     pub stream: String,
-    /// Its name.
+    /// The name of the group.
     pub name: String,
-    /// When the look was taken.
+    /// When the snapshot was taken.
     pub at: SystemTime,
-    /// How many entries the stream has.
+    /// Number of entries in the stream.
     pub stream_length: u64,
-    /// How many entries were ever added to the stream, where the store knows.
+    /// Number of entries ever added to the stream. `None` if the store does not know.
     pub entries_added: Option<u64>,
-    /// How many entries it has yet to read.
+    /// Number of entries that the group has not read yet.
     pub lag: Lag,
-    /// The oldest entry it has yet to read, and how long ago that was added.
-    pub oldest_unread: Option<Waiting>,
-    /// How many entries are pending.
+    /// The oldest entry that the group has not read yet. `None` if there is no unread entry.
+    pub oldest_unread: Option<OldestEntry>,
+    /// Number of pending entries.
     pub pending: u64,
-    /// The oldest pending entry, and how long ago that was added.
-    pub oldest_pending: Option<Waiting>,
-    /// A closer look at the pending entries, as far as it went.
+    /// The oldest pending entry. `None` if no entry is pending.
+    pub oldest_pending: Option<OldestEntry>,
+    /// What a scan of the pending entries found.
     pub scan: PendingScan,
-    /// Its consumers by name.
+    /// The consumers of the group, sorted by name.
     pub consumers: Vec<ConsumerInfo>,
-    /// The last entry delivered.
+    /// The id of the last entry delivered for the first time: the group's position.
     pub last_delivered: StreamId,
-    /// How many entries it has read, where known.
+    /// Number of entries that the group has read. `None` if the store does not know.
     pub entries_read: Option<u64>,
-    /// How many dead letters the stream has.
+    /// Number of dead letters of the stream, from all of its groups.
     pub dead_letters_length: u64,
 }
 
 impl GroupSnapshot {
-    /// How long ago the oldest entry that the group has yet to read was added, where its id tells.
+    /// Returns the age of the oldest unread entry. `None` if no entry is unread, or its id contains no valid time.
     pub fn unread_age(&self) -> Option<Duration> {
         self.oldest_unread.and_then(|unread| unread.age)
     }
 
-    /// How long ago the oldest pending entry was added, where its id tells.
+    /// Returns the age of the oldest pending entry. `None` if no entry is pending, or its id contains no valid time.
     pub fn pending_age(&self) -> Option<Duration> {
         self.oldest_pending.and_then(|pending| pending.age)
     }
 
-    /// How many entries the group has read. A store may not say before the first read: then it is what was added
-    /// without what is yet to read.
+    /// Returns the number of entries that the group has read.
+    ///
+    /// Some stores do not report it before the first read. It is then the number of entries added minus the lag.
     pub(super) fn read_so_far(&self) -> Option<u64> {
-        let rest = || self.entries_added.filter(|_| self.lag.is_exact())?.checked_sub(self.lag.count);
-        self.entries_read.or_else(rest)
+        let added_minus_lag =
+            || self.entries_added.filter(|_| self.lag.is_exact())?.checked_sub(self.lag.count);
+        self.entries_read.or_else(added_minus_lag)
     }
 }
 
-/// An entry that waits.
+/// The oldest of the unread or pending entries of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// The entry.
+pub struct OldestEntry {
+    /// The id of the entry.
     pub id: StreamId,
-    /// How long ago it was added; `None` if its id tells no time of the past, as ids made by hand.
+    /// Time since the entry was added. `None` if its id contains no past time, for example because the producer chose
+    /// it.
     pub age: Option<Duration>,
 }
 
-/// How many entries a group has yet to read.
+/// The lag of a group: the number of entries it has not read yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// The number.
+    /// Number of unread entries.
     pub count: u64,
-    /// How it is known.
-    pub known: LagKnown,
+    /// How exact the number is.
+    pub accuracy: LagAccuracy,
 }
 
-/// How a lag is known.
+/// How exact a lag is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LagKnown {
-    /// The store keeps it.
-    Kept,
-    /// The store does not know; the entries were counted to the end.
+pub enum LagAccuracy {
+    /// Exact: the store reported it.
+    Reported,
+    /// Exact: the store does not know the lag, and all unread entries were counted.
     Counted,
-    /// The store does not know, and there are too many to count: at least so many.
-    AtLeast,
+    /// A lower bound: the store does not know the lag, and counting stopped at its limit.
+    LowerBound,
 }
 
 impl Lag {
-    /// A lag that the store keeps.
-    pub(crate) fn kept(count: u64) -> Lag {
-        Lag { count, known: LagKnown::Kept }
+    /// Creates a lag that the store reported.
+    pub(crate) fn reported(count: u64) -> Lag {
+        Lag { count, accuracy: LagAccuracy::Reported }
     }
 
-    /// Whether it is the number, and not only a lower bound.
+    /// Returns whether the number is exact, and not only a lower bound.
     pub fn is_exact(self) -> bool {
-        self.known != LagKnown::AtLeast
+        self.accuracy != LagAccuracy::LowerBound
     }
 }
 
@@ -131,22 +134,22 @@ impl fmt::Display for Lag {
     }
 }
 
-/// A look at the pending entries, oldest first.
+/// What a scan of the pending entries, oldest first, found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingScan {
-    /// How many were looked at.
-    pub looked_at: u64,
-    /// Whether these were all of them.
+    /// Number of pending entries scanned.
+    pub scanned: u64,
+    /// Whether all pending entries were scanned.
     pub complete: bool,
-    /// How many were released and wait for anyone to claim them.
+    /// Number of released entries, which any consumer can claim.
     pub released: u64,
-    /// The longest time nobody has touched one of them.
+    /// The longest idle time. `None` if no scanned entry has an owner.
     pub longest_idle: Option<Duration>,
-    /// The most deliveries of one of them.
+    /// The highest delivery count.
     pub most_deliveries: u64,
-    /// How many look stuck: delivered often, or not touched for long.
+    /// Number of stuck entries: delivered often, or idle for long.
     pub stuck: u64,
-    /// The first of those.
+    /// The first of the stuck entries.
     pub stuck_rows: Vec<PendingRow>,
 }

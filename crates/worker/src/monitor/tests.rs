@@ -1,4 +1,4 @@
-//! The monitor on the embedded store, and its verdicts on snapshots made up.
+//! Tests of the monitor on the embedded store, and of verdicts on constructed snapshots.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use millstream_store::verbs::Add;
 
 use super::*;
 use crate::backend::{Admin, Backend, ConsumerInfo, Embedded, Read, Start, StreamId};
-use crate::metrics::{Consumers, exporter_text};
+use crate::metrics::{ConsumerSeries, exporter_text};
 use crate::names::dead_letters_of;
 use crate::producer::Producer;
 
@@ -29,7 +29,7 @@ async fn read(backend: &Arc<dyn Admin>, count: usize) {
 }
 
 #[tokio::test]
-async fn a_look_finds_what_waits_and_with_whom() {
+async fn snapshot_shows_unread_and_pending_entries() {
     let (backend, ids) = orders(5).await;
     read(&backend, 3).await;
     Producer::new(backend.clone(), dead_letters_of("orders")).send([("x", "y")]).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_look_finds_what_waits_and_with_whom() {
     assert_eq!((group.lag.count, group.lag.is_exact(), group.pending), (2, true, 3));
     assert_eq!(group.oldest_unread.unwrap().id, ids[3]);
     assert_eq!(group.oldest_pending.unwrap().id, ids[0]);
-    assert_eq!((group.scan.looked_at, group.scan.complete, group.scan.stuck), (3, true, 0));
+    assert_eq!((group.scan.scanned, group.scan.complete, group.scan.stuck), (3, true, 0));
     assert_eq!((group.consumers.len(), group.consumers[0].pending), (1, 3));
     let alone = monitor.group("orders", "billing").await.unwrap().unwrap();
     assert_eq!((alone.lag, alone.pending, alone.dead_letters_length), (group.lag, 3, 1));
@@ -49,7 +49,7 @@ async fn a_look_finds_what_waits_and_with_whom() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none() {
+async fn missing_streams_and_groups_are_none() {
     let (backend, _) = orders(0).await;
     let monitor = Monitor::new(backend);
     assert_eq!(monitor.stream("nowhere").await.unwrap(), None);
@@ -64,29 +64,29 @@ async fn what_is_not_there_is_none() {
 }
 
 #[tokio::test]
-async fn stuck_messages_are_found_as_far_as_the_look_goes() {
+async fn scan_finds_stuck_entries_up_to_its_limit() {
     let (backend, ids) = orders(30).await;
     read(&backend, 30).await;
     let all = Monitor::new(Arc::clone(&backend)).stuck(1, MINUTE);
     let scan = all.group("orders", "billing").await.unwrap().unwrap().scan;
     assert_eq!((scan.stuck, scan.complete, scan.most_deliveries), (30, true, 1));
     assert_eq!(scan.stuck_rows.first().unwrap().id, ids[0]);
-    assert!(scan.stuck_rows.len() < 30, "the list is bounded");
+    assert!(scan.stuck_rows.len() < 30, "the list of stuck entries is limited");
     let few = all.scan(4).group("orders", "billing").await.unwrap().unwrap().scan;
-    assert_eq!((few.looked_at, few.stuck, few.complete), (4, 4, false));
+    assert_eq!((few.scanned, few.stuck, few.complete), (4, 4, false));
     let idle = Monitor::new(backend).stuck(u64::MAX, Duration::ZERO);
     assert_eq!(idle.group("orders", "billing").await.unwrap().unwrap().scan.stuck, 30);
 }
 
 #[tokio::test]
-async fn rates_come_from_two_looks() {
+async fn rates_are_computed_from_two_snapshots() {
     let (backend, _) = orders(10).await;
     let monitor = Monitor::new(Arc::clone(&backend));
     let mut earlier = monitor.stream("orders").await.unwrap().unwrap();
     read(&backend, 6).await;
     Producer::new(backend.clone(), "orders").send([("n", "10")]).await.unwrap();
     let mut later = monitor.stream("orders").await.unwrap().unwrap();
-    // Two seconds apart, whatever the clock of this machine says.
+    // Set the times by hand: exactly two seconds apart.
     let start = SystemTime::UNIX_EPOCH;
     (earlier.at, earlier.groups[0].at) = (start, start);
     (later.at, later.groups[0].at) = (start + 2 * (MINUTE / 60), start + 2 * (MINUTE / 60));
@@ -96,14 +96,14 @@ async fn rates_come_from_two_looks() {
     assert_eq!((group.read, group.pending, group.acknowledged), (Some(3.0), 3.0, Some(0.0)));
     assert_eq!((group.lag, group.caught_up_in), (Some(-2.5), Some(Duration::from_secs(2))));
     let back = GroupRates::between(&later.groups[0], &earlier.groups[0]);
-    assert_eq!(back, None, "time only passes forwards");
+    assert_eq!(back, None, "the later snapshot must come second");
     assert_eq!(StreamRates::between(&later, &later), None);
 }
 
-async fn well() -> GroupSnapshot {
+async fn healthy_group() -> GroupSnapshot {
     let (backend, _) = orders(0).await;
     let group = Monitor::new(backend).group("orders", "billing").await.unwrap().unwrap();
-    assert_eq!(group.verdict(&Limits::default()), Verdict { health: Health::Ok, findings: vec![] });
+    assert_eq!(group.verdict(&Limits::default()), GroupVerdict { health: Health::Ok, findings: vec![] });
     group
 }
 
@@ -112,9 +112,9 @@ fn consumer(idle: Duration, pending: u64) -> ConsumerInfo {
 }
 
 #[tokio::test]
-async fn each_trouble_is_found_at_its_limit() {
-    type Trouble = fn(&mut GroupSnapshot);
-    let cases: [(&str, Health, Trouble); 11] = [
+async fn verdict_finds_each_problem_at_its_threshold() {
+    type Change = fn(&mut GroupSnapshot);
+    let cases: [(&str, Health, Change); 11] = [
         ("lag", Health::Degraded, |group| group.lag.count = 10_000),
         ("lag", Health::Critical, |group| group.lag.count = 100_000),
         ("unread_age", Health::Degraded, |group| group.oldest_unread = Some(old(MINUTE))),
@@ -127,10 +127,10 @@ async fn each_trouble_is_found_at_its_limit() {
         ("consumer_idle", Health::Degraded, |group| group.consumers = vec![consumer(MINUTE, 1)]),
         ("no_reader", Health::Critical, |group| (group.lag.count, group.consumers) = (1, vec![])),
     ];
-    for (code, health, trouble) in cases {
-        let mut group = well().await;
+    for (code, health, change) in cases {
+        let mut group = healthy_group().await;
         (group.entries_read, group.consumers) = (Some(1), vec![consumer(Duration::ZERO, 0)]);
-        trouble(&mut group);
+        change(&mut group);
         let verdict = group.verdict(&Limits::default());
         assert_eq!(verdict.found(code).map(|finding| finding.health), Some(health), "{code}: {verdict}");
         assert_eq!((verdict.health, verdict.findings.len()), (health, 1), "{code}: {verdict}");
@@ -138,53 +138,57 @@ async fn each_trouble_is_found_at_its_limit() {
 }
 
 #[tokio::test]
-async fn a_group_that_nobody_has_read_from_is_judged_mildly() {
-    let strict = Limits { not_begun: Health::Critical, ..Limits::default() };
-    let mut group = well().await;
+async fn a_group_never_read_from_is_at_most_degraded() {
+    let strict = Limits { worst_if_never_read: Health::Critical, ..Limits::default() };
+    let mut group = healthy_group().await;
     (group.lag.count, group.oldest_unread, group.consumers) = (100_000, Some(old(10 * MINUTE)), vec![]);
     group.entries_read = Some(0);
     assert_eq!(group.verdict(&strict).health, Health::Critical);
     let verdict = group.verdict(&Limits::default());
     assert_eq!((verdict.health, verdict.findings.len()), (Health::Degraded, 3), "{verdict}");
     group.entries_read = Some(1);
-    assert_eq!(group.verdict(&Limits::default()).health, Health::Critical, "its readers have gone");
+    assert_eq!(
+        group.verdict(&Limits::default()).health,
+        Health::Critical,
+        "the group was read before and has no consumers"
+    );
 }
 
 #[tokio::test]
-async fn an_id_made_by_hand_tells_no_age() {
+async fn an_id_without_a_valid_time_has_no_age() {
     let store = Embedded::in_memory();
     let mut add = Add::new(b"orders".to_vec(), vec![b"n".to_vec(), b"1".to_vec()]);
     add.id = IdSpec::Explicit(StreamId::new(1, 1));
     store.store().call(add).await.unwrap();
     store.create_group("orders", "billing", Start::Beginning).await.unwrap();
     let group = Monitor::new(Arc::new(store)).group("orders", "billing").await.unwrap().unwrap();
-    assert_eq!(group.oldest_unread, Some(Waiting { id: StreamId::new(1, 1), age: None }));
+    assert_eq!(group.oldest_unread, Some(OldestEntry { id: StreamId::new(1, 1), age: None }));
     let verdict = group.verdict(&Limits::default());
     assert!(verdict.found("unread_age").is_none() && verdict.found("no_reader").is_some(), "{verdict}");
 }
 
-fn old(age: Duration) -> Waiting {
-    Waiting { id: StreamId::new(1, 1), age: Some(age) }
+fn old(age: Duration) -> OldestEntry {
+    OldestEntry { id: StreamId::new(1, 1), age: Some(age) }
 }
 
 #[tokio::test]
-async fn a_consumer_that_has_gone_with_nothing_is_a_remark() {
-    let mut group = well().await;
+async fn an_idle_consumer_without_pending_entries_is_a_remark() {
+    let mut group = healthy_group().await;
     group.consumers = vec![consumer(2 * MINUTE, 0)];
     let verdict = group.verdict(&Limits::default());
     assert_eq!((verdict.health, verdict.findings.len()), (Health::Ok, 1));
     assert_eq!(verdict.to_string(), "ok");
     group.lag.count = 1;
     let verdict = group.verdict(&Limits::default());
-    assert_eq!(verdict.to_string(), "critical: entries are unread and no consumer asks for them");
+    assert_eq!(verdict.to_string(), "critical: entries are unread and no consumer reads them");
 }
 
 #[tokio::test]
-async fn the_text_has_the_names_that_dashboards_know() {
+async fn exporter_text_has_the_names_of_redis_exporter() {
     let (backend, ids) = orders(5).await;
     read(&backend, 3).await;
     let streams = Monitor::new(backend).streams("*").await.unwrap();
-    let text = exporter_text(&streams, &Limits::default(), Consumers::Each);
+    let text = exporter_text(&streams, &Limits::default(), ConsumerSeries::Each);
     let last = ids[4].ms;
     let delivered = ids[2].ms;
     for line in [
@@ -204,13 +208,13 @@ async fn the_text_has_the_names_that_dashboards_know() {
         "millstream_group_health{stream=\"orders\",group=\"billing\"} 0".to_owned(),
         "millstream_dlq_length{stream=\"orders\"} 0".to_owned(),
     ] {
-        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
     assert!(text.contains("\nredis_stream_group_consumer_idle_seconds{"), "{text}");
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let (name, _) = line.split_once('{').unwrap();
-        assert!(text.contains(&format!("# TYPE {name} ")), "{line} has a type");
+        assert!(text.contains(&format!("# TYPE {name} ")), "{line} has no type");
     }
-    let without = exporter_text(&streams, &Limits::default(), Consumers::Left);
-    assert!(!without.contains("group_consumer_"), "consumers have no series of their own");
+    let without = exporter_text(&streams, &Limits::default(), ConsumerSeries::Omitted);
+    assert!(!without.contains("group_consumer_"), "consumers still have their own series");
 }

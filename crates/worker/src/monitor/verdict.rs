@@ -1,18 +1,18 @@
-//! Whether a group is well, and if not, why.
+//! Judges the health of a group, with reasons.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::snapshot::GroupSnapshot;
 
-/// How well a group is.
+/// The health of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Nothing to do.
+    /// No action needed.
     Ok,
-    /// Someone should look at it.
+    /// An operator should look at it.
     Degraded,
-    /// Someone must look at it now.
+    /// An operator must look at it now.
     Critical,
 }
 
@@ -26,22 +26,22 @@ impl fmt::Display for Health {
     }
 }
 
-/// From where on something is no longer well. `None` never.
+/// The values from which on a measurement is degraded or critical. `None` means never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threshold<T> {
-    /// From here on degraded.
+pub struct Thresholds<T> {
+    /// Degraded from this value on.
     pub degraded: Option<T>,
-    /// From here on critical.
+    /// Critical from this value on.
     pub critical: Option<T>,
 }
 
-impl<T: PartialOrd> Threshold<T> {
-    /// Degraded and critical from these values on.
-    pub const fn new(degraded: T, critical: T) -> Threshold<T> {
-        Threshold { degraded: Some(degraded), critical: Some(critical) }
+impl<T: PartialOrd> Thresholds<T> {
+    /// Sets both thresholds.
+    pub const fn new(degraded: T, critical: T) -> Thresholds<T> {
+        Thresholds { degraded: Some(degraded), critical: Some(critical) }
     }
 
-    /// How well this value is.
+    /// Returns the health for a value.
     pub fn health(&self, value: &T) -> Health {
         let reached = |limit: &Option<T>| limit.as_ref().is_some_and(|limit| value >= limit);
         match (reached(&self.critical), reached(&self.degraded)) {
@@ -52,94 +52,94 @@ impl<T: PartialOrd> Threshold<T> {
     }
 }
 
-/// What is still well.
+/// The limits that a verdict applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Entries yet to read.
-    pub lag: Threshold<u64>,
-    /// How long the oldest entry yet to read has waited.
-    pub unread_age: Threshold<Duration>,
-    /// Entries pending.
-    pub pending: Threshold<u64>,
-    /// How long nobody has touched a pending entry.
-    pub pending_idle: Threshold<Duration>,
-    /// Messages that look stuck.
-    pub stuck: Threshold<u64>,
-    /// Dead letters.
-    pub dead_letters: Threshold<u64>,
-    /// From when on a consumer that does not ask is taken for gone.
+    /// Number of unread entries.
+    pub lag: Thresholds<u64>,
+    /// Age of the oldest unread entry.
+    pub unread_age: Thresholds<Duration>,
+    /// Number of pending entries.
+    pub pending: Thresholds<u64>,
+    /// Longest idle time of a pending entry.
+    pub pending_idle: Thresholds<Duration>,
+    /// Number of stuck pending entries.
+    pub stuck: Thresholds<u64>,
+    /// Number of dead letters.
+    pub dead_letters: Thresholds<u64>,
+    /// Idle time from which on a consumer counts as gone.
     pub consumer_idle: Duration,
-    /// The worst that unread entries can mean for a group that nobody has read from yet: it may just have been made.
-    pub not_begun: Health,
+    /// The worst health that unread entries cause if no consumer has read from the group yet: it may be new.
+    pub worst_if_never_read: Health,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         const MINUTE: Duration = Duration::from_secs(60);
         Limits {
-            lag: Threshold::new(10_000, 100_000),
-            unread_age: Threshold::new(MINUTE, 10 * MINUTE),
-            pending: Threshold { degraded: Some(10_000), critical: None },
-            pending_idle: Threshold::new(5 * MINUTE, 30 * MINUTE),
-            stuck: Threshold { degraded: Some(1), critical: None },
-            dead_letters: Threshold { degraded: Some(1), critical: None },
+            lag: Thresholds::new(10_000, 100_000),
+            unread_age: Thresholds::new(MINUTE, 10 * MINUTE),
+            pending: Thresholds { degraded: Some(10_000), critical: None },
+            pending_idle: Thresholds::new(5 * MINUTE, 30 * MINUTE),
+            stuck: Thresholds { degraded: Some(1), critical: None },
+            dead_letters: Thresholds { degraded: Some(1), critical: None },
             consumer_idle: MINUTE,
-            not_begun: Health::Degraded,
+            worst_if_never_read: Health::Degraded,
         }
     }
 }
 
-/// One thing that was found, and how bad it is. What is [`Health::Ok`] is a remark.
+/// A problem of a group. With [`Health::Ok`] it is only a remark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity of the problem.
     pub health: Health,
-    /// A fixed word for programs: `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
+    /// A fixed code for programs: `lag`, `unread_age`, `pending`, `pending_idle`, `stuck`, `dead_letters`,
     /// `no_reader`, `consumer_idle`.
     pub code: &'static str,
-    /// The consumer it is about, if it is about one.
+    /// The consumer that has the problem. `None` if it concerns the whole group.
     pub consumer: Option<String>,
-    /// A sentence for people.
+    /// A description for people.
     pub text: String,
 }
 
-/// How well a group is, and why.
+/// The health of a group, and the findings that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The worst of the findings.
+pub struct GroupVerdict {
+    /// The worst health of all findings.
     pub health: Health,
-    /// What was found, the worst first.
+    /// The findings, worst first.
     pub findings: Vec<Finding>,
 }
 
-impl Verdict {
-    fn of(mut findings: Vec<Finding>) -> Verdict {
+impl GroupVerdict {
+    fn of(mut findings: Vec<Finding>) -> GroupVerdict {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
         let health = findings.first().map_or(Health::Ok, |finding| finding.health);
-        Verdict { health, findings }
+        GroupVerdict { health, findings }
     }
 
-    /// Whether this was found.
+    /// Returns the finding with this code.
     pub fn found(&self, code: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.code == code)
     }
 }
 
-/// The health, and the sentences of what is not well.
-impl fmt::Display for Verdict {
+/// Writes the health, followed by the descriptions of all problems.
+impl fmt::Display for GroupVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.health.fmt(f)?;
-        let bad = self.findings.iter().filter(|finding| finding.health > Health::Ok);
-        bad.enumerate().try_for_each(|(position, finding)| {
+        let problems = self.findings.iter().filter(|finding| finding.health > Health::Ok);
+        problems.enumerate().try_for_each(|(position, finding)| {
             write!(f, "{}{}", if position == 0 { ": " } else { "; " }, finding.text)
         })
     }
 }
 
 impl GroupSnapshot {
-    /// How well the group is by these limits, and why.
-    pub fn verdict(&self, limits: &Limits) -> Verdict {
+    /// Judges the group by these limits.
+    pub fn verdict(&self, limits: &Limits) -> GroupVerdict {
         let mut findings = Vec::new();
         let mut find = |health: Health, code, text: String| {
             if health > Health::Ok {
@@ -162,7 +162,7 @@ impl GroupSnapshot {
             format!("{} entries are pending", self.pending),
         );
         if let Some(idle) = &self.scan.longest_idle {
-            let text = format!("nobody has touched a pending entry for {}", seconds(*idle));
+            let text = format!("a pending entry has been idle for {}", seconds(*idle));
             find(limits.pending_idle.health(idle), "pending_idle", text);
         }
         let at_least = if self.scan.complete { "" } else { "at least " };
@@ -173,31 +173,31 @@ impl GroupSnapshot {
         find(limits.stuck.health(&self.scan.stuck), "stuck", text);
         let text = match self.dead_letters_length {
             1 => "1 dead letter waits for a decision".to_owned(),
-            letters => format!("{letters} dead letters wait for a decision"),
+            count => format!("{count} dead letters wait for a decision"),
         };
         find(limits.dead_letters.health(&self.dead_letters_length), "dead_letters", text);
         find(
-            self.unread_health(limits, self.readers(limits)),
+            self.unread_health(limits, self.reader_health(limits)),
             "no_reader",
-            "entries are unread and no consumer asks for them".to_owned(),
+            "entries are unread and no consumer reads them".to_owned(),
         );
         findings.extend(self.idle_consumers(limits));
-        Verdict::of(findings)
+        GroupVerdict::of(findings)
     }
 
-    /// What unread entries mean: no more than the limit for a group that nobody has read from yet.
+    /// Limits the health that unread entries cause, if no consumer has read from the group yet.
     fn unread_health(&self, limits: &Limits, health: Health) -> Health {
-        let has_begun = !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0);
-        if has_begun { health } else { health.min(limits.not_begun) }
+        let was_read = !self.consumers.is_empty() || self.pending > 0 || self.entries_read > Some(0);
+        if was_read { health } else { health.min(limits.worst_if_never_read) }
     }
 
-    /// Unread entries that nobody asks for will stay unread.
-    fn readers(&self, limits: &Limits) -> Health {
-        let nobody = self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
-        if nobody && self.lag.count > 0 { Health::Critical } else { Health::Ok }
+    /// Returns critical if entries are unread and no consumer is active.
+    fn reader_health(&self, limits: &Limits) -> Health {
+        let no_reader = self.consumers.iter().all(|consumer| consumer.idle >= limits.consumer_idle);
+        if no_reader && self.lag.count > 0 { Health::Critical } else { Health::Ok }
     }
 
-    /// A consumer that has gone with messages is a worry; one that has gone without is a remark.
+    /// Returns a finding for each idle consumer: degraded if it has pending entries, otherwise a remark.
     fn idle_consumers(&self, limits: &Limits) -> impl Iterator<Item = Finding> {
         let idle = self.consumers.iter().filter(|consumer| consumer.idle >= limits.consumer_idle);
         idle.map(|consumer| Finding {
@@ -205,7 +205,7 @@ impl GroupSnapshot {
             code: "consumer_idle",
             consumer: Some(consumer.name.clone()),
             text: format!(
-                "consumer {} has not asked for {} and holds {} {}",
+                "consumer {} has been idle for {} with {} pending {}",
                 consumer.name,
                 seconds(consumer.idle),
                 consumer.pending,

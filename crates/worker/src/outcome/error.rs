@@ -1,4 +1,4 @@
-//! Errors of handlers: what went wrong, and whether another try may help.
+//! Errors of handlers: what failed, and whether the message is delivered again.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{Failure, IntoOutcome, Outcome, Reason};
 
-/// Any error, as tower passes it around.
+/// Any error. The error type of tower services.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// An error of a handler, with what to do about it.
+/// An error of a handler, which decides whether the message is delivered again.
 ///
-/// Every [`std::error::Error`] becomes one that is worth another try, so `?` works in handlers. Use
-/// [`HandlerError::reject`] for what will never succeed, or teach the error itself with [`Classify`].
+/// Every [`std::error::Error`] becomes a `HandlerError` that means a retry, so `?` works in handlers. For errors
+/// that no retry can fix, use [`HandlerError::reject`], or implement [`Classify`] for the error type.
 ///
 /// ```
 /// use millstream_worker::outcome::HandlerError;
@@ -24,60 +24,60 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerError {
-    class: Class,
+    class: ErrorClass,
     failure: Failure,
 }
 
-/// Whether another try may help.
+/// What a handler's error means for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Yes, after the back-off of the worker.
+pub enum ErrorClass {
+    /// Deliver the message again after the back-off of the worker.
     Retry,
-    /// Yes, after this long.
+    /// Deliver the message again after this delay.
     RetryAfter(Duration),
-    /// Never.
+    /// Move the message to the dead letters.
     Reject,
 }
 
 impl HandlerError {
-    /// An error that is worth another try.
+    /// An error that means a retry.
     pub fn retry<E: Into<BoxError>>(error: E) -> HandlerError {
-        HandlerError::new(Class::Retry, Reason::Failed, error)
+        HandlerError::new(ErrorClass::Retry, Reason::Failed, error)
     }
 
-    /// An error that is worth another try, but not before so long.
+    /// An error that means a retry after this delay.
     pub fn retry_after<E: Into<BoxError>>(after: Duration, error: E) -> HandlerError {
-        HandlerError::new(Class::RetryAfter(after), Reason::Failed, error)
+        HandlerError::new(ErrorClass::RetryAfter(after), Reason::Failed, error)
     }
 
-    /// An error that no further try will mend.
+    /// An error that no retry can fix: the message moves to the dead letters.
     pub fn reject<E: Into<BoxError>>(error: E) -> HandlerError {
-        HandlerError::new(Class::Reject, Reason::Rejected, error)
+        HandlerError::new(ErrorClass::Reject, Reason::Rejected, error)
     }
 
-    /// The message is not what the handler takes; no further try will mend it.
+    /// The message cannot be read as the handler's arguments, and moves to the dead letters.
     pub fn decode<E: Into<BoxError>>(error: E) -> HandlerError {
-        HandlerError::new(Class::Reject, Reason::Decode, error)
+        HandlerError::new(ErrorClass::Reject, Reason::Decode, error)
     }
 
-    /// An error that says itself whether another try may help.
+    /// An error whose type decides about a retry.
     pub fn classified<E: Classify>(error: E) -> HandlerError {
         let class = error.class();
-        let reason = if class == Class::Reject { Reason::Rejected } else { Reason::Failed };
+        let reason = if class == ErrorClass::Reject { Reason::Rejected } else { Reason::Failed };
         HandlerError::new(class, reason, error)
     }
 
-    /// Whether another try may help.
-    pub fn class(&self) -> Class {
+    /// Returns what the error means for the message.
+    pub fn class(&self) -> ErrorClass {
         self.class
     }
 
-    /// What went wrong.
+    /// Returns why the handler failed.
     pub fn failure(&self) -> &Failure {
         &self.failure
     }
 
-    fn new<E: Into<BoxError>>(class: Class, reason: Reason, error: E) -> HandlerError {
+    fn new<E: Into<BoxError>>(class: ErrorClass, reason: Reason, error: E) -> HandlerError {
         let failure = Failure {
             error: chain(&*error.into()),
             error_type: std::any::type_name::<E>().to_owned(),
@@ -86,25 +86,26 @@ impl HandlerError {
         HandlerError { class, failure }
     }
 
-    /// What came out of a tower service: itself, if it was one of ours on the way in.
+    /// Converts the error of a tower service. A [`HandlerError`] that was boxed on the way in is unpacked.
     pub(crate) fn from_boxed(error: BoxError) -> HandlerError {
-        match error.downcast::<Carried>() {
-            Ok(carried) => carried.0,
+        match error.downcast::<BoxedHandlerError>() {
+            Ok(boxed) => boxed.0,
             Err(error) => HandlerError::retry(error),
         }
     }
 
-    /// The handler took longer than it may.
+    /// The handler exceeded its timeout.
     pub(crate) fn timed_out(limit: Duration) -> HandlerError {
-        HandlerError::new(Class::Retry, Reason::Timeout, format!("no outcome within {limit:?}"))
+        HandlerError::new(ErrorClass::Retry, Reason::Timeout, format!("no outcome within {limit:?}"))
             .of_type("timeout")
     }
 
     /// The handler panicked.
     pub(crate) fn panicked(message: String) -> HandlerError {
-        HandlerError::new(Class::Retry, Reason::Panic, message).of_type("panic")
+        HandlerError::new(ErrorClass::Retry, Reason::Panic, message).of_type("panic")
     }
 
+    /// Sets the type of the error, for grouping.
     pub(crate) fn of_type(mut self, error_type: &str) -> HandlerError {
         error_type.clone_into(&mut self.failure.error_type);
         self
@@ -114,9 +115,11 @@ impl HandlerError {
 impl IntoOutcome for HandlerError {
     fn into_outcome(self) -> Outcome {
         match self.class {
-            Class::Retry => Outcome::Retry { after: None, failure: Some(self.failure) },
-            Class::RetryAfter(after) => Outcome::Retry { after: Some(after), failure: Some(self.failure) },
-            Class::Reject => Outcome::Reject(self.failure),
+            ErrorClass::Retry => Outcome::Retry { after: None, failure: Some(self.failure) },
+            ErrorClass::RetryAfter(after) => {
+                Outcome::Retry { after: Some(after), failure: Some(self.failure) }
+            }
+            ErrorClass::Reject => Outcome::Reject(self.failure),
         }
     }
 }
@@ -127,7 +130,7 @@ impl fmt::Display for HandlerError {
     }
 }
 
-// Not an `Error` itself: that would forbid converting from every other one.
+// `HandlerError` does not implement `Error`, because then it could not be converted from every other error.
 impl<E: StdError + Send + Sync + 'static> From<E> for HandlerError {
     fn from(error: E) -> HandlerError {
         HandlerError::retry(error)
@@ -136,28 +139,28 @@ impl<E: StdError + Send + Sync + 'static> From<E> for HandlerError {
 
 impl From<HandlerError> for BoxError {
     fn from(error: HandlerError) -> BoxError {
-        Box::new(Carried(error))
+        Box::new(BoxedHandlerError(error))
     }
 }
 
-/// A [`HandlerError`] on its way through tower services, which pass only real errors.
+/// A [`HandlerError`] as an `Error`, so that it can pass through tower services.
 #[derive(Debug)]
-struct Carried(HandlerError);
+struct BoxedHandlerError(HandlerError);
 
-impl fmt::Display for Carried {
+impl fmt::Display for BoxedHandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StdError for Carried {}
+impl StdError for BoxedHandlerError {}
 
-/// An error that knows whether another try may help.
+/// An error that decides whether the message is delivered again.
 ///
-/// Handlers that return `Result<_, Classified<E>>` follow it, and `?` converts.
+/// A handler that returns `Result<_, Classified<E>>` uses the decision. `?` converts an `E`.
 ///
 /// ```
-/// use millstream_worker::outcome::{Class, Classified, Classify, IntoOutcome, Outcome};
+/// use millstream_worker::outcome::{Classified, Classify, ErrorClass, IntoOutcome, Outcome};
 ///
 /// #[derive(Debug)]
 /// enum PayError { CardExpired, BankBusy }
@@ -166,10 +169,10 @@ impl StdError for Carried {}
 /// # }
 /// impl std::error::Error for PayError {}
 /// impl Classify for PayError {
-///     fn class(&self) -> Class {
+///     fn class(&self) -> ErrorClass {
 ///         match self {
-///             PayError::CardExpired => Class::Reject,
-///             PayError::BankBusy => Class::Retry,
+///             PayError::CardExpired => ErrorClass::Reject,
+///             PayError::BankBusy => ErrorClass::Retry,
 ///         }
 ///     }
 /// }
@@ -181,11 +184,11 @@ impl StdError for Carried {}
 /// assert!(matches!(pay(PayError::BankBusy).into_outcome(), Outcome::Retry { .. }));
 /// ```
 pub trait Classify: StdError + Send + Sync + 'static {
-    /// Whether another try may help.
-    fn class(&self) -> Class;
+    /// Returns what the error means for the message.
+    fn class(&self) -> ErrorClass;
 }
 
-/// An error that is believed about whether another try may help.
+/// Wraps an error whose [`Classify`] implementation decides about a retry.
 #[derive(Debug)]
 pub struct Classified<E>(pub E);
 
@@ -201,7 +204,7 @@ impl<E: Classify> From<Classified<E>> for HandlerError {
     }
 }
 
-/// An error and its causes in one line, without saying twice what a cause repeats.
+/// Returns an error and its causes in one line. A cause that the text already ends with is left out.
 fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -236,8 +239,8 @@ mod tests {
     }
 
     impl Classify for Outer {
-        fn class(&self) -> Class {
-            Class::RetryAfter(Duration::from_secs(3))
+        fn class(&self) -> ErrorClass {
+            ErrorClass::RetryAfter(Duration::from_secs(3))
         }
     }
 
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn any_error_is_worth_a_try_and_tells_its_causes_and_type() {
+    fn any_error_means_a_retry_and_keeps_its_causes_and_type() {
         let outcome = Err::<(), _>(outer()).into_outcome();
         let Outcome::Retry { after: None, failure: Some(failure) } = outcome else { panic!("{outcome:?}") };
         assert_eq!(failure.error, "no amount: invalid digit found in string");
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_and_undecodable_end_here() {
+    fn rejected_and_undecodable_messages_are_not_retried() {
         for (error, reason) in
             [(HandlerError::reject("no"), Reason::Rejected), (HandlerError::decode("no"), Reason::Decode)]
         {
@@ -266,17 +269,17 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_knows_is_believed() {
+    fn a_classified_error_sets_the_delay() {
         let outcome = Err::<(), _>(Classified(outer())).into_outcome();
         assert!(matches!(outcome, Outcome::Retry { after: Some(after), .. } if after.as_secs() == 3));
     }
 
     #[test]
-    fn our_error_survives_the_way_through_a_box() {
+    fn a_handler_error_survives_boxing() {
         let error = HandlerError::reject("never");
         assert_eq!(HandlerError::from_boxed(error.clone().into()), error);
         let foreign = HandlerError::from_boxed("broken".into());
-        assert_eq!(foreign.class(), Class::Retry);
+        assert_eq!(foreign.class(), ErrorClass::Retry);
         assert_eq!(foreign.failure().error, "broken");
     }
 }

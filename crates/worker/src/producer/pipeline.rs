@@ -1,7 +1,8 @@
-//! A pipeline: one task gathers what many send, and adds it at once.
+//! A pipeline: a task collects the entries of many senders and adds them in one call.
 //!
-//! While one add is on its way the next one gathers, so that a busy pipeline sends few and large adds and an idle
-//! one sends at once. Entries are added in the order in which they were taken.
+//! While one call is running, the task collects entries for the next. So a busy pipeline makes few calls with many
+//! entries, and an idle pipeline adds an entry immediately. Entries are added in the order in which they were
+//! enqueued.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,14 +18,14 @@ use tokio::time::{Instant, timeout_at};
 use super::{IntoFields, Producer, json_fields};
 use crate::backend::{Error, ErrorKind, NewEntry, StreamId};
 
-/// How a pipeline gathers.
+/// Limits of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipelineOptions {
-    /// The most entries of one add; at least 1.
+    /// Maximum number of entries in one call, at least 1.
     pub batch: usize,
-    /// How long the first entry of an add waits for others.
+    /// How long the first entry of a call waits for others.
     pub linger: Duration,
-    /// How many entries may wait. Who sends more waits until there is room; at least 1.
+    /// Maximum number of enqueued entries, at least 1. If there are more, senders wait.
     pub capacity: usize,
 }
 
@@ -34,60 +35,60 @@ impl Default for PipelineOptions {
     }
 }
 
-/// Sends entries that a task in the background gathers. Cheap to clone.
+/// Sends entries through a task in the background. Cheap to clone.
 ///
-/// When the last clone is dropped, the task adds what it has been given and ends. Call [`flush`](Pipeline::flush)
-/// before the process ends.
+/// When the last clone is dropped, the task adds the entries that are enqueued, and ends. Call
+/// [`flush`](Pipeline::flush) before the process ends.
 #[derive(Clone)]
 pub struct Pipeline {
     producer: Producer,
-    orders: mpsc::Sender<Order>,
+    requests: mpsc::Sender<PipelineRequest>,
     failed: Arc<AtomicU64>,
 }
 
-enum Order {
+enum PipelineRequest {
     Add(NewEntry, oneshot::Sender<Result<StreamId, Error>>),
     Flush(oneshot::Sender<Result<(), Error>>),
 }
 
-/// The id of an entry that is on its way. Need not be waited for.
+/// The id of an enqueued entry, when it has been added. The entry is added even if this future is dropped.
 #[derive(Debug)]
-pub struct Ticket(oneshot::Receiver<Result<StreamId, Error>>);
+pub struct EntryIdFuture(oneshot::Receiver<Result<StreamId, Error>>);
 
-impl Future for Ticket {
+impl Future for EntryIdFuture {
     type Output = Result<StreamId, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(ended())))
+        Pin::new(&mut self.0).poll(cx).map(|reply| reply.unwrap_or_else(|_| Err(closed())))
     }
 }
 
 impl Pipeline {
     pub(super) fn new(producer: Producer, options: PipelineOptions) -> Pipeline {
-        let (orders, taken) = mpsc::channel(options.capacity.max(1));
+        let (requests, taken) = mpsc::channel(options.capacity.max(1));
         let failed = Arc::new(AtomicU64::new(0));
-        let gatherer = Gatherer {
+        let task = PipelineTask {
             producer: producer.clone(),
-            orders: taken,
+            requests: taken,
             batch: options.batch.max(1),
             linger: options.linger,
             failed: Arc::clone(&failed),
             first_failure: None,
         };
-        tokio::spawn(gatherer.run());
-        Pipeline { producer, orders, failed }
+        tokio::spawn(task.run());
+        Pipeline { producer, requests, failed }
     }
 
-    /// Hands an entry over, and waits only if too many are waiting already. The ticket gives its id.
-    pub async fn enqueue(&self, fields: impl IntoFields) -> Result<Ticket, Error> {
-        let (answer, ticket) = oneshot::channel();
+    /// Enqueues an entry. Waits only if too many entries are enqueued. The returned future has the id of the entry.
+    pub async fn enqueue(&self, fields: impl IntoFields) -> Result<EntryIdFuture, Error> {
+        let (reply, id) = oneshot::channel();
         let entry = self.producer.entry(fields.into_fields());
-        self.orders.send(Order::Add(entry, answer)).await.map_err(|_| ended())?;
-        Ok(Ticket(ticket))
+        self.requests.send(PipelineRequest::Add(entry, reply)).await.map_err(|_| closed())?;
+        Ok(EntryIdFuture(id))
     }
 
-    /// Hands over a value as JSON in the field `data`.
-    pub async fn enqueue_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<Ticket, Error> {
+    /// Enqueues a value as JSON in the field `data`.
+    pub async fn enqueue_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<EntryIdFuture, Error> {
         self.enqueue(json_fields(value)?).await
     }
 
@@ -96,77 +97,76 @@ impl Pipeline {
         self.enqueue(fields).await?.await
     }
 
-    /// Waits until everything handed over before has been added, or has failed: then the first error since the last
-    /// flush is given.
+    /// Waits until all enqueued entries have been added or have failed. Returns the first error since the last flush.
     pub async fn flush(&self) -> Result<(), Error> {
-        let (answer, done) = oneshot::channel();
-        self.orders.send(Order::Flush(answer)).await.map_err(|_| ended())?;
-        done.await.unwrap_or_else(|_| Err(ended()))
+        let (reply, done) = oneshot::channel();
+        self.requests.send(PipelineRequest::Flush(reply)).await.map_err(|_| closed())?;
+        done.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// How many entries could not be added so far.
+    /// Returns how many entries could not be added so far.
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 }
 
-struct Gatherer {
+struct PipelineTask {
     producer: Producer,
-    orders: mpsc::Receiver<Order>,
+    requests: mpsc::Receiver<PipelineRequest>,
     batch: usize,
     linger: Duration,
     failed: Arc<AtomicU64>,
     first_failure: Option<Error>,
 }
 
-impl Gatherer {
+impl PipelineTask {
     async fn run(mut self) {
-        let mut gathered = Vec::with_capacity(self.batch);
-        while self.orders.recv_many(&mut gathered, self.batch).await > 0 {
-            self.wait_for_more(&mut gathered).await;
-            self.carry_out(gathered.drain(..)).await;
+        let mut received = Vec::with_capacity(self.batch);
+        while self.requests.recv_many(&mut received, self.batch).await > 0 {
+            self.wait_for_more(&mut received).await;
+            self.run_requests(received.drain(..)).await;
         }
     }
 
-    /// Lets the batch fill up, unless someone waits for a flush.
-    async fn wait_for_more(&mut self, gathered: &mut Vec<Order>) {
+    /// Waits for more entries, up to `linger`, unless a sender waits for a flush.
+    async fn wait_for_more(&mut self, received: &mut Vec<PipelineRequest>) {
         let deadline = Instant::now() + self.linger;
-        while gathered.len() < self.batch && !matches!(gathered.last(), Some(Order::Flush(_))) {
-            let room = self.batch - gathered.len();
-            match timeout_at(deadline, self.orders.recv_many(gathered, room)).await {
+        while received.len() < self.batch && !matches!(received.last(), Some(PipelineRequest::Flush(_))) {
+            let room = self.batch - received.len();
+            match timeout_at(deadline, self.requests.recv_many(received, room)).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
         }
     }
 
-    async fn carry_out(&mut self, orders: impl Iterator<Item = Order>) {
+    async fn run_requests(&mut self, requests: impl Iterator<Item = PipelineRequest>) {
         let mut entries = Vec::new();
-        let mut answers = Vec::new();
-        for order in orders {
-            match order {
-                Order::Add(entry, answer) => {
+        let mut replies = Vec::new();
+        for request in requests {
+            match request {
+                PipelineRequest::Add(entry, reply) => {
                     entries.push(entry);
-                    answers.push(answer);
+                    replies.push(reply);
                 }
-                Order::Flush(done) => {
-                    self.add(std::mem::take(&mut entries), std::mem::take(&mut answers)).await;
-                    // Who asked may have gone.
+                PipelineRequest::Flush(done) => {
+                    self.add(std::mem::take(&mut entries), std::mem::take(&mut replies)).await;
+                    // The caller of `flush` may no longer wait.
                     let _ = done.send(self.first_failure.take().map_or(Ok(()), Err));
                 }
             }
         }
-        self.add(entries, answers).await;
+        self.add(entries, replies).await;
     }
 
-    async fn add(&mut self, entries: Vec<NewEntry>, answers: Vec<oneshot::Sender<Result<StreamId, Error>>>) {
+    async fn add(&mut self, entries: Vec<NewEntry>, replies: Vec<oneshot::Sender<Result<StreamId, Error>>>) {
         match self.producer.add(&entries).await {
-            // Nobody need wait for an id: who does not has dropped its ticket.
-            Ok(ids) => ids.into_iter().zip(answers).for_each(|(id, answer)| drop(answer.send(Ok(id)))),
+            // A sender that dropped its future does not need the id.
+            Ok(ids) => ids.into_iter().zip(replies).for_each(|(id, reply)| drop(reply.send(Ok(id)))),
             Err(error) => {
-                self.failed.fetch_add(answers.len() as u64, Ordering::Relaxed);
-                for answer in answers {
-                    let _ = answer.send(Err(Error::new(error.kind(), error.to_string())));
+                self.failed.fetch_add(replies.len() as u64, Ordering::Relaxed);
+                for reply in replies {
+                    let _ = reply.send(Err(Error::new(error.kind(), error.to_string())));
                 }
                 self.first_failure.get_or_insert(error);
             }
@@ -174,6 +174,6 @@ impl Gatherer {
     }
 }
 
-fn ended() -> Error {
-    Error::new(ErrorKind::Closed, "the pipeline has ended")
+fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the pipeline is closed: its background task has ended")
 }

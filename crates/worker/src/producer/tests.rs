@@ -1,10 +1,10 @@
-//! The producer on the embedded store.
+//! Tests of producers, on the embedded store.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::Admin;
-use crate::backend::{Embedded, Order, Range};
+use crate::backend::{Embedded, IdOrder, Range};
 use crate::handler::{FromMessage, Json, Shared};
 use crate::message::sample;
 
@@ -13,12 +13,13 @@ fn memory() -> Arc<dyn Admin> {
 }
 
 async fn all(backend: &Arc<dyn Admin>, stream: &str) -> Vec<crate::backend::Entry> {
-    let range = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 100_000 };
+    let range =
+        Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 100_000 };
     backend.range(stream, range).await.unwrap()
 }
 
 #[tokio::test]
-async fn one_and_many_are_added_in_order() {
+async fn entries_are_added_in_order() {
     let backend = memory();
     let producer = Producer::new(backend.clone(), "orders");
     let mut ids = vec![producer.send([("n", "0")]).await.unwrap()];
@@ -31,7 +32,7 @@ async fn one_and_many_are_added_in_order() {
 }
 
 #[tokio::test]
-async fn json_is_sent_where_the_handler_finds_it() {
+async fn json_is_sent_in_the_field_that_handlers_read() {
     let backend = memory();
     Producer::new(backend.clone(), "orders").send_json(&vec![1, 2]).await.unwrap();
     let mut message = sample(&[]);
@@ -40,7 +41,7 @@ async fn json_is_sent_where_the_handler_finds_it() {
 }
 
 #[tokio::test]
-async fn old_entries_go_when_told_so() {
+async fn a_producer_trims_its_stream() {
     let backend = memory();
     let producer = Producer::new(backend.clone(), "orders").trim(Trim::Exactly(2));
     producer.send_all((0..5).map(|n| [("n", n.to_string())])).await.unwrap();
@@ -48,7 +49,7 @@ async fn old_entries_go_when_told_so() {
 }
 
 #[tokio::test]
-async fn a_named_entry_is_added_once() {
+async fn an_entry_with_an_idempotence_id_is_added_once() {
     let backend = memory();
     let plain = Producer::new(backend.clone(), "orders");
     let nameless = plain.send_once("seven", [("n", "7")]).await.unwrap_err();
@@ -65,7 +66,7 @@ async fn a_named_entry_is_added_once() {
 }
 
 #[tokio::test]
-async fn an_idempotent_producer_names_every_entry_differently() {
+async fn an_idempotent_producer_gives_each_entry_its_own_id() {
     let backend = memory();
     let producer = Producer::new(backend.clone(), "orders").idempotent("shop");
     let ids = producer.send_all((0..250).map(|_| [("same", "fields")])).await.unwrap();
@@ -74,7 +75,7 @@ async fn an_idempotent_producer_names_every_entry_differently() {
 }
 
 #[tokio::test]
-async fn a_pipeline_adds_what_many_tasks_send() {
+async fn a_pipeline_adds_the_entries_of_many_tasks() {
     let backend = memory();
     let options = PipelineOptions { batch: 7, capacity: 3, ..PipelineOptions::default() };
     let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
@@ -90,14 +91,14 @@ async fn a_pipeline_adds_what_many_tasks_send() {
         });
     }
     let ids = senders.join_all().await;
-    assert!(ids.iter().all(|ids| ids.is_sorted()), "each sender's entries are in its order");
+    assert!(ids.iter().all(|ids| ids.is_sorted()), "the entries of a sender are not in its order");
     let found: BTreeSet<StreamId> = all(&backend, "orders").await.iter().map(|entry| entry.id).collect();
     assert_eq!(found, ids.into_iter().flatten().collect());
     assert_eq!(found.len(), 100);
 }
 
 #[tokio::test]
-async fn after_a_flush_everything_is_there() {
+async fn a_flush_adds_all_enqueued_entries() {
     let backend = memory();
     let options = PipelineOptions { linger: Duration::from_secs(3600), ..PipelineOptions::default() };
     let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
@@ -109,18 +110,18 @@ async fn after_a_flush_everything_is_there() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_pipeline_was_given_is_added() {
+async fn a_dropped_pipeline_adds_its_entries() {
     let backend = memory();
     let options = PipelineOptions { linger: Duration::from_secs(3600), ..PipelineOptions::default() };
     let pipeline = Producer::new(backend.clone(), "orders").pipelined(options);
-    let ticket = pipeline.enqueue_json(&1).await.unwrap();
+    let id = pipeline.enqueue_json(&1).await.unwrap();
     drop(pipeline);
-    let id = ticket.await.unwrap();
+    let id = id.await.unwrap();
     assert_eq!(all(&backend, "orders").await[0].id, id);
 }
 
 #[tokio::test]
-async fn a_pipeline_tells_what_failed() {
+async fn a_pipeline_reports_failures() {
     let backend = memory();
     let pipeline = Producer::new(backend.clone(), "orders").pipelined(PipelineOptions::default());
     let empty = pipeline.send(Fields::new()).await.unwrap_err();

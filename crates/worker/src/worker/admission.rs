@@ -1,9 +1,9 @@
-//! Admission: what is checked before a message may go to a handler.
+//! Admission: the checks between reading a message and queueing it for a handler.
 //!
-//! 1. It is taken into hand, unless it already is.
-//! 2. Its entry must still be there, and it must not have been delivered too often: a message that kills workers ends
-//!    here, because here no handler has seen it yet.
-//! 3. It must not have been processed before, where that is asked for.
+//! 1. The message becomes in-flight, unless it already is.
+//! 2. Its entry must still exist, and it must not exceed its delivery limit. No handler has seen this delivery yet,
+//!    so a message that crashes workers ends here.
+//! 3. With deduplication: the message must not have been processed before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,71 +11,79 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::backing_off::DelayedJob;
 use super::core::Core;
-use super::held::Kept;
-use super::job::{Ended, Job};
-use super::lane::Lane;
+use super::in_flight::InFlightRef;
+use super::job::{FinishedJob, Job};
 use super::lease::extend;
-use super::trouble::Doing;
-use super::verdict::End;
-use super::waiting::Waiter;
+use super::outage::Operation;
+use super::settlement::JobResult;
+use super::subscription::Subscription;
 use crate::backend::Delivery;
 use crate::dedupe::Dedupe;
 
-/// When a copy of a message at work is looked at again.
-const COPY_WAITS: Duration = Duration::from_millis(100);
+/// How long a possible duplicate waits for the other message with the same key.
+const DUPLICATE_CHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// Admits deliveries that came after `touched`.
-pub(crate) async fn admit(core: &Core, lane: &Lane, deliveries: Vec<Delivery>, touched: Instant) {
+/// Admits the deliveries of a read that was sent at `sent_at`.
+pub(crate) async fn admit(
+    core: &Core,
+    subscription: &Subscription,
+    deliveries: Vec<Delivery>,
+    sent_at: Instant,
+) {
     let Some(last) = deliveries.iter().map(|delivery| delivery.id).max() else { return };
-    lane.has_read(last);
-    let names = deliveries.iter().map(|delivery| (delivery.id, delivery.deliveries));
-    let taken = lane.held.take(touched, names);
+    subscription.record_read(last);
+    let messages = deliveries.iter().map(|delivery| (delivery.id, delivery.deliveries));
+    let added = subscription.in_flight.add(sent_at, messages);
     let mut jobs = Vec::with_capacity(deliveries.len());
-    let mut ended = Vec::new();
-    let mut again = 0;
-    for (delivery, taken) in deliveries.into_iter().zip(taken) {
-        let Some((ticket, cancelled)) = taken else { continue };
-        again += u64::from(delivery.deliveries > 1);
-        let end = match &delivery.fields {
-            None => Some(End::PayloadGone),
-            Some(_) if delivery.deliveries > core.settings.max_deliveries => Some(End::TooOften),
+    let mut finished = Vec::new();
+    let mut redelivered = 0;
+    for (delivery, added) in deliveries.into_iter().zip(added) {
+        let Some((tag, cancelled)) = added else { continue };
+        redelivered += u64::from(delivery.deliveries > 1);
+        let result = match &delivery.fields {
+            None => Some(JobResult::PayloadGone),
+            Some(_) if delivery.deliveries > core.settings.max_deliveries => {
+                Some(JobResult::TooManyDeliveries)
+            }
             Some(_) => None,
         };
         let job = Job {
-            lane: lane.index,
-            ticket,
+            subscription: subscription.index,
+            tag,
             id: delivery.id,
             attempt: delivery.deliveries,
             fields: Arc::new(delivery.fields.unwrap_or_default()),
             cancelled,
             key: None,
         };
-        match end {
-            Some(end) => ended.push(Ended::at_once(job, end)),
+        match result {
+            Some(result) => finished.push(FinishedJob::without_handler(job, result)),
             None => jobs.push(job),
         }
     }
-    core.tally.received(lane, (jobs.len() + ended.len()) as u64, again);
-    core.hand_in(&mut ended);
-    if touched.elapsed() >= core.settings.lease {
-        // The answer was long on its way, as to a process that was frozen: others may have taken over what it brings.
-        jobs = still_ours(core, lane, jobs).await;
+    core.counters.received(subscription, (jobs.len() + finished.len()) as u64, redelivered);
+    core.hand_in(&mut finished);
+    if sent_at.elapsed() >= core.settings.lease {
+        // The reply took longer than a lease, for example because the process was frozen: other workers may have
+        // claimed the messages.
+        jobs = still_ours(core, subscription, jobs).await;
     }
-    enqueue(core, lane, jobs).await;
+    enqueue(core, subscription, jobs).await;
 }
 
-/// Asks the store which of these nobody has taken over, and lets go of the others.
-async fn still_ours(core: &Core, lane: &Lane, jobs: Vec<Job>) -> Vec<Job> {
-    let about: Vec<Kept> = jobs.iter().map(Job::kept).collect();
-    extend(core, lane, &about).await;
-    lane.still_held(jobs)
+/// Extends the leases of the jobs. Returns those that still belong to this worker.
+async fn still_ours(core: &Core, subscription: &Subscription, jobs: Vec<Job>) -> Vec<Job> {
+    let messages: Vec<InFlightRef> = jobs.iter().map(Job::in_flight_ref).collect();
+    extend(core, subscription, &messages).await;
+    subscription.still_in_flight(jobs)
 }
 
-/// Puts jobs that are in hand into the queue.
-pub(crate) async fn enqueue(core: &Core, lane: &Lane, jobs: Vec<Job>) {
+/// Puts jobs that are in flight into the queue.
+pub(crate) async fn enqueue(core: &Core, subscription: &Subscription, jobs: Vec<Job>) {
     let jobs = match &core.settings.dedupe {
-        Some(dedupe) => screen(core, lane, dedupe, jobs).await,
+        Some(dedupe) => remove_duplicates(core, subscription, dedupe, jobs).await,
         None => jobs,
     };
     if !jobs.is_empty() {
@@ -84,39 +92,48 @@ pub(crate) async fn enqueue(core: &Core, lane: &Lane, jobs: Vec<Job>) {
     }
 }
 
-/// Keeps those that were not processed before and are not at work.
-async fn screen(core: &Core, lane: &Lane, dedupe: &Dedupe, jobs: Vec<Job>) -> Vec<Job> {
-    let keys: Vec<Option<String>> = jobs.iter().map(|job| dedupe.key_of(&lane.message(job))).collect();
-    // Taken before the store is asked: a copy that is settled in between is then seen by one or the other.
-    let mine: Vec<Option<Arc<str>>> =
-        keys.iter().map(|key| key.as_deref().and_then(|key| core.at_work.take(key))).collect();
-    let asked: Vec<String> = mine.iter().flatten().map(|key| key.to_string()).collect();
+/// Returns the jobs that were not processed before. Puts those aside whose key is in flight in another job.
+async fn remove_duplicates(
+    core: &Core,
+    subscription: &Subscription,
+    dedupe: &Dedupe,
+    jobs: Vec<Job>,
+) -> Vec<Job> {
+    let keys: Vec<Option<String>> =
+        jobs.iter().map(|job| dedupe.key_of(&subscription.message(job))).collect();
+    // Reserve before asking the store. If another message with the key is settled in between, one of the two checks
+    // sees it.
+    let reserved: Vec<Option<Arc<str>>> =
+        keys.iter().map(|key| key.as_deref().and_then(|key| core.keys_in_flight.reserve(key))).collect();
+    let asked: Vec<String> = reserved.iter().flatten().map(|key| key.to_string()).collect();
     let seen = if asked.is_empty() {
         Vec::new()
     } else {
-        let Some(seen) = core.insist(lane, Doing::Claiming, || core.backend.seen(&asked)).await else {
-            core.at_work.forget(mine.iter().flatten());
+        let Some(seen) =
+            core.call_until_ok(subscription, Operation::Claiming, || core.backend.seen(&asked)).await
+        else {
+            core.keys_in_flight.remove(reserved.iter().flatten());
             core.hand_in_unstarted(jobs);
             return Vec::new();
         };
         seen
     };
     let seen: HashMap<&str, bool> = asked.iter().map(String::as_str).zip(seen).collect();
-    let mut fresh = Vec::with_capacity(jobs.len());
-    let mut ended = Vec::new();
-    for ((mut job, key), mine) in jobs.into_iter().zip(keys).zip(mine) {
-        let was_seen = mine.as_deref().is_some_and(|key| seen.get(key) == Some(&true));
-        if key.is_some() && mine.is_none() {
-            lane.wait(Instant::now() + COPY_WAITS, Waiter::Copy(job));
+    let mut unseen = Vec::with_capacity(jobs.len());
+    let mut finished = Vec::new();
+    for ((mut job, key), reserved) in jobs.into_iter().zip(keys).zip(reserved) {
+        let was_seen = reserved.as_deref().is_some_and(|key| seen.get(key) == Some(&true));
+        if key.is_some() && reserved.is_none() {
+            subscription.delay(Instant::now() + DUPLICATE_CHECK_DELAY, DelayedJob::PossibleDuplicate(job));
         } else {
-            job.key = mine;
+            job.key = reserved;
             if was_seen {
-                ended.push(Ended::at_once(job, End::Duplicate));
+                finished.push(FinishedJob::without_handler(job, JobResult::Duplicate));
             } else {
-                fresh.push(job);
+                unseen.push(job);
             }
         }
     }
-    core.hand_in(&mut ended);
-    fresh
+    core.hand_in(&mut finished);
+    unseen
 }

@@ -1,4 +1,4 @@
-//! How a worker is put together.
+//! The builder of workers and the errors it can return.
 
 use std::any::type_name;
 use std::collections::HashSet;
@@ -10,26 +10,27 @@ use tower::{Layer, Service};
 
 use super::Worker;
 use super::core::{Core, Settings};
-use super::lane::Lane;
 use super::queue::Queue;
+use super::subscription::Subscription;
 use crate::autoscale::Autoscale;
 use crate::backend::{Backend, Start};
 use crate::backoff::Backoff;
 use crate::dedupe::Dedupe;
 use crate::handler::{
-    AddLayer, BatchHandler, Handler, MessageService, MissingState, Recipe, Shared, Work, add_layer,
+    AddLayer, BatchHandler, Handler, HandlerFactory, HandlerService, MessageService, MissingState, Shared,
+    add_layer,
 };
 use crate::message::Message;
 use crate::metrics::{Registry, WorkerMetrics};
 use crate::names::{WorkerName, dead_letters_of};
 use crate::outcome::{BoxError, IntoOutcome, Outcome};
 
-/// Puts a [`Worker`] together. Everything but streams, group and handler has a default.
+/// Builds a [`Worker`]. Streams, group and handler are required; everything else has a default.
 pub struct WorkerBuilder {
     backend: Arc<dyn Backend>,
     streams: Vec<String>,
     group: Option<String>,
-    recipe: Option<Recipe>,
+    factory: Option<HandlerFactory>,
     layers: Vec<AddLayer>,
     shared: Shared,
     timeout: Option<Duration>,
@@ -47,65 +48,67 @@ pub struct WorkerBuilder {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No stream was named.
+    /// No stream was given.
     NoStream,
-    /// A stream was named twice.
-    StreamTwice(String),
-    /// No group was named.
+    /// A stream was given twice.
+    DuplicateStream(String),
+    /// No group was given.
     NoGroup,
     /// No handler was given.
     NoHandler,
-    /// The handler asks for state that is not there.
+    /// The handler takes state that was not given to the builder.
     MissingState(MissingState),
-    /// Layers are for one message at a time.
+    /// A layer was given together with a batch handler. Layers work on one message at a time.
     LayerOnBatch,
-    /// A batch holds at least one message.
+    /// The batch size is zero.
     EmptyBatch,
-    /// A message needs some time.
-    NoTime,
-    /// No slots.
-    NoSlots,
-    /// Not a single delivery.
-    NoDeliveries,
-    /// The lease is too short.
+    /// The timeout is zero.
+    ZeroTimeout,
+    /// The concurrency is zero.
+    ZeroConcurrency,
+    /// The maximum number of deliveries is zero.
+    ZeroDeliveries,
+    /// The lease is shorter than [`WorkerBuilder::LEASE_MIN`].
     LeaseTooShort(Duration),
-    /// The dead letters would go to a stream that is read.
-    DeadLettersAreRead(String),
-    /// The store does not tell how much waits, and a pool cannot follow it.
-    NoBacklog,
+    /// The stream for dead letters is one of the streams that the worker reads.
+    DeadLetterStreamIsRead(String),
+    /// Autoscaling was requested, but the store does not report its backlog.
+    AutoscaleUnsupported,
 }
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BuildError::NoStream => f.write_str("no stream to read: name at least one"),
-            BuildError::StreamTwice(stream) => {
-                write!(f, "the stream {stream} is named twice: once is enough")
+            BuildError::NoStream => f.write_str("no stream given: name at least one stream to read"),
+            BuildError::DuplicateStream(stream) => {
+                write!(f, "the stream {stream} is named twice: name it once")
             }
-            BuildError::NoGroup => f.write_str("no group to read for: name one"),
-            BuildError::NoHandler => f.write_str("nothing to do with a message: give a handler"),
+            BuildError::NoGroup => f.write_str("no group given: name the consumer group to read for"),
+            BuildError::NoHandler => f.write_str("no handler given: set a handler, a batch handler or a service"),
             BuildError::MissingState(missing) => missing.fmt(f),
             BuildError::LayerOnBatch => f.write_str(
-                "layers see one message at a time and cannot be put around a batch handler: \
-                 wrap a batch service and give it with batch_service",
+                "layers work on one message at a time and cannot wrap a batch handler: \
+                 apply them to a batch service and pass that to batch_service",
             ),
             BuildError::EmptyBatch => {
-                f.write_str("a batch of 0 messages never fills: give a size of at least 1")
+                f.write_str("the batch size is 0: it must be at least 1")
             }
-            BuildError::NoTime => f.write_str("a timeout of zero fails every message: leave it out for none"),
-            BuildError::NoSlots => f.write_str("the concurrency must be at least 1"),
-            BuildError::NoDeliveries => f.write_str(
-                "the deliveries must be at least 1, or every message would be dead-lettered unseen",
+            BuildError::ZeroTimeout => {
+                f.write_str("the timeout is 0, which fails every message: leave it out for no timeout")
+            }
+            BuildError::ZeroConcurrency => f.write_str("the concurrency is 0: it must be at least 1"),
+            BuildError::ZeroDeliveries => f.write_str(
+                "the maximum number of deliveries is 0: it must be at least 1, or no message reaches a handler",
             ),
             BuildError::LeaseTooShort(_) => {
-                let least = WorkerBuilder::LEASE_MIN.as_millis();
-                write!(f, "a lease must be at least {least} ms: any hiccup would lose a shorter one")
+                let min = WorkerBuilder::LEASE_MIN.as_millis();
+                write!(f, "a lease must be at least {min} ms: a short delay would lose a shorter one")
             }
-            BuildError::DeadLettersAreRead(stream) => {
-                write!(f, "dead letters would come back at once: {stream} is read by this worker")
+            BuildError::DeadLetterStreamIsRead(stream) => {
+                write!(f, "dead letters would be read again: {stream} is read by this worker; use another stream")
             }
-            BuildError::NoBacklog => {
-                f.write_str("the store does not tell how many messages wait: leave out the autoscaling")
+            BuildError::AutoscaleUnsupported => {
+                f.write_str("this store does not report its backlog, which autoscaling needs: set a fixed concurrency")
             }
         }
     }
@@ -114,7 +117,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {}
 
 impl WorkerBuilder {
-    /// The shortest lease: a shorter one would be lost to any hiccup.
+    /// The shortest lease that is allowed. A short delay, for example of the network, would lose a shorter one.
     pub const LEASE_MIN: Duration = Duration::from_millis(50);
 
     pub(super) fn new(backend: Arc<dyn Backend>) -> WorkerBuilder {
@@ -122,7 +125,7 @@ impl WorkerBuilder {
             backend,
             streams: Vec::new(),
             group: None,
-            recipe: None,
+            factory: None,
             layers: Vec::new(),
             shared: Shared::default(),
             timeout: None,
@@ -137,32 +140,32 @@ impl WorkerBuilder {
         }
     }
 
-    /// Reads this stream. May be repeated: the streams share the slots.
+    /// Adds a stream to read. Can be repeated: the streams share the slots.
     pub fn stream(mut self, stream: impl Into<String>) -> Self {
         self.streams.push(stream.into());
         self
     }
 
-    /// Reads for this group, which is made if it is not there.
+    /// Sets the consumer group to read for. The worker creates it if it does not exist.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Where the group begins if it has to be made: with the oldest entry, unless said otherwise.
+    /// Sets where a new group starts. Default: with the oldest entry.
     pub fn start(mut self, start: Start) -> Self {
         self.settings.start = start;
         self
     }
 
-    /// Handles each message with an async function of what it needs.
+    /// Handles each message with an async function. Its arguments select what it takes from the message.
     pub fn handler<H: Handler<Args>, Args: 'static>(mut self, handler: H) -> Self {
         self.handler_name = short_name(type_name::<H>());
-        self.recipe = Some(Recipe::each(handler));
+        self.factory = Some(HandlerFactory::each(handler));
         self
     }
 
-    /// Handles up to `size` messages at once with an async function; they wait up to `linger` for each other.
+    /// Handles batches of up to `size` messages with an async function. A batch waits up to `linger` to fill up.
     pub fn batch_handler<H: BatchHandler<Args>, Args: 'static>(
         mut self,
         handler: H,
@@ -170,23 +173,23 @@ impl WorkerBuilder {
         linger: Duration,
     ) -> Self {
         self.handler_name = short_name(type_name::<H>());
-        self.recipe = Some(Recipe::batch(handler, size, linger));
+        self.factory = Some(HandlerFactory::batch(handler, size, linger));
         self
     }
 
-    /// Handles each message with a tower service. Its errors are worth another try, unless they are made from a
-    /// [`HandlerError`](crate::HandlerError) that says otherwise.
+    /// Handles each message with a tower service. Its errors mean a retry, unless they are made from a
+    /// [`HandlerError`](crate::HandlerError) that rejects the message.
     pub fn service<S>(mut self, service: S) -> Self
     where
         S: Service<Message, Response: IntoOutcome, Error: Into<BoxError>> + Clone + Send + Sync + 'static,
         S::Future: Send,
     {
         self.handler_name = short_name(type_name::<S>());
-        self.recipe = Some(Recipe::service(service));
+        self.factory = Some(HandlerFactory::service(service));
         self
     }
 
-    /// Handles up to `size` messages at once with a tower service; they wait up to `linger` for each other.
+    /// Handles batches of up to `size` messages with a tower service. A batch waits up to `linger` to fill up.
     pub fn batch_service<S>(mut self, service: S, size: usize, linger: Duration) -> Self
     where
         S: Service<Vec<Message>, Response = Vec<Outcome>, Error: Into<BoxError>>
@@ -197,23 +200,23 @@ impl WorkerBuilder {
         S::Future: Send,
     {
         self.handler_name = short_name(type_name::<S>());
-        self.recipe = Some(Recipe::batch_service(service, size, linger));
+        self.factory = Some(HandlerFactory::batch_service(service, size, linger));
         self
     }
 
-    /// How the handler is called in metrics. By default as the function is.
+    /// Sets the handler's name in metrics. Default: the name of the function.
     pub fn handler_name(mut self, name: impl Into<String>) -> Self {
         self.handler_name = name.into();
         self
     }
 
-    /// Gives the handler something to share, which it takes as `Data<T>`. May be repeated with values of other types.
+    /// Adds state that all handler calls share, which they take as `Data<T>`. Can be repeated, once for each type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.shared.insert(value);
         self
     }
 
-    /// Puts a tower layer around the handler. May be repeated: the last one is the outermost.
+    /// Puts a tower layer around the handler. Can be repeated: the last layer is the outermost.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<MessageService> + Send + 'static,
@@ -225,20 +228,20 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long a handler may take. By default as long as it likes: its lease is kept meanwhile.
+    /// Sets the maximum run time of a handler. Default: none; the worker extends the lease while the handler runs.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How many messages are handled at the same time: 8, unless said otherwise.
+    /// Sets how many messages are handled at the same time. Default: 8.
     pub fn concurrency(mut self, slots: usize) -> Self {
         self.concurrency = slots;
         self.settings.autoscale = None;
         self
     }
 
-    /// As many at the same time as the backlog asks for, between bounds: `.autoscale(2..=32)`.
+    /// Adapts the number of messages handled at the same time to the backlog, between bounds: `.autoscale(2..=32)`.
     pub fn autoscale(mut self, policy: impl Into<Autoscale>) -> Self {
         let policy = policy.into();
         self.concurrency = policy.min;
@@ -246,71 +249,72 @@ impl WorkerBuilder {
         self
     }
 
-    /// The most messages read ahead: 1024, unless said otherwise. It is fewer where handlers are slow.
-    pub fn prefetch(mut self, most: usize) -> Self {
-        self.prefetch = most.max(1);
+    /// Sets the maximum number of messages read ahead. Default: 1024. The worker reads fewer ahead if handlers are
+    /// slow.
+    pub fn prefetch(mut self, max: usize) -> Self {
+        self.prefetch = max.max(1);
         self
     }
 
-    /// How long a message waits before it is tried again: from a second to a minute, unless said otherwise.
+    /// Sets the delay before a message is delivered again. Default: from one second to one minute, doubling.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.settings.backoff = backoff;
         self
     }
 
-    /// How often a message is delivered before it goes to the dead letters: 5 times, unless said otherwise.
+    /// Sets how often a message is delivered before it is dead-lettered. Default: 5 times.
     pub fn max_deliveries(mut self, deliveries: u64) -> Self {
         self.settings.max_deliveries = deliveries;
         self
     }
 
-    /// Where dead letters go: `{orders}:dlq` for `orders`, unless said otherwise. On a cluster it must be in the slot of the
-    /// stream.
+    /// Sets the stream for dead letters. Default: `{orders}:dlq` for `orders`. In a cluster it must be in the slot
+    /// of the stream.
     pub fn dead_letter(mut self, stream: impl Into<String>) -> Self {
         self.dead_letters = Some(stream.into());
         self
     }
 
-    /// How long a worker may be silent before its messages are taken over: 30 seconds, unless said otherwise. All workers
-    /// of a group should agree on it.
+    /// Sets how long a worker can be silent before other workers take over its messages. Default: 30 seconds. All
+    /// workers of a group should use the same lease.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// Acknowledges messages without handling them that were processed within a window.
+    /// Enables deduplication: messages that were processed within a window are acknowledged without a handler.
     pub fn dedupe(mut self, dedupe: impl Into<Dedupe>) -> Self {
         self.settings.dedupe = Some(dedupe.into());
         self
     }
 
-    /// How the worker is called in its group: a name of its own, unless said otherwise.
+    /// Sets the consumer name. Default: a name that is unique to this process.
     pub fn consumer_name(mut self, name: impl Into<WorkerName>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How long running handlers may take to finish when the worker ends: 25 seconds, unless said otherwise.
+    /// Sets how long running handlers can take to finish when the worker drains. Default: 25 seconds.
     pub fn drain(mut self, deadline: Duration) -> Self {
         self.settings.drain = deadline;
         self
     }
 
-    /// When consumers that nobody has heard of are removed: after an hour, unless said otherwise; `None` for never. What they
-    /// left is kept.
-    pub fn reap(mut self, gone_for: Option<Duration>) -> Self {
-        self.settings.reap_after = gone_for;
+    /// Sets how long a consumer must be silent before it is removed from the group, or `None` for never. Default:
+    /// one hour, and at least three leases. Its pending entries move to the worker that removes it.
+    pub fn reap(mut self, silent_for: Option<Duration>) -> Self {
+        self.settings.reap_after = silent_for;
         self
     }
 
-    /// The most messages that wait here to be tried again, for each stream: 10,000, unless said otherwise. With more, nothing
-    /// new is read until some have had their try.
-    pub fn waiting(mut self, most: usize) -> Self {
-        self.settings.waiting_max = most.max(1);
+    /// Sets the maximum number of messages of a stream that back off in this worker. Default: 10,000. With more, it
+    /// reads no new messages until some of them have had their next attempt.
+    pub fn waiting(mut self, max: usize) -> Self {
+        self.settings.delayed_max = max.max(1);
         self
     }
 
-    /// Counts in this registry, together with what else is in it.
+    /// Registers the worker's metrics in this registry, together with the metrics it already has.
     pub fn metrics(mut self, registry: &Registry) -> Self {
         self.registry = registry.clone();
         self
@@ -322,57 +326,58 @@ impl WorkerBuilder {
         self
     }
 
-    /// The worker, if everything fits together.
+    /// Builds the worker, or returns why it cannot be built.
     pub fn build(self) -> Result<Worker, BuildError> {
         self.check()?;
         let group: Arc<str> = self.group.ok_or(BuildError::NoGroup)?.into();
         let consumer: Arc<str> = self.name.as_str().into();
-        let recipe = self.recipe.ok_or(BuildError::NoHandler)?;
-        let work = recipe.build(self.shared, self.layers, self.timeout).map_err(BuildError::MissingState)?;
-        let lanes = self.streams.iter().enumerate().map(|(index, stream)| {
+        let factory = self.factory.ok_or(BuildError::NoHandler)?;
+        let handler =
+            factory.build(self.shared, self.layers, self.timeout).map_err(BuildError::MissingState)?;
+        let subscriptions = self.streams.iter().enumerate().map(|(index, stream)| {
             let metrics = WorkerMetrics::new(&self.registry, stream, &group, &self.handler_name);
             let dead_letters = self.dead_letters.clone().unwrap_or_else(|| dead_letters_of(stream));
-            Lane::new(index, stream, &group, &consumer, dead_letters, metrics)
+            Subscription::new(index, stream, &group, &consumer, dead_letters, metrics)
         });
-        let lanes = lanes.collect();
-        let batch = match &work {
-            Work::Each(_) => 1,
-            Work::Batch { size, .. } => *size,
+        let subscriptions = subscriptions.collect();
+        let batch = match &handler {
+            HandlerService::Each(_) => 1,
+            HandlerService::Batch { size, .. } => *size,
         };
         let mut settings = self.settings;
         settings.survives_restart = self.name.survives_restart();
         settings.reap_after = settings.reap_after.map(|time| time.max(settings.lease * 3));
         let queue = Queue::new(batch, self.prefetch.max(batch));
-        let core = Core::new(self.backend, settings, lanes, queue, self.concurrency);
+        let core = Core::new(self.backend, settings, subscriptions, queue, self.concurrency);
         if core.settings.autoscale.is_some() && core.admin.is_none() {
-            return Err(BuildError::NoBacklog);
+            return Err(BuildError::AutoscaleUnsupported);
         }
-        Ok(Worker { core: Arc::new(core), work, listen: self.listen })
+        Ok(Worker { core: Arc::new(core), handler, listen: self.listen })
     }
 
     fn check(&self) -> Result<(), BuildError> {
         let mut named = HashSet::new();
         for stream in &self.streams {
             if !named.insert(stream) {
-                return Err(BuildError::StreamTwice(stream.clone()));
+                return Err(BuildError::DuplicateStream(stream.clone()));
             }
         }
         let read_again = self.dead_letters.iter().find(|stream| named.contains(stream));
-        let size = match &self.recipe {
-            Some(Recipe::Batch { size, .. }) => Some(*size),
+        let size = match &self.factory {
+            Some(HandlerFactory::Batch { size, .. }) => Some(*size),
             _ => None,
         };
         match () {
             () if size == Some(0) => Err(BuildError::EmptyBatch),
             () if size.is_some() && !self.layers.is_empty() => Err(BuildError::LayerOnBatch),
-            () if self.timeout == Some(Duration::ZERO) => Err(BuildError::NoTime),
+            () if self.timeout == Some(Duration::ZERO) => Err(BuildError::ZeroTimeout),
             () if self.streams.is_empty() => Err(BuildError::NoStream),
-            () if self.concurrency == 0 => Err(BuildError::NoSlots),
-            () if self.settings.max_deliveries == 0 => Err(BuildError::NoDeliveries),
+            () if self.concurrency == 0 => Err(BuildError::ZeroConcurrency),
+            () if self.settings.max_deliveries == 0 => Err(BuildError::ZeroDeliveries),
             () if self.settings.lease < Self::LEASE_MIN => {
                 Err(BuildError::LeaseTooShort(self.settings.lease))
             }
-            () => read_again.map_or(Ok(()), |stream| Err(BuildError::DeadLettersAreRead(stream.clone()))),
+            () => read_again.map_or(Ok(()), |stream| Err(BuildError::DeadLetterStreamIsRead(stream.clone()))),
         }
     }
 }
@@ -385,7 +390,7 @@ impl fmt::Debug for WorkerBuilder {
     }
 }
 
-/// The last part of a path of Rust, without what is in angle brackets. A closure has no name of its own.
+/// Returns the last part of a Rust path, without generic arguments, or `handler` for a closure.
 fn short_name(path: &str) -> String {
     let path = path.split_once('<').map_or(path, |(before, _)| before);
     match path.rsplit("::").next() {
@@ -399,23 +404,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_read_well_wherever_they_are_shown() {
+    fn errors_fit_the_library_and_the_command_line() {
         let short = BuildError::LeaseTooShort(Duration::ZERO).to_string();
-        assert_eq!(short, "a lease must be at least 50 ms: any hiccup would lose a shorter one");
+        assert_eq!(short, "a lease must be at least 50 ms: a short delay would lose a shorter one");
         let all = [
             BuildError::NoStream,
             BuildError::NoGroup,
             BuildError::NoHandler,
-            BuildError::NoSlots,
-            BuildError::NoDeliveries,
+            BuildError::ZeroConcurrency,
+            BuildError::ZeroDeliveries,
         ];
         for error in all {
-            assert!(!error.to_string().contains(['.', '(']), "{error} is not for people");
+            assert!(!error.to_string().contains(['.', '(']), "{error} mentions Rust methods");
         }
     }
 
     #[test]
-    fn settings_that_no_handler_could_work_with_are_refused() {
+    fn zero_sizes_and_timeouts_are_refused() {
         let builder = || {
             let backend = Arc::new(crate::backend::Embedded::in_memory());
             Worker::builder(backend).stream("orders").group("billing")
@@ -424,12 +429,12 @@ mod tests {
         assert_eq!(batch(0).build().unwrap_err(), BuildError::EmptyBatch);
         let layered = batch(1).layer(tower::layer::util::Identity::new());
         assert_eq!(layered.build().unwrap_err(), BuildError::LayerOnBatch);
-        let hasty = builder().handler(|| async {}).timeout(Duration::ZERO);
-        assert_eq!(hasty.build().unwrap_err(), BuildError::NoTime);
+        let zero_timeout = builder().handler(|| async {}).timeout(Duration::ZERO);
+        assert_eq!(zero_timeout.build().unwrap_err(), BuildError::ZeroTimeout);
     }
 
     #[test]
-    fn handlers_are_called_as_their_functions_are() {
+    fn handlers_are_named_after_their_functions() {
         assert_eq!(short_name("shop::billing::charge"), "charge");
         assert_eq!(short_name("shop::main::{{closure}}"), "handler");
         assert_eq!(short_name("tower::util::ServiceFn<shop::main::{{closure}}>"), "ServiceFn");

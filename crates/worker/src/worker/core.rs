@@ -1,4 +1,4 @@
-//! What all tasks of a running worker share.
+//! The state that all tasks of a running worker share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,34 +10,39 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::held::Leaving;
-use super::job::{Ended, Job};
-use super::lane::Lane;
+use super::in_flight::Releasing;
+use super::job::{FinishedJob, Job};
+use super::outage::{Operation, StoreBackoff};
 use super::queue::Queue;
-use super::report::Tally;
-use super::trouble::{Doing, Patience};
-use super::verdict::End;
+use super::report::Counters;
+use super::settlement::JobResult;
+use super::subscription::Subscription;
 use crate::autoscale::{Autoscale, Decision};
-use crate::backend::{Admin, Answer, Backend, Error, ErrorKind, Start, StreamId};
+use crate::backend::{Admin, Backend, BackendFuture, Error, ErrorKind, Start, StreamId};
 use crate::backoff::Backoff;
-use crate::dedupe::{AtWork, Dedupe};
+use crate::dedupe::{Dedupe, KeysInFlight};
 
-/// How many steps of the autoscaler are kept.
+/// Maximum number of autoscaler decisions that are kept.
 const DECISIONS_MAX: usize = 256;
 
-/// How a worker works.
+/// Settings of a worker, from its builder.
 #[derive(Debug)]
 pub(crate) struct Settings {
+    /// Where a new group starts.
     pub(crate) start: Start,
+    /// Whether the next process has the same consumer name.
     pub(crate) survives_restart: bool,
     pub(crate) backoff: Backoff,
     pub(crate) max_deliveries: u64,
     pub(crate) lease: Duration,
     pub(crate) dedupe: Option<Dedupe>,
     pub(crate) autoscale: Option<Autoscale>,
+    /// How long running handlers can take to finish when the worker drains.
     pub(crate) drain: Duration,
+    /// How long a consumer must be silent before it is removed.
     pub(crate) reap_after: Option<Duration>,
-    pub(crate) waiting_max: usize,
+    /// Maximum number of messages of a stream that back off.
+    pub(crate) delayed_max: usize,
 }
 
 impl Default for Settings {
@@ -52,44 +57,46 @@ impl Default for Settings {
             autoscale: None,
             drain: Duration::from_secs(25),
             reap_after: Some(Duration::from_secs(60 * 60)),
-            waiting_max: 10_000,
+            delayed_max: 10_000,
         }
     }
 }
 
 impl Settings {
-    /// How long a read waits. Short, because it is never cut off: draining waits for it.
-    pub(crate) fn block(&self) -> Duration {
-        let most = Duration::from_secs(1).min(self.lease / 3).min(self.drain / 4);
-        most.max(Duration::from_millis(20))
+    /// How long a read blocks in the store. Short, because a read is never cancelled and draining waits for it.
+    pub(crate) fn block_time(&self) -> Duration {
+        let max = Duration::from_secs(1).min(self.lease / 3).min(self.drain / 4);
+        max.max(Duration::from_millis(20))
     }
 }
 
-/// What all tasks of a running worker share.
+/// The state that all tasks of a running worker share.
 pub(crate) struct Core {
     pub(crate) backend: Arc<dyn Backend>,
-    /// The same store for looking at it and removing consumers, where it can be administered.
+    /// The same store for inspection and administration, if it supports them.
     pub(crate) admin: Option<Arc<dyn Admin>>,
     pub(crate) settings: Settings,
-    pub(crate) lanes: Vec<Lane>,
+    pub(crate) subscriptions: Vec<Subscription>,
     pub(crate) queue: Queue,
-    pub(crate) tally: Tally,
-    pub(crate) at_work: AtWork,
-    /// How many slots there should be.
+    pub(crate) counters: Counters,
+    pub(crate) keys_in_flight: KeysInFlight,
+    /// Target number of slots.
     pub(crate) slots: watch::Sender<usize>,
-    /// Nothing new is begun.
+    /// Cancelled when the worker drains: it reads no messages and starts no handlers.
     pub(crate) draining: CancellationToken,
-    /// What cannot be told to the store now will not be told.
+    /// Cancelled when the worker stops waiting for the store: calls that fail are not repeated.
     pub(crate) giving_up: CancellationToken,
+    /// Number of slots that run a handler.
     busy: AtomicUsize,
     decisions: Mutex<VecDeque<Decision>>,
+    /// The error that ends the worker.
     pub(crate) failure: Mutex<Option<Error>>,
 }
 
 impl Core {
-    /// How often idle messages are looked for. Where a read brings them it is only for those whose entries are gone: no read
-    /// brings these.
-    pub(crate) fn claim_every(&self) -> Duration {
+    /// How often the worker looks for idle messages. If reads claim idle messages, this is needed only for entries
+    /// whose payload is gone, because no read returns these.
+    pub(crate) fn claim_interval(&self) -> Duration {
         let lease = self.settings.lease;
         if self.read_claims() {
             return lease;
@@ -97,7 +104,8 @@ impl Core {
         (lease / 4).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 
-    /// Whether a read brings idle messages too. Not kept: a store that was busy at first tells it later.
+    /// Whether reads also claim idle messages. Asked each time: a store that was unreachable at first reports it
+    /// later.
     pub(crate) fn read_claims(&self) -> bool {
         self.backend.capabilities().read_claims
     }
@@ -105,7 +113,7 @@ impl Core {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         settings: Settings,
-        lanes: Vec<Lane>,
+        subscriptions: Vec<Subscription>,
         queue: Queue,
         slots: usize,
     ) -> Core {
@@ -113,10 +121,10 @@ impl Core {
             admin: Arc::clone(&backend).admin(),
             backend,
             settings,
-            lanes,
+            subscriptions,
             queue,
-            tally: Tally::default(),
-            at_work: AtWork::default(),
+            counters: Counters::default(),
+            keys_in_flight: KeysInFlight::default(),
             slots: watch::Sender::new(slots),
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
@@ -126,88 +134,93 @@ impl Core {
         }
     }
 
-    /// Counts a slot as busy until the answer is dropped.
-    pub(crate) fn busy(&self) -> Busy<'_> {
+    /// Counts a slot as busy until the returned guard is dropped.
+    pub(crate) fn occupy_slot(&self) -> BusySlot<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(&self.busy)
+        BusySlot(&self.busy)
     }
 
     pub(crate) fn busy_slots(&self) -> usize {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Hands messages whose end is known to those who tell the store.
-    pub(crate) fn hand_in(&self, ended: &mut Vec<Ended>) {
-        if let [lane] = &*self.lanes {
-            lane.outbox.put(ended.drain(..));
+    /// Hands finished jobs in to the settlers of their streams.
+    pub(crate) fn hand_in(&self, finished: &mut Vec<FinishedJob>) {
+        if let [subscription] = &*self.subscriptions {
+            subscription.outbox.put(finished.drain(..));
             return;
         }
-        for lane in &self.lanes {
-            lane.outbox.put(ended.extract_if(.., |ended| ended.job.lane == lane.index));
+        for subscription in &self.subscriptions {
+            subscription
+                .outbox
+                .put(finished.extract_if(.., |finished| finished.job.subscription == subscription.index));
         }
     }
 
-    /// Hands in messages that no handler will see.
+    /// Hands in messages that no handler has started. The settlers release them.
     pub(crate) fn hand_in_unstarted(&self, jobs: impl IntoIterator<Item = Job>) {
-        let mut ended = jobs.into_iter().map(|job| Ended::at_once(job, End::NotStarted)).collect();
-        self.hand_in(&mut ended);
+        let mut finished =
+            jobs.into_iter().map(|job| FinishedJob::without_handler(job, JobResult::NotStarted)).collect();
+        self.hand_in(&mut finished);
     }
 
-    /// Gives messages back that were let go of. `None` if that could not be told.
-    pub(crate) async fn release(&self, lane: &Lane, leaving: Leaving<'_>) -> Option<u64> {
+    /// Releases messages that were removed from `in_flight`. Returns how many, or `None` if the store could not be
+    /// reached.
+    pub(crate) async fn release(&self, subscription: &Subscription, releasing: Releasing<'_>) -> Option<u64> {
         let call = || {
-            let rows = leaving.still_away();
-            Box::pin(async move { self.backend.release(lane.as_consumer(), &rows).await }) as Answer<'_, u64>
+            let rows = releasing.not_redelivered();
+            Box::pin(async move { self.backend.release(subscription.as_consumer(), &rows).await })
+                as BackendFuture<'_, u64>
         };
-        self.insist(lane, Doing::Settling, call).await
+        self.call_until_ok(subscription, Operation::Settling, call).await
     }
 
-    /// Calls until it works. `None` if it will not: the group is gone (and made again), the store is closed, or
-    /// the worker ends.
-    pub(crate) async fn insist<'a, T>(
+    /// Calls the store until the call succeeds. Returns `None` if repeating the call is no use: the group was
+    /// deleted (and is created again), the store is closed, or the worker gives up.
+    pub(crate) async fn call_until_ok<'a, T>(
         &self,
-        lane: &Lane,
-        doing: Doing,
-        call: impl Fn() -> Answer<'a, T>,
+        subscription: &Subscription,
+        operation: Operation,
+        call: impl Fn() -> BackendFuture<'a, T>,
     ) -> Option<T> {
-        self.insist_unless(lane, doing, |_| false, call).await?.ok()
+        self.call_until_ok_or_final(subscription, operation, |_| false, call).await?.ok()
     }
 
-    /// The same, unless it fails in a way that calling again will not mend.
-    pub(crate) async fn insist_unless<'a, T>(
+    /// Like [`call_until_ok`](Core::call_until_ok), but returns an error for which `is_final` is true.
+    pub(crate) async fn call_until_ok_or_final<'a, T>(
         &self,
-        lane: &Lane,
-        doing: Doing,
+        subscription: &Subscription,
+        operation: Operation,
         is_final: impl Fn(&Error) -> bool,
-        call: impl Fn() -> Answer<'a, T>,
+        call: impl Fn() -> BackendFuture<'a, T>,
     ) -> Option<Result<T, Error>> {
-        let mut patience = Patience::new();
+        let mut backoff = StoreBackoff::new();
         loop {
             match call().await {
                 Ok(answer) => {
-                    self.works(lane, doing);
+                    self.record_success(subscription, operation);
                     return Some(Ok(answer));
                 }
                 Err(error) if is_final(&error) => return Some(Err(error)),
-                Err(error) => self.cope(lane, doing, &error, &mut patience).await?,
+                Err(error) => self.handle_error(subscription, operation, &error, &mut backoff).await?,
             }
         }
     }
 
-    /// What to do about an error: wait, and then `Some` to try again, or `None` if that is no use.
-    pub(crate) async fn cope(
+    /// Handles a failed call. Waits and returns `Some` if the caller should call again, otherwise `None`.
+    pub(crate) async fn handle_error(
         &self,
-        lane: &Lane,
-        doing: Doing,
+        subscription: &Subscription,
+        operation: Operation,
         error: &Error,
-        patience: &mut Patience,
+        backoff: &mut StoreBackoff,
     ) -> Option<()> {
-        if doing == Doing::Settling {
-            lane.metrics.ack_errors.increment();
+        if operation == Operation::Settling {
+            subscription.metrics.ack_errors.increment();
         }
         match error.kind() {
             ErrorKind::NoGroup => {
-                self.heal(lane, patience).await;
+                self.recreate_group(subscription, backoff).await;
                 None
             }
             ErrorKind::Closed => {
@@ -215,75 +228,81 @@ impl Core {
                 None
             }
             _ => {
-                if lane.trouble.begins(&self.backend.place(), &lane.stream, doing, error) {
-                    lane.metrics.backend_up.set(0.0);
+                if subscription.outage.record_failure(
+                    &self.backend.location(),
+                    &subscription.stream,
+                    operation,
+                    error,
+                ) {
+                    subscription.metrics.backend_up.set(0.0);
                 }
-                self.pause_for(patience.next()).await
+                self.sleep_unless_giving_up(backoff.next_delay()).await
             }
         }
     }
 
-    /// A call worked.
-    pub(crate) fn works(&self, lane: &Lane, doing: Doing) {
-        if lane.trouble.is_over(&self.backend.place(), &lane.stream, doing) {
-            lane.metrics.backend_up.set(1.0);
-            lane.metrics.backend_reconnects.increment();
+    /// Records a successful call, which can end an outage.
+    pub(crate) fn record_success(&self, subscription: &Subscription, operation: Operation) {
+        if subscription.outage.record_success(&self.backend.location(), &subscription.stream, operation) {
+            subscription.metrics.backend_up.set(1.0);
+            subscription.metrics.backend_reconnects.increment();
         }
     }
 
-    /// Waits, unless the worker ends.
-    async fn pause_for(&self, time: Duration) -> Option<()> {
+    /// Sleeps. Returns `None` early if the worker gives up.
+    async fn sleep_unless_giving_up(&self, time: Duration) -> Option<()> {
         tokio::select! {
             () = tokio::time::sleep(time) => Some(()),
             () = self.giving_up.cancelled() => None,
         }
     }
 
-    /// Makes the group again.
-    async fn heal(&self, lane: &Lane, patience: &mut Patience) {
-        let _one_at_a_time = lane.healing.lock().await;
-        // If it fails, or somebody was faster, the next call will tell.
-        if let Ok(start) = self.start_again(lane).await
-            && let Ok(true) = self.backend.create_group(&lane.stream, &lane.group, start).await
+    /// Creates a deleted group again.
+    async fn recreate_group(&self, subscription: &Subscription, backoff: &mut StoreBackoff) {
+        let _one_at_a_time = subscription.group_recreation.lock().await;
+        // If this fails, or another task has created the group, the caller's next call will show it.
+        if let Ok(start) = self.start_of_recreated_group(subscription).await
+            && let Ok(true) =
+                self.backend.create_group(&subscription.stream, &subscription.group, start).await
         {
-            let (stream, group) = (&*lane.stream, &*lane.group);
-            let from = match start {
+            let (stream, group) = (&*subscription.stream, &*subscription.group);
+            let start = match start {
                 Start::Beginning => "the beginning".to_owned(),
                 Start::End => "the end".to_owned(),
                 Start::After(id) => format!("after {id}"),
             };
-            warn!(stream, group, from, "the group was gone; made it again");
+            warn!(stream, group, start, "the consumer group did not exist: created it again");
         }
-        // Where it is deleted again and again, this is not a busy loop.
-        self.pause_for(patience.next()).await;
+        // If another client deletes the group again and again, this delay prevents a busy loop.
+        self.sleep_unless_giving_up(backoff.next_delay()).await;
     }
 
-    /// Where a group that is made again begins: before the first message that is still in hand, so that nothing of ours is
-    /// left out. If the stream is another one, at its beginning.
-    async fn start_again(&self, lane: &Lane) -> Result<Start, Error> {
-        let last = lane.last_read();
+    /// Returns where a group starts that is created again: before the first message in flight, so that the group
+    /// delivers all of them again. If the stream was replaced by another one, at its beginning.
+    async fn start_of_recreated_group(&self, subscription: &Subscription) -> Result<Start, Error> {
+        let last = subscription.last_read();
         if last == StreamId::MIN {
             return Ok(self.settings.start);
         }
-        match self.backend.stream(&lane.stream).await {
+        match self.backend.stream(&subscription.stream).await {
             Ok(Some(info)) if info.last_id >= last => {
-                let first = lane.held.smallest().and_then(StreamId::prev);
+                let first = subscription.in_flight.smallest_id().and_then(StreamId::prev);
                 Ok(Start::After(first.map_or(last, |first| first.min(last))))
             }
-            Err(error) if error.is_passing() => Err(error),
+            Err(error) if error.is_transient() => Err(error),
             _ => Ok(Start::Beginning),
         }
     }
 
-    /// The worker cannot go on.
+    /// Ends the worker with an error.
     pub(crate) fn fail(&self, error: Error) {
         self.failure.lock().get_or_insert(error);
         self.draining.cancel();
         self.giving_up.cancel();
     }
 
-    /// Keeps a step of the autoscaler.
-    pub(crate) fn note(&self, decision: Decision) {
+    /// Records a decision of the autoscaler.
+    pub(crate) fn record_decision(&self, decision: Decision) {
         let mut decisions = self.decisions.lock();
         if decisions.len() == DECISIONS_MAX {
             decisions.pop_front();
@@ -296,10 +315,10 @@ impl Core {
     }
 }
 
-/// A slot that is busy.
-pub(crate) struct Busy<'a>(&'a AtomicUsize);
+/// Guard that counts a slot as busy.
+pub(crate) struct BusySlot<'a>(&'a AtomicUsize);
 
-impl Drop for Busy<'_> {
+impl Drop for BusySlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

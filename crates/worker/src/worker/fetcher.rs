@@ -1,6 +1,8 @@
-//! The fetcher: one task for each stream. It asks for as much as there is room for, and waits in the store until something comes.
+//! The fetcher: one task for each stream. It reads as many messages as the queue has room for, and blocks in the
+//! store until messages arrive.
 //!
-//! A read is never dropped half-way: what the store has handed out would then be nobody's until its lease runs out.
+//! A read is never cancelled. Otherwise messages could be delivered to this worker without its knowledge, and would
+//! stay pending until their leases run out.
 
 use std::sync::atomic::Ordering;
 
@@ -9,36 +11,36 @@ use tracing::{Instrument, debug_span};
 
 use super::admission::admit;
 use super::core::Core;
-use super::lane::Lane;
+use super::outage::{Operation, StoreBackoff};
 use super::recovery;
-use super::trouble::{Doing, Patience};
+use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind, Read};
 
-/// Reads until the worker drains.
-pub(crate) async fn fetch(core: &Core, lane: &Lane) {
-    if lane.has_history.load(Ordering::Relaxed) {
-        // An error is the business of whoever meets it next.
-        let _ = recovery::walk(core, lane).await;
+/// Reads messages until the worker drains.
+pub(crate) async fn fetch(core: &Core, subscription: &Subscription) {
+    if subscription.has_history.load(Ordering::Relaxed) {
+        // An error is ignored here: the next call to the store reports it.
+        let _ = recovery::claim_all_idle(core, subscription).await;
     }
-    let mut patience = Patience::new();
+    let mut backoff = StoreBackoff::new();
     while let Some(room) = core.queue.wait_for_room().await {
-        if lane.waiting.lock().len() >= core.settings.waiting_max {
-            // So many wait to be tried again that reading on would only add to them.
+        if subscription.backing_off.lock().len() >= core.settings.delayed_max {
+            // The retry queue is full. New messages could fail too and would make it longer.
             tokio::select! {
-                () = tokio::time::sleep(core.settings.block()) => continue,
+                () = tokio::time::sleep(core.settings.block_time()) => continue,
                 () = core.draining.cancelled() => break,
             }
         }
-        match read(core, lane, room).await {
+        match read(core, subscription, room).await {
             Ok(()) => {
-                patience.reset();
-                core.works(lane, Doing::Reading);
+                backoff.reset();
+                core.record_success(subscription, Operation::Reading);
             }
             Err(error) => {
-                // Whatever it was, the next read tells whether it is over.
-                let coped = core.cope(lane, Doing::Reading, &error, &mut patience);
+                // The next read shows whether the outage is over.
+                let handled = core.handle_error(subscription, Operation::Reading, &error, &mut backoff);
                 tokio::select! {
-                    _ = coped => {}
+                    _ = handled => {}
                     () = core.draining.cancelled() => {}
                 }
                 if error.kind() == ErrorKind::Closed {
@@ -49,21 +51,25 @@ pub(crate) async fn fetch(core: &Core, lane: &Lane) {
     }
 }
 
-async fn read(core: &Core, lane: &Lane, room: usize) -> Result<(), Error> {
+async fn read(core: &Core, subscription: &Subscription, room: usize) -> Result<(), Error> {
     let settings = &core.settings;
     let read = Read {
-        block: Some(settings.block()),
+        block: Some(settings.block_time()),
         claim_idle: core.read_claims().then_some(settings.lease),
-        ..lane.read(room)
+        ..subscription.read(room)
     };
-    // What comes was delivered after this moment.
-    let touched = Instant::now();
-    let span = debug_span!("receive", messaging.system = "redis", messaging.destination.name = &*lane.stream);
+    // The messages are delivered after this moment, so no lease of theirs runs out within a lease from here.
+    let sent_at = Instant::now();
+    let span = debug_span!(
+        "receive",
+        messaging.system = "redis",
+        messaging.destination.name = &*subscription.stream
+    );
     let deliveries = core.backend.read(&read).instrument(span).await?;
     if core.read_claims() {
         let claimed = deliveries.iter().filter(|delivery| delivery.deliveries > 1).count();
-        lane.metrics.reclaimed.add(claimed as u64);
+        subscription.metrics.reclaimed.add(claimed as u64);
     }
-    admit(core, lane, deliveries, touched).await;
+    admit(core, subscription, deliveries, sent_at).await;
     Ok(())
 }

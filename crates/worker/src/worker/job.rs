@@ -1,61 +1,61 @@
-//! A message on its way through the worker: in hand, at its end, or bound for the dead letters.
+//! A message on its way through the worker: in flight, finished, or on its way to the dead letters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::held::{Kept, Ticket};
-use super::verdict::End;
+use super::in_flight::{DeliveryTag, InFlightRef};
+use super::settlement::JobResult;
 use crate::backend::{Fields, StreamId};
 use crate::outcome::Failure;
 
-/// A message in hand.
+/// A message in flight, with what the runtime needs to handle and settle it.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Which of the worker's streams it is from.
-    pub(crate) lane: usize,
-    pub(crate) ticket: Ticket,
+    /// Index of its stream in `Core::subscriptions`.
+    pub(crate) subscription: usize,
+    pub(crate) tag: DeliveryTag,
     pub(crate) id: StreamId,
     pub(crate) attempt: u64,
     pub(crate) fields: Arc<Fields>,
     pub(crate) cancelled: CancellationToken,
-    /// The name under which it will be remembered as processed.
+    /// Deduplication key under which the store remembers the message.
     pub(crate) key: Option<Arc<str>>,
 }
 
 impl Job {
-    pub(crate) fn name(&self) -> (StreamId, Ticket) {
-        (self.id, self.ticket)
+    pub(crate) fn id_and_tag(&self) -> (StreamId, DeliveryTag) {
+        (self.id, self.tag)
     }
 
-    /// The job as leases know it.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept { id: self.id, ticket: self.ticket, attempt: self.attempt }
+    /// Returns the argument for a call that extends leases.
+    pub(crate) fn in_flight_ref(&self) -> InFlightRef {
+        InFlightRef { id: self.id, tag: self.tag, attempt: self.attempt }
     }
 }
 
-/// A message that came to its end in this worker's hands.
+/// A job with its result, to be settled.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct FinishedJob {
     pub(crate) job: Job,
-    pub(crate) end: End,
+    pub(crate) result: JobResult,
     /// How long its handler ran.
-    pub(crate) took: Duration,
+    pub(crate) run_time: Duration,
 }
 
-impl Ended {
-    /// No handler ran.
-    pub(crate) fn at_once(job: Job, end: End) -> Ended {
-        Ended { job, end, took: Duration::ZERO }
+impl FinishedJob {
+    /// Returns the result of a job for which no handler ran.
+    pub(crate) fn without_handler(job: Job, result: JobResult) -> FinishedJob {
+        FinishedJob { job, result, run_time: Duration::ZERO }
     }
 }
 
-/// A message on its way to the dead letters.
+/// A message that is to be moved to the dead letters.
 #[derive(Debug)]
 pub(crate) struct DeadLettering {
     pub(crate) job: Job,
     pub(crate) failure: Failure,
-    /// How often handlers may have seen it.
+    /// How many deliveries may have reached a handler.
     pub(crate) deliveries: u64,
 }

@@ -1,4 +1,4 @@
-//! The lease keeper: extends everything in hand in one call, three times within a lease.
+//! The lease keeper: extends the leases of all messages in flight in one call, three times per lease.
 
 use std::time::Duration;
 
@@ -6,42 +6,51 @@ use tokio::time::Instant;
 use tracing::{Instrument, debug, debug_span};
 
 use super::core::Core;
-use super::held::Kept;
-use super::lane::Lane;
-use super::trouble::Doing;
+use super::in_flight::InFlightRef;
+use super::outage::Operation;
+use super::subscription::Subscription;
 use crate::backend::StreamId;
 
-/// How many ids are extended in one call.
-const EXTENDED_AT_ONCE: usize = 4096;
+/// Maximum number of leases extended in one call.
+const EXTEND_MAX: usize = 4096;
 
-/// Extends the leases of everything in hand, three times within a lease.
-pub(crate) async fn keep(core: &Core, lane: &Lane) {
+/// Extends the leases of all messages in flight, three times per lease.
+pub(crate) async fn keep(core: &Core, subscription: &Subscription) {
     let every = (core.settings.lease / 3).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(every).await;
-        for some in lane.held.all().chunks(EXTENDED_AT_ONCE) {
-            extend(core, lane, some).await;
+        for some in subscription.in_flight.all().chunks(EXTEND_MAX) {
+            extend(core, subscription, some).await;
         }
     }
 }
 
-/// Extends the leases of these, and finds out which are lost. False if the store did not say: then they are in hand as before.
-pub(crate) async fn extend(core: &Core, lane: &Lane, about: &[Kept]) -> bool {
-    let ids: Vec<StreamId> = about.iter().map(|kept| kept.id).collect();
+/// Extends the leases of messages, and cancels messages whose lease is lost.
+///
+/// Returns false if the store could not be reached: then nothing has changed.
+pub(crate) async fn extend(core: &Core, subscription: &Subscription, messages: &[InFlightRef]) -> bool {
+    let ids: Vec<StreamId> = messages.iter().map(|message| message.id).collect();
     let asked = Instant::now();
     let span = debug_span!(
         "extend",
-        messaging.destination.name = &*lane.stream,
+        messaging.destination.name = &*subscription.stream,
         messaging.batch.message_count = ids.len()
     );
-    let call = || core.backend.extend(lane.as_consumer(), &ids);
-    // If the group is gone, it is made again before the first of what is in hand; then the next answer tells that it is not ours.
-    let Some(ours) = core.insist(lane, Doing::Extending, call).instrument(span).await else { return false };
-    let lost = lane.held.renew(asked, about, &ours);
-    lane.metrics.lease_extensions.add(ours.len() as u64);
-    core.tally.lost(lane, lost as u64);
+    let call = || core.backend.extend(subscription.as_consumer(), &ids);
+    // If the group was deleted, it is created again before the first message in flight. The next call then shows
+    // that the messages are not pending for this worker any more.
+    let Some(ours) = core.call_until_ok(subscription, Operation::Extending, call).instrument(span).await
+    else {
+        return false;
+    };
+    let lost = subscription.in_flight.apply_extension(asked, messages, &ours);
+    subscription.metrics.lease_extensions.add(ours.len() as u64);
+    core.counters.lost(subscription, lost as u64);
     if lost > 0 {
-        debug!(stream = &*lane.stream, lost, "leases lost: others have these messages now");
+        debug!(
+            stream = &*subscription.stream,
+            lost, "leases lost: other workers have taken over these messages"
+        );
     }
     true
 }

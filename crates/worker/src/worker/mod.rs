@@ -1,14 +1,15 @@
-//! The worker: reads a group's messages, runs a handler for each, and tells the store what became of them.
+//! The worker: reads a group's messages, runs a handler for each, and settles them in the store.
 
 mod admission;
 mod autoscaler;
+mod backing_off;
 mod builder;
 mod core;
 mod fetcher;
-mod held;
+mod in_flight;
 mod job;
-mod lane;
 mod lease;
+mod outage;
 mod outbox;
 mod pool;
 mod queue;
@@ -16,11 +17,10 @@ mod recovery;
 mod report;
 mod retry;
 mod run;
+mod settlement;
 mod settler;
 mod status;
-mod trouble;
-mod verdict;
-mod waiting;
+mod subscription;
 
 use std::fmt;
 use std::future::Future;
@@ -32,132 +32,140 @@ pub use report::Report;
 use self::core::Core;
 use crate::autoscale::Decision;
 use crate::backend::{Backend, Error};
-use crate::handler::Work;
+use crate::handler::HandlerService;
 use crate::metrics::Registry;
 
-/// A pool of handlers for the messages of a group.
+/// Reads the messages of a consumer group and runs handlers for them.
 ///
-/// ## What it promises
+/// ## Guarantees
 ///
-/// * **At least once.** A message is acknowledged only after its handler has finished, and only while it is this worker's.
-///   It may be delivered again after a crash, a lost lease, a retry, a drain or an outage; the
-///   [`Report`] and the metrics count each of these.
-/// * **No message blocks the others.** One that waits to be tried again is put aside; one that kills workers is counted before
-///   a handler sees it and ends in the dead letters.
-/// * **No order.** Messages are handled as slots are free, and retried ones later than others.
-/// * **It comes back.** A lost connection, a failover, a flushed server or a deleted group are waited out or mended, with
-///   one warning when it begins and one line when it is over.
+/// * **At least once.** The worker acknowledges a message only after its handler has finished, and only while the
+///   message still belongs to this worker. A message can be delivered again after a crash, a lost lease, a retry, a
+///   drain or an outage. The [`Report`] and the metrics count each of these.
+/// * **No message blocks the others.** A message that backs off does not occupy a slot. A message that crashes
+///   workers is counted before a handler sees it, so it ends in the dead letters.
+/// * **No order.** Handlers start as slots become free, and retries run later than other messages.
+/// * **It recovers by itself.** The worker waits until a lost connection or a failover is over, and creates a
+///   deleted group again. It logs one warning when an outage begins and one line when it is over.
 ///
-/// ## How to drive it
+/// ## How to use it
 ///
-/// Build it, take a [`handle`](Worker::handle) if you want to steer it, and give [`run_until`](Worker::run_until) a future that says when
-/// to end. To end it always use that future or [`WorkerHandle::drain`]: a worker that is dropped leaves its messages to the
-/// others only when their leases have run out.
+/// 1. Build it with [`Worker::builder`].
+/// 2. Take a [`handle`](Worker::handle) if you want to control it while it runs.
+/// 3. Call [`run_until`](Worker::run_until) with a future that completes when the worker should end.
+///
+/// Always end a worker with that future or with [`WorkerHandle::drain`]. If a worker is dropped instead, other
+/// workers get its messages only when their leases have run out.
 pub struct Worker {
     core: Arc<Core>,
-    work: Work,
+    handler: HandlerService,
     listen: Option<String>,
 }
 
 impl Worker {
-    /// Begins to put a worker together.
+    /// Returns a builder for a worker that uses this store.
     pub fn builder(backend: Arc<dyn Backend>) -> WorkerBuilder {
         WorkerBuilder::new(backend)
     }
 
-    /// To steer the worker from elsewhere.
+    /// Returns a handle that controls the worker.
     pub fn handle(&self) -> WorkerHandle {
         WorkerHandle { core: Arc::clone(&self.core) }
     }
 
-    /// Where it counts.
+    /// Returns the registry that contains the worker's metrics.
     pub fn metrics(&self) -> &Registry {
-        self.core.lanes[0].metrics.registry()
+        self.core.subscriptions[0].metrics.registry()
     }
 
-    /// The name of the worker in its group.
+    /// Returns the worker's consumer name.
     pub fn consumer(&self) -> &str {
-        &self.core.lanes[0].consumer
+        &self.core.subscriptions[0].consumer
     }
 
-    /// Works until a handle drains it.
+    /// Runs until [`WorkerHandle::drain`] is called.
     pub async fn run(self) -> Result<Report, Error> {
         self.run_until(std::future::pending()).await
     }
 
-    /// Works until the future is ready; then drains, and reports.
+    /// Runs until the future completes, then drains and returns a report.
     ///
-    /// Fails at the start if the store refuses the group, and later only if the store was closed by this process.
+    /// Returns an error at the start if the store refuses to create the group. Later it returns an error only if this
+    /// process has closed the store, or a task of the worker panicked.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> Result<Report, Error> {
-        run::run(self.core, self.work, self.listen.as_deref(), shutdown).await
+        run::run(self.core, self.handler, self.listen.as_deref(), shutdown).await
     }
 }
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("lanes", &self.core.lanes).finish_non_exhaustive()
+        f.debug_struct("Worker").field("subscriptions", &self.core.subscriptions).finish_non_exhaustive()
     }
 }
 
-/// Steers a [`Worker`], before and while it runs. Cheap to clone.
+/// Controls a [`Worker`], before and while it runs. Cheap to clone.
 #[derive(Clone)]
 pub struct WorkerHandle {
     core: Arc<Core>,
 }
 
 impl WorkerHandle {
-    /// Changes how many messages are handled at the same time; at least one. Slots that are too many finish what they run.
+    /// Sets how many messages are handled at the same time, at least one. Surplus slots finish their current message.
     pub fn scale(&self, slots: usize) {
         let slots = slots.max(1);
         let before = self.core.slots.send_replace(slots);
         if before != slots {
-            self.core.lanes.iter().for_each(|lane| lane.metrics.scaled(before, slots, "manual"));
+            self.core
+                .subscriptions
+                .iter()
+                .for_each(|subscription| subscription.metrics.record_scaling(before, slots, "manual"));
         }
     }
 
-    /// How many messages are handled at the same time.
+    /// Returns how many messages can be handled at the same time.
     pub fn slots(&self) -> usize {
         *self.core.slots.borrow()
     }
 
-    /// How many handlers run now.
+    /// Returns how many slots run a handler now.
     pub fn busy(&self) -> usize {
         self.core.busy_slots()
     }
 
-    /// Begins nothing new. What runs goes on; what was read and not begun is released for others.
+    /// Stops reading and starting handlers. Running handlers continue; prefetched messages are released.
     pub fn pause(&self) {
-        let waiting = self.core.queue.pause();
-        self.core.hand_in_unstarted(waiting);
+        let prefetched = self.core.queue.pause();
+        self.core.hand_in_unstarted(prefetched);
     }
 
-    /// Goes on after a pause.
+    /// Continues after a pause.
     pub fn resume(&self) {
         self.core.queue.resume();
     }
 
-    /// Whether the worker takes messages: it is neither paused nor draining.
+    /// Returns whether the worker reads messages: it is neither paused nor draining.
     pub fn is_taking(&self) -> bool {
         self.core.queue.is_open() && !self.core.draining.is_cancelled()
     }
 
-    /// Ends the worker as the future of [`Worker::run_until`] does.
+    /// Ends the worker, like the future of [`Worker::run_until`]: running handlers can finish within the drain
+    /// deadline.
     pub fn drain(&self) {
-        self.core.hand_in_unstarted(self.core.queue.shut());
+        self.core.hand_in_unstarted(self.core.queue.close());
         self.core.draining.cancel();
     }
 
-    /// What the worker has done so far.
+    /// Returns what the worker has done so far.
     pub fn stats(&self) -> Report {
-        self.core.tally.report()
+        self.core.counters.report()
     }
 
-    /// What is counted, in the text format of Prometheus, with what a look at the store tells.
+    /// Returns all metrics in the text format of Prometheus, after an update of those that the store is asked for.
     pub async fn metrics_text(&self) -> String {
         status::metrics_text(&self.core).await
     }
 
-    /// The last steps of the autoscaler, the oldest first.
+    /// Returns the last decisions of the autoscaler, oldest first.
     pub fn decisions(&self) -> Vec<Decision> {
         self.core.decisions()
     }

@@ -1,71 +1,73 @@
-//! What is decided and not yet told to the store, gathered so that one call tells many.
+//! Finished jobs that wait for the settler. It collects them, so that one call to the store settles many.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::job::Ended;
+use super::job::FinishedJob;
 
-/// How long the first decision waits for others.
+/// How long the first job waits for others.
 const LINGER: Duration = Duration::from_millis(2);
-/// So many do not wait.
-const MANY: usize = 512;
+/// Number of jobs with which the settler stops waiting for more.
+const ENOUGH_JOBS: usize = 512;
 
+/// Finished jobs of one stream that wait for the settler.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
-    some: Notify,
-    many: Notify,
+    state: Mutex<OutboxState>,
+    not_empty: Notify,
+    enough: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    list: Vec<Ended>,
+struct OutboxState {
+    jobs: Vec<FinishedJob>,
     closed: bool,
 }
 
 impl Outbox {
-    pub(crate) fn put(&self, ended: impl Iterator<Item = Ended>) {
+    /// Adds finished jobs.
+    pub(crate) fn put(&self, finished: impl Iterator<Item = FinishedJob>) {
         let mut state = self.state.lock();
-        let before = state.list.len();
-        state.list.extend(ended);
-        let after = state.list.len();
+        let before = state.jobs.len();
+        state.jobs.extend(finished);
+        let after = state.jobs.len();
         drop(state);
         if before == 0 && after > 0 {
-            self.some.notify_one();
+            self.not_empty.notify_one();
         }
-        if before < MANY && after >= MANY {
-            self.many.notify_one();
+        if before < ENOUGH_JOBS && after >= ENOUGH_JOBS {
+            self.enough.notify_one();
         }
     }
 
-    /// Nothing more will come.
+    /// Closes the outbox: no more jobs will be put in.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
-        self.some.notify_one();
-        self.many.notify_one();
+        self.not_empty.notify_one();
+        self.enough.notify_one();
     }
 
-    /// What has gathered, once there is anything. `None` if nothing will come any more.
-    pub(crate) async fn gather(&self) -> Option<Vec<Ended>> {
+    /// Waits for jobs and takes all of them. Returns `None` if the outbox is closed and empty.
+    pub(crate) async fn gather(&self) -> Option<Vec<FinishedJob>> {
         loop {
             let (count, closed) = {
                 let state = self.state.lock();
-                (state.list.len(), state.closed)
+                (state.jobs.len(), state.closed)
             };
             if count == 0 && closed {
                 return None;
             }
             if count == 0 {
-                self.some.notified().await;
+                self.not_empty.notified().await;
                 continue;
             }
-            if count < MANY && !closed {
-                // Whichever comes first: enough, or the time.
-                let _ = tokio::time::timeout(LINGER, self.many.notified()).await;
+            if count < ENOUGH_JOBS && !closed {
+                // Wait until there are enough jobs or the time is over.
+                let _ = tokio::time::timeout(LINGER, self.enough.notified()).await;
             }
-            return Some(std::mem::take(&mut self.state.lock().list));
+            return Some(std::mem::take(&mut self.state.lock().jobs));
         }
     }
 }

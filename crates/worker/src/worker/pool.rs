@@ -1,8 +1,9 @@
-//! Slots: each runs one handler at a time, or one batch.
+//! Slots: each slot runs one handler call at a time, for one message or for one batch.
 //!
-//! A handler that is done when first polled costs neither a task nor a trip through a lock: a slot takes several messages at
-//! once and runs them one after the other as long as each is done at once. The first that has to wait sends the rest
-//! back for the other slots. How many it takes doubles while that goes well, and begins again with one.
+//! A handler that completes in its first poll costs neither a task nor a lock: the slot takes several messages from
+//! the queue in one call and runs them one after the other. When a handler has to wait, the slot puts the remaining
+//! messages back for other slots. The number of messages it takes doubles while handlers complete immediately, and
+//! restarts at one.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -16,83 +17,88 @@ use tower::Service;
 use tracing::{Instrument, Span, info_span};
 
 use super::core::Core;
-use super::job::{Ended, Job};
-use super::verdict::End;
-use crate::handler::{BatchService, MessageService, Work};
+use super::job::{FinishedJob, Job};
+use super::settlement::JobResult;
+use crate::handler::{BatchService, HandlerService, MessageService};
 
-/// How long a cancelled handler has to end by itself before it is dropped.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
-/// The most messages taken at once.
-const AT_ONCE_MAX: usize = 64;
-/// Taking several at once must not keep them from idle slots for longer than this.
-const AT_ONCE_TIME: Duration = Duration::from_millis(1);
+/// How long a cancelled handler can take to return before it is dropped.
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_millis(500);
+/// Maximum number of messages that a slot takes from the queue in one call.
+const TAKE_MAX: usize = 64;
+/// How long a slot can keep the messages it has taken before it puts the rest back for idle slots.
+const TAKE_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// Runs handlers until there are too many slots, or the worker drains.
-pub(crate) async fn run_slot(core: &Core, slot: usize, work: Work) {
-    match work {
-        Work::Each(service) => run_each(core, slot, service).await,
-        Work::Batch { service, size, linger } => run_batches(core, slot, service, size, linger).await,
+/// Runs handlers until the slot is surplus or the worker drains.
+pub(crate) async fn run_slot(core: &Core, slot: usize, handler: HandlerService) {
+    match handler {
+        HandlerService::Each(service) => run_each(core, slot, service).await,
+        HandlerService::Batch { service, size, linger } => {
+            run_batches(core, slot, service, size, linger).await
+        }
     }
 }
 
 async fn run_each(core: &Core, slot: usize, mut service: MessageService) {
     let mut jobs = Vec::new();
-    let mut ended = Vec::new();
-    let mut at_once = 1;
-    while core.queue.take(slot, at_once, &mut jobs).await {
-        let busy = core.busy();
-        let began = Instant::now();
-        let waited = run_taken(core, &mut service, &mut jobs, &mut ended).await;
-        core.hand_in(&mut ended);
-        drop(busy);
-        at_once = match waited {
+    let mut finished = Vec::new();
+    let mut take_count = 1;
+    while core.queue.take(slot, take_count, &mut jobs).await {
+        let busy_slot = core.occupy_slot();
+        let started = Instant::now();
+        let waited = run_taken(core, &mut service, &mut jobs, &mut finished).await;
+        core.hand_in(&mut finished);
+        drop(busy_slot);
+        take_count = match waited {
             true => 1,
-            false if began.elapsed() < AT_ONCE_TIME => (at_once * 2).min(AT_ONCE_MAX),
-            false => (at_once / 2).max(1),
+            false if started.elapsed() < TAKE_TIME_MAX => (take_count * 2).min(TAKE_MAX),
+            false => (take_count / 2).max(1),
         };
-        // Handlers that never wait would never let anyone else run.
+        // Handlers that complete immediately would otherwise never yield to other tasks.
         tokio::task::consume_budget().await;
     }
 }
 
-/// Runs the taken jobs as long as none has to wait and together they are quick. True if one had to wait. What was not
-/// begun is back in the queue.
+/// Runs jobs until one has to wait or `TAKE_TIME_MAX` is over, and puts the rest back into the queue. Returns true
+/// if a job had to wait.
 async fn run_taken(
     core: &Core,
     service: &mut MessageService,
     jobs: &mut Vec<Job>,
-    ended: &mut Vec<Ended>,
+    finished: &mut Vec<FinishedJob>,
 ) -> bool {
-    let first_began = Instant::now();
-    let mut began = first_began;
+    let first_started = Instant::now();
+    let mut started = first_started;
     let mut taken = jobs.drain(..);
     while let Some(job) = taken.next() {
         if job.cancelled.is_cancelled() {
-            // Lost while it waited in the queue: somebody else has it.
-            ended.push(Ended::at_once(job, End::NotStarted));
+            // The lease was lost while the message was queued: another worker has it.
+            finished.push(FinishedJob::without_handler(job, JobResult::NotStarted));
             continue;
         }
-        let lane = &core.lanes[job.lane];
-        let mut call = pin!(in_span(process_span(&lane.stream, &job), service.call(lane.message(&job))));
-        let at_once = poll_once(call.as_mut()).await;
-        let waited = at_once.is_none();
-        let end = match at_once {
-            Some(Ok(outcome)) => End::Outcome(outcome),
+        let subscription = &core.subscriptions[job.subscription];
+        let mut call =
+            pin!(in_span(process_span(&subscription.stream, &job), service.call(subscription.message(&job))));
+        let polled = poll_once(call.as_mut()).await;
+        let waited = polled.is_none();
+        let result = match polled {
+            Some(Ok(outcome)) => JobResult::Outcome(outcome),
             None => {
                 put_back(core, taken.by_ref());
-                core.hand_in(ended);
-                until_cancelled(call, job.cancelled.cancelled()).await.map_or(End::Cancelled, End::Outcome)
+                core.hand_in(finished);
+                until_cancelled(call, job.cancelled.cancelled())
+                    .await
+                    .map_or(JobResult::Cancelled, JobResult::Outcome)
             }
         };
         let now = Instant::now();
-        ended.push(Ended { job, end, took: now - began });
+        finished.push(FinishedJob { job, result, run_time: now - started });
         if waited {
             return true;
         }
-        if now - first_began > AT_ONCE_TIME {
+        if now - first_started > TAKE_TIME_MAX {
             put_back(core, taken.by_ref());
         }
-        began = now;
+        started = now;
     }
     false
 }
@@ -107,24 +113,26 @@ async fn run_batches(core: &Core, slot: usize, mut service: BatchService, size: 
     while core.queue.take(slot, size, &mut jobs).await {
         core.queue.fill_up(size, Instant::now() + linger, &mut jobs).await;
         let is_open = core.queue.is_open();
-        // When the worker ends, all; otherwise what was lost while it waited: somebody else has it.
+        // If the queue is closed or paused, release all messages, otherwise only those whose lease was lost
+        // meanwhile.
         core.hand_in_unstarted(jobs.extract_if(.., |job| !is_open || job.cancelled.is_cancelled()));
         if jobs.is_empty() {
             continue;
         }
-        let busy = core.busy();
-        let mut ended = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
-        core.hand_in(&mut ended);
-        drop(busy);
+        let busy_slot = core.occupy_slot();
+        let mut finished = run_batch(core, &mut service, std::mem::take(&mut jobs)).await;
+        core.hand_in(&mut finished);
+        drop(busy_slot);
         tokio::task::consume_budget().await;
     }
 }
 
-async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> Vec<Ended> {
-    let began = Instant::now();
-    let messages = jobs.iter().map(|job| core.lanes[job.lane].message(job)).collect();
+async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> Vec<FinishedJob> {
+    let started = Instant::now();
+    let messages = jobs.iter().map(|job| core.subscriptions[job.subscription].message(job)).collect();
     let tokens: Vec<CancellationToken> = jobs.iter().map(|job| job.cancelled.clone()).collect();
-    // One lost message is left out in the end; the batch is cancelled when all of it is.
+    // A message that loses its lease is left out when the batch is settled. If all messages lose theirs, the batch is
+    // cancelled.
     let all_cancelled = async {
         for token in &tokens {
             token.cancelled().await;
@@ -133,13 +141,15 @@ async fn run_batch(core: &Core, service: &mut BatchService, jobs: Vec<Job>) -> V
     let span = info_span!("process", messaging.system = "redis", messaging.batch.message_count = jobs.len());
     let call = pin!(in_span(span, service.call(messages)));
     let outcomes = until_cancelled(call, all_cancelled).await;
-    let took = began.elapsed();
+    let run_time = started.elapsed();
     match outcomes {
         Some(outcomes) => {
-            let ends = outcomes.into_iter().map(End::Outcome);
-            jobs.into_iter().zip(ends).map(|(job, end)| Ended { job, end, took }).collect()
+            let results = outcomes.into_iter().map(JobResult::Outcome);
+            jobs.into_iter().zip(results).map(|(job, result)| FinishedJob { job, result, run_time }).collect()
         }
-        None => jobs.into_iter().map(|job| Ended { job, end: End::Cancelled, took }).collect(),
+        None => {
+            jobs.into_iter().map(|job| FinishedJob { job, result: JobResult::Cancelled, run_time }).collect()
+        }
     }
 }
 
@@ -153,11 +163,12 @@ fn process_span(stream: &str, job: &Job) -> Span {
     )
 }
 
-/// Only a span that somebody looks at costs something.
+/// Runs a future in a span. A disabled span costs nothing.
 async fn in_span<F: Future>(span: Span, future: F) -> F::Output {
     if span.is_disabled() { future.await } else { future.instrument(span).await }
 }
 
+/// Polls a future once. Returns `None` if it is not ready.
 async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(value) => Poll::Ready(Some(value)),
@@ -166,7 +177,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
     .await
 }
 
-/// What a call gave. When cancelled it has a moment to end by itself; `None` if it did not.
+/// Waits for a handler call. If it is cancelled, it has `CANCEL_GRACE` to return; after that the result is `None`.
 async fn until_cancelled<T>(
     mut call: Pin<&mut impl Future<Output = Result<T, Infallible>>>,
     cancelled: impl Future<Output = ()>,
@@ -174,7 +185,7 @@ async fn until_cancelled<T>(
     let result = tokio::select! {
         biased;
         result = &mut call => result,
-        () = cancelled => tokio::time::timeout(GRACE, call).await.ok()?,
+        () = cancelled => tokio::time::timeout(CANCEL_GRACE, call).await.ok()?,
     };
     let Ok(value) = result;
     Some(value)

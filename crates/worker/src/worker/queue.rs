@@ -1,11 +1,11 @@
-//! Messages that were read and wait for a slot, and how many more to read.
+//! The queue of prefetched messages: read and not started. It also decides how many messages to read ahead.
 //!
-//! The queue is shared by all slots and all fetchers of a worker. It also knows how many slots there should be, so that
-//! a slot learns in the same look whether it has work or is one too many.
+//! All slots and fetchers of a worker share the queue. It knows the target number of slots, so that a slot finds
+//! out under the same lock whether there is a message for it and whether it is surplus.
 //!
-//! How much is read ahead follows how fast messages are taken: about a tenth of a second's worth, at least one for each
-//! slot, at most `prefetch`. So a slow handler does not hoard what other workers could do now, and a fast one
-//! reads in large batches.
+//! The number of prefetched messages follows the speed of the handlers: about as many as they take in 100 ms, at
+//! least one for each slot, at most `prefetch`. So a worker with slow handlers leaves messages to other workers, and
+//! a worker with fast handlers reads many messages in one call.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,59 +16,60 @@ use tokio::time::Instant;
 
 use super::job::Job;
 
-/// How much time what is read ahead should last.
-const AHEAD: Duration = Duration::from_millis(100);
-/// Over how long at least the speed is measured.
-const MEASURED_OVER: Duration = Duration::from_millis(10);
+/// How long the prefetched messages should last.
+const PREFETCH_TIME: Duration = Duration::from_millis(100);
+/// Minimum time over which the speed of the handlers is measured.
+const MEASURE_TIME_MIN: Duration = Duration::from_millis(10);
 
+/// Prefetched messages, shared by all slots and fetchers of a worker.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
-    /// There is something to take, or to learn, for a slot.
-    work: Notify,
-    /// There is room for more, or something to learn for a fetcher.
+    state: Mutex<QueueState>,
+    /// Wakes slots: a job was added, or the mode or the target has changed.
+    job_added: Notify,
+    /// Wakes fetchers: the queue has room, or the mode or the target has changed.
     room: Notify,
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     jobs: VecDeque<Job>,
-    gate: Gate,
-    /// How many slots there should be.
+    mode: QueueMode,
+    /// Target number of slots.
     target: usize,
-    /// Which slots there are.
+    /// For each slot, whether its task runs.
     alive: Vec<bool>,
-    /// How many slots wait.
+    /// Number of slots that wait for a job.
     idle: usize,
-    budget: Budget,
+    budget: PrefetchBudget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
+enum QueueMode {
     Open,
-    /// Nothing goes in or out.
+    /// Jobs are neither accepted nor handed out for now.
     Paused,
-    /// Nothing will go in or out any more.
-    Shut,
+    /// Jobs are neither accepted nor handed out any more, and slots end.
+    Closed,
 }
 
 impl Queue {
     pub(crate) fn new(batch: usize, prefetch: usize) -> Queue {
-        let state = State {
+        let state = QueueState {
             jobs: VecDeque::new(),
-            gate: Gate::Open,
+            mode: QueueMode::Open,
             target: 0,
             alive: Vec::new(),
             idle: 0,
-            budget: Budget::new(batch, prefetch, Instant::now()),
+            budget: PrefetchBudget::new(batch, prefetch, Instant::now()),
         };
-        Queue { state: Mutex::new(state), work: Notify::new(), room: Notify::new() }
+        Queue { state: Mutex::new(state), job_added: Notify::new(), room: Notify::new() }
     }
 
-    /// Puts jobs in at the end. Gives back those that may not go in.
+    /// Appends jobs. Returns them if the queue is not open.
     pub(crate) fn put(&self, jobs: Vec<Job>) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.gate != Gate::Open {
+        if state.mode != QueueMode::Open {
             return jobs;
         }
         state.jobs.extend(jobs);
@@ -76,62 +77,62 @@ impl Queue {
         Vec::new()
     }
 
-    /// Puts jobs that were taken and not begun back to the front. Gives back those that may not go in.
+    /// Puts jobs that were taken and not started back to the front. Returns them if the queue is not open.
     pub(crate) fn put_back(&self, jobs: impl DoubleEndedIterator<Item = Job>) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.gate != Gate::Open {
+        if state.mode != QueueMode::Open {
             return jobs.collect();
         }
         jobs.rev().for_each(|job| {
             state.jobs.push_front(job);
-            // A measurement may have begun anew in between.
+            // A measurement may have reset the count in between.
             state.budget.taken = state.budget.taken.saturating_sub(1);
         });
         self.wake_one(&state);
         Vec::new()
     }
 
-    /// Takes up to `most` jobs for a slot, as soon as there are any. False if the slot is to end.
-    pub(crate) async fn take(&self, slot: usize, most: usize, jobs: &mut Vec<Job>) -> bool {
+    /// Waits for jobs and takes up to `max` of them. Returns false if the slot should end.
+    pub(crate) async fn take(&self, slot: usize, max: usize, jobs: &mut Vec<Job>) -> bool {
         loop {
-            let work = self.work.notified();
-            let mut work = std::pin::pin!(work);
-            work.as_mut().enable();
+            let added = self.job_added.notified();
+            let mut added = std::pin::pin!(added);
+            added.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                if state.gate == Gate::Shut || slot >= state.target {
+                if state.mode == QueueMode::Closed || slot >= state.target {
                     state.alive[slot] = false;
-                    // The wake-up was perhaps meant for one that stays.
+                    // The wake-up was perhaps meant for a slot that stays.
                     self.wake_one(&state);
                     return false;
                 }
-                if self.take_now(&mut state, most, jobs) {
+                if self.take_now(&mut state, max, jobs) {
                     return true;
                 }
                 state.idle += 1;
             }
-            work.await;
+            added.await;
             self.state.lock().idle -= 1;
         }
     }
 
-    /// Tops up what a slot has taken to `size`, waiting no longer than until `by`.
+    /// Takes more jobs until there are `size`, and waits for them until `by`.
     pub(crate) async fn fill_up(&self, size: usize, by: Instant, jobs: &mut Vec<Job>) {
         while jobs.len() < size {
-            let work = self.work.notified();
-            let mut work = std::pin::pin!(work);
-            work.as_mut().enable();
+            let added = self.job_added.notified();
+            let mut added = std::pin::pin!(added);
+            added.as_mut().enable();
             {
                 let mut state = self.state.lock();
                 let missing = size - jobs.len();
-                if state.gate == Gate::Shut
+                if state.mode == QueueMode::Closed
                     || (self.take_now(&mut state, missing, jobs) && jobs.len() >= size)
                 {
                     return;
                 }
                 state.idle += 1;
             }
-            let in_time = tokio::time::timeout_at(by, work).await.is_ok();
+            let in_time = tokio::time::timeout_at(by, added).await.is_ok();
             self.state.lock().idle -= 1;
             if !in_time {
                 return;
@@ -139,9 +140,9 @@ impl Queue {
         }
     }
 
-    fn take_now(&self, state: &mut State, most: usize, jobs: &mut Vec<Job>) -> bool {
-        let count = state.jobs.len().min(most);
-        if state.gate != Gate::Open || count == 0 {
+    fn take_now(&self, state: &mut QueueState, max: usize, jobs: &mut Vec<Job>) -> bool {
+        let count = state.jobs.len().min(max);
+        if state.mode != QueueMode::Open || count == 0 {
             return false;
         }
         jobs.extend(state.jobs.drain(..count));
@@ -153,14 +154,15 @@ impl Queue {
         true
     }
 
-    /// Who is woken and leaves something wakes the next: no more slots run than there is work for.
-    fn wake_one(&self, state: &State) {
+    /// Wakes one slot if jobs are left. Each slot that takes a job wakes the next, so no more slots wake than there
+    /// are jobs.
+    fn wake_one(&self, state: &QueueState) {
         if state.idle > 0 && !state.jobs.is_empty() {
-            self.work.notify_one();
+            self.job_added.notify_one();
         }
     }
 
-    /// How many messages to read, as soon as there is room for some. `None` if it is over.
+    /// Waits until the queue has room. Returns how many messages to read, or `None` if the queue is closed.
     pub(crate) async fn wait_for_room(&self) -> Option<usize> {
         loop {
             let room = self.room.notified();
@@ -168,14 +170,14 @@ impl Queue {
             room.as_mut().enable();
             {
                 let mut state = self.state.lock();
-                match state.gate {
-                    Gate::Shut => return None,
-                    Gate::Paused => {}
-                    Gate::Open => {
-                        let (target, waiting) = (state.target, state.jobs.len());
-                        if waiting <= state.budget.low_mark(target) {
+                match state.mode {
+                    QueueMode::Closed => return None,
+                    QueueMode::Paused => {}
+                    QueueMode::Open => {
+                        let (target, queued) = (state.target, state.jobs.len());
+                        if queued <= state.budget.low_mark(target) {
                             let budget = state.budget.now(target, Instant::now());
-                            return Some(budget.saturating_sub(waiting).max(1));
+                            return Some(budget.saturating_sub(queued).max(1));
                         }
                     }
                 }
@@ -184,7 +186,7 @@ impl Queue {
         }
     }
 
-    /// From now on there should be so many slots. Gives the numbers of those to be started.
+    /// Sets the target number of slots. Returns the numbers of the slots to start.
     pub(crate) fn resize(&self, slots: usize) -> Vec<usize> {
         let mut state = self.state.lock();
         state.target = slots;
@@ -193,72 +195,73 @@ impl Queue {
         }
         let new = (0..slots).filter(|slot| !std::mem::replace(&mut state.alive[*slot], true)).collect();
         drop(state);
-        self.work.notify_waiters();
+        self.job_added.notify_waiters();
         self.room.notify_waiters();
         new
     }
 
-    /// Lets nothing through for a while. Gives what waited.
+    /// Pauses the queue. Returns the jobs in it.
     pub(crate) fn pause(&self) -> Vec<Job> {
-        self.turn(Gate::Paused)
+        self.set_mode(QueueMode::Paused)
     }
 
-    /// Lets everything through again.
+    /// Opens the queue again after a pause.
     pub(crate) fn resume(&self) {
-        self.turn(Gate::Open);
+        self.set_mode(QueueMode::Open);
     }
 
-    /// Lets nothing through any more, and ends the slots. Gives what waited.
-    pub(crate) fn shut(&self) -> Vec<Job> {
-        self.turn(Gate::Shut)
+    /// Closes the queue and ends the slots. Returns the jobs in it.
+    pub(crate) fn close(&self) -> Vec<Job> {
+        self.set_mode(QueueMode::Closed)
     }
 
-    fn turn(&self, gate: Gate) -> Vec<Job> {
+    fn set_mode(&self, mode: QueueMode) -> Vec<Job> {
         let mut state = self.state.lock();
-        if state.gate != Gate::Shut {
-            state.gate = gate;
+        if state.mode != QueueMode::Closed {
+            state.mode = mode;
         }
-        let waiting = if gate == Gate::Open { VecDeque::new() } else { std::mem::take(&mut state.jobs) };
+        let queued = if mode == QueueMode::Open { VecDeque::new() } else { std::mem::take(&mut state.jobs) };
         drop(state);
-        self.work.notify_waiters();
+        self.job_added.notify_waiters();
         self.room.notify_waiters();
-        waiting.into()
+        queued.into()
     }
 
-    /// Whether anything may go in.
+    /// Whether the queue accepts jobs.
     pub(crate) fn is_open(&self) -> bool {
-        self.state.lock().gate == Gate::Open
+        self.state.lock().mode == QueueMode::Open
     }
 
-    /// How many messages wait for a slot.
+    /// Returns the number of prefetched messages.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
 }
 
-/// How many messages may wait for a slot.
+/// Computes how many messages may be prefetched.
 #[derive(Debug)]
-struct Budget {
-    /// How many messages a slot takes at once.
+struct PrefetchBudget {
+    /// Number of messages in one handler call.
     batch: usize,
-    /// Never more.
-    most: usize,
-    /// What the last measurement said.
+    /// Maximum number of prefetched messages.
+    max: usize,
+    /// Number of messages that handlers take in `PREFETCH_TIME`, as last measured.
     measured: usize,
-    /// How many messages were taken since, and since when.
+    /// Messages taken since the last measurement, and its time.
     taken: u64,
     since: Instant,
 }
 
-impl Budget {
-    fn new(batch: usize, most: usize, now: Instant) -> Budget {
-        Budget { batch, most, measured: 0, taken: 0, since: now }
+impl PrefetchBudget {
+    fn new(batch: usize, max: usize, now: Instant) -> PrefetchBudget {
+        PrefetchBudget { batch, max, measured: 0, taken: 0, since: now }
     }
 
+    /// Returns how many messages may be prefetched, after a new measurement if it is time for one.
     fn now(&mut self, slots: usize, now: Instant) -> usize {
         let elapsed = now.duration_since(self.since);
-        if elapsed >= MEASURED_OVER {
-            let worth = self.taken as f64 * AHEAD.as_secs_f64() / elapsed.as_secs_f64();
+        if elapsed >= MEASURE_TIME_MIN {
+            let worth = self.taken as f64 * PREFETCH_TIME.as_secs_f64() / elapsed.as_secs_f64();
             self.measured = worth as usize;
             self.taken = 0;
             self.since = now;
@@ -267,10 +270,10 @@ impl Budget {
     }
 
     fn bounded(&self, slots: usize) -> usize {
-        self.measured.max(slots * self.batch).min(self.most).max(1)
+        self.measured.max(slots * self.batch).min(self.max).max(1)
     }
 
-    /// When so few are left, it is time to read.
+    /// Number of prefetched messages at which the fetcher reads more.
     fn low_mark(&self, slots: usize) -> usize {
         self.bounded(slots) / 2
     }
@@ -282,53 +285,53 @@ mod tests {
 
     use super::*;
     use crate::backend::StreamId;
-    use crate::worker::held::Held;
+    use crate::worker::in_flight::InFlight;
 
     #[test]
-    fn what_is_read_ahead_follows_the_speed() {
+    fn the_number_of_prefetched_messages_follows_the_speed_of_handlers() {
         let start = Instant::now();
-        let mut budget = Budget::new(1, 1000, start);
+        let mut budget = PrefetchBudget::new(1, 1000, start);
         assert_eq!(budget.now(8, start), 8, "one for each slot at first");
         budget.taken = 5;
-        assert_eq!(budget.now(8, start + Duration::from_secs(1)), 8, "a slow handler hoards nothing");
+        assert_eq!(budget.now(8, start + Duration::from_secs(1)), 8, "slow handlers: one for each slot");
         budget.taken = 2_000;
-        assert_eq!(budget.now(8, start + Duration::from_secs(2)), 200, "a tenth of a second's worth");
+        assert_eq!(budget.now(8, start + Duration::from_secs(2)), 200, "as many as handlers take in 100 ms");
         budget.taken = 1_000_000;
-        assert_eq!(budget.now(8, start + Duration::from_secs(3)), 1000, "bounded");
+        assert_eq!(budget.now(8, start + Duration::from_secs(3)), 1000, "limited to `max`");
         assert_eq!(budget.low_mark(8), 500);
     }
 
     #[test]
-    fn batches_are_read_whole() {
-        let mut budget = Budget::new(50, 1000, Instant::now());
+    fn the_budget_fits_one_batch_for_each_slot() {
+        let mut budget = PrefetchBudget::new(50, 1000, Instant::now());
         assert_eq!(budget.now(4, Instant::now()), 200);
     }
 
     #[tokio::test]
-    async fn slots_end_when_they_are_too_many_and_begin_again() {
+    async fn surplus_slots_end_and_start_again() {
         let queue = Queue::new(1, 100);
         assert_eq!(queue.resize(3), [0, 1, 2]);
         assert!(queue.resize(1).is_empty());
         assert!(!queue.take(2, 1, &mut Vec::new()).await);
-        // The second has not noticed yet: it stays, only the third is started anew.
+        // Slot 1 has not noticed that it was surplus and stays. Only slot 2 is started again.
         assert_eq!(queue.resize(3), [2]);
     }
 
     fn job(ms: u64) -> Job {
         let id = StreamId::new(ms, 0);
-        let taken = Held::default().take(Instant::now(), std::iter::once((id, 1))).remove(0);
-        let (ticket, cancelled) = taken.expect("it was not in hand");
-        Job { lane: 0, ticket, id, attempt: 1, fields: Arc::default(), cancelled, key: None }
+        let taken = InFlight::default().add(Instant::now(), std::iter::once((id, 1))).remove(0);
+        let (tag, cancelled) = taken.expect("the message was not in flight");
+        Job { subscription: 0, tag, id, attempt: 1, fields: Arc::default(), cancelled, key: None }
     }
 
     #[tokio::test]
-    async fn what_comes_back_is_first_again_whatever_was_measured_meanwhile() {
+    async fn jobs_that_are_put_back_come_first_again_even_after_a_measurement() {
         let queue = Queue::new(1, 100);
         queue.resize(1);
         assert!(queue.put((1..=3).map(job).collect()).is_empty());
         let mut taken = Vec::new();
         assert!(queue.take(0, 2, &mut taken).await);
-        queue.state.lock().budget.now(1, Instant::now() + MEASURED_OVER);
+        queue.state.lock().budget.now(1, Instant::now() + MEASURE_TIME_MIN);
         assert!(queue.put_back(taken.drain(..)).is_empty());
         assert!(queue.take(0, 3, &mut taken).await);
         let order: Vec<u64> = taken.iter().map(|job| job.id.ms).collect();
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_paused_queue_refuses_and_gives_back() {
+    async fn a_paused_queue_returns_its_jobs_and_refuses_new_ones() {
         let queue = Queue::new(1, 100);
         assert!(queue.put(vec![job(1)]).is_empty());
         assert_eq!(queue.pause().len(), 1);
@@ -347,11 +350,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shut_queue_ends_everyone() {
+    async fn a_closed_queue_ends_slots_and_fetchers() {
         let queue = Queue::new(1, 100);
         queue.resize(1);
         assert_eq!(queue.wait_for_room().await, Some(1));
-        assert!(queue.shut().is_empty());
+        assert!(queue.close().is_empty());
         assert_eq!(queue.wait_for_room().await, None);
         assert!(!queue.take(0, 1, &mut Vec::new()).await);
     }

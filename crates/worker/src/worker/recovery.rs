@@ -1,7 +1,8 @@
-//! Messages that nobody works on: those of workers that died, and of this worker before its restart.
+//! Recovery: takes over messages of workers that died, and of the previous process with this worker's name.
 //!
-//! Where a read hands out idle messages by itself ([`Capabilities::read_claims`](crate::backend::Capabilities)) it does most of
-//! this. Elsewhere, and everywhere for messages whose entries are gone, [`recover`] walks the whole group now and then.
+//! If reads claim idle messages ([`Capabilities::read_claims`](crate::backend::Capabilities)), they do most of
+//! this. In all other cases [`recover`] searches the whole group from time to time. It always searches for entries
+//! whose payload is gone, because no read returns these.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,47 +12,47 @@ use tracing::{debug, info};
 
 use super::admission::admit;
 use super::core::Core;
-use super::lane::Lane;
-use super::trouble::{Doing, Patience};
+use super::outage::{Operation, StoreBackoff};
+use super::subscription::Subscription;
 use crate::backend::{Admin, Consumer, ConsumerInfo, Error, Release, StreamId};
 
-/// How many rows are looked at in one call.
-pub(crate) const PAGE: usize = 512;
-/// How often consumers that are gone are looked for.
-const REAP_EVERY: Duration = Duration::from_secs(60);
+/// Maximum number of pending entries handled in one call.
+pub(crate) const PAGE_ROWS: usize = 512;
+/// How often the worker looks for silent consumers.
+const REAP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Takes over idle messages now and then, until the worker drains.
-pub(crate) async fn recover(core: &Core, lane: &Lane) {
-    let mut patience = Patience::new();
+/// Claims idle messages from time to time, until the worker drains.
+pub(crate) async fn recover(core: &Core, subscription: &Subscription) {
+    let mut backoff = StoreBackoff::new();
     while !core.draining.is_cancelled() {
-        match walk(core, lane).await {
+        match claim_all_idle(core, subscription).await {
             Ok(()) => {
-                patience.reset();
-                core.works(lane, Doing::Claiming);
+                backoff.reset();
+                core.record_success(subscription, Operation::Claiming);
             }
             Err(error) => {
                 tokio::select! {
-                    _ = core.cope(lane, Doing::Claiming, &error, &mut patience) => {}
+                    _ = core.handle_error(subscription, Operation::Claiming, &error, &mut backoff) => {}
                     () = core.draining.cancelled() => {}
                 }
             }
         }
-        // Not all workers of a group at the same moment.
-        let every = core.claim_every().mul_f64(0.75 + fastrand::f64() / 2.0);
+        // Jitter, so that the workers of a group do not all search at the same moment.
+        let every = core.claim_interval().mul_f64(0.75 + fastrand::f64() / 2.0);
         tokio::select! {
             () = tokio::time::sleep(every) => {}
-            () = lane.claimable.notified() => {}
+            () = subscription.claimable.notified() => {}
             () = core.draining.cancelled() => {}
         }
     }
 }
 
-/// Once through the whole group.
-pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
+/// Claims all idle messages of the group.
+pub(crate) async fn claim_all_idle(core: &Core, subscription: &Subscription) -> Result<(), Error> {
     let mut from = StreamId::MIN;
     while let Some(room) = core.queue.wait_for_room().await {
-        let (claimed, next) = claim(core, lane, room.min(PAGE), from).await?;
-        lane.metrics.reclaimed.add(claimed);
+        let (claimed, next) = claim(core, subscription, room.min(PAGE_ROWS), from).await?;
+        subscription.metrics.reclaimed.add(claimed);
         from = next;
         if from == StreamId::MIN {
             break;
@@ -60,79 +61,99 @@ pub(crate) async fn walk(core: &Core, lane: &Lane) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes over a few idle messages. Gives how many, and from where to go on.
+/// Claims up to `count` idle messages with ids from `from` on. Returns how many it claimed, and where to continue.
 pub(crate) async fn claim(
     core: &Core,
-    lane: &Lane,
+    subscription: &Subscription,
     count: usize,
     from: StreamId,
 ) -> Result<(u64, StreamId), Error> {
-    let touched = Instant::now();
-    let claimed = core.backend.autoclaim(lane.as_consumer(), core.settings.lease, from, count).await?;
+    let sent_at = Instant::now();
+    let claimed =
+        core.backend.autoclaim(subscription.as_consumer(), core.settings.lease, from, count).await?;
     let count = claimed.deliveries.len() as u64;
     if count > 0 {
-        debug!(stream = &*lane.stream, count, "claimed idle messages");
+        debug!(stream = &*subscription.stream, count, "claimed idle messages");
     }
-    admit(core, lane, claimed.deliveries, touched).await;
+    admit(core, subscription, claimed.deliveries, sent_at).await;
     Ok((count, claimed.next))
 }
 
-/// Releases what the last process of this name has left. It is then claimed by this or another worker, so that a message
-/// which ends the process at every start is counted and ends itself.
+/// Releases what the previous process with this consumer name left pending.
 ///
-/// Nothing may be claimed or read under this name meanwhile: it would be taken for what was left.
-pub(crate) async fn release_history(core: &Core, lane: &Lane) {
+/// This or another worker then claims it, which counts as a delivery. So a message that kills the process at every
+/// start reaches its delivery limit.
+///
+/// No task may read or claim with this consumer name meanwhile, because its messages would be released too.
+pub(crate) async fn release_history(core: &Core, subscription: &Subscription) {
     let (mut after, mut count) = (StreamId::MIN, 0);
     loop {
-        let call = || core.backend.own_pending(lane.as_consumer(), after, PAGE);
-        let Some(left) = core.insist(lane, Doing::Claiming, call).await else { return };
+        let call = || core.backend.own_pending(subscription.as_consumer(), after, PAGE_ROWS);
+        let Some(left) = core.call_until_ok(subscription, Operation::Claiming, call).await else { return };
         let Some(last) = left.last().map(|delivery| delivery.id) else { break };
         let rows: Vec<Release> = left.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        let call = || core.backend.release(lane.as_consumer(), &rows);
-        if core.insist(lane, Doing::Claiming, call).await.is_none() {
+        let call = || core.backend.release(subscription.as_consumer(), &rows);
+        if core.call_until_ok(subscription, Operation::Claiming, call).await.is_none() {
             return;
         }
         (after, count) = (last, count + rows.len());
     }
     if count > 0 {
-        lane.has_history.store(true, Ordering::Relaxed);
+        subscription.has_history.store(true, Ordering::Relaxed);
         info!(
-            stream = &*lane.stream,
-            consumer = &*lane.consumer,
+            stream = &*subscription.stream,
+            consumer = &*subscription.consumer,
             count,
-            "released what was left before the restart"
+            "released messages that the previous process with this consumer name left pending"
         );
     }
 }
 
-/// Removes consumers that nobody has heard of for long, until the worker drains. What they left becomes ours.
-pub(crate) async fn reap(core: &Core, lane: &Lane, admin: &dyn Admin, gone_for: Duration) {
+/// Removes silent consumers from time to time, until the worker drains. Their pending entries move to this worker.
+pub(crate) async fn remove_silent_consumers(
+    core: &Core,
+    subscription: &Subscription,
+    admin: &dyn Admin,
+    silent_for: Duration,
+) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(REAP_EVERY.min(gone_for)) => {}
+            () = tokio::time::sleep(REAP_INTERVAL.min(silent_for)) => {}
             () = core.draining.cancelled() => return,
         }
-        // Nothing depends on it: a failure is the same as nothing to do, and the next round comes.
-        while let Ok(Some((gone, moved))) = remove_one_gone(lane, admin, gone_for).await {
-            lane.metrics.reaped_consumers.increment();
-            info!(stream = &*lane.stream, consumer = gone, moved, "removed a consumer that is gone");
+        // An error is ignored: nothing depends on the removal, and the next round tries again.
+        while let Ok(Some((removed, claimed))) =
+            remove_one_silent_consumer(subscription, admin, silent_for).await
+        {
+            subscription.metrics.reaped_consumers.increment();
+            info!(
+                stream = &*subscription.stream,
+                consumer = removed,
+                claimed,
+                "removed a silent consumer and claimed its pending messages"
+            );
         }
     }
 }
 
-/// Removes one consumer that is gone. They are looked at anew each time: one that was gone a while ago may have come back.
-async fn remove_one_gone(
-    lane: &Lane,
+/// Removes one silent consumer, if there is one. Returns its name and how many of its pending entries moved.
+///
+/// The list of consumers is read each time, because a silent consumer can become active again.
+async fn remove_one_silent_consumer(
+    subscription: &Subscription,
     admin: &dyn Admin,
-    gone_for: Duration,
+    silent_for: Duration,
 ) -> Result<Option<(String, u64)>, Error> {
-    let consumers = admin.consumers(&lane.stream, &lane.group).await?;
-    let mut gone = consumers.into_iter().filter(|consumer| is_gone(consumer, &lane.consumer, gone_for));
-    let Some(ConsumerInfo { name, .. }) = gone.next() else { return Ok(None) };
-    let moved = admin.remove_consumer(Consumer { name: &name, ..lane.as_consumer() }, &lane.consumer).await?;
-    Ok(Some((name, moved)))
+    let consumers = admin.consumers(&subscription.stream, &subscription.group).await?;
+    let mut silent =
+        consumers.into_iter().filter(|consumer| is_silent(consumer, &subscription.consumer, silent_for));
+    let Some(ConsumerInfo { name, .. }) = silent.next() else { return Ok(None) };
+    let claimed = admin
+        .remove_consumer(Consumer { name: &name, ..subscription.as_consumer() }, &subscription.consumer)
+        .await?;
+    Ok(Some((name, claimed)))
 }
 
-fn is_gone(consumer: &ConsumerInfo, own_name: &str, gone_for: Duration) -> bool {
-    consumer.name != own_name && consumer.idle >= gone_for
+fn is_silent(consumer: &ConsumerInfo, own_name: &str, silent_for: Duration) -> bool {
+    consumer.name != own_name && consumer.idle >= silent_for
 }

@@ -1,35 +1,35 @@
-//! What a worker has done: counted for its report, and in the metrics of each stream.
+//! Counters of what a worker has done: for its report, and for the metrics of each stream.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use super::job::Ended;
-use super::lane::Lane;
-use super::verdict::End;
+use super::job::FinishedJob;
+use super::settlement::JobResult;
+use super::subscription::Subscription;
 use crate::message::age_of;
 use crate::metrics::Processed;
 use crate::outcome::{Outcome, Reason};
 
-macro_rules! tally {
+macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What a worker has done so far, or in all.
+        /// What a worker has done so far or in total.
         ///
-        /// Every message that was received is in the end acknowledged, skipped, deduplicated, dead, released or retried, or it
-        /// was lost to another worker, or could not be settled. The last four are why a message may be delivered again.
+        /// Each received message is acknowledged, skipped, deduplicated or dead-lettered. Or it is retried or
+        /// released, its lease is lost, or it stays unsettled: then it can be delivered again.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Report {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        /// The same numbers while they grow.
+        /// The counters behind a [`Report`].
         #[derive(Debug, Default)]
-        pub(crate) struct Tally {
+        pub(crate) struct Counters {
             $($name: AtomicU64,)*
         }
 
-        impl Tally {
+        impl Counters {
             pub(crate) fn report(&self) -> Report {
                 Report { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -37,31 +37,31 @@ macro_rules! tally {
     };
 }
 
-tally! {
+counters! {
     /// Messages read or claimed.
     received,
-    /// Messages done.
+    /// Messages acknowledged because a handler has processed them.
     acknowledged,
-    /// Tries that failed and were put aside for another.
+    /// Failed attempts that are followed by a back-off.
     retried,
     /// Messages moved to the dead letters.
     dead,
     /// Messages acknowledged because they were processed before.
     deduplicated,
-    /// Messages that the handler said were not for it.
+    /// Messages acknowledged because the handler skipped them.
     skipped,
-    /// Messages released, to be claimed by anyone at once: at a pause or a drain.
+    /// Messages released at a pause or a drain. Other workers can claim them immediately.
     released,
-    /// Messages of which this was not the first delivery: retries, and what other workers left behind.
+    /// Messages received whose delivery was not their first: retries, and messages taken over from other workers.
     redelivered,
-    /// Messages taken over by another worker while they were here. Their outcomes did not count.
+    /// Messages taken over by another worker while they were in flight here. Their outcomes were ignored.
     lost_leases,
-    /// Messages whose end could not be told to the store: it was out of reach until the worker ended, or the group was
+    /// Messages that could not be settled: the store was unreachable until the worker ended, or the group was
     /// deleted.
     unsettled,
-    /// Handlers that panicked.
+    /// Handler calls that panicked.
     panics,
-    /// Handlers that took too long.
+    /// Handler calls that exceeded the timeout.
     timeouts,
 }
 
@@ -80,8 +80,8 @@ impl fmt::Display for Report {
             (if self.panics == 1 { "panic" } else { "panics" }, self.panics),
             (if self.timeouts == 1 { "timeout" } else { "timeouts" }, self.timeouts),
         ];
-        let mut told = others.iter().filter(|(_, count)| *count > 0);
-        told.try_for_each(|(name, count)| write!(f, ", {count} {name}"))
+        let mut nonzero = others.iter().filter(|(_, count)| *count > 0);
+        nonzero.try_for_each(|(name, count)| write!(f, ", {count} {name}"))
     }
 }
 
@@ -89,83 +89,90 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-impl Tally {
-    /// Messages came into hand, some of them not for the first time.
-    pub(crate) fn received(&self, lane: &Lane, count: u64, again: u64) {
+impl Counters {
+    /// Counts messages that were received, and how many of them were delivered before.
+    pub(crate) fn received(&self, subscription: &Subscription, count: u64, redelivered: u64) {
         add(&self.received, count);
-        add(&self.redelivered, again);
-        lane.metrics.received.add(count);
+        add(&self.redelivered, redelivered);
+        subscription.metrics.received.add(count);
     }
 
-    /// Messages came to an end in our hands; what becomes of them is another matter.
-    pub(crate) fn ended(&self, lane: &Lane, gathered: &[Ended]) {
+    /// Counts finished jobs, before they are settled.
+    pub(crate) fn finished(&self, subscription: &Subscription, jobs: &[FinishedJob]) {
         let now = SystemTime::now();
-        for Ended { job, end, took } in gathered {
-            let End::Outcome(outcome) = end else { continue };
-            lane.metrics.process_duration.observe_duration(*took);
-            lane.metrics.deliveries.observe(job.attempt);
+        for FinishedJob { job, result, run_time } in jobs {
+            let JobResult::Outcome(outcome) = result else { continue };
+            subscription.metrics.process_duration.observe_duration(*run_time);
+            subscription.metrics.deliveries.observe(job.attempt);
             if job.attempt == 1 {
                 let age = age_of(job.id, now).unwrap_or_default();
-                lane.metrics.delivery_latency.observe_duration(age.saturating_sub(*took));
+                subscription.metrics.delivery_latency.observe_duration(age.saturating_sub(*run_time));
             }
             match outcome.failure().map(|failure| failure.reason) {
                 Some(Reason::Panic) => {
                     add(&self.panics, 1);
-                    lane.metrics.panics.increment();
+                    subscription.metrics.panics.increment();
                 }
                 Some(Reason::Timeout) => {
                     add(&self.timeouts, 1);
-                    lane.metrics.timeouts.increment();
+                    subscription.metrics.timeouts.increment();
                 }
                 _ => {}
             }
         }
     }
 
-    /// Messages were acknowledged, in one call, and so many of them were there to be.
-    pub(crate) fn acknowledged(&self, lane: &Lane, acknowledged: &[Ended], there: u64) {
-        let count = |wanted: &End| acknowledged.iter().filter(|ended| ended.end == *wanted).count() as u64;
-        let missing = (acknowledged.len() as u64).saturating_sub(there);
-        let done = count(&End::Outcome(Outcome::Ack)).saturating_sub(missing);
-        let skipped = count(&End::Outcome(Outcome::Skip));
-        let duplicates = count(&End::Duplicate);
+    /// Counts messages that were acknowledged in one call, of which `were_pending` were still pending.
+    pub(crate) fn acknowledged(
+        &self,
+        subscription: &Subscription,
+        acknowledged: &[FinishedJob],
+        were_pending: u64,
+    ) {
+        let count = |wanted: &JobResult| {
+            acknowledged.iter().filter(|finished| finished.result == *wanted).count() as u64
+        };
+        let missing = (acknowledged.len() as u64).saturating_sub(were_pending);
+        let done = count(&JobResult::Outcome(Outcome::Ack)).saturating_sub(missing);
+        let skipped = count(&JobResult::Outcome(Outcome::Skip));
+        let duplicates = count(&JobResult::Duplicate);
         add(&self.acknowledged, done);
         self.left_unsettled(missing);
         add(&self.skipped, skipped);
         add(&self.deduplicated, duplicates);
-        lane.metrics.processed(Processed::Ack).add(done);
-        lane.metrics.processed(Processed::Skip).add(skipped);
-        lane.metrics.processed(Processed::Dedup).add(duplicates);
-        lane.metrics.dedupe_hits.add(duplicates);
-        lane.metrics.ack_batch_size.observe(acknowledged.len() as u64);
+        subscription.metrics.processed(Processed::Ack).add(done);
+        subscription.metrics.processed(Processed::Skip).add(skipped);
+        subscription.metrics.processed(Processed::Dedup).add(duplicates);
+        subscription.metrics.dedupe_hits.add(duplicates);
+        subscription.metrics.ack_batch_size.observe(acknowledged.len() as u64);
     }
 
-    /// Messages were put aside for another try.
-    pub(crate) fn retried(&self, lane: &Lane, count: u64) {
+    /// Counts messages that back off before their next attempt.
+    pub(crate) fn retried(&self, subscription: &Subscription, count: u64) {
         add(&self.retried, count);
-        lane.metrics.processed(Processed::Retry).add(count);
+        subscription.metrics.processed(Processed::Retry).add(count);
     }
 
-    /// A message was moved to the dead letters.
-    pub(crate) fn dead_lettered(&self, lane: &Lane, reason: Reason) {
+    /// Counts a message that was moved to the dead letters.
+    pub(crate) fn dead_lettered(&self, subscription: &Subscription, reason: Reason) {
         add(&self.dead, 1);
-        lane.metrics.processed(Processed::Dead).increment();
-        lane.metrics.dead(reason).increment();
+        subscription.metrics.processed(Processed::Dead).increment();
+        subscription.metrics.dead_lettered(reason).increment();
     }
 
-    /// Messages were released.
-    pub(crate) fn released(&self, lane: &Lane, count: u64) {
+    /// Counts messages that were released.
+    pub(crate) fn released(&self, subscription: &Subscription, count: u64) {
         add(&self.released, count);
-        lane.metrics.processed(Processed::Nack).add(count);
+        subscription.metrics.processed(Processed::Nack).add(count);
     }
 
-    /// Messages turned out to be somebody else's.
-    pub(crate) fn lost(&self, lane: &Lane, count: u64) {
+    /// Counts messages that another worker has taken over.
+    pub(crate) fn lost(&self, subscription: &Subscription, count: u64) {
         add(&self.lost_leases, count);
-        lane.metrics.lease_lost.add(count);
+        subscription.metrics.lease_lost.add(count);
     }
 
-    /// What became of messages could not be told.
+    /// Counts messages that could not be settled.
     pub(crate) fn left_unsettled(&self, count: u64) {
         add(&self.unsettled, count);
     }
@@ -176,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_tells_what_happened_and_nothing_else() {
+    fn a_report_lists_only_nonzero_counts() {
         let report = Report { received: 9, acknowledged: 7, dead: 2, ..Report::default() };
         assert_eq!(report.to_string(), "9 received, 7 acknowledged, 2 dead");
         let report = Report { panics: 1, timeouts: 2, ..report };

@@ -1,43 +1,43 @@
-//! Retries: what waited and is due has its next try.
+//! Retries: delivers messages again when their back-off is over.
 //!
-//! A message that waits stays pending with this worker and its lease is extended, so nobody else runs it early. When its
-//! time has come it is released and claimed again, which is how its delivery count grows on the server too: a message
-//! that keeps failing is bounded even if every worker that tries it dies. It may then go to any worker of the group.
+//! A message that backs off stays pending for this worker, and its lease is extended, so no other worker runs it
+//! early. When it is due, the worker releases it and claims it again. So the delivery count in the store grows, and
+//! a message that crashes every worker is limited too. Any worker of the group can get the message then.
 
 use tokio::time::Instant;
 
 use super::admission::enqueue;
+use super::backing_off::DelayedJob;
 use super::core::Core;
-use super::job::{Ended, Job};
-use super::lane::Lane;
-use super::recovery::{PAGE, claim};
+use super::job::{FinishedJob, Job};
+use super::recovery::{PAGE_ROWS, claim};
+use super::settlement::JobResult;
 use super::settler::dead_letter_again;
-use super::verdict::End;
-use super::waiting::Waiter;
+use super::subscription::Subscription;
 
-/// Gives those their next try whose time has come, until the worker drains.
-pub(crate) async fn retry(core: &Core, lane: &Lane) {
+/// Handles jobs of the retry queue when they are due, until the worker drains. Then releases the rest.
+pub(crate) async fn retry(core: &Core, subscription: &Subscription) {
     loop {
-        let next = lane.waiting.lock().next_due();
+        let next = subscription.backing_off.lock().next_due();
         tokio::select! {
             () = until(next) => {}
-            () = lane.more_waiting.notified() => {}
+            () = subscription.delayed_added.notified() => {}
             () = core.draining.cancelled() => break,
         }
-        let due = lane.waiting.lock().take_due(Instant::now(), PAGE);
-        let (mut retries, mut copies, mut letters) = (Vec::new(), Vec::new(), Vec::new());
-        for waiter in due {
-            match waiter {
-                Waiter::Retry(job) => retries.push(job),
-                Waiter::Copy(job) => copies.push(job),
-                Waiter::DeadLetter(letter) => letters.push(letter),
+        let due = subscription.backing_off.lock().take_due(Instant::now(), PAGE_ROWS);
+        let (mut retries, mut duplicates, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        for delayed in due {
+            match delayed {
+                DelayedJob::Retry(job) => retries.push(job),
+                DelayedJob::PossibleDuplicate(job) => duplicates.push(job),
+                DelayedJob::DeadLetter(dead_lettering) => refused.push(dead_lettering),
             }
         }
-        look_again(core, lane, copies).await;
-        try_again(core, lane, retries).await;
-        dead_letter_again(core, lane, letters).await;
+        check_duplicates_again(core, subscription, duplicates).await;
+        redeliver(core, subscription, retries).await;
+        dead_letter_again(core, subscription, refused).await;
     }
-    give_up_waiting(core, lane);
+    release_delayed(core, subscription);
 }
 
 async fn until(time: Option<Instant>) {
@@ -47,42 +47,49 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// Copies of what was at work: it may be done by now.
-async fn look_again(core: &Core, lane: &Lane, copies: Vec<Job>) {
-    let copies = lane.still_held(copies);
-    if !copies.is_empty() {
-        enqueue(core, lane, copies).await;
+/// Checks possible duplicates again: the other message with the same key may be settled by now.
+async fn check_duplicates_again(core: &Core, subscription: &Subscription, duplicates: Vec<Job>) {
+    let duplicates = subscription.still_in_flight(duplicates);
+    if !duplicates.is_empty() {
+        enqueue(core, subscription, duplicates).await;
     }
 }
 
-/// Releases what is due and claims it again, which counts as the delivery that it is.
-async fn try_again(core: &Core, lane: &Lane, mut due: Vec<Job>) {
-    let mut held = lane.held.begin_settling(due.iter().map(Job::name)).into_iter();
-    due.retain(|_| held.next().flatten().is_some());
+/// Releases the jobs that are due and claims them again, which counts as a delivery.
+async fn redeliver(core: &Core, subscription: &Subscription, mut due: Vec<Job>) {
+    let mut in_flight = subscription.in_flight.begin_settling(due.iter().map(Job::id_and_tag)).into_iter();
+    due.retain(|_| in_flight.next().flatten().is_some());
     let Some(first) = due.iter().map(|job| job.id).min() else { return };
-    // Out of our hands first: our own reader may get it the moment it is released, and must not take it for what it has.
-    let leaving = lane.held.let_go_to_release(due.iter().map(|job| (job.name(), job.attempt)));
-    let count = leaving.rows.len();
-    if core.release(lane, leaving).await.is_none() {
-        core.tally.left_unsettled(due.len() as u64);
+    // The messages are removed from `in_flight` before they are released. Otherwise this worker's own reader could get
+    // them while they still count as in flight, and ignore them.
+    let releasing =
+        subscription.in_flight.remove_for_release(due.iter().map(|job| (job.id_and_tag(), job.attempt)));
+    let count = releasing.releases.len();
+    if core.release(subscription, releasing).await.is_none() {
+        core.counters.left_unsettled(due.len() as u64);
         return;
     }
-    // Perhaps another worker has it already, or the store is away: then it is found as any other idle message.
-    if core.queue.is_open() && claim(core, lane, count, first).await.is_err() {
-        lane.claimable.notify_one();
+    // If another worker was faster, or the store is unreachable, the messages are found later like other idle
+    // messages.
+    if core.queue.is_open() && claim(core, subscription, count, first).await.is_err() {
+        subscription.claimable.notify_one();
     }
 }
 
-/// Hands in everything that waits: it is released.
-pub(crate) fn give_up_waiting(core: &Core, lane: &Lane) {
-    let waiting = lane.waiting.lock().take_all();
-    let mut ended = waiting
+/// Hands in all jobs of the retry queue to be released.
+pub(crate) fn release_delayed(core: &Core, subscription: &Subscription) {
+    let delayed_jobs = subscription.backing_off.lock().take_all();
+    let mut finished = delayed_jobs
         .into_iter()
-        .map(|waiter| {
-            // What was tried counts.
-            let end = if matches!(waiter, Waiter::Copy(_)) { End::NotStarted } else { End::Cancelled };
-            Ended::at_once(waiter.job(), end)
+        .map(|delayed| {
+            // A delivery counts if a handler has run.
+            let result = if matches!(delayed, DelayedJob::PossibleDuplicate(_)) {
+                JobResult::NotStarted
+            } else {
+                JobResult::Cancelled
+            };
+            FinishedJob::without_handler(delayed.job(), result)
         })
         .collect();
-    core.hand_in(&mut ended);
+    core.hand_in(&mut finished);
 }

@@ -1,15 +1,16 @@
-//! A worker's life: prepare, work, drain.
+//! Runs a worker: prepare, work, drain.
 //!
 //! ```text
 //!         read                         take         hand in               acknowledge, dead-letter, release
 //! store -------> fetcher -> admission -> queue -> pool -------> outbox -> settler -------> store
 //!                   ^           |                                           |
-//!                   |           +--- gone, too often, seen before ----------+
-//!        recovery --+-- retries <---- waiting <------- try again -----------+
+//!                   |           +--- gone, too often, duplicate ------------+
+//!        recovery --+-- retries <-- backing off <------ retry --------------+
 //! ```
 //!
-//! Draining goes with the stream: nothing new is read, what waits is released, what runs may finish, and when the
-//! deadline has passed it is cancelled and released; then the settlers tell the store the last of it.
+//! Draining follows the same direction. The worker reads no more messages, releases prefetched and backing-off
+//! messages, and lets running handlers finish. At the deadline it cancels the remaining handlers and releases their
+//! messages. Finally the settlers send what is left in the outboxes.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -23,74 +24,79 @@ use tracing::{info, warn};
 use super::autoscaler::autoscale;
 use super::core::Core;
 use super::fetcher::fetch;
-use super::lane::Lane;
 use super::lease;
-use super::pool::{GRACE, run_slot};
+use super::pool::{CANCEL_GRACE, run_slot};
 use super::recovery;
 use super::report::Report;
 use super::retry;
+use super::subscription::Subscription;
 
+use super::outage::{Operation, StoreBackoff};
 use super::settler::settle;
 use super::status;
-use super::trouble::{Doing, Patience};
 use crate::backend::{Error, ErrorKind, Release};
-use crate::handler::Work;
+use crate::handler::HandlerService;
 use crate::monitor::Monitor;
 
-/// How long cancelled handlers may take to end, beyond the moment of grace they have.
-const AFTER_CANCELLING: Duration = Duration::from_secs(1);
-/// How long the last outcomes may take to reach the store.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long taking leave of a group may take. Nothing depends on it: others remove what is left behind.
-const LEAVE_TIME: Duration = Duration::from_secs(1);
+/// How long cancelled handlers can take to end after `CANCEL_GRACE`.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the settlers can take to settle the last messages.
+const FINAL_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long removing the consumer from its group can take. If it fails, other workers remove the consumer later.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs until told to drain, by the future or by a handle.
+/// Runs a worker until the future completes or a handle drains it.
 pub(crate) async fn run(
     core: Arc<Core>,
-    work: Work,
+    handler: HandlerService,
     listen: Option<&str>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<Report, Error> {
     let mut shutdown = pin!(shutdown);
-    // Answers probes until this function ends.
+    // The HTTP server for health checks and metrics runs until this function returns.
     let _status = match listen {
         Some(address) => Some(status::serve(&core, address).await?),
         None => None,
     };
     if !prepare(&core, shutdown.as_mut()).await? {
-        return Ok(core.tally.report());
+        return Ok(core.counters.report());
     }
-    let mut slots = Slots { core: Arc::clone(&core), work, tasks: JoinSet::new() };
+    let mut slots = SlotTasks { core: Arc::clone(&core), handler, tasks: JoinSet::new() };
     slots.start_missing(*core.slots.borrow());
     let mut tasks = Tasks::start(&core);
     tokio::select! {
-        () = slots.follow_until(shutdown) => {}
-        // A mistake of ours. What it held would be held for ever: better to end, and let others have it.
+        () = slots.follow_target_until(shutdown) => {}
+        // A bug in this crate. Messages of that task would stay in flight without end, so the worker ends and
+        // releases them.
         () = tasks.panicked() => core.fail(panicked()),
     }
     drain(&core, &mut tasks, &mut slots).await;
     match core.failure.lock().take() {
         Some(error) => Err(error),
-        None => Ok(core.tally.report()),
+        None => Ok(core.counters.report()),
     }
 }
 
-/// Makes the groups, and releases what the worker had there before a restart. False if it was told to end before it could.
+/// Creates the groups, and releases what the previous process with this consumer name left pending. Returns false
+/// if the worker should drain before that is done.
 async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) -> Result<bool, Error> {
-    for lane in &core.lanes {
-        let mut patience = Patience::new();
+    for subscription in &core.subscriptions {
+        let mut backoff = StoreBackoff::new();
         loop {
-            let made = core.backend.create_group(&lane.stream, &lane.group, core.settings.start).await;
-            match made {
+            let created = core
+                .backend
+                .create_group(&subscription.stream, &subscription.group, core.settings.start)
+                .await;
+            match created {
                 Ok(_) => {
-                    core.works(lane, Doing::Preparing);
-                    lane.metrics.backend_up.set(1.0);
+                    core.record_success(subscription, Operation::Preparing);
+                    subscription.metrics.backend_up.set(1.0);
                     break;
                 }
-                // What is wrong with the request is the caller's to mend, and now is when somebody looks.
-                Err(error) if !error.is_passing() => return Err(error),
+                // Only the caller can correct the request, so the error is returned instead of retried.
+                Err(error) if !error.is_transient() => return Err(error),
                 Err(error) => tokio::select! {
-                    _ = core.cope(lane, Doing::Preparing, &error, &mut patience) => {}
+                    _ = core.handle_error(subscription, Operation::Preparing, &error, &mut backoff) => {}
                     () = &mut shutdown => return Ok(false),
                     () = core.draining.cancelled() => return Ok(false),
                 },
@@ -98,73 +104,73 @@ async fn prepare(core: &Core, mut shutdown: Pin<&mut impl Future<Output = ()>>) 
         }
         if core.settings.survives_restart {
             tokio::select! {
-                () = recovery::release_history(core, lane) => {}
+                () = recovery::release_history(core, subscription) => {}
                 () = &mut shutdown => return Ok(false),
                 () = core.draining.cancelled() => return Ok(false),
             }
         }
         info!(
-            stream = &*lane.stream,
-            group = &*lane.group,
-            consumer = &*lane.consumer,
-            place = core.backend.place(),
-            "at work"
+            stream = &*subscription.stream,
+            group = &*subscription.group,
+            consumer = &*subscription.consumer,
+            store = core.backend.location(),
+            "worker started"
         );
     }
     Ok(true)
 }
 
-/// The tasks beside the slots.
+/// The tasks of a worker other than its slots.
 struct Tasks {
-    /// Those that bring messages. They end when the worker drains.
-    bringing: JoinSet<()>,
-    /// Those that tell the store. They end when there is nothing more to tell.
-    settling: JoinSet<()>,
-    /// Those that keep leases. They are needed to the last and end by being dropped.
-    keeping: JoinSet<()>,
+    /// Read, claim and retry messages, and scale the pool. They end when the worker drains.
+    readers: JoinSet<()>,
+    /// Settle messages. They end when their outbox is closed and empty.
+    settlers: JoinSet<()>,
+    /// Extend leases. They run until the end and are aborted then.
+    lease_keepers: JoinSet<()>,
 }
 
-/// Spawns a task that works on one stream.
+/// Spawns a task for one subscription.
 macro_rules! spawn {
     ($tasks:expr, $core:expr, $index:expr, $task:expr) => {{
         let core = Arc::clone($core);
-        $tasks.spawn(async move { $task(&core, &core.lanes[$index]).await });
+        $tasks.spawn(async move { $task(&core, &core.subscriptions[$index]).await });
     }};
 }
 
 impl Tasks {
     fn start(core: &Arc<Core>) -> Tasks {
-        let (mut bringing, mut settling, mut keeping) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        for index in 0..core.lanes.len() {
-            spawn!(settling, core, index, settle);
-            spawn!(keeping, core, index, lease::keep);
-            spawn!(bringing, core, index, fetch);
-            spawn!(bringing, core, index, retry::retry);
-            spawn!(bringing, core, index, recovery::recover);
-            if let (Some(gone_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
-                spawn!(bringing, core, index, async |core, lane| {
-                    recovery::reap(core, lane, &*admin, gone_for).await;
+        let (mut readers, mut settlers, mut lease_keepers) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        for index in 0..core.subscriptions.len() {
+            spawn!(settlers, core, index, settle);
+            spawn!(lease_keepers, core, index, lease::keep);
+            spawn!(readers, core, index, fetch);
+            spawn!(readers, core, index, retry::retry);
+            spawn!(readers, core, index, recovery::recover);
+            if let (Some(silent_for), Some(admin)) = (core.settings.reap_after, core.admin.clone()) {
+                spawn!(readers, core, index, async |core, subscription| {
+                    recovery::remove_silent_consumers(core, subscription, &*admin, silent_for).await;
                 });
             }
         }
         if let (Some(policy), Some(admin)) = (core.settings.autoscale.clone(), core.admin.clone()) {
             let core = Arc::clone(core);
-            bringing.spawn(async move { autoscale(&core, Monitor::new(admin), policy).await });
+            readers.spawn(async move { autoscale(&core, Monitor::new(admin), policy).await });
         }
-        Tasks { bringing, settling, keeping }
+        Tasks { readers, settlers, lease_keepers }
     }
 }
 
 impl Tasks {
-    /// Waits until one of them panics.
+    /// Waits until a task panics.
     async fn panicked(&mut self) {
         loop {
-            let ended = tokio::select! {
-                Some(ended) = self.bringing.join_next() => ended,
-                Some(ended) = self.settling.join_next() => ended,
-                Some(ended) = self.keeping.join_next() => ended,
+            let joined = tokio::select! {
+                Some(joined) = self.readers.join_next() => joined,
+                Some(joined) = self.settlers.join_next() => joined,
+                Some(joined) = self.lease_keepers.join_next() => joined,
             };
-            if ended.is_err() {
+            if joined.is_err() {
                 return;
             }
         }
@@ -172,30 +178,33 @@ impl Tasks {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Closed, "a task of the worker panicked; what it held is released")
+    Error::new(
+        ErrorKind::Closed,
+        "a task of the worker panicked, which is a bug; the worker has released its messages",
+    )
 }
 
-/// The slots there are.
-struct Slots {
+/// The tasks that run handlers, one for each slot.
+struct SlotTasks {
     core: Arc<Core>,
-    work: Work,
+    handler: HandlerService,
     tasks: JoinSet<()>,
 }
 
-impl Slots {
-    /// Starts those that are missing. Those that are too many notice by themselves.
+impl SlotTasks {
+    /// Starts slots up to the target. Surplus slots end by themselves.
     fn start_missing(&mut self, wanted: usize) {
         for slot in self.core.queue.resize(wanted) {
-            let (core, work) = (Arc::clone(&self.core), self.work.clone());
-            self.tasks.spawn(async move { run_slot(&core, slot, work).await });
+            let (core, handler) = (Arc::clone(&self.core), self.handler.clone());
+            self.tasks.spawn(async move { run_slot(&core, slot, handler).await });
         }
-        for lane in &self.core.lanes {
-            lane.metrics.pool_target.set(wanted as f64);
+        for subscription in &self.core.subscriptions {
+            subscription.metrics.pool_target.set(wanted as f64);
         }
     }
 
-    /// Keeps as many slots as there should be, until told to drain.
-    async fn follow_until(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
+    /// Keeps the number of slots at the target until the worker should drain.
+    async fn follow_target_until(&mut self, mut shutdown: Pin<&mut impl Future<Output = ()>>) {
         let core = Arc::clone(&self.core);
         let mut wanted = core.slots.subscribe();
         loop {
@@ -205,8 +214,8 @@ impl Slots {
                 () = &mut shutdown => return,
                 () = core.draining.cancelled() => return,
                 _ = wanted.changed() => {}
-                Some(ended) = self.tasks.join_next() => {
-                    if ended.is_err() {
+                Some(joined) = self.tasks.join_next() => {
+                    if joined.is_err() {
                         core.fail(panicked());
                     }
                 }
@@ -215,68 +224,70 @@ impl Slots {
     }
 }
 
-async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut Slots) {
+/// Ends a worker: finishes or cancels its handlers, settles the last messages and leaves the group.
+async fn drain(core: &Core, tasks: &mut Tasks, slots: &mut SlotTasks) {
     let deadline = Instant::now() + core.settings.drain;
-    info!(running = core.busy_slots(), "draining");
-    // First the queue: what is released now must not come in again.
-    core.hand_in_unstarted(core.queue.shut());
+    info!(running_handlers = core.busy_slots(), "draining: waiting for running handlers to finish");
+    // The queue closes first, so that no task puts released messages into it again.
+    core.hand_in_unstarted(core.queue.close());
     core.draining.cancel();
     let in_time = timeout_at(deadline, async {
-        all_ended(&mut slots.tasks).await;
-        all_ended(&mut tasks.bringing).await;
+        join_all(&mut slots.tasks).await;
+        join_all(&mut tasks.readers).await;
     });
     if in_time.await.is_err() {
-        warn!(running = core.busy_slots(), "draining takes too long; cancelling what still runs");
-        core.lanes.iter().for_each(|lane| lane.held.cancel_all());
-        if timeout(GRACE + AFTER_CANCELLING, all_ended(&mut slots.tasks)).await.is_err() {
+        warn!(running_handlers = core.busy_slots(), "drain deadline reached: cancelling running handlers");
+        core.subscriptions.iter().for_each(|subscription| subscription.in_flight.cancel_all());
+        if timeout(CANCEL_GRACE + ABORT_TIMEOUT, join_all(&mut slots.tasks)).await.is_err() {
             warn!(
-                running = core.busy_slots(),
-                "handlers that never wait cannot be cancelled; leaving them behind"
+                running_handlers = core.busy_slots(),
+                "handlers did not stop after they were cancelled: abandoning them and releasing their messages"
             );
             slots.tasks.abort_all();
         }
-        tasks.bringing.abort_all();
+        tasks.readers.abort_all();
     }
-    core.lanes.iter().for_each(|lane| retry::give_up_waiting(core, lane));
-    core.lanes.iter().for_each(|lane| lane.outbox.close());
-    if timeout(LAST_WORDS, all_ended(&mut tasks.settling)).await.is_err() {
+    core.subscriptions.iter().for_each(|subscription| retry::release_delayed(core, subscription));
+    core.subscriptions.iter().for_each(|subscription| subscription.outbox.close());
+    if timeout(FINAL_SETTLE_TIMEOUT, join_all(&mut tasks.settlers)).await.is_err() {
         core.giving_up.cancel();
-        all_ended(&mut tasks.settling).await;
+        join_all(&mut tasks.settlers).await;
     }
-    tasks.keeping.abort_all();
-    for lane in &core.lanes {
-        release_rest(core, lane).await;
-        leave(core, lane).await;
+    tasks.lease_keepers.abort_all();
+    for subscription in &core.subscriptions {
+        release_remaining(core, subscription).await;
+        leave_group(core, subscription).await;
     }
-    info!(report = %core.tally.report(), "drained");
+    info!(report = %core.counters.report(), "drained");
 }
 
-/// Takes a name out of the group that nobody will have again, if nothing is left with it.
-async fn leave(core: &Core, lane: &Lane) {
+/// Removes a unique consumer name from the group, unless entries are still pending for it.
+async fn leave_group(core: &Core, subscription: &Subscription) {
     let Some(admin) = &core.admin else { return };
     if core.settings.survives_restart || core.giving_up.is_cancelled() {
         return;
     }
-    let left = admin.remove_empty_consumer(lane.as_consumer());
-    // A failure leaves an empty consumer behind, as a crash does.
-    let _ = timeout(LEAVE_TIME, left).await;
+    let left = admin.remove_empty_consumer(subscription.as_consumer());
+    // If this fails, an empty consumer stays in the group, as after a crash.
+    let _ = timeout(LEAVE_TIMEOUT, left).await;
 }
 
-async fn all_ended(tasks: &mut JoinSet<()>) {
+async fn join_all(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Releases what nobody has handed in: of handlers that could not be cancelled.
-async fn release_rest(core: &Core, lane: &Lane) {
-    let rest = lane.held.all();
-    if rest.is_empty() {
+/// Releases the messages of handlers that could not be cancelled.
+async fn release_remaining(core: &Core, subscription: &Subscription) {
+    let remaining = subscription.in_flight.all();
+    if remaining.is_empty() {
         return;
     }
-    let rows: Vec<Release> = rest.iter().map(|kept| Release::counted(kept.id, kept.attempt)).collect();
-    let released = core.backend.release(lane.as_consumer(), &rows);
-    match timeout(LAST_WORDS, released).await {
-        Ok(Ok(count)) => core.tally.released(lane, count),
-        Ok(Err(_)) | Err(_) => core.tally.left_unsettled(rows.len() as u64),
+    let rows: Vec<Release> =
+        remaining.iter().map(|message| Release::counted(message.id, message.attempt)).collect();
+    let released = core.backend.release(subscription.as_consumer(), &rows);
+    match timeout(FINAL_SETTLE_TIMEOUT, released).await {
+        Ok(Ok(count)) => core.counters.released(subscription, count),
+        Ok(Err(_)) | Err(_) => core.counters.left_unsettled(rows.len() as u64),
     }
-    lane.held.let_go(rest.iter().map(|kept| (kept.id, kept.ticket)));
+    subscription.in_flight.remove(remaining.iter().map(|message| (message.id, message.tag)));
 }

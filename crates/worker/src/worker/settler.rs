@@ -1,224 +1,268 @@
-//! The settler tells the store what was decided: one task for each stream, many messages in one call.
+//! The settler: settles finished jobs in the store. One task for each stream, many messages in one call.
 //!
-//! 1. What is no longer in hand is left out: its lease was lost, and it is somebody else's.
-//! 2. What has been in hand for longer than a lease without being extended is asked about first.
-//! 3. Acknowledged, dead-lettered, released, or put aside for another try.
+//! 1. It leaves out messages that are no longer in flight: their leases were lost, and another worker has them.
+//! 2. If a lease was not extended for longer than its duration, it first asks the store who owns the message.
+//! 3. It acknowledges, dead-letters or releases each message, or puts it into the retry queue.
 //!
-//! A message stays in hand, and its lease is kept, until the store has answered.
+//! A message stays in flight, and its lease is extended, until the store has replied.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tracing::{Instrument, debug_span};
 
+use super::backing_off::DelayedJob;
 use super::core::Core;
-use super::held::Kept;
-use super::job::{DeadLettering, Ended, Job};
-use super::lane::Lane;
+use super::in_flight::InFlightRef;
+use super::job::{DeadLettering, FinishedJob, Job};
 use super::lease::extend;
-use super::trouble::Doing;
-use super::verdict::{End, Verdict, judge};
-use super::waiting::Waiter;
+use super::outage::Operation;
+use super::settlement::{JobResult, Settlement, decide_settlement};
+use super::subscription::Subscription;
 use crate::backend::ErrorKind::{Closed, NoGroup, Refused, Unreachable};
-use crate::backend::{Acknowledgement, Answer, DeadLetter, Error, StreamId};
+use crate::backend::{Acknowledgement, BackendFuture, Error, NewDeadLetter, StreamId};
 use crate::dead_letter;
 use crate::message::Message;
-use crate::redrive::redrives_of;
+use crate::redrive::redrive_counts;
 
-/// Settles until nothing more will come.
-pub(crate) async fn settle(core: &Core, lane: &Lane) {
-    while let Some(gathered) = lane.outbox.gather().await {
-        core.tally.ended(lane, &gathered);
-        let (ours, lost) = still_ours(core, lane, gathered).await;
-        core.at_work.forget(lost.iter().filter_map(|job| job.key.as_ref()));
-        let sorted = sort(core, ours);
-        acknowledge(core, lane, sorted.acknowledge).await;
-        dead_letter(core, lane, sorted.dead_letter).await;
-        release(core, lane, sorted.release).await;
-        core.tally.retried(lane, sorted.retry.len() as u64);
-        for (due, job) in sorted.retry {
-            lane.held.end_settling(std::iter::once(job.name()));
-            core.at_work.forget(job.key.iter());
-            lane.wait(due, Waiter::Retry(Job { key: None, ..job }));
+/// Settles finished jobs until the outbox is closed and empty.
+pub(crate) async fn settle(core: &Core, subscription: &Subscription) {
+    while let Some(finished_jobs) = subscription.outbox.gather().await {
+        core.counters.finished(subscription, &finished_jobs);
+        let (ours, lost) = still_ours(core, subscription, finished_jobs).await;
+        core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
+        let grouped = group_by_settlement(core, ours);
+        acknowledge(core, subscription, grouped.acknowledge).await;
+        dead_letter(core, subscription, grouped.dead_letter).await;
+        release(core, subscription, grouped.release).await;
+        core.counters.retried(subscription, grouped.retry.len() as u64);
+        for (due, job) in grouped.retry {
+            subscription.in_flight.end_settling(std::iter::once(job.id_and_tag()));
+            core.keys_in_flight.remove(job.key.iter());
+            subscription.delay(due, DelayedJob::Retry(Job { key: None, ..job }));
         }
     }
 }
 
+/// Finished jobs, grouped by how they are settled.
 #[derive(Default)]
-struct Sorted {
-    acknowledge: Vec<Ended>,
+struct BySettlement {
+    acknowledge: Vec<FinishedJob>,
     dead_letter: Vec<DeadLettering>,
+    /// Jobs with the delivery count that the store is to set.
     release: Vec<(Job, u64)>,
+    /// Jobs with the time at which they are due.
     retry: Vec<(Instant, Job)>,
 }
 
-/// How long a message stays in hand whose dead letter the store has refused, before that is tried again.
-const LETTER_WAITS: Duration = Duration::from_secs(1);
+/// How long a message stays in flight after the store has refused to dead-letter it, before the next attempt.
+const DEAD_LETTER_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-fn sort(core: &Core, gathered: Vec<Ended>) -> Sorted {
-    let mut sorted = Sorted::default();
-    for Ended { job, end, took } in gathered {
-        match judge(&end, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
-            Verdict::Acknowledge => sorted.acknowledge.push(Ended { job, end, took }),
-            Verdict::DeadLetter(failure, deliveries) => {
-                sorted.dead_letter.push(DeadLettering { job, failure, deliveries })
+/// Decides how each job is settled.
+fn group_by_settlement(core: &Core, finished_jobs: Vec<FinishedJob>) -> BySettlement {
+    let mut grouped = BySettlement::default();
+    for FinishedJob { job, result, run_time } in finished_jobs {
+        match decide_settlement(&result, job.attempt, core.settings.max_deliveries, &core.settings.backoff) {
+            Settlement::Acknowledge => grouped.acknowledge.push(FinishedJob { job, result, run_time }),
+            Settlement::DeadLetter(failure, deliveries) => {
+                grouped.dead_letter.push(DeadLettering { job, failure, deliveries })
             }
-            Verdict::Release(deliveries) => sorted.release.push((job, deliveries)),
-            // Nobody will be here to try it again: it is released at once, as tried.
-            Verdict::Retry(_) if core.draining.is_cancelled() => {
+            Settlement::Release(deliveries) => grouped.release.push((job, deliveries)),
+            // The worker is ending and cannot retry the message itself. It releases the message immediately, and
+            // the attempt counts.
+            Settlement::Retry(_) if core.draining.is_cancelled() => {
                 let attempt = job.attempt;
-                sorted.release.push((job, attempt));
+                grouped.release.push((job, attempt));
             }
-            Verdict::Retry(after) => sorted.retry.push((Instant::now() + after, job)),
+            Settlement::Retry(after) => grouped.retry.push((Instant::now() + after, job)),
         }
     }
-    sorted
+    grouped
 }
 
-/// Parts what is ours from what is not.
-async fn still_ours(core: &Core, lane: &Lane, gathered: Vec<Ended>) -> (Vec<Ended>, Vec<Job>) {
-    let held_for = lane.held.begin_settling(gathered.iter().map(|ended| ended.job.name()));
-    let (mut ours, mut doubtful, mut lost) = (Vec::with_capacity(gathered.len()), Vec::new(), Vec::new());
-    for (ended, held_for) in gathered.into_iter().zip(held_for) {
-        match held_for {
-            Some(time) if time < core.settings.lease => ours.push(ended),
-            Some(_) => doubtful.push(ended),
-            None => lost.push(ended.job),
+/// Splits jobs into those that still belong to this worker and those that are lost.
+async fn still_ours(
+    core: &Core,
+    subscription: &Subscription,
+    finished_jobs: Vec<FinishedJob>,
+) -> (Vec<FinishedJob>, Vec<Job>) {
+    let leased_for =
+        subscription.in_flight.begin_settling(finished_jobs.iter().map(|finished| finished.job.id_and_tag()));
+    let (mut ours, mut expired, mut lost) = (Vec::with_capacity(finished_jobs.len()), Vec::new(), Vec::new());
+    for (finished, leased_for) in finished_jobs.into_iter().zip(leased_for) {
+        match leased_for {
+            Some(time) if time < core.settings.lease => ours.push(finished),
+            Some(_) => expired.push(finished),
+            None => lost.push(finished.job),
         }
     }
-    if !doubtful.is_empty() {
-        // Out of settling, so that what is not ours any more is found and counted.
-        lane.held.end_settling(doubtful.iter().map(|ended| ended.job.name()));
-        let about: Vec<Kept> = doubtful.iter().map(|ended| ended.job.kept()).collect();
-        if !extend(core, lane, &about).await {
-            // Nobody knows whose they are, so nothing is said of them.
-            let let_go = lane.held.let_go(doubtful.iter().map(|ended| ended.job.name()));
-            core.tally.left_unsettled(let_go as u64);
+    if !expired.is_empty() {
+        // Not settling any more, so that `extend` removes and counts lost leases.
+        subscription.in_flight.end_settling(expired.iter().map(|finished| finished.job.id_and_tag()));
+        let messages: Vec<InFlightRef> =
+            expired.iter().map(|finished| finished.job.in_flight_ref()).collect();
+        if !extend(core, subscription, &messages).await {
+            // The owner is unknown, so the message must not be settled.
+            let removed =
+                subscription.in_flight.remove(expired.iter().map(|finished| finished.job.id_and_tag()));
+            core.counters.left_unsettled(removed as u64);
         }
-        let held = lane.held.begin_settling(doubtful.iter().map(|ended| ended.job.name()));
-        for (ended, held) in doubtful.into_iter().zip(held) {
-            match held {
-                Some(_) => ours.push(ended),
-                None => lost.push(ended.job),
+        let in_flight =
+            subscription.in_flight.begin_settling(expired.iter().map(|finished| finished.job.id_and_tag()));
+        for (finished, in_flight) in expired.into_iter().zip(in_flight) {
+            match in_flight {
+                Some(_) => ours.push(finished),
+                None => lost.push(finished.job),
             }
         }
     }
     (ours, lost)
 }
 
-async fn acknowledge(core: &Core, lane: &Lane, ended: Vec<Ended>) {
-    if ended.is_empty() {
+async fn acknowledge(core: &Core, subscription: &Subscription, finished: Vec<FinishedJob>) {
+    if finished.is_empty() {
         return;
     }
-    let mut done = Acknowledgement { ids: Vec::with_capacity(ended.len()), remember: Vec::new() };
-    for Ended { job, end, .. } in &ended {
+    let mut done = Acknowledgement { ids: Vec::with_capacity(finished.len()), remember: Vec::new() };
+    for FinishedJob { job, result, .. } in &finished {
         done.ids.push(job.id);
-        if let (Some(dedupe), Some(key), End::Outcome(_)) = (&core.settings.dedupe, &job.key, end) {
+        if let (Some(dedupe), Some(key), JobResult::Outcome(_)) = (&core.settings.dedupe, &job.key, result) {
             done.remember.push((key.to_string(), dedupe.window()));
         }
     }
     let span = debug_span!(
         "ack",
-        messaging.destination.name = &*lane.stream,
-        messaging.batch.message_count = ended.len()
+        messaging.destination.name = &*subscription.stream,
+        messaging.batch.message_count = finished.len()
     );
-    let call = || core.backend.acknowledge(&lane.stream, &lane.group, &done);
-    // Rows that were not there any more went with a group that was deleted: what is made again may bring them again.
-    let told = core.insist(lane, Doing::Settling, call).instrument(span).await.unwrap_or_default();
-    core.tally.acknowledged(lane, &ended, told);
-    let_go(core, lane, ended.iter().map(|ended| &ended.job));
+    let call = || core.backend.acknowledge(&subscription.stream, &subscription.group, &done);
+    // Messages that were not pending any more belonged to a deleted group. The group that is created again may
+    // deliver them again.
+    let acknowledged = core
+        .call_until_ok(subscription, Operation::Settling, call)
+        .instrument(span)
+        .await
+        .unwrap_or_default();
+    core.counters.acknowledged(subscription, &finished, acknowledged);
+    remove_jobs(core, subscription, finished.iter().map(|finished| &finished.job));
 }
 
-/// Moves messages to the dead letters. Where the store refuses that, they are put aside: it must not hold up the others.
-async fn dead_letter(core: &Core, lane: &Lane, letters: Vec<DeadLettering>) {
-    if letters.is_empty() {
+/// Moves messages to the dead letters. If the store refuses one, it is put aside, so that it does not delay the
+/// others.
+async fn dead_letter(core: &Core, subscription: &Subscription, jobs: Vec<DeadLettering>) {
+    if jobs.is_empty() {
         return;
     }
-    let call = || Box::pin(write_letters(core, lane, &letters)) as Answer<'_, Vec<StreamId>>;
+    let call = || Box::pin(write_dead_letters(core, subscription, &jobs)) as BackendFuture<'_, Vec<StreamId>>;
     let is_refusal = |error: &Error| !matches!(error.kind(), Unreachable | NoGroup | Closed);
-    match core.insist_unless(lane, Doing::Settling, is_refusal, call).await {
+    match core.call_until_ok_or_final(subscription, Operation::Settling, is_refusal, call).await {
         Some(Ok(moved)) => {
-            lane.dead_lettering.is_over(&core.backend.place(), &lane.stream, Doing::DeadLettering);
+            subscription.dead_letter_outage.record_success(
+                &core.backend.location(),
+                &subscription.stream,
+                Operation::DeadLettering,
+            );
             let mut lost = 0;
-            for DeadLettering { job, failure, .. } in &letters {
+            for DeadLettering { job, failure, .. } in &jobs {
                 if moved.contains(&job.id) {
-                    core.tally.dead_lettered(lane, failure.reason);
+                    core.counters.dead_lettered(subscription, failure.reason);
                 } else {
                     lost += 1;
                 }
             }
-            core.tally.lost(lane, lost);
+            core.counters.lost(subscription, lost);
         }
-        // Perhaps one of them is to blame.
-        Some(Err(error)) if error.kind() == Refused && letters.len() > 1 => {
-            for alone in letters {
-                Box::pin(dead_letter(core, lane, vec![alone])).await;
+        // Perhaps the store refuses only one of them, so each is sent alone.
+        Some(Err(error)) if error.kind() == Refused && jobs.len() > 1 => {
+            for alone in jobs {
+                Box::pin(dead_letter(core, subscription, vec![alone])).await;
             }
             return;
         }
         Some(Err(error)) => {
-            lane.metrics.ack_errors.increment();
-            lane.dead_lettering.begins(&core.backend.place(), &lane.stream, Doing::DeadLettering, &error);
-            lane.held.end_settling(letters.iter().map(|letter| letter.job.name()));
-            let due = Instant::now() + LETTER_WAITS;
-            letters.into_iter().for_each(|letter| lane.wait(due, Waiter::DeadLetter(letter)));
+            subscription.metrics.ack_errors.increment();
+            subscription.dead_letter_outage.record_failure(
+                &core.backend.location(),
+                &subscription.stream,
+                Operation::DeadLettering,
+                &error,
+            );
+            subscription
+                .in_flight
+                .end_settling(jobs.iter().map(|dead_lettering| dead_lettering.job.id_and_tag()));
+            let due = Instant::now() + DEAD_LETTER_RETRY_DELAY;
+            jobs.into_iter()
+                .for_each(|dead_lettering| subscription.delay(due, DelayedJob::DeadLetter(dead_lettering)));
             return;
         }
-        None => core.tally.left_unsettled(letters.len() as u64),
+        None => core.counters.left_unsettled(jobs.len() as u64),
     }
-    let_go(core, lane, letters.iter().map(|letter| &letter.job));
+    remove_jobs(core, subscription, jobs.iter().map(|dead_lettering| &dead_lettering.job));
 }
 
-/// Tries again to dead-letter what was put aside.
-pub(crate) async fn dead_letter_again(core: &Core, lane: &Lane, letters: Vec<DeadLettering>) {
-    let held = lane.held.begin_settling(letters.iter().map(|letter| letter.job.name()));
+/// Dead-letters messages again that the store has refused before.
+pub(crate) async fn dead_letter_again(core: &Core, subscription: &Subscription, jobs: Vec<DeadLettering>) {
+    let in_flight = subscription
+        .in_flight
+        .begin_settling(jobs.iter().map(|dead_lettering| dead_lettering.job.id_and_tag()));
     let (mut ours, mut lost) = (Vec::new(), Vec::new());
-    for (letter, held) in letters.into_iter().zip(held) {
-        if held.is_some() { ours.push(letter) } else { lost.push(letter.job) }
+    for (dead_lettering, in_flight) in jobs.into_iter().zip(in_flight) {
+        if in_flight.is_some() { ours.push(dead_lettering) } else { lost.push(dead_lettering.job) }
     }
-    core.at_work.forget(lost.iter().filter_map(|job| job.key.as_ref()));
-    dead_letter(core, lane, ours).await;
+    core.keys_in_flight.remove(lost.iter().filter_map(|job| job.key.as_ref()));
+    dead_letter(core, subscription, ours).await;
 }
 
-async fn write_letters(core: &Core, lane: &Lane, letters: &[DeadLettering]) -> Result<Vec<StreamId>, Error> {
-    let messages: Vec<Message> = letters
+async fn write_dead_letters(
+    core: &Core,
+    subscription: &Subscription,
+    jobs: &[DeadLettering],
+) -> Result<Vec<StreamId>, Error> {
+    let messages: Vec<Message> = jobs
         .iter()
-        .map(|letter| Message { attempt: letter.deliveries, ..lane.message(&letter.job) })
-        .collect();
-    let messages: Vec<&Message> = messages.iter().collect();
-    let redrives = redrives_of(&*core.backend, &messages).await?;
-    let now = SystemTime::now();
-    let composed: Vec<DeadLetter> = messages
-        .iter()
-        .zip(letters)
-        .zip(redrives)
-        .map(|((message, letter), redrives)| {
-            dead_letter::compose(message, &lane.dead_letters, &letter.failure, redrives, now)
+        .map(|dead_lettering| Message {
+            attempt: dead_lettering.deliveries,
+            ..subscription.message(&dead_lettering.job)
         })
         .collect();
-    core.backend.dead_letter(lane.as_consumer(), &composed).await
+    let messages: Vec<&Message> = messages.iter().collect();
+    let redrives = redrive_counts(&*core.backend, &messages).await?;
+    let now = SystemTime::now();
+    let composed: Vec<NewDeadLetter> = messages
+        .iter()
+        .zip(jobs)
+        .zip(redrives)
+        .map(|((message, dead_lettering), redrives)| {
+            dead_letter::compose(message, &subscription.dead_letters, &dead_lettering.failure, redrives, now)
+        })
+        .collect();
+    core.backend.dead_letter(subscription.as_consumer(), &composed).await
 }
 
-async fn release(core: &Core, lane: &Lane, jobs: Vec<(Job, u64)>) {
+async fn release(core: &Core, subscription: &Subscription, jobs: Vec<(Job, u64)>) {
     if jobs.is_empty() {
         return;
     }
-    // First, as where something is tried again: our own reader may be the next to get it.
-    let leaving = lane.held.let_go_to_release(jobs.iter().map(|(job, counts)| (job.name(), *counts)));
-    core.at_work.forget(jobs.iter().filter_map(|(job, _)| job.key.as_ref()));
-    let count = leaving.rows.len() as u64;
+    // The messages are removed from `in_flight` before they are released, because this worker's own reader may be the
+    // next to get them.
+    let releasing = subscription
+        .in_flight
+        .remove_for_release(jobs.iter().map(|(job, deliveries)| (job.id_and_tag(), *deliveries)));
+    core.keys_in_flight.remove(jobs.iter().filter_map(|(job, _)| job.key.as_ref()));
+    let count = releasing.releases.len() as u64;
     let span = debug_span!(
         "nack",
-        messaging.destination.name = &*lane.stream,
+        messaging.destination.name = &*subscription.stream,
         messaging.batch.message_count = count
     );
-    match core.release(lane, leaving).instrument(span).await {
-        Some(released) => core.tally.released(lane, released),
-        None => core.tally.left_unsettled(count),
+    match core.release(subscription, releasing).instrument(span).await {
+        Some(released) => core.counters.released(subscription, released),
+        None => core.counters.left_unsettled(count),
     }
 }
 
-fn let_go<'a>(core: &Core, lane: &Lane, jobs: impl Iterator<Item = &'a Job> + Clone) {
-    lane.held.let_go(jobs.clone().map(Job::name));
-    core.at_work.forget(jobs.filter_map(|job| job.key.as_ref()));
+/// Removes settled jobs from `in_flight` and their deduplication keys from `keys_in_flight`.
+fn remove_jobs<'a>(core: &Core, subscription: &Subscription, jobs: impl Iterator<Item = &'a Job> + Clone) {
+    subscription.in_flight.remove(jobs.clone().map(Job::id_and_tag));
+    core.keys_in_flight.remove(jobs.filter_map(|job| job.key.as_ref()));
 }

@@ -1,4 +1,4 @@
-//! What a running worker says about itself: probes, and metrics as of this moment.
+//! The status of a running worker over HTTP: health checks and metrics.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,23 +10,23 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::info;
 
 use super::core::Core;
-use super::lane::Lane;
+use super::subscription::Subscription;
 use crate::backend::{Error, ErrorKind};
 use crate::health::{HealthServer, Probes};
 use crate::monitor::Monitor;
 
-/// How long a look at the store may hold up an answer.
-const LOOK_TIME: Duration = Duration::from_secs(2);
-/// How many pending rows a look goes through.
-const LOOK_ROWS: usize = 1_000;
+/// How long a request for metrics waits for each call to the store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of pending entries scanned for a request.
+const PENDING_SCAN_MAX: usize = 1_000;
 
-/// Answers probes until the guard is dropped.
+/// Serves health checks and metrics until the returned guard is dropped.
 pub(super) async fn serve(core: &Arc<Core>, address: &str) -> Result<DropGuard, Error> {
-    let cannot = |error: std::io::Error| {
+    let listen_error = |error: std::io::Error| {
         Error::new(ErrorKind::Refused, format!("cannot listen at {address}: {error}")).with_source(error)
     };
-    let server = HealthServer::bind(address).await.map_err(cannot)?;
-    let at = server.local_addr().map_err(cannot)?;
+    let server = HealthServer::bind(address).await.map_err(listen_error)?;
+    let at = server.local_addr().map_err(listen_error)?;
     info!(%at, "serving /livez, /readyz, /healthz and /metrics");
     let stopped = CancellationToken::new();
     let probes = Arc::new(Status { core: Arc::clone(core) });
@@ -46,8 +46,13 @@ impl Probes for Status {
         if !self.core.queue.is_open() {
             return Err("paused".to_owned());
         }
-        match self.core.lanes.iter().find(|lane| lane.metrics.backend_up.get() != Some(1.0)) {
-            Some(lane) => Err(format!("the store of {} is out of reach", lane.stream)),
+        match self
+            .core
+            .subscriptions
+            .iter()
+            .find(|subscription| subscription.metrics.backend_up.get() != Some(1.0))
+        {
+            Some(subscription) => Err(format!("the store of stream {} is unreachable", subscription.stream)),
             None => Ok(()),
         }
     }
@@ -57,30 +62,33 @@ impl Probes for Status {
     }
 }
 
-/// The text of all metrics, after a look at what is measured and not counted.
+/// Returns the text of all metrics, after it has updated the gauges.
 pub(super) async fn metrics_text(core: &Core) -> String {
-    let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(LOOK_ROWS));
-    for lane in &core.lanes {
-        measure(core, lane, monitor.as_ref()).await;
+    let monitor = core.admin.clone().map(|admin| Monitor::new(admin).scan(PENDING_SCAN_MAX));
+    for subscription in &core.subscriptions {
+        update_gauges(core, subscription, monitor.as_ref()).await;
     }
-    core.lanes[0].metrics.registry().text()
+    core.subscriptions[0].metrics.registry().text()
 }
 
-async fn measure(core: &Core, lane: &Lane, monitor: Option<&Monitor>) {
+async fn update_gauges(core: &Core, subscription: &Subscription, monitor: Option<&Monitor>) {
     let (slots, busy) = (*core.slots.borrow(), core.busy_slots());
-    let metrics = &lane.metrics;
+    let metrics = &subscription.metrics;
     metrics.inflight.set(busy as f64);
     metrics.workers_busy.set(busy as f64);
     metrics.workers_idle.set(slots.saturating_sub(busy) as f64);
     metrics.prefetched.set(core.queue.len() as f64);
-    metrics.retrying.set(lane.waiting.lock().len() as f64);
-    // While the store is away the last values stay; that it is away is a metric of its own.
+    metrics.retrying.set(subscription.backing_off.lock().len() as f64);
+    // While the store is unreachable the last values stay. `backend_up` shows that it is unreachable.
     if let Some(monitor) = monitor
-        && let Ok(Ok(Some(group))) = timeout(LOOK_TIME, monitor.group(&lane.stream, &lane.group)).await
+        && let Ok(Ok(Some(group))) =
+            timeout(STORE_TIMEOUT, monitor.group(&subscription.stream, &subscription.group)).await
     {
-        metrics.backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
+        metrics.set_backlog(group.lag.count, group.lag.is_exact(), group.unread_age(), group.pending_age());
     }
-    if let Ok(Ok(letters)) = timeout(LOOK_TIME, core.backend.stream(&lane.dead_letters)).await {
-        metrics.dlq_length.set(letters.map_or(0, |letters| letters.length) as f64);
+    if let Ok(Ok(dead_letters)) =
+        timeout(STORE_TIMEOUT, core.backend.stream(&subscription.dead_letters)).await
+    {
+        metrics.dlq_length.set(dead_letters.map_or(0, |info| info.length) as f64);
     }
 }

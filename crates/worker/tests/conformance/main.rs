@@ -1,7 +1,7 @@
-//! One suite for every backend: whatever store is behind the trait, its callers see the same.
+//! One suite for all backends: callers of the trait see the same behaviour on every store.
 //!
-//! `cases` has what is asked; the tests here say of whom. Those with a server of their own also look at what only a
-//! server can do: go away, come back, refuse.
+//! `cases` contains the checks; the tests here start the stores. Tests with a server of their own also check what
+//! only a server can do: go down, come back, refuse.
 
 mod cases;
 #[path = "../../../millstream/tests/support/peers.rs"]
@@ -15,19 +15,19 @@ use millstream_worker::{Admin, connect};
 use peers::{PEERS, Peer, REDIS_6_2, REDIS_7_0, REDIS_8_2, VALKEY_9_1};
 use servers::{Cluster, Program, Server, Tls, new_folder};
 
-/// How long a condition may take to come true on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a condition on a busy machine.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory() {
+async fn memory_backend_passes_all_cases() {
     let backend = connect("memory:").await.unwrap();
     cases::all(&*backend).await;
     assert!(backend.capabilities().exact_lag);
     assert_eq!(backend.server(&["appendonly"]).await.unwrap(), None);
 }
 
-/// A server tells of itself and of the settings that were asked for, as far as it has them.
-async fn tells_about_itself(backend: &dyn Admin, version: &str) {
+/// Checks that a server reports its version and those of the requested settings that it has.
+async fn describes_itself(backend: &dyn Admin, version: &str) {
     let server = backend.server(&["appendonly", "no-such-setting", "save"]).await.unwrap().unwrap();
     assert!(server.facts.contains_key(version), "{server:?}");
     let mut settings: Vec<_> = server.settings.keys().map(String::as_str).collect();
@@ -36,50 +36,50 @@ async fn tells_about_itself(backend: &dyn Admin, version: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn embedded_folder() {
+async fn embedded_backend_passes_all_cases_and_keeps_its_data() {
     let folder = new_folder();
     let url = format!("embedded:{}", folder.path().display());
     let backend = connect(&url).await.unwrap();
-    assert_eq!(backend.place(), url);
+    assert_eq!(backend.location(), url);
     cases::all(&*backend).await;
-    cases::survive(&*backend, || async {}).await;
+    cases::leave_data(&*backend, || async {}).await;
     drop(backend);
-    // Everything is there again, and the folder was free to open.
-    cases::survived(&*connect(&url).await.unwrap()).await;
+    // All data is restored, and the folder was unlocked.
+    cases::check_data(&*connect(&url).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn millstream_server() {
+async fn millstream_server_passes_all_cases() {
     let server = Server::start(Program::Millstream, &[]);
     let backend = connect(&server.url()).await.unwrap();
-    let natively = backend.capabilities();
-    assert!(natively.read_claims && natively.releases && natively.extends, "{natively:?}");
-    assert!(natively.idempotent_adds && natively.exact_lag, "{natively:?}");
-    let newer = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
-    for backend in [backend, newer] {
+    let native = backend.capabilities();
+    assert!(native.read_claims && native.releases && native.extends, "{native:?}");
+    assert!(native.idempotent_adds && native.exact_lag, "{native:?}");
+    let resp3 = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
+    for backend in [backend, resp3] {
         cases::all(&*backend).await;
-        tells_about_itself(&*backend, "millstream_version").await;
+        describes_itself(&*backend, "millstream_version").await;
     }
 }
 
-/// The oldest server there is support for.
+/// Redis 6.2 is the oldest supported server.
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_6_2_server() {
+async fn redis_6_2_passes_all_cases() {
     real_server(&REDIS_6_2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_7_0_server() {
+async fn redis_7_0_passes_all_cases() {
     real_server(&REDIS_7_0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_8_2_server() {
+async fn redis_8_2_passes_all_cases() {
     real_server(&REDIS_8_2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn valkey_9_1_server() {
+async fn valkey_9_1_passes_all_cases() {
     real_server(&VALKEY_9_1).await;
 }
 
@@ -88,24 +88,24 @@ async fn real_server(peer: &'static Peer) {
     let backend = connect(&server.url()).await.unwrap();
     cases::all(&*backend).await;
     if peer.redis_version >= (7, 0) {
-        cases::groups::lag_is_told(&*backend).await;
+        cases::groups::lag_is_reported(&*backend).await;
     }
-    let newer = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
-    cases::all(&*newer).await;
-    tells_about_itself(&*backend, "redis_version").await;
-    tells_about_itself(&*newer, "redis_version").await;
-    let elsewhere = connect(&format!("{}/7", server.url())).await.unwrap();
-    assert!(elsewhere.place().ends_with("/7"));
-    assert_eq!(elsewhere.streams("*").await.unwrap(), [""; 0]);
+    let resp3 = connect(&format!("{}/?protocol=3", server.url())).await.unwrap();
+    cases::all(&*resp3).await;
+    describes_itself(&*backend, "redis_version").await;
+    describes_itself(&*resp3, "redis_version").await;
+    let other_database = connect(&format!("{}/7", server.url())).await.unwrap();
+    assert!(other_database.location().ends_with("/7"));
+    assert_eq!(other_database.streams("*").await.unwrap(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_cluster() {
+async fn redis_cluster_passes_all_cases() {
     cluster(&REDIS_7_0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn valkey_cluster() {
+async fn valkey_cluster_passes_all_cases() {
     cluster(&VALKEY_9_1).await;
 }
 
@@ -113,39 +113,39 @@ async fn cluster(peer: &'static Peer) {
     let Some(cluster) = Cluster::start(peer) else { return };
     let backend = connect(&cluster.url()).await.unwrap();
     cases::all(&*backend).await;
-    cases::groups::lag_is_told(&*backend).await;
-    cases::waiting::follow_a_slot(&*backend, &cluster).await;
-    tells_about_itself(&*backend, "redis_version").await;
+    cases::groups::lag_is_reported(&*backend).await;
+    cases::blocking::follow_a_slot(&*backend, &cluster).await;
+    describes_itself(&*backend, "redis_version").await;
 }
 
-/// A server of the cluster dies, and its replica takes over.
+/// A server of the cluster is killed, and its replica takes over.
 #[tokio::test(flavor = "multi_thread")]
-async fn valkey_cluster_fails_over() {
+async fn the_backend_survives_a_cluster_failover() {
     let Some(mut cluster) = Cluster::start(&VALKEY_9_1) else { return };
     cluster.add_replica();
     let backend = connect(&cluster.url()).await.unwrap();
     let streams: Vec<String> = (0..9).map(|n| format!("failover:{n}")).collect();
     for stream in &streams {
-        cases::reading::make(&*backend, stream, 1).await;
-        cases::waiting::read_one(&*backend, stream).await;
+        cases::reading::make_stream(&*backend, stream, 1).await;
+        cases::blocking::read_one(&*backend, stream).await;
     }
-    cluster.wait_for_the_replica();
-    cluster.kill_the_first();
+    cluster.wait_for_replica();
+    cluster.kill_first();
     for stream in &streams {
-        cases::until(|| async {
+        cases::wait_until(|| async {
             let added = backend.add(stream, &[cases::entry("n", "2")], None).await;
             if let Err(error) = &added {
-                assert!(error.is_passing(), "{error}");
+                assert!(error.is_transient(), "{error}");
             }
             added.is_ok()
         })
         .await;
-        cases::waiting::read_one(&*backend, stream).await;
+        cases::blocking::read_one(&*backend, stream).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_over_tls_with_a_password() {
+async fn redis_with_tls_and_password_passes_all_cases() {
     let Some(tls) = Tls::new() else { return };
     let arguments = tls.arguments();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -153,38 +153,38 @@ async fn redis_over_tls_with_a_password() {
     let at = format!("127.0.0.1:{}", server.port);
     let ca = tls.authority();
     let backend = connect(&format!("rediss://:secret@{at}/?ca={ca}")).await.unwrap();
-    assert_eq!(backend.place(), format!("rediss://{at}"));
+    assert_eq!(backend.location(), format!("rediss://{at}"));
     cases::all(&*backend).await;
     let insecure = connect(&format!("rediss://:secret@{at}/#insecure")).await.unwrap();
     insecure.ping().await.unwrap();
 
     for denied in ["rediss://:wrong@", "rediss://nobody:secret@", "rediss://"] {
-        let error = refused(&format!("{denied}{at}/?ca={ca}")).await;
+        let error = connect_error(&format!("{denied}{at}/?ca={ca}")).await;
         assert_eq!(error.kind(), ErrorKind::Denied, "{denied}: {error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
     for unreachable in [format!("rediss://:secret@{at}"), format!("redis://:secret@{at}")] {
-        let error = refused(&unreachable).await;
+        let error = connect_error(&unreachable).await;
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{unreachable}: {error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_unreachable() {
+async fn a_refused_connection_is_reported_as_unreachable() {
     let port = servers::free_port();
     for scheme in ["redis", "redis+cluster"] {
-        let error = refused(&format!("{scheme}://127.0.0.1:{port}")).await;
+        let error = connect_error(&format!("{scheme}://127.0.0.1:{port}")).await;
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{scheme}: {error}");
-        assert!(error.is_passing());
+        assert!(error.is_transient());
     }
 }
 
-/// The connection stands, and nobody answers.
+/// The connection stays open, but the server does not reply.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_falls_silent_is_unreachable() {
+async fn a_server_that_stops_replying_is_reported_as_unreachable() {
     let Some(server) = Server::redis(&[]) else { return };
     let backend = connect(&server.url()).await.unwrap();
-    cases::reading::make(&*backend, "silent", 0).await;
+    cases::reading::make_stream(&*backend, "silent", 0).await;
     let read = Read { block: Some(Duration::from_millis(10)), ..cases::reader("silent", "a", 1) };
     backend.read(&read).await.unwrap();
     server.signal("STOP");
@@ -193,36 +193,36 @@ async fn a_server_that_falls_silent_is_unreachable() {
     for error in [pinged.unwrap_err(), read.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     }
-    cases::until(|| async { backend.ping().await.is_ok() }).await;
+    cases::wait_until(|| async { backend.ping().await.is_ok() }).await;
     cases::all(&*backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_comes_back() {
+async fn the_backend_reconnects_to_redis() {
     if let Some(server) = Server::redis(&["--appendonly", "yes", "--appendfsync", "always"]) {
-        comes_back(server).await;
+        reconnects(server).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn millstream_comes_back() {
-    comes_back(Server::start(Program::Millstream, &["--appendonly", "yes", "--appendfsync", "always"])).await;
+async fn the_backend_reconnects_to_millstream() {
+    reconnects(Server::start(Program::Millstream, &["--appendonly", "yes", "--appendfsync", "always"])).await;
 }
 
-/// Calls fail while the server is away, and go through when it is there again: no new backend is needed.
-async fn comes_back(mut server: Server) {
+/// Calls fail while the server is down, and succeed after its restart, with the same backend.
+async fn reconnects(mut server: Server) {
     let backend = connect(&server.url()).await.unwrap();
-    cases::survive(&*backend, || async { server.kill() }).await;
+    cases::leave_data(&*backend, || async { server.kill() }).await;
     let error = backend.ping().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     server.restart();
-    cases::until(|| async { backend.ping().await.is_ok() }).await;
-    cases::survived(&*backend).await;
+    cases::wait_until(|| async { backend.ping().await.is_ok() }).await;
+    cases::check_data(&*backend).await;
     cases::all(&*backend).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_takes_no_writes_and_buries_nothing_by_half() {
+async fn a_full_server_refuses_writes_and_dead_letters_atomically() {
     for peer in PEERS {
         let Some(server) = Server::peer(peer, &["--maxmemory-policy", "noeviction"]) else { continue };
         let backend = connect(&server.url()).await.unwrap();
@@ -231,35 +231,35 @@ async fn a_server_without_memory_takes_no_writes_and_buries_nothing_by_half() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_could_not_tell_what_it_can_do_is_asked_again() {
+async fn uncertain_capabilities_are_probed_again() {
     let Some(server) = Server::redis(&["--maxmemory-policy", "noeviction", "--maxmemory", "1"]) else {
         return;
     };
     let backend = connect(&server.url()).await.unwrap();
-    assert!(!backend.capabilities().certain);
-    let once = Idempotence { producer: "p".into(), iid: "1".into() };
-    let entry = NewEntry { idempotence: Some(once), ..cases::entry("n", "1") };
+    assert!(!backend.capabilities().confirmed);
+    let idempotence = Idempotence { producer: "p".into(), iid: "1".into() };
+    let entry = NewEntry { idempotence: Some(idempotence), ..cases::entry("n", "1") };
     let error = backend.add("s", std::slice::from_ref(&entry), None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotWritable, "{error}");
     server.configure("maxmemory", "0");
     backend.add("s", &[entry], None).await.unwrap();
     let can = backend.capabilities();
-    assert!(can.certain && !can.idempotent_adds, "{can:?}");
+    assert!(can.confirmed && !can.idempotent_adds, "{can:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_is_busy() {
+async fn writing_to_a_replica_is_reported_as_busy() {
     let Some(server) = Server::redis(&[]) else { return };
     let backend = connect(&server.url()).await.unwrap();
-    cases::reading::make(&*backend, "replica", 1).await;
+    cases::reading::make_stream(&*backend, "replica", 1).await;
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let error = backend.add("replica", &[cases::entry("n", "1")], None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
 }
 
-async fn refused(url: &str) -> millstream_worker::Error {
+async fn connect_error(url: &str) -> millstream_worker::Error {
     match connect(url).await {
-        Ok(backend) => panic!("{url} was let in to {}", backend.place()),
+        Ok(backend) => panic!("{url} connected to {}", backend.location()),
         Err(error) => error,
     }
 }

@@ -1,4 +1,4 @@
-//! Real servers for the tests: on free ports of loopback, in folders of their own, gone when dropped.
+//! Real servers for the tests: on free ports of the loopback interface, in their own folders, stopped on drop.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::peers::{Peer, REDIS_7_0};
 
-/// Which program serves.
+/// The program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Peer(&'static Peer),
@@ -26,27 +26,27 @@ pub(crate) struct Server {
     folder: Folder,
     child: Child,
     is_tls: bool,
-    /// Where it listens, on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     pub(crate) port: u16,
 }
 
 impl Server {
-    /// Starts a server with further arguments.
+    /// Starts a server with additional arguments.
     pub(crate) fn start(program: Program, arguments: &[&str]) -> Server {
         Server::start_at(program, free_port, arguments, false)
     }
 
-    /// Starts Redis 7.0, the `redis-server` of the system; `None` where there is none, which is an error on a CI machine.
+    /// Starts Redis 7.0, the `redis-server` of the system. `None` if it is not installed, which is an error in CI.
     pub(crate) fn redis(arguments: &[&str]) -> Option<Server> {
         Server::peer(&REDIS_7_0, arguments)
     }
 
-    /// Starts a real server; `None` where there is none, which is an error on a CI machine.
+    /// Starts a real server. `None` if it is not installed, which is an error in CI.
     pub(crate) fn peer(peer: &'static Peer, arguments: &[&str]) -> Option<Server> {
         is_installed(peer).then(|| Server::start(Program::Peer(peer), arguments))
     }
 
-    /// The same, listening for TLS only.
+    /// Starts Redis 7.0 that accepts only TLS. `None` if it is not installed, which is an error in CI.
     pub(crate) fn redis_tls(arguments: &[&str]) -> Option<Server> {
         is_installed(&REDIS_7_0)
             .then(|| Server::start_at(Program::Peer(&REDIS_7_0), free_port, arguments, true))
@@ -55,13 +55,13 @@ impl Server {
     fn start_at(program: Program, port: fn() -> u16, arguments: &[&str], is_tls: bool) -> Server {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut problem = String::new();
-        // Another process may take the free port between our look and the server's bind.
+        // Another process can take the free port before the server binds it.
         for _ in 0..5 {
             let (port, folder) = (port(), new_folder());
             let child = spawn(program, port, folder.path(), &arguments, is_tls);
             let arguments = arguments.clone();
             let mut server = Server { program, arguments, folder, child, is_tls, port };
-            match server.wait_until_it_listens() {
+            match server.wait_until_listening() {
                 Ok(()) => return server,
                 Err(why) => problem = why,
             }
@@ -76,25 +76,25 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills the server, as a crash would.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kill the server");
         self.child.wait().expect("wait for the server's end");
     }
 
-    /// Starts it again, in the same place with the same data.
+    /// Starts the server again on the same port with the same data.
     pub(crate) fn restart(&mut self) {
         self.child = spawn(self.program, self.port, self.folder.path(), &self.arguments, self.is_tls);
-        self.wait_until_it_listens().unwrap_or_else(|problem| panic!("{problem}"));
+        self.wait_until_listening().unwrap_or_else(|problem| panic!("{problem}"));
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.expect("run kill").success());
     }
 
-    /// What `redis-cli` prints for a command.
+    /// Returns the output of `redis-cli` for a command.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         cli(self.port, arguments)
     }
@@ -103,20 +103,21 @@ impl Server {
         assert_eq!(self.cli(&["CONFIG", "SET", name, value]), "OK");
     }
 
-    /// By its own words: whoever answers at the port may be another, who was quicker.
-    fn wait_until_it_listens(&mut self) -> Result<(), String> {
-        let words = match self.program {
+    /// Waits for the server's own log message. A reply at the port is no proof, because another process may have
+    /// taken it.
+    fn wait_until_listening(&mut self) -> Result<(), String> {
+        let message = match self.program {
             Program::Peer(_) => "Ready to accept connections",
             Program::Millstream => "listening",
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let ended = self.child.try_wait().expect("look at the server");
+            let ended = self.child.try_wait().expect("check the server");
             let output = fs::read_to_string(self.folder.path().join("output.txt")).unwrap_or_default();
             if ended.is_some() {
                 return Err(format!("{:?} ended: {output}", self.program));
             }
-            if output.contains(words) {
+            if output.contains(message) {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -129,7 +130,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -162,7 +163,7 @@ fn spawn(program: Program, port: u16, folder: &Path, arguments: &[String], is_tl
     command.spawn().unwrap_or_else(|error| panic!("start {program:?}: {error}"))
 }
 
-/// Our own server: the one that `TEST_MILLSTREAM_SERVER` names, or else built in the profile of this test.
+/// Path of the Millstream server: `TEST_MILLSTREAM_SERVER`, or else a binary built with the profile of this test.
 fn millstream() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -172,11 +173,15 @@ fn millstream() -> &'static Path {
         let test = std::env::current_exe().expect("the path of this test");
         let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/test");
         let mut build = Command::new(env!("CARGO"));
-        // As tests of the whole workspace build it: the binary alone would need its dependencies once more, with other features.
+        // Built with the whole workspace: alone, the binary would need its dependencies again with other features.
         build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
-        // Build scripts that watch what Cargo tells this test of its package would run again, and all that needs them be built again.
+        // Some build scripts depend on the variables that Cargo sets for this test. Removing these variables avoids
+        // that the scripts run again and everything that depends on them is rebuilt.
         for (name, _) in std::env::vars_os() {
-            if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|of| name.to_string_lossy().starts_with(of)) {
+            if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
                 build.env_remove(name);
             }
         }
@@ -191,7 +196,7 @@ fn millstream() -> &'static Path {
     })
 }
 
-/// Three masters that share the slots, and perhaps a replica of the first.
+/// Three masters that share the slots, and optionally a replica of the first.
 pub(crate) struct Cluster {
     peer: &'static Peer,
     nodes: Vec<Server>,
@@ -214,10 +219,10 @@ impl Cluster {
             .output()
             .expect("run redis-cli");
         assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stdout));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         for node in &cluster.nodes {
             while !node.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok") {
-                assert!(Instant::now() < deadline, "the cluster does not come to be");
+                assert!(Instant::now() < deadline, "the cluster is not ready in time");
                 thread::sleep(Duration::from_millis(50));
             }
         }
@@ -234,45 +239,45 @@ impl Cluster {
         let (first, port) = (&self.nodes[0], replica.port.to_string());
         let id = first.cli(&["CLUSTER", "MYID"]);
         assert_eq!(first.cli(&["CLUSTER", "MEET", "127.0.0.1", &port]), "OK");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while replica.cli(&["CLUSTER", "REPLICATE", &id]) != "OK" {
-            assert!(Instant::now() < deadline, "the replica does not get to know its master");
+            assert!(Instant::now() < deadline, "the replica did not find its master in time");
             thread::sleep(Duration::from_millis(50));
         }
         self.nodes.push(replica);
     }
 
-    /// Waits until the replica has what its master has, and everybody knows it.
-    pub(crate) fn wait_for_the_replica(&self) {
-        let deadline = Instant::now() + PATIENCE;
+    /// Waits until the replica has its master's data and all nodes know it.
+    pub(crate) fn wait_for_replica(&self) {
+        let deadline = Instant::now() + TIMEOUT;
         let port = format!(":{}@", self.nodes[3].port);
         let is_known = |node: &Server| {
             let nodes = node.cli(&["CLUSTER", "NODES"]);
             nodes.lines().any(|line| line.contains(&port) && line.contains("slave"))
         };
         while self.nodes[0].cli(&["WAIT", "1", "1000"]) != "1" || !self.nodes.iter().all(is_known) {
-            assert!(Instant::now() < deadline, "the replica does not keep up");
+            assert!(Instant::now() < deadline, "the replica is not up to date in time");
             thread::sleep(Duration::from_millis(50));
         }
     }
 
-    pub(crate) fn kill_the_first(&mut self) {
+    pub(crate) fn kill_first(&mut self) {
         self.nodes[0].kill();
     }
 
     pub(crate) fn url(&self) -> String {
-        // Two of three: the third is found.
+        // Two of three nodes: the backend must discover the third.
         format!("redis+cluster://127.0.0.1:{},127.0.0.1:{}", self.nodes[0].port, self.nodes[1].port)
     }
 
-    /// Gives the empty slot of a key to another server.
+    /// Moves the empty slot of a key to another server.
     pub(crate) fn move_slot_of(&self, key: &str) {
         let slot = self.nodes[0].cli(&["CLUSTER", "KEYSLOT", key]);
         let owner = self.nodes.iter().position(|node| !node.cli(&["EXISTS", key]).contains("MOVED"));
-        let next = (owner.expect("somebody owns the slot") + 1) % self.nodes.len();
+        let next = (owner.expect("a node owns the slot") + 1) % self.nodes.len();
         let id = self.nodes[next].cli(&["CLUSTER", "MYID"]);
-        // The new owner first, so that the slot is never without one.
-        for at in [next, owner.expect("somebody owns the slot")] {
+        // The new owner is set first, so that the slot always has an owner.
+        for at in [next, owner.expect("a node owns the slot")] {
             assert_eq!(self.nodes[at].cli(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]), "OK");
         }
     }
@@ -284,9 +289,9 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// `None` where a part is missing: a redis-server with TLS, or openssl.
+    /// `None` if redis-server with TLS or openssl is missing.
     pub(crate) fn new() -> Option<Tls> {
-        if !is_installed(&REDIS_7_0) || !is_there("openssl", &["version"]) {
+        if !is_installed(&REDIS_7_0) || !can_run("openssl", &["version"]) {
             return None;
         }
         let tls = Tls { folder: new_folder() };
@@ -326,7 +331,7 @@ impl Tls {
     }
 }
 
-/// A folder that is gone with its name.
+/// A temporary folder, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -337,7 +342,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind is in the system's folder for that.
+        // Errors are ignored: the folder is in the system's temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -346,7 +351,7 @@ pub(crate) fn new_folder() -> Folder {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("millstream-worker-{}-{number}", std::process::id()));
-    // A run that was killed may have left one behind.
+    // A killed run with the same process id may have left its folder behind.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("create a folder");
     Folder(folder)
@@ -357,7 +362,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("the address just bound").port()
 }
 
-/// A port whose neighbour 10,000 further is free too: servers of a cluster talk to each other there.
+/// Returns a free port such that the port 10,000 above it is free too. Nodes of a cluster talk to each other there.
 fn free_cluster_port() -> u16 {
     loop {
         let port = 20_000 + free_port() % 20_000;
@@ -375,19 +380,19 @@ fn cli(port: u16, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Whether there is this server. On a CI machine there must be.
+/// Whether this server is installed. In CI it must be.
 fn is_installed(peer: &Peer) -> bool {
-    is_there(&peer.path().to_string_lossy(), &["--version"])
+    can_run(&peer.path().to_string_lossy(), &["--version"])
 }
 
-fn is_there(program: &str, arguments: &[&str]) -> bool {
+fn can_run(program: &str, arguments: &[&str]) -> bool {
     let found = Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success());
     assert!(
         found || std::env::var_os("CI").is_none(),
         "{program} is missing; scripts/peers installs servers"
     );
     if !found {
-        eprintln!("skipped: there is no {program} here; scripts/peers installs servers");
+        eprintln!("skipped: {program} is not installed; scripts/peers installs servers");
     }
     found
 }

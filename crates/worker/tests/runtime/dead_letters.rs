@@ -1,4 +1,4 @@
-//! Messages that end in the dead letters, and those that get another chance.
+//! Messages that become dead dead_letters, and redrives.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,44 +13,44 @@ use millstream_worker::redrive::{Destination, Filter, Progress, Redrive, redrive
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_many_tries_end_with_everything_one_wants_to_know() {
+async fn a_message_that_fails_too_often_becomes_a_complete_dead_letter() {
     let backend = store().await;
     let ids = add(&backend, 0..1).await;
     let handler = async |_: Raw| Err::<(), _>(std::io::Error::other("the bank is closed"));
     let running = run(worker(&backend).handler(handler).max_deliveries(3).consumer_name("clerk"));
-    until("dead", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("dead", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.dead, report.retried, report.received), (1, 2, 3));
-    let letter = letters(&backend).await.remove(0);
+    let dead_letter = dead_letters(&backend).await.remove(0);
     assert_eq!(
-        (letter.stream.as_str(), letter.group.as_str(), letter.consumer.as_str()),
+        (dead_letter.stream.as_str(), dead_letter.group.as_str(), dead_letter.consumer.as_str()),
         (STREAM, GROUP, "clerk")
     );
-    assert_eq!((letter.origin, letter.deliveries, letter.redrives), (ids[0], 3, 0));
-    assert_eq!(letter.reason, Some(Reason::MaxDeliveries));
-    assert_eq!(letter.error, "the bank is closed");
-    assert!(letter.error_type.contains("Error"), "{}", letter.error_type);
-    assert_eq!(letter.fields, [("n".into(), "0".into())]);
-    assert!(letter.dead_at >= letter.first_seen);
+    assert_eq!((dead_letter.origin, dead_letter.deliveries, dead_letter.redrives), (ids[0], 3, 0));
+    assert_eq!(dead_letter.reason, Some(Reason::MaxDeliveries));
+    assert_eq!(dead_letter.error, "the bank is closed");
+    assert!(dead_letter.error_type.contains("Error"), "{}", dead_letter.error_type);
+    assert_eq!(dead_letter.fields, [("n".into(), "0".into())]);
+    assert!(dead_letter.dead_at >= dead_letter.first_seen);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rejected_message_ends_at_once() {
+async fn a_rejected_message_is_dead_lettered_immediately() {
     let backend = store().await;
     add(&backend, 0..2).await;
     let handler = async |message: Message| match message.text("n") {
         Some("0") => Err(HandlerError::reject("never")),
         _ => Ok(()),
     };
-    let running = run(worker(&backend).handler(handler).dead_letter("graveyard"));
-    until("dead", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    let running = run(worker(&backend).handler(handler).dead_letter("failed-orders"));
+    wait_until("dead", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.dead, report.acknowledged, report.retried), (1, 1, 0));
-    assert_eq!(backend.stream("graveyard").await.unwrap().unwrap().length, 1);
+    assert_eq!(backend.stream("failed-orders").await.unwrap().unwrap().length, 1);
 }
 
-/// Something else lies where dead letters should go.
-async fn take_the_place_of_letters(backend: &Arc<dyn Admin>) {
+/// Creates a key of another type at the name of the dead-dead_letter stream.
+async fn block_dead_letter_stream(backend: &Arc<dyn Admin>) {
     backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let other = vec![(DEAD.to_owned(), Duration::from_secs(3600))];
     let done = Acknowledgement { ids: Vec::new(), remember: other };
@@ -58,123 +58,125 @@ async fn take_the_place_of_letters(backend: &Arc<dyn Admin>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_letter_that_is_refused_holds_up_nobody_and_is_written_later() {
+async fn a_refused_dead_letter_delays_no_message_and_is_written_later() {
     let embedded = Embedded::in_memory();
     let db = embedded.store().clone();
     let backend: Arc<dyn Admin> = Arc::new(embedded);
     add(&backend, 0..50).await;
-    take_the_place_of_letters(&backend).await;
+    block_dead_letter_stream(&backend).await;
     let handler = async |message: Message| match number(&message) % 10 {
         0 => Err(HandlerError::reject("never")),
         _ => Ok(()),
     };
     let running = run(worker(&backend).handler(handler));
-    until("all but the rejected", async || pending(&backend).await.len() == 5).await;
+    wait_until("all but the rejected", async || pending(&backend).await.len() == 5).await;
     add(&backend, 50..100).await;
-    until("all but the rejected of those after them", async || {
+    wait_until("all but the rejected of those after them", async || {
         let group = &backend.groups(STREAM).await.unwrap()[0];
         group.lag == Some(0) && group.pending == 10
     })
     .await;
     assert_eq!(backend.stream(DEAD).await.unwrap_err().kind(), ErrorKind::WrongType);
     db.remove(DEAD).await.unwrap();
-    until("buried", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("dead-lettered", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.dead, report.acknowledged, report.lost_leases), (10, 90, 0));
-    assert_eq!(letters(&backend).await.len(), 10);
+    assert_eq!(dead_letters(&backend).await.len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_ends_gives_back_what_it_could_not_bury() {
+async fn a_draining_worker_releases_messages_it_could_not_dead_letter() {
     let backend = store().await;
     add(&backend, 0..1).await;
-    take_the_place_of_letters(&backend).await;
+    block_dead_letter_stream(&backend).await;
     let gate = Arc::new(Gate::default());
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| {
-        gate.begun.fetch_add(1, Ordering::SeqCst);
+        gate.started.fetch_add(1, Ordering::SeqCst);
         Err::<(), _>(HandlerError::reject("never"))
     };
     let running = run(worker(&backend).handler(handler).state(gate.clone()));
-    until("rejected", async || gate.begun() == 1).await;
-    let report = running.end().await;
-    // Our own last read may have brought it once more.
+    wait_until("rejected", async || gate.started() == 1).await;
+    let report = running.drain().await;
+    // The worker's own last read may have delivered it once more.
     assert!(report.dead == 0 && report.released >= 1, "{report}");
     assert!(pending(&backend).await.iter().all(|row| row.consumer.is_none() && row.deliveries == 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_kills_workers_ends_before_a_handler_sees_it() {
+async fn a_message_that_kills_workers_is_dead_lettered_without_a_handler() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1).await;
-    // Two workers read it and die; it has had its two deliveries.
+    // Two workers read it and die, which makes two deliveries.
     read_and_die(&backend, "first", 1).await;
-    assert_eq!(steal(&backend, "second").await, 1);
+    assert_eq!(claim_all(&backend, "second").await, 1);
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
     let running = run(worker(&backend).handler(handler).state(gate.clone()).max_deliveries(2).lease(ms(100)));
-    until("dead", async || all_done(&backend).await).await;
-    running.end().await;
-    let letter = letters(&backend).await.remove(0);
-    assert_eq!((letter.reason, letter.deliveries), (Some(Reason::MaxDeliveries), 2));
-    assert!(letter.error.contains("2 times"), "{}", letter.error);
-    assert_eq!(gate.begun(), 0);
+    wait_until("dead", async || all_done(&backend).await).await;
+    running.drain().await;
+    let dead_letter = dead_letters(&backend).await.remove(0);
+    assert_eq!((dead_letter.reason, dead_letter.deliveries), (Some(Reason::MaxDeliveries), 2));
+    assert!(dead_letter.error.contains("2 times"), "{}", dead_letter.error);
+    assert_eq!(gate.started(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_whose_entry_is_gone_ends_as_such() {
+async fn a_message_whose_entry_was_deleted_is_dead_lettered_with_that_reason() {
     let backend = store().await;
     let ids = add(&backend, 0..3).await;
     read_and_die(&backend, "dead", 3).await;
     backend.delete_entries(STREAM, &ids[1..2]).await.unwrap();
     let running = run(worker(&backend).handler(async |_: Raw| {}).lease(ms(100)));
-    until("dead", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("dead", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.dead), (2, 1));
-    let letter = letters(&backend).await.remove(0);
-    assert_eq!((letter.reason, letter.origin), (Some(Reason::PayloadGone), ids[1]));
-    assert!(letter.fields.is_empty());
+    let dead_letter = dead_letters(&backend).await.remove(0);
+    assert_eq!((dead_letter.reason, dead_letter.origin), (Some(Reason::PayloadGone), ids[1]));
+    assert!(dead_letter.fields.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redrive_goes_to_one_group_and_is_counted() {
-    let (backend, mended, handled) = (store().await, Arc::new(Gate::default()), Handled::default());
+async fn redrive_delivers_to_one_group_and_counts_redrives() {
+    let (backend, fixed, handled) = (store().await, Arc::new(Gate::default()), Handled::default());
     add(&backend, 0..6).await;
     backend.create_group(STREAM, "other", Start::End).await.unwrap();
-    let handler = async |message: Message, handled: Data<Handled>, mended: Data<Arc<Gate>>| {
+    let handler = async |message: Message, handled: Data<Handled>, fixed: Data<Arc<Gate>>| {
         handled.count(number(&message));
-        match (number(&message), mended.is_open()) {
+        match (number(&message), fixed.is_open()) {
             (0..3, false) => Outcome::reject("card expired"),
             (3..5, false) => Outcome::reject("no such customer"),
             _ => Outcome::Ack,
         }
     };
-    let running = run(worker(&backend).handler(handler).state(handled.clone()).state(mended.clone()));
-    until("dead", async || all_done(&backend).await && letters(&backend).await.len() == 5).await;
+    let running = run(worker(&backend).handler(handler).state(handled.clone()).state(fixed.clone()));
+    wait_until("dead", async || all_done(&backend).await && dead_letters(&backend).await.len() == 5).await;
 
-    // Looking changes nothing.
+    // A dry run changes nothing.
     let mut request = Redrive { dry_run: true, ..Redrive::default() };
     request.filter = Filter { error: Some("card".into()), ..Filter::default() };
-    let looked = redrive(&*backend, DEAD, &request, |_| {}).await.unwrap();
-    assert_eq!((looked.total, looked.looked_at, looked.matched, looked.redriven), (5, 5, 3, 0));
-    assert_eq!(letters(&backend).await.len(), 5);
+    let preview = redrive(&*backend, DEAD, &request, |_| {}).await.unwrap();
+    assert_eq!((preview.total, preview.scanned, preview.matched, preview.redriven), (5, 5, 3, 0));
+    assert_eq!(dead_letters(&backend).await.len(), 5);
 
-    // Not mended yet: they come back, and say how often they have had a chance.
-    let mut told: Vec<Progress> = Vec::new();
+    // The bug is not fixed yet: the messages become dead dead_letters again, with the number of their redrives.
+    let mut reported: Vec<Progress> = Vec::new();
     request.dry_run = false;
     request.rate = Some(200.0);
-    let done = redrive(&*backend, DEAD, &request, |progress| told.push(*progress)).await.unwrap();
+    let done = redrive(&*backend, DEAD, &request, |progress| reported.push(*progress)).await.unwrap();
     assert_eq!((done.redriven, done.gone), (3, 0));
-    assert_eq!(told.last(), Some(&done));
-    until("dead again", async || letters(&backend).await.len() == 5).await;
-    let mut redrives: Vec<u64> = letters(&backend).await.iter().map(|letter| letter.redrives).collect();
+    assert_eq!(reported.last(), Some(&done));
+    wait_until("dead again", async || dead_letters(&backend).await.len() == 5).await;
+    let mut redrives: Vec<u64> =
+        dead_letters(&backend).await.iter().map(|dead_letter| dead_letter.redrives).collect();
     redrives.sort();
     assert_eq!(redrives, [0, 0, 1, 1, 1]);
 
-    // Mended: they are done. The other group sees nothing of it.
-    mended.open();
+    // The bug is fixed: the messages succeed. The other group does not see them.
+    fixed.open();
     let limited = Redrive { limit: Some(4), ..Redrive::default() };
     assert_eq!(redrive(&*backend, DEAD, &limited, |_| {}).await.unwrap().redriven, 4);
-    until("all done", async || all_done(&backend).await && letters(&backend).await.len() == 1).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await && dead_letters(&backend).await.len() == 1)
+        .await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.dead), (5, 8));
     let other =
         backend.groups(STREAM).await.unwrap().into_iter().find(|group| group.name == "other").unwrap();
@@ -183,7 +185,7 @@ async fn a_redrive_goes_to_one_group_and_is_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redrive_to_all_groups_is_a_new_entry() {
+async fn redrive_to_all_groups_adds_a_new_entry() {
     let backend = store().await;
     add(&backend, 0..1).await;
     backend.create_group(STREAM, "other", Start::End).await.unwrap();
@@ -192,28 +194,30 @@ async fn a_redrive_to_all_groups_is_a_new_entry() {
         Some(_) => Outcome::reject("second time"),
     };
     let running = run(worker(&backend).handler(handler));
-    until("dead", async || letters(&backend).await.len() == 1).await;
+    wait_until("dead", async || dead_letters(&backend).await.len() == 1).await;
     let request = Redrive { to: Destination::AllGroups, ..Redrive::default() };
     assert_eq!(redrive(&*backend, DEAD, &request, |_| {}).await.unwrap().redriven, 1);
-    until("dead again", async || letters(&backend).await.first().is_some_and(|letter| letter.redrives == 1))
-        .await;
-    running.end().await;
-    let letter = letters(&backend).await.remove(0);
-    assert_eq!((letter.error.as_str(), letter.fields.len()), ("second time", 1));
+    wait_until("dead again", async || {
+        dead_letters(&backend).await.first().is_some_and(|dead_letter| dead_letter.redrives == 1)
+    })
+    .await;
+    running.drain().await;
+    let dead_letter = dead_letters(&backend).await.remove(0);
+    assert_eq!((dead_letter.error.as_str(), dead_letter.fields.len()), ("second time", 1));
     assert_eq!(backend.stream(STREAM).await.unwrap().unwrap().length, 2);
     let groups = backend.groups(STREAM).await.unwrap();
     assert_eq!(groups.iter().find(|group| group.name == "other").unwrap().lag, Some(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_gone_from_the_stream_stays_a_dead_letter() {
+async fn redrive_keeps_dead_letters_whose_entry_was_deleted() {
     let backend = store().await;
     let ids = add(&backend, 0..1).await;
     let running = run(worker(&backend).handler(async |_: Raw| Outcome::reject("no")));
-    until("dead", async || letters(&backend).await.len() == 1).await;
-    running.end().await;
+    wait_until("dead", async || dead_letters(&backend).await.len() == 1).await;
+    running.drain().await;
     backend.delete_entries(STREAM, &ids).await.unwrap();
     let done = redrive(&*backend, DEAD, &Redrive::default(), |_| {}).await.unwrap();
     assert_eq!((done.matched, done.redriven, done.gone), (1, 0, 1));
-    assert_eq!(letters(&backend).await.len(), 1);
+    assert_eq!(dead_letters(&backend).await.len(), 1);
 }

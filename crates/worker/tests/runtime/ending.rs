@@ -1,4 +1,4 @@
-//! Pausing, draining, and coming back after something was deleted underneath.
+//! Pausing, draining, and recovery after a group or a stream was deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use millstream_worker::{Message, Outcome, WorkerName};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drain_finishes_what_runs_and_gives_back_the_rest_at_once() {
+async fn drain_finishes_running_messages_and_releases_prefetched_ones_immediately() {
     let backend = store().await;
     add(&backend, 0..20).await;
     let gate = Arc::new(Gate::default());
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
     let running = run(worker(&backend).concurrency(3).handler(handler).state(gate.clone()));
-    until("prefetched", async || gate.begun() == 3 && pending(&backend).await.len() > 3).await;
+    wait_until("prefetched", async || gate.started() == 3 && pending(&backend).await.len() > 3).await;
     running.handle.drain();
-    // Given back while the others still run, and as if never delivered.
-    until("released", async || {
+    // Prefetched messages are released while the others still run, as if they were never delivered.
+    wait_until("released", async || {
         let rows = pending(&backend).await;
         let (released, running): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.consumer.is_none());
         running.len() == 3 && !released.is_empty() && released.iter().all(|row| row.deliveries == 0)
@@ -26,64 +26,64 @@ async fn a_drain_finishes_what_runs_and_gives_back_the_rest_at_once() {
     .await;
     let released = pending(&backend).await.len() as u64 - 3;
     gate.open();
-    let report = running.end().await;
-    assert_eq!((report.acknowledged, report.released, gate.begun()), (3, released, 3));
+    let report = running.drain().await;
+    assert_eq!((report.acknowledged, report.released, gate.started()), (3, released, 3));
     assert_eq!(report.received, 3 + released);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn at_the_deadline_what_still_runs_is_cancelled_and_given_back() {
+async fn the_drain_deadline_cancels_and_releases_running_messages() {
     let backend = store().await;
     add(&backend, 0..2).await;
     let handler = async |message: Message| {
         if message.text("n") == Some("0") {
-            // This one listens, and ends well.
+            // This handler reacts to the cancellation and succeeds.
             message.cancelled.cancelled().await;
         } else {
             std::future::pending::<()>().await;
         }
     };
     let running = run(worker(&backend).drain(ms(100)).handler(handler));
-    until("begun", async || running.handle.busy() == 2).await;
-    let report = running.end().await;
+    wait_until("started", async || running.handle.busy() == 2).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.released, report.lost_leases), (1, 1, 0));
     let rows = pending(&backend).await;
-    // It was tried, and that counts.
+    // The cancelled run counts as a delivery.
     assert_eq!((rows.len(), rows[0].consumer.as_deref(), rows[0].deliveries), (1, None, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_given_back_is_done_by_others_without_waiting_for_a_lease() {
+async fn released_messages_are_delivered_without_waiting_for_the_lease() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..10).await;
     let first = run(worker(&backend).handler(async |_: Raw| Outcome::retry_after(Duration::from_secs(3600))));
-    until("all waiting", async || first.handle.stats().retried == 10).await;
-    first.end().await;
+    wait_until("all backing off", async || first.handle.stats().retried == 10).await;
+    first.drain().await;
     let second = run(worker(&backend).lease(Duration::from_secs(3600)).state(handled.clone()).handler(
         async |message: Message, handled: Data<Handled>| {
             assert_eq!(message.attempt, 2);
             handled.count(number(&message));
         },
     ));
-    until("all done", async || all_done(&backend).await).await;
-    second.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    second.drain().await;
     assert_eq!(handled.len(), 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_drained_worker_leaves_its_group_unless_its_name_comes_back() {
+async fn a_drained_worker_removes_its_consumer_unless_its_name_is_fixed() {
     let backend = store().await;
     for (name, left) in [(WorkerName::unique(), 0), (WorkerName::given("clerk"), 1)] {
         add(&backend, 0..3).await;
         let running = run(worker(&backend).consumer_name(name).handler(async |_: Raw| {}));
-        until("all done", async || running.handle.stats().acknowledged == 3).await;
-        running.end().await;
+        wait_until("all done", async || running.handle.stats().acknowledged == 3).await;
+        running.drain().await;
         assert_eq!(backend.consumers(STREAM, GROUP).await.unwrap().len(), left);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_worker_takes_nothing_and_keeps_nothing() {
+async fn a_paused_worker_reads_nothing_and_releases_prefetched_messages() {
     let (backend, handled) = (store().await, Handled::default());
     let running = run(worker(&backend).state(handled.clone()).handler(
         async |message: Message, handled: Data<Handled>| {
@@ -91,22 +91,22 @@ async fn a_paused_worker_takes_nothing_and_keeps_nothing() {
         },
     ));
     add(&backend, 0..5).await;
-    until("the first", async || all_done(&backend).await).await;
+    wait_until("the first", async || all_done(&backend).await).await;
     running.handle.pause();
     assert!(!running.handle.is_taking());
     add(&backend, 5..10).await;
-    // One read may still have been under way: what it brought is given back.
+    // A read may have been in progress. Its messages are released.
     tokio::time::sleep(ms(100)).await;
     assert_eq!(handled.len(), 5);
     assert!(pending(&backend).await.iter().all(|row| row.consumer.is_none()));
     running.handle.resume();
-    until("all done", async || handled.len() == 10 && all_done(&backend).await).await;
-    running.end().await;
-    assert!(handled.each_once());
+    wait_until("all done", async || handled.len() == 10 && all_done(&backend).await).await;
+    running.drain().await;
+    assert!(handled.all_handled_once());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_group_is_made_again_where_it_was() {
+async fn a_deleted_group_is_recreated_at_its_last_position() {
     let (backend, handled) = (store().await, Handled::default());
     let running = run(worker(&backend).lease(ms(600)).state(handled.clone()).handler(
         async |message: Message, handled: Data<Handled>| {
@@ -114,16 +114,16 @@ async fn a_deleted_group_is_made_again_where_it_was() {
         },
     ));
     add(&backend, 0..50).await;
-    until("the first", async || handled.len() == 50 && all_done(&backend).await).await;
+    wait_until("the first", async || handled.len() == 50 && all_done(&backend).await).await;
     assert!(backend.delete_group(STREAM, GROUP).await.unwrap());
     add(&backend, 50..100).await;
-    until("all done", async || handled.len() == 100 && all_done(&backend).await).await;
-    running.end().await;
-    assert!(handled.each_once(), "what was done before is not done again");
+    wait_until("all done", async || handled.len() == 100 && all_done(&backend).await).await;
+    running.drain().await;
+    assert!(handled.all_handled_once(), "a message was handled again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_given_back_to_a_deleted_group_comes_again() {
+async fn a_message_released_after_its_group_was_deleted_is_delivered_again() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..2).await;
     let handler = async |message: Message, handled: Data<Handled>| {
@@ -132,19 +132,19 @@ async fn what_is_given_back_to_a_deleted_group_comes_again() {
     };
     let running =
         run(worker(&backend).lease(Duration::from_secs(3600)).state(handled.clone()).handler(handler));
-    until("one waits", async || handled.len() == 2 && pending(&backend).await.len() == 1).await;
-    // Nobody reads: that it is gone is found by the one who gives the message back.
+    wait_until("one is backing off", async || handled.len() == 2 && pending(&backend).await.len() == 1).await;
+    // The worker does not read, so the release of the message detects that the group is gone.
     running.handle.pause();
     tokio::time::sleep(ms(1_500)).await;
     assert!(backend.delete_group(STREAM, GROUP).await.unwrap());
-    until("made again", async || !backend.groups(STREAM).await.unwrap().is_empty()).await;
+    wait_until("recreated", async || !backend.groups(STREAM).await.unwrap().is_empty()).await;
     running.handle.resume();
-    until("all done", async || handled.times(0) == 2 && all_done(&backend).await).await;
-    running.end().await;
+    wait_until("all done", async || handled.times(0) == 2 && all_done(&backend).await).await;
+    running.drain().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_stream_is_read_from_its_new_beginning() {
+async fn a_recreated_stream_is_read_from_its_beginning() {
     let (backend, handled) = (store().await, Handled::default());
     let running = run(worker(&backend).lease(ms(600)).state(handled.clone()).handler(
         async |message: Message, handled: Data<Handled>| {
@@ -152,25 +152,25 @@ async fn a_deleted_stream_is_read_from_its_new_beginning() {
         },
     ));
     add(&backend, 0..10).await;
-    until("the first", async || handled.len() == 10 && all_done(&backend).await).await;
+    wait_until("the first", async || handled.len() == 10 && all_done(&backend).await).await;
     assert!(backend.delete_stream(STREAM).await.unwrap());
     add(&backend, 10..20).await;
-    until("all done", async || handled.len() == 20 && all_done(&backend).await).await;
-    running.end().await;
-    assert!(handled.each_once());
+    wait_until("all done", async || handled.len() == 20 && all_done(&backend).await).await;
+    running.drain().await;
+    assert!(handled.all_handled_once());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_never_had_anything_to_do_ends_at_once() {
+async fn an_idle_worker_drains_immediately() {
     let backend = store().await;
     let running = run(worker(&backend).handler(async |_: Raw| {}));
-    let report = running.end().await;
+    let report = running.drain().await;
     assert_eq!(report.received, 0);
     assert_eq!(report.to_string(), "0 received, 0 acknowledged");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_key_is_told_at_the_start() {
+async fn an_invalid_listen_address_fails_the_start() {
     let backend = store().await;
     let worker = worker(&backend).handler(async |_: Raw| {}).listen("256.0.0.1:1").build().unwrap();
     let error = worker.run().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Whose a message is: leases that are kept, leases that are lost, and what dead workers leave behind.
+//! Ownership of messages: leases that are extended, leases that are lost, and messages of dead workers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,89 +12,89 @@ use millstream_worker::{Message, WorkerName};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_handler_keeps_its_message_from_others() {
+async fn leases_of_running_and_prefetched_messages_are_extended() {
     let (backend, handled) = (store().await, Handled::default());
-    // More than can run at once: those that wait in the queue must be kept too.
+    // More messages than slots: the leases of prefetched messages must be extended too.
     add(&backend, 0..6).await;
     let gate = Arc::new(Gate::default());
     let handler = async |message: Message, handled: Data<Handled>, gate: Data<Arc<Gate>>| {
         handled.count(number(&message));
         gate.pass().await;
     };
-    // Long enough that no hiccup of a busy machine loses it.
+    // Long enough that a busy machine does not lose it.
     let lease = Duration::from_secs(3);
     let slow = worker(&backend).concurrency(3).lease(lease).state(handled.clone()).state(gate.clone());
     let slow = run(slow.handler(handler));
-    until("prefetched", async || gate.begun() == 3 && pending(&backend).await.len() > 3).await;
-    // Nothing more is read while all slots are taken and some wait.
-    let held = pending(&backend).await.len() as u64;
-    let thief = run(worker(&backend).lease(lease).handler(async |_: Raw| {}));
+    wait_until("prefetched", async || gate.started() == 3 && pending(&backend).await.len() > 3).await;
+    // The worker reads no more while all slots are busy and messages are prefetched.
+    let owned = pending(&backend).await.len() as u64;
+    let other = run(worker(&backend).lease(lease).handler(async |_: Raw| {}));
     tokio::time::sleep(lease * 2).await;
-    let stolen = thief.end().await;
-    assert_eq!((stolen.received, stolen.redelivered, handled.len()), (6 - held, 0, 3));
+    let report_of_other = other.drain().await;
+    assert_eq!((report_of_other.received, report_of_other.redelivered, handled.len()), (6 - owned, 0, 3));
     gate.open();
-    until("all done", async || all_done(&backend).await).await;
-    let report = slow.end().await;
-    assert_eq!((report.acknowledged, report.lost_leases, report.redelivered), (held, 0, 0));
-    assert!(handled.each_once());
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = slow.drain().await;
+    assert_eq!((report.acknowledged, report.lost_leases, report.redelivered), (owned, 0, 0));
+    assert!(handled.all_handled_once());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_lease_cancels_the_handler_and_its_outcome_does_not_count() {
+async fn a_lost_lease_cancels_the_handler_and_discards_its_outcome() {
     let backend = store().await;
     add(&backend, 0..2).await;
     let gate = Arc::new(Gate::default());
     let handler = async |message: Message, gate: Data<Arc<Gate>>| {
-        gate.begun.fetch_add(1, Ordering::SeqCst);
+        gate.started.fetch_add(1, Ordering::SeqCst);
         message.cancelled.cancelled().await;
         gate.cancelled.fetch_add(1, Ordering::SeqCst);
         Outcome::Ack
     };
     let running = run(worker(&backend).lease(Duration::from_secs(2)).handler(handler).state(gate.clone()));
-    until("begun", async || gate.begun() == 2).await;
-    assert_eq!(steal(&backend, "thief").await, 2);
-    until("cancelled", async || gate.cancelled.load(Ordering::SeqCst) == 2).await;
-    let report = running.end().await;
+    wait_until("started", async || gate.started() == 2).await;
+    assert_eq!(claim_all(&backend, "other").await, 2);
+    wait_until("cancelled", async || gate.cancelled.load(Ordering::SeqCst) == 2).await;
+    let report = running.drain().await;
     assert_eq!((report.lost_leases, report.acknowledged, report.released), (2, 0, 0));
-    // Nothing was taken back, and nothing acknowledged.
+    // The worker neither claimed the messages back nor acknowledged them.
     let rows = pending(&backend).await;
     assert_eq!(rows.len(), 2);
-    assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("thief")), "{rows:?}");
+    assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("other")), "{rows:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handler_that_does_not_listen_is_dropped() {
+async fn a_handler_that_ignores_cancellation_is_dropped() {
     let backend = store().await;
     add(&backend, 0..1).await;
     let gate = Arc::new(Gate::default());
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
-    // The lease of the thief is renewed by nobody: it must outlast the test.
+    // The other consumer does not extend its lease, so the lease must outlast the test.
     let builder = worker(&backend).lease(Duration::from_secs(3)).concurrency(1).state(gate.clone());
     let running = run(builder.handler(handler));
-    until("begun", async || gate.begun() == 1).await;
-    assert_eq!(steal(&backend, "thief").await, 1);
-    until("lost", async || running.handle.stats().lost_leases == 1).await;
-    until("slot free", async || running.handle.busy() == 0).await;
-    let report = running.end().await;
+    wait_until("started", async || gate.started() == 1).await;
+    assert_eq!(claim_all(&backend, "other").await, 1);
+    wait_until("lost", async || running.handle.stats().lost_leases == 1).await;
+    wait_until("slot free", async || running.handle.busy() == 0).await;
+    let report = running.drain().await;
     assert_eq!(report.acknowledged, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_dead_worker_left_is_taken_over() {
+async fn messages_of_a_dead_worker_are_claimed() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..1500).await;
-    // More than one page of them.
+    // More than one page of pending messages.
     assert_eq!(read_and_die(&backend, "dead", 1400).await.len(), 1400);
     let running = run(worker(&backend).lease(ms(200)).state(handled.clone()).handler(
         async |message: Message, handled: Data<Handled>| {
             handled.count(number(&message));
         },
     ));
-    until("all done", async || all_done(&backend).await).await;
+    wait_until("all done", async || all_done(&backend).await).await;
     let text = running.handle.metrics_text().await;
-    let report = running.end().await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.redelivered, handled.len()), (1500, 1400, 1500));
-    assert!(handled.each_once());
+    assert!(handled.all_handled_once());
     assert!(
         text.contains("millstream_reclaimed_total{stream=\"orders\",group=\"billing\"} 1400\n"),
         "{text}"
@@ -102,25 +102,27 @@ async fn what_a_dead_worker_left_is_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_lost_while_it_waited_is_not_begun() {
+async fn a_prefetched_message_whose_lease_is_lost_is_not_started() {
     let backend = store().await;
     add(&backend, 0..2).await;
     let gate = Arc::new(Gate::default());
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
     let lease = Duration::from_secs(6);
     let running = run(worker(&backend).concurrency(1).lease(lease).handler(handler).state(gate.clone()));
-    until("one begun, the other waits", async || gate.begun() == 1 && pending(&backend).await.len() == 2)
-        .await;
-    assert_eq!(steal(&backend, "thief").await, 2);
-    // The lease is looked after every third of it; then the handler that runs has half a second.
+    wait_until("one started, the other prefetched", async || {
+        gate.started() == 1 && pending(&backend).await.len() == 2
+    })
+    .await;
+    assert_eq!(claim_all(&backend, "other").await, 2);
+    // The worker checks leases after each third of a lease. Then the running handler has half a second to stop.
     tokio::time::sleep(lease / 3 + ms(1_000)).await;
-    assert_eq!(gate.begun(), 1);
-    let report = running.end().await;
+    assert_eq!(gate.started(), 1);
+    let report = running.drain().await;
     assert_eq!((report.lost_leases, report.released), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_worker_loses_nothing() {
+async fn a_killed_worker_loses_no_message() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..300).await;
     let builder = || {
@@ -131,23 +133,23 @@ async fn a_killed_worker_loses_nothing() {
         })
     };
     for _ in 0..3 {
-        let doomed = run(builder());
+        let victim = run(builder());
         let before = handled.len();
-        until("something done", async || handled.len() > before).await;
-        doomed.kill().await;
+        wait_until("something done", async || handled.len() > before).await;
+        victim.kill().await;
     }
     let running = run(builder());
-    until("all done", async || all_done(&backend).await).await;
-    running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    running.drain().await;
     assert_eq!(handled.numbers(), (0..300).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stable_name_begins_with_what_it_left() {
+async fn a_worker_with_a_stable_name_resumes_its_pending_messages() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..5).await;
     read_and_die(&backend, WorkerName::stable(1).as_str(), 5).await;
-    // The lease is long: nobody could take it over, only who comes back under the name.
+    // The lease is long, so only a worker with the same name can get the messages.
     let running = run(worker(&backend)
         .lease(Duration::from_secs(3600))
         .consumer_name(WorkerName::stable(1))
@@ -156,36 +158,39 @@ async fn a_stable_name_begins_with_what_it_left() {
             assert_eq!(message.attempt, 2, "a restart counts as a delivery");
             handled.count(number(&message));
         }));
-    until("all done", async || all_done(&backend).await).await;
-    running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    running.drain().await;
     assert_eq!(handled.len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_stable_name_claims_at_its_start_is_not_taken_for_what_it_left() {
+async fn messages_claimed_at_the_start_are_not_resumed_as_own_messages() {
     let (backend, gate) = (store().await, Arc::new(Gate::default()));
     add(&backend, 0..1100).await;
-    // Enough to be looked through in several calls, and behind it what is claimed as soon as somebody looks.
+    // The own messages need several calls, and behind them are released messages that the worker claims at its start.
     read_and_die(&backend, "name", 1000).await;
     let taken = read_and_die(&backend, "other", 100).await;
-    let free: Vec<Release> = taken.into_iter().map(|id| Release::counted(id, 1)).collect();
-    assert_eq!(backend.release(Consumer::new(STREAM, GROUP, "other"), &free).await.unwrap(), 100);
+    let released: Vec<Release> = taken.into_iter().map(|id| Release::counted(id, 1)).collect();
+    assert_eq!(backend.release(Consumer::new(STREAM, GROUP, "other"), &released).await.unwrap(), 100);
     let running = run(worker(&backend)
         .lease(Duration::from_secs(3600))
         .concurrency(1100)
         .consumer_name("name")
         .state(gate.clone())
         .handler(async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await));
-    until("all begun", async || gate.begun() == 1100).await;
+    wait_until("all started", async || gate.started() == 1100).await;
     let rows = pending(&backend).await;
     gate.open();
-    running.end().await;
+    running.drain().await;
     assert_eq!(rows.len(), 1100);
-    assert!(rows.iter().all(|row| row.deliveries == 2), "one delivery before the start and one after it");
+    assert!(
+        rows.iter().all(|row| row.deliveries == 2),
+        "a message was delivered more than once after the start"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn consumers_that_are_gone_are_removed_and_what_they_left_is_done() {
+async fn dead_consumers_are_removed_and_their_messages_handled() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..3).await;
     read_and_die(&backend, "gone", 3).await;
@@ -197,11 +202,11 @@ async fn consumers_that_are_gone_are_removed_and_what_they_left_is_done() {
         .handler(async |message: Message, handled: Data<Handled>| {
             handled.count(number(&message));
         }));
-    until("removed and done", async || {
+    wait_until("removed and done", async || {
         let consumers = backend.consumers(STREAM, GROUP).await.unwrap();
         all_done(&backend).await && consumers.iter().all(|consumer| consumer.name == "here")
     })
     .await;
-    running.end().await;
+    running.drain().await;
     assert_eq!(handled.len(), 3);
 }

@@ -1,4 +1,4 @@
-//! Workers at work on a real store in memory: processing, leases, recovery, scaling, and what the ledger says in the end.
+//! Workers on a real in-memory store: outcomes, leases, recovery, draining and scaling.
 
 mod dead_letters;
 mod ending;

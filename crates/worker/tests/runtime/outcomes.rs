@@ -1,4 +1,4 @@
-//! What handlers decide, and what becomes of it.
+//! Outcomes of handlers, and their effects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,15 +21,15 @@ async fn every_message_is_handled_once_and_acknowledged() {
         },
     ));
     add(&backend, 500..1000).await;
-    until("all done", async || all_done(&backend).await && handled.len() == 1000).await;
-    let report = running.end().await;
-    assert!(handled.each_once());
+    wait_until("all done", async || all_done(&backend).await && handled.len() == 1000).await;
+    let report = running.drain().await;
+    assert!(handled.all_handled_once());
     assert_eq!((report.received, report.acknowledged), (1000, 1000));
     assert_eq!((report.redelivered, report.released, report.dead), (0, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_that_wait_run_side_by_side() {
+async fn handlers_run_concurrently() {
     #[derive(Default)]
     struct Slots {
         now: AtomicUsize,
@@ -43,33 +43,33 @@ async fn handlers_that_wait_run_side_by_side() {
         slots.now.fetch_sub(1, Ordering::SeqCst);
     };
     let running = run(worker(&backend).concurrency(4).handler(handler).state(slots.clone()));
-    until("all done", async || all_done(&backend).await).await;
-    running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    running.drain().await;
     assert_eq!(slots.most.load(Ordering::SeqCst), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_message_is_tried_again_with_a_growing_count() {
+async fn a_failed_message_is_retried_with_an_increasing_attempt() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..20).await;
     let handler = async |message: Message, Attempt(attempt): Attempt, handled: Data<Handled>| {
         let times = handled.count(number(&message));
-        assert_eq!(times, attempt, "the store and the handler count the same");
+        assert_eq!(times, attempt, "the attempt differs from the number of runs");
         if number(&message) != 7 {
             return Ok(());
         }
         if attempt < 3 { Err(HandlerError::retry("not yet")) } else { Ok(()) }
     };
     let running = run(worker(&backend).handler(handler).state(handled.clone()));
-    until("all done", async || all_done(&backend).await && handled.len() == 20).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await && handled.len() == 20).await;
+    let report = running.drain().await;
     assert_eq!((handled.times(7), report.panics), (3, 0));
     assert_eq!((report.acknowledged, report.retried, report.dead), (20, 2, 0));
-    assert!(letters(&backend).await.is_empty());
+    assert!(dead_letters(&backend).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_delayed_retry_blocks_nobody() {
+async fn a_delayed_retry_does_not_block_other_messages() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..100).await;
     let handler = async |message: Message, handled: Data<Handled>| {
@@ -81,16 +81,16 @@ async fn a_delayed_retry_blocks_nobody() {
         }
     };
     let running = run(worker(&backend).concurrency(1).handler(handler).state(handled.clone()));
-    until("the rest done", async || handled.len() == 100 && pending(&backend).await.len() == 50).await;
-    let report = running.end().await;
+    wait_until("the rest done", async || handled.len() == 100 && pending(&backend).await.len() == 50).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.retried), (50, 50));
-    // Given back at once, and as tried.
+    // Released by the drain immediately, and counted as delivered.
     let rows = pending(&backend).await;
     assert!(rows.iter().all(|row| row.consumer.is_none() && row.deliveries == 1), "{rows:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_and_a_timeout_are_failures_like_others() {
+async fn panics_and_timeouts_are_retried_and_dead_lettered() {
     let backend = store().await;
     add(&backend, 0..3).await;
     let handler = async |message: Message| match number(&message) {
@@ -99,28 +99,28 @@ async fn a_panic_and_a_timeout_are_failures_like_others() {
         _ => {}
     };
     let running = run(worker(&backend).handler(handler).timeout(ms(100)).max_deliveries(2));
-    until("all done", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.dead, report.panics, report.timeouts), (1, 2, 2, 2));
     let mut reasons: Vec<Reason> =
-        letters(&backend).await.iter().filter_map(|letter| letter.reason).collect();
+        dead_letters(&backend).await.iter().filter_map(|dead_letter| dead_letter.reason).collect();
     reasons.sort();
     assert_eq!(reasons, [Reason::Panic, Reason::Timeout]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn skipped_messages_are_acknowledged_and_counted_apart() {
+async fn skipped_messages_are_acknowledged_and_counted_separately() {
     let backend = store().await;
     add(&backend, 0..4).await;
     let running = run(worker(&backend)
         .handler(async |message: Message| if number(&message) == 0 { Outcome::Ack } else { Outcome::Skip }));
-    until("all done", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.skipped), (1, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_batch_has_an_outcome_for_each_message() {
+async fn a_batch_handler_returns_an_outcome_for_each_message() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..25).await;
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -143,17 +143,17 @@ async fn a_batch_has_an_outcome_for_each_message() {
         .batch_handler(handler, 10, ms(50))
         .state(Sizes(sizes.clone()))
         .state(handled.clone()));
-    until("all done", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.skipped, report.dead, report.retried), (23, 1, 1, 1));
     assert_eq!((handled.times(3), handled.times(4), handled.len()), (2, 1, 25));
     assert_eq!(sizes.lock().unwrap().iter().max(), Some(&10));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_is_processed_once_within_the_window() {
+async fn dedupe_handles_each_key_once_within_its_window() {
     let (backend, handled) = (store().await, Handled::default());
-    // Each twice in a row, so that both copies are in hand at the same time, and once again later.
+    // Each key twice in a row, so that both copies are in flight together, and once more later.
     for n in 0..10 {
         add(&backend, n..n + 1).await;
         add(&backend, n..n + 1).await;
@@ -165,16 +165,16 @@ async fn a_key_is_processed_once_within_the_window() {
             handled.count(number(&message));
             tokio::time::sleep(ms(5)).await;
         }));
-    until("the first ones", async || all_done(&backend).await).await;
+    wait_until("the first ones", async || all_done(&backend).await).await;
     add(&backend, 0..11).await;
-    until("all done", async || handled.len() == 11 && all_done(&backend).await).await;
-    let report = running.end().await;
-    assert!(handled.each_once());
+    wait_until("all done", async || handled.len() == 11 && all_done(&backend).await).await;
+    let report = running.drain().await;
+    assert!(handled.all_handled_once());
     assert_eq!((report.acknowledged, report.deduplicated), (11, 20));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_message_is_not_taken_for_a_processed_one() {
+async fn dedupe_does_not_skip_retries_of_a_failed_message() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..1).await;
     let running = run(worker(&backend).state(handled.clone()).dedupe(Duration::from_secs(600)).handler(
@@ -182,13 +182,13 @@ async fn a_failed_message_is_not_taken_for_a_processed_one() {
             if handled.count(number(&message)) < 3 { Outcome::retry() } else { Outcome::Ack }
         },
     ));
-    until("all done", async || all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!((report.acknowledged, report.deduplicated, handled.times(0)), (1, 0, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_streams_share_the_slots() {
+async fn several_streams_share_the_slots_of_a_worker() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..50).await;
     let fields = vec![("n".into(), "1000".into())];
@@ -199,14 +199,14 @@ async fn several_streams_share_the_slots() {
             handled.count(number(&message));
         },
     ));
-    until("all done", async || handled.len() == 51 && all_done(&backend).await).await;
-    let report = running.end().await;
+    wait_until("all done", async || handled.len() == 51 && all_done(&backend).await).await;
+    let report = running.drain().await;
     assert_eq!(report.acknowledged, 51);
     assert_eq!(backend.groups("returns").await.unwrap()[0].pending, 0);
 }
 
 #[tokio::test]
-async fn a_group_that_starts_at_the_end_leaves_out_what_was_there() {
+async fn a_group_that_starts_at_the_end_skips_existing_messages() {
     let (backend, handled) = (store().await, Handled::default());
     add(&backend, 0..10).await;
     let running = run(worker(&backend).start(Start::End).state(handled.clone()).handler(
@@ -214,26 +214,26 @@ async fn a_group_that_starts_at_the_end_leaves_out_what_was_there() {
             handled.count(number(&message));
         },
     ));
-    until("the group", async || !backend.groups(STREAM).await.unwrap().is_empty()).await;
+    wait_until("the group", async || !backend.groups(STREAM).await.unwrap().is_empty()).await;
     add(&backend, 10..20).await;
-    until("all done", async || all_done(&backend).await).await;
-    running.end().await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    running.drain().await;
     assert_eq!(handled.numbers(), (10..20).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn what_does_not_fit_together_is_told_before_anything_runs() {
+async fn build_rejects_invalid_combinations() {
     let backend = store().await;
-    let told = |builder: millstream_worker::WorkerBuilder| builder.build().unwrap_err().to_string();
+    let error_of = |builder: millstream_worker::WorkerBuilder| builder.build().unwrap_err().to_string();
     let handler = async |_: Raw| {};
     let bare = || Worker::builder(backend.clone());
-    assert!(told(bare()).contains("no stream"));
-    assert!(told(bare().stream("a")).contains("no group"));
-    assert!(told(bare().stream("a").group("g")).contains("a handler"));
-    assert!(told(worker(&backend).handler(handler).concurrency(0)).contains("concurrency"));
-    assert!(told(worker(&backend).handler(handler).max_deliveries(0)).contains("deliveries"));
-    assert!(told(worker(&backend).handler(handler).lease(ms(1))).contains("at least 50 ms"));
-    assert!(told(worker(&backend).handler(handler).stream(STREAM)).contains("twice"));
-    assert!(told(worker(&backend).handler(handler).dead_letter(STREAM)).contains(STREAM));
-    assert!(told(worker(&backend).handler(async |_: Data<u8>| {})).contains(".state("));
+    assert!(error_of(bare()).contains("no stream"));
+    assert!(error_of(bare().stream("a")).contains("no group"));
+    assert!(error_of(bare().stream("a").group("g")).contains("a handler"));
+    assert!(error_of(worker(&backend).handler(handler).concurrency(0)).contains("concurrency"));
+    assert!(error_of(worker(&backend).handler(handler).max_deliveries(0)).contains("deliveries"));
+    assert!(error_of(worker(&backend).handler(handler).lease(ms(1))).contains("at least 50 ms"));
+    assert!(error_of(worker(&backend).handler(handler).stream(STREAM)).contains("twice"));
+    assert!(error_of(worker(&backend).handler(handler).dead_letter(STREAM)).contains(STREAM));
+    assert!(error_of(worker(&backend).handler(async |_: Data<u8>| {})).contains(".state("));
 }

@@ -1,4 +1,4 @@
-//! More slots and fewer, by hand and by themselves.
+//! Scaling the number of slots, manually and automatically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use millstream_worker::handler::{Data, Raw};
 use crate::support::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_pool_follows_scale_up_and_down() {
+async fn scale_changes_the_number_of_slots() {
     let backend = store().await;
     let gate = Arc::new(Gate::default());
     let handler = async |_: Raw, gate: Data<Arc<Gate>>| gate.pass().await;
     let running = run(worker(&backend).concurrency(2).handler(handler).state(gate.clone()));
     add(&backend, 0..200).await;
-    until("two", async || running.handle.busy() == 2).await;
+    wait_until("two", async || running.handle.busy() == 2).await;
     running.handle.scale(5);
-    until("five", async || running.handle.busy() == 5).await;
-    assert_eq!((gate.begun(), running.handle.slots()), (5, 5));
+    wait_until("five", async || running.handle.busy() == 5).await;
+    assert_eq!((gate.started(), running.handle.slots()), (5, 5));
     running.handle.scale(1);
     gate.open();
-    until("all done", async || all_done(&backend).await && running.handle.busy() == 0).await;
+    wait_until("all done", async || all_done(&backend).await && running.handle.busy() == 0).await;
     gate.shut();
     add(&backend, 200..210).await;
-    until("one", async || running.handle.busy() == 1).await;
+    wait_until("one", async || running.handle.busy() == 1).await;
     tokio::time::sleep(ms(100)).await;
     assert_eq!(running.handle.busy(), 1);
     running.handle.scale(3);
-    until("three", async || running.handle.busy() == 3).await;
+    wait_until("three", async || running.handle.busy() == 3).await;
     gate.open();
-    until("all done", async || all_done(&backend).await).await;
-    let report = running.end().await;
-    assert_eq!((report.acknowledged, gate.begun()), (210, 210));
+    wait_until("all done", async || all_done(&backend).await).await;
+    let report = running.drain().await;
+    assert_eq!((report.acknowledged, gate.started()), (210, 210));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_pool_follows_the_backlog_by_itself() {
+async fn autoscale_follows_the_backlog() {
     let backend = store().await;
     let policy =
         Autoscale::between(1..=8).lag_per_slot(5).every(ms(20)).patience(ms(20), ms(100)).cool_down(ms(20));
@@ -46,12 +46,12 @@ async fn the_pool_follows_the_backlog_by_itself() {
     }));
     assert_eq!(running.handle.slots(), 1);
     add(&backend, 0..2000).await;
-    until("grown", async || running.handle.slots() == 8).await;
-    until("all done", async || all_done(&backend).await).await;
-    until("shrunk", async || running.handle.slots() == 1).await;
+    wait_until("grown", async || running.handle.slots() == 8).await;
+    wait_until("all done", async || all_done(&backend).await).await;
+    wait_until("shrunk", async || running.handle.slots() == 1).await;
     let decisions = running.handle.decisions();
     let text = running.handle.metrics_text().await;
-    let report = running.end().await;
+    let report = running.drain().await;
     assert_eq!(report.acknowledged, 2000);
     assert!(
         decisions.iter().any(|decision| decision.cause == Cause::Lag && decision.to == 8),
@@ -64,7 +64,7 @@ async fn the_pool_follows_the_backlog_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_workers_share_the_work() {
+async fn two_workers_share_the_messages() {
     let backend = store().await;
     let builder = || {
         worker(&backend).concurrency(1).handler(async |_: Raw| {
@@ -73,10 +73,10 @@ async fn two_workers_share_the_work() {
     };
     let (one, two) = (run(builder()), run(builder()));
     add(&backend, 0..200).await;
-    until("all done", async || all_done(&backend).await).await;
-    let (one, two) = (one.end().await, two.end().await);
+    wait_until("all done", async || all_done(&backend).await).await;
+    let (one, two) = (one.drain().await, two.drain().await);
     assert_eq!(one.acknowledged + two.acknowledged, 200);
     assert_eq!((one.redelivered, two.redelivered), (0, 0));
-    // A slow handler hoards nothing: neither has nearly everything.
+    // A worker with a slow handler does not prefetch nearly all messages.
     assert!(one.acknowledged > 20 && two.acknowledged > 20, "{one:?} {two:?}");
 }

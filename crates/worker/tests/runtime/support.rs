@@ -1,4 +1,4 @@
-//! A store with messages in it, and a worker that runs beside the test.
+//! An in-memory store with messages, and a worker that runs in the background of a test.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_worker::backend::{
-    Admin, Consumer, NewEntry, Order, PendingFilter, PendingRow, Range, Read, Start, StreamId,
+    Admin, Consumer, IdOrder, NewEntry, PendingFilter, PendingRow, Range, Read, Start, StreamId,
 };
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::{Backoff, Error, Message, Report, Worker, WorkerBuilder, WorkerHandle, connect};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -18,8 +18,8 @@ pub(crate) const STREAM: &str = "orders";
 pub(crate) const GROUP: &str = "billing";
 pub(crate) const DEAD: &str = "{orders}:dlq";
 
-/// Nothing here takes so long; a slow machine may.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any step takes, even on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn ms(time: u64) -> Duration {
     Duration::from_millis(time)
@@ -29,7 +29,7 @@ pub(crate) async fn store() -> Arc<dyn Admin> {
     connect("memory:").await.unwrap()
 }
 
-/// Adds entries `n = from..to`.
+/// Adds entries whose field `n` is a number of this range.
 pub(crate) async fn add(backend: &Arc<dyn Admin>, numbers: std::ops::Range<u64>) -> Vec<StreamId> {
     let entries: Vec<NewEntry> = numbers
         .map(|n| NewEntry { fields: vec![("n".into(), n.to_string().into())], idempotence: None })
@@ -37,41 +37,41 @@ pub(crate) async fn add(backend: &Arc<dyn Admin>, numbers: std::ops::Range<u64>)
     backend.add(STREAM, &entries, None).await.unwrap()
 }
 
-/// A worker whose retries come quickly.
+/// A worker with a short backoff.
 pub(crate) fn worker(backend: &Arc<dyn Admin>) -> WorkerBuilder {
     Worker::builder(backend.clone())
         .stream(STREAM)
         .group(GROUP)
         .concurrency(4)
         .retry(Backoff::fixed(ms(20)))
-        .drain(PATIENCE)
+        .drain(TIMEOUT)
 }
 
-/// A worker that runs beside the test.
+/// A worker that runs in the background.
 pub(crate) struct Running {
     pub(crate) handle: WorkerHandle,
-    end: oneshot::Sender<()>,
+    drain: oneshot::Sender<()>,
     task: JoinHandle<Result<Report, Error>>,
 }
 
 pub(crate) fn run(builder: WorkerBuilder) -> Running {
     let worker = builder.build().unwrap();
     let handle = worker.handle();
-    let (end, ended) = oneshot::channel::<()>();
+    let (drain, drained) = oneshot::channel::<()>();
     let task = tokio::spawn(worker.run_until(async {
-        let _ = ended.await;
+        let _ = drained.await;
     }));
-    Running { handle, end, task }
+    Running { handle, drain, task }
 }
 
 impl Running {
-    /// Lets it drain.
-    pub(crate) async fn end(self) -> Report {
-        let _ = self.end.send(());
+    /// Drains the worker and returns its report.
+    pub(crate) async fn drain(self) -> Report {
+        let _ = self.drain.send(());
         within(self.task).await.unwrap().unwrap()
     }
 
-    /// Ends it as a crash would: nothing is told to anyone.
+    /// Aborts the worker, as a crash would: it sends nothing more to the store.
     pub(crate) async fn kill(self) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -79,25 +79,25 @@ impl Running {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it takes too long")
+    tokio::time::timeout(TIMEOUT, future).await.expect("the worker did not end in time")
 }
 
-/// Waits until something is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !is_so().await {
+/// Waits wait_until a condition holds.
+pub(crate) async fn wait_until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
+    let waited = tokio::time::timeout(TIMEOUT, async {
+        while !is_true().await {
             tokio::time::sleep(ms(5)).await;
         }
     });
-    assert!(waited.await.is_ok(), "in vain: {what}");
+    assert!(waited.await.is_ok(), "timed out waiting: {what}");
 }
 
-/// The numbers that were handled, and how often each.
+/// The numbers of handled messages, and how often each was handled.
 #[derive(Clone, Default)]
 pub(crate) struct Handled(Arc<Mutex<BTreeMap<u64, u64>>>);
 
 impl Handled {
-    /// Counts a number and gives how often that makes.
+    /// Counts a number and returns its new count.
     pub(crate) fn count(&self, n: u64) -> u64 {
         let mut counts = self.0.lock().unwrap();
         let count = counts.entry(n).or_default();
@@ -117,15 +117,15 @@ impl Handled {
         self.0.lock().unwrap().len()
     }
 
-    pub(crate) fn each_once(&self) -> bool {
+    pub(crate) fn all_handled_once(&self) -> bool {
         self.0.lock().unwrap().values().all(|count| *count == 1)
     }
 }
 
-/// What a handler and a test tell each other.
+/// Synchronizes handlers with a test.
 #[derive(Default)]
 pub(crate) struct Gate {
-    pub(crate) begun: AtomicUsize,
+    pub(crate) started: AtomicUsize,
     pub(crate) cancelled: AtomicUsize,
     open: AtomicBool,
 }
@@ -143,13 +143,13 @@ impl Gate {
         self.open.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+    pub(crate) fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
     }
 
-    /// Begins, and waits until the gate is open.
+    /// Counts a started handler, and waits wait_until the gate is open.
     pub(crate) async fn pass(&self) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.started.fetch_add(1, Ordering::SeqCst);
         while !self.is_open() {
             tokio::time::sleep(ms(2)).await;
         }
@@ -171,27 +171,27 @@ pub(crate) async fn pending(backend: &Arc<dyn Admin>) -> Vec<PendingRow> {
     backend.pending(STREAM, GROUP, &all).await.unwrap()
 }
 
-/// Nothing is pending and nothing unread.
+/// Whether no message is pending or unread.
 pub(crate) async fn all_done(backend: &Arc<dyn Admin>) -> bool {
     let groups = backend.groups(STREAM).await.unwrap();
     groups.first().is_some_and(|group| group.pending == 0 && group.lag == Some(0))
 }
 
-pub(crate) async fn letters(backend: &Arc<dyn Admin>) -> Vec<Letter> {
-    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 10_000 };
+pub(crate) async fn dead_letters(backend: &Arc<dyn Admin>) -> Vec<DeadLetter> {
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 10_000 };
     let entries = backend.range(DEAD, all).await.unwrap();
-    entries.iter().map(|entry| Letter::read(entry).unwrap()).collect()
+    entries.iter().map(|entry| DeadLetter::read(entry).unwrap()).collect()
 }
 
-/// Makes the group and reads for a consumer of this name that then does nothing.
+/// Creates the group and reads as a consumer that then does nothing.
 pub(crate) async fn read_and_die(backend: &Arc<dyn Admin>, consumer: &str, count: usize) -> Vec<StreamId> {
     backend.create_group(STREAM, GROUP, Start::Beginning).await.unwrap();
     let read = Read { stream: STREAM, group: GROUP, consumer, count, block: None, claim_idle: None };
     backend.read(&read).await.unwrap().into_iter().map(|delivery| delivery.id).collect()
 }
 
-/// Takes everything pending for a consumer of this name, whoever has it.
-pub(crate) async fn steal(backend: &Arc<dyn Admin>, consumer: &str) -> usize {
-    let thief = Consumer::new(STREAM, GROUP, consumer);
-    backend.autoclaim(thief, Duration::ZERO, StreamId::MIN, 1000).await.unwrap().deliveries.len()
+/// Claims all pending messages for this consumer.
+pub(crate) async fn claim_all(backend: &Arc<dyn Admin>, consumer: &str) -> usize {
+    let consumer = Consumer::new(STREAM, GROUP, consumer);
+    backend.autoclaim(consumer, Duration::ZERO, StreamId::MIN, 1000).await.unwrap().deliveries.len()
 }

@@ -1,4 +1,4 @@
-//! Looking at the rows of a chunk: those that a filter accepts, those that wait longest, whose they are.
+//! Reads the rows of a chunk: rows that a filter selects, rows by age, and the consumers that own rows.
 
 use std::ops::ControlFlow;
 
@@ -7,13 +7,13 @@ use crate::StreamId;
 use crate::pending::{Filter, PendingEntry, owner_bit};
 
 impl Chunk {
-    /// The first row with this id or a greater one.
+    /// Returns the index of the first row with this id or a greater one.
     pub(in crate::pending) fn seek(&self, id: StreamId) -> usize {
         let (Ok(row) | Err(row)) = self.find(id);
         row
     }
 
-    /// Visits the rows from `row` on that `filter` accepts.
+    /// Visits the rows that `filter` selects, starting at `row`.
     pub(in crate::pending) fn walk(
         &self,
         mut row: usize,
@@ -27,7 +27,7 @@ impl Chunk {
         ControlFlow::Continue(())
     }
 
-    /// The first row at or after `from` that `filter` accepts.
+    /// Returns the first row at or after `from` that `filter` selects.
     fn find_match(&self, from: usize, filter: &Filter) -> Option<usize> {
         if *filter == Filter::default() {
             return (from < self.len()).then_some(from);
@@ -50,25 +50,26 @@ impl Chunk {
         }
     }
 
-    /// The oldest delivery time of the rows that somebody owns; without any, the greatest time.
+    /// Returns the oldest delivery time of a row with an owner, or `u64::MAX` if there is none.
     pub(in crate::pending) fn oldest_ms(&self) -> u64 {
         if self.unowned == 0 {
             return self.column(TIME).min();
         }
         let mut times = [0; ROWS_MAX];
-        self.owned_times(&mut times).iter().copied().fold(u64::MAX, u64::min)
+        self.owned_delivery_times(&mut times).iter().copied().fold(u64::MAX, u64::min)
     }
 
-    /// Adds the rows that somebody owns and that were delivered `from_ms..=through_ms` to `found`, as times and
-    /// row numbers in the order of rows. Returns the oldest time after that; without any, the greatest time.
-    pub(in crate::pending) fn owned_between(
+    /// Adds the rows with an owner that were delivered in `from_ms..=through_ms` to `found`, as pairs of time
+    /// and row index, in the order of rows. Returns the oldest delivery time after `through_ms`, or
+    /// `u64::MAX` if there is none.
+    pub(in crate::pending) fn collect_owned_between(
         &self,
         from_ms: u64,
         through_ms: u64,
         found: &mut Vec<(u64, usize)>,
     ) -> u64 {
         let mut times = [0; ROWS_MAX];
-        let times = self.owned_times(&mut times);
+        let times = self.owned_delivery_times(&mut times);
         let wanted = times.iter().copied().zip(0..).filter(|(time, _)| (from_ms..=through_ms).contains(time));
         if self.unowned == 0 {
             found.extend(wanted);
@@ -79,9 +80,9 @@ impl Chunk {
         rest.fold(u64::MAX, u64::min)
     }
 
-    /// The delivery times of all rows, the greatest time in the place of those that nobody owns, written to
-    /// the beginning of `times`.
-    fn owned_times<'t>(&self, times: &'t mut [u64; ROWS_MAX]) -> &'t [u64] {
+    /// Writes the delivery times of all rows to the beginning of `times`, with `u64::MAX` for rows without an
+    /// owner.
+    fn owned_delivery_times<'t>(&self, times: &'t mut [u64; ROWS_MAX]) -> &'t [u64] {
         self.column(TIME).decode(times);
         let times = &mut times[..self.len()];
         if self.unowned > 0 {
@@ -94,7 +95,7 @@ impl Chunk {
         times
     }
 
-    /// Which consumers have rows here, as the union of their [`owner_bit`]s.
+    /// Returns the union of the [`owner_bit`]s of all rows.
     pub(in crate::pending) fn consumer_mask(&self) -> u64 {
         let mut values = [0; ROWS_MAX];
         let consumers = self.column(CONSUMER).decode(&mut values);

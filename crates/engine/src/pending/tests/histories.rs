@@ -1,4 +1,4 @@
-//! The list against a plain ordered map and a plain queue, over seeded histories.
+//! Compares the list with a plain ordered map and a plain queue over random histories of operations.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +9,34 @@ type Model = BTreeMap<StreamId, PendingEntry>;
 
 /// How ids grow in a history.
 #[derive(Clone, Copy, Debug)]
-enum Ids {
-    /// So many in every millisecond.
+enum IdPattern {
+    /// This many ids per millisecond.
     PerMs(u64),
     /// `0-1`, `0-2`, ….
     Explicit,
-    /// Leaps of every size, and now and then the end of what an id can be.
+    /// Jumps of any size, and occasionally the greatest possible ids.
     Leaps,
 }
 
 struct History {
     random: u64,
-    ids: Ids,
+    ids: IdPattern,
     consumers: u64,
-    /// Whether rows are released now and then.
+    /// Whether rows are released sometimes.
     releases: bool,
     clock_ms: u64,
     next: StreamId,
     list: PendingList,
     model: Model,
-    /// The ids of rows that nobody owns, in the order of release.
+    /// The ids of the rows without an owner, in the order of release.
     queue: Vec<StreamId>,
 }
 
 impl History {
-    fn new(seed: u64, ids: Ids, consumers: u64) -> History {
+    fn new(seed: u64, ids: IdPattern, consumers: u64) -> History {
         let start = match ids {
-            Ids::PerMs(_) => StreamId::new(1_700_000_000_000, 0),
-            Ids::Explicit | Ids::Leaps => StreamId::new(0, 1),
+            IdPattern::PerMs(_) => StreamId::new(1_700_000_000_000, 0),
+            IdPattern::Explicit | IdPattern::Leaps => StreamId::new(0, 1),
         };
         History {
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -65,9 +65,9 @@ impl History {
     fn new_id(&mut self) -> StreamId {
         let (id, ids) = (self.next, self.ids);
         self.next = match ids {
-            Ids::PerMs(n) if self.one_in(n) => StreamId::new(id.ms + 1, 0),
-            Ids::PerMs(_) | Ids::Explicit => StreamId::new(id.ms, id.seq + 1),
-            Ids::Leaps => {
+            IdPattern::PerMs(n) if self.one_in(n) => StreamId::new(id.ms + 1, 0),
+            IdPattern::PerMs(_) | IdPattern::Explicit => StreamId::new(id.ms, id.seq + 1),
+            IdPattern::Leaps => {
                 let (ms_bits, seq_bits) = (self.below(44), self.below(64));
                 let ms = id.ms + if self.one_in(20) { 1 << ms_bits } else { 0 };
                 let leap = if self.one_in(3) { 1 << seq_bits } else { 1 };
@@ -77,17 +77,17 @@ impl History {
         id
     }
 
-    /// An id that is there, or once was, or lies between.
-    fn some_id(&mut self) -> StreamId {
+    /// Returns a random id: of a row, of a removed row, or in between.
+    fn random_id(&mut self) -> StreamId {
         let ids = self.ids;
         let bound = match ids {
-            Ids::PerMs(n) => StreamId::new(
+            IdPattern::PerMs(n) => StreamId::new(
                 1_700_000_000_000 + self.below(self.next.ms - 1_700_000_000_000 + 1),
                 self.below(n * 2),
             ),
-            Ids::Explicit => StreamId::new(0, self.below(self.next.seq)),
-            Ids::Leaps if self.one_in(300) => StreamId::new(u64::MAX, u64::MAX - self.below(2)),
-            Ids::Leaps => StreamId::new(self.below(self.next.ms + 1), self.random.rotate_left(7)),
+            IdPattern::Explicit => StreamId::new(0, self.below(self.next.seq)),
+            IdPattern::Leaps if self.one_in(300) => StreamId::new(u64::MAX, u64::MAX - self.below(2)),
+            IdPattern::Leaps => StreamId::new(self.below(self.next.ms + 1), self.random.rotate_left(7)),
         };
         if self.one_in(4) {
             return bound;
@@ -95,7 +95,7 @@ impl History {
         self.model.range(bound..).next().or_else(|| self.model.iter().next()).map_or(bound, |(id, _)| *id)
     }
 
-    fn some_time(&mut self) -> u64 {
+    fn random_time_ms(&mut self) -> u64 {
         match self.below(40) {
             0 => self.below(1000),
             1 => u64::MAX - self.below(3),
@@ -105,7 +105,7 @@ impl History {
         }
     }
 
-    fn some_consumer(&mut self) -> ConsumerHandle {
+    fn random_consumer(&mut self) -> ConsumerHandle {
         ConsumerHandle(self.below(self.consumers) as u32)
     }
 
@@ -122,9 +122,9 @@ impl History {
         assert_eq!(self.list.release(id, deliveries), self.model.insert(id, entry));
     }
 
-    /// Releases a run in order, or backwards.
+    /// Releases consecutive rows, in ascending or descending order.
     fn release_run(&mut self) {
-        let (from, count) = (self.some_id(), self.below(60) as usize);
+        let (from, count) = (self.random_id(), self.below(60) as usize);
         let mut ids: Vec<StreamId> = self.model.range(from..).take(count).map(|(id, _)| *id).collect();
         if self.one_in(2) {
             ids.reverse();
@@ -132,25 +132,25 @@ impl History {
         ids.into_iter().for_each(|id| self.release(id));
     }
 
-    /// Claims what waits longest, as a reader that takes over work does.
+    /// Claims the rows that have been idle longest, as XREADGROUP with CLAIM does.
     fn take_over(&mut self) {
-        let (limit, count) = (self.some_time(), self.below(50));
+        let (limit, count) = (self.random_time_ms(), self.below(50));
         let mut taken = Vec::new();
         self.list.longest_idle(Some(limit), |row| {
             taken.push(row);
             if taken.len() as u64 > count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        let (consumer, delivered_at_ms) = (Some(self.some_consumer()), self.clock_ms);
+        let (consumer, delivered_at_ms) = (Some(self.random_consumer()), self.clock_ms);
         for row in taken {
             self.set(PendingEntry { consumer, delivered_at_ms, deliveries: 1, ..row });
         }
     }
 
     fn deliver(&mut self) {
-        let (consumer, delivered_at_ms) = (self.some_consumer(), self.clock_ms);
+        let (consumer, delivered_at_ms) = (self.random_consumer(), self.clock_ms);
         let together = self.one_in(2);
-        let most = if together && self.one_in(10) { 300 } else { 40 };
-        let ids: Vec<StreamId> = (0..=self.below(most)).map(|_| self.new_id()).collect();
+        let max_ids = if together && self.one_in(10) { 300 } else { 40 };
+        let ids: Vec<StreamId> = (0..=self.below(max_ids)).map(|_| self.new_id()).collect();
         if together && self.list.last_id().is_none_or(|last| last < ids[0]) {
             self.list.push_run(&ids, consumer, delivered_at_ms);
             let row =
@@ -165,7 +165,8 @@ impl History {
     }
 
     fn claim(&mut self) {
-        let (id, consumer, delivered_at_ms) = (self.some_id(), self.some_consumer(), self.some_time());
+        let (id, consumer, delivered_at_ms) =
+            (self.random_id(), self.random_consumer(), self.random_time_ms());
         let deliveries = if self.one_in(50) { self.random >> 1 } else { self.below(5) };
         self.set(PendingEntry { id, consumer: Some(consumer), delivered_at_ms, deliveries });
     }
@@ -175,15 +176,15 @@ impl History {
         assert_eq!(self.list.remove(id), self.model.remove(&id));
     }
 
-    /// Acknowledges a run in order.
+    /// Acknowledges consecutive rows in ascending order.
     fn acknowledge_run(&mut self) {
-        let (from, count) = (self.some_id(), self.below(300) as usize);
+        let (from, count) = (self.random_id(), self.below(300) as usize);
         let ids: Vec<StreamId> = self.model.range(from..).take(count).map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.acknowledge(id));
     }
 
     fn drop_consumer(&mut self) {
-        let consumer = self.some_consumer();
+        let consumer = self.random_consumer();
         let before = self.model.len();
         self.model.retain(|_, entry| entry.consumer != Some(consumer));
         assert_eq!(self.list.remove_consumer(consumer), (before - self.model.len()) as u64);
@@ -194,7 +195,7 @@ impl History {
             0..20 if !shrinking => self.deliver(),
             0..30 => self.claim(),
             30..65 => {
-                let id = self.some_id();
+                let id = self.random_id();
                 self.acknowledge(id);
             }
             65 if self.one_in(2 + 1000 / self.consumers) => self.drop_consumer(),
@@ -202,16 +203,16 @@ impl History {
             65 => self.take_over(),
             66 if self.releases && self.one_in(4) => self.release_run(),
             66 if self.releases => {
-                let id = self.some_id();
+                let id = self.random_id();
                 self.release(id);
             }
             66 => {}
             67..70 => {
-                let id = self.some_id();
+                let id = self.random_id();
                 assert_eq!(self.list.get(id), self.model.get(&id).copied());
             }
             _ => {
-                let id = self.some_id();
+                let id = self.random_id();
                 self.acknowledge(id);
             }
         }
@@ -224,11 +225,11 @@ impl History {
         assert_eq!(self.list.last(), self.model.last_key_value().map(|(_, entry)| *entry));
         self.compare_queue();
         self.compare_longest_idle();
-        let (consumer, limit) = (Some(self.some_consumer()), Some(self.some_time()));
+        let (consumer, limit) = (Some(self.random_consumer()), Some(self.random_time_ms()));
         for (consumer, delivered_at_or_before_ms) in
             [(None, None), (consumer, None), (None, limit), (consumer, limit)]
         {
-            let from = if self.one_in(2) { StreamId::MIN } else { self.some_id() };
+            let from = if self.one_in(2) { StreamId::MIN } else { self.random_id() };
             let filter = Filter { consumer, delivered_at_or_before_ms };
             self.compare_walk(from, filter);
         }
@@ -248,7 +249,7 @@ impl History {
         expected.sort_by_key(|row| (row.delivered_at_ms, row.id));
         assert_eq!(self.list.oldest_delivery_ms(), expected.first().map(|row| row.delivered_at_ms));
         let queue: Vec<PendingEntry> = self.queue.iter().map(|id| self.model[id]).collect();
-        for limit in [None, Some(u64::MAX), Some(self.some_time())] {
+        for limit in [None, Some(u64::MAX), Some(self.random_time_ms())] {
             let old_enough =
                 expected.iter().filter(|row| limit.is_some_and(|limit| row.delivered_at_ms <= limit));
             let all: Vec<PendingEntry> = queue.iter().chain(old_enough).copied().collect();
@@ -263,18 +264,18 @@ impl History {
             .model
             .range(from..)
             .map(|(_, entry)| *entry)
-            .filter(|entry| accepts(&filter, entry))
+            .filter(|entry| selects(&filter, entry))
             .collect();
-        assert_eq!(collected(&self.list, from, filter), expected);
+        assert_eq!(walked(&self.list, from, filter), expected);
     }
 }
 
-fn run(seed: u64, ids: Ids, consumers: u64, releases: bool) {
+fn run(seed: u64, ids: IdPattern, consumers: u64, releases: bool) {
     let mut history = History::new(seed, ids, consumers);
     history.releases = releases;
-    for batch in 0..16 {
-        // Grows for a while, then shrinks to little, then grows again.
-        let shrinking = batch % 8 >= 5;
+    for phase in 0..16 {
+        // The list grows for a while, then shrinks to a few rows, then grows again.
+        let shrinking = phase % 8 >= 5;
         for _ in 0..300 {
             history.step(shrinking);
         }
@@ -282,34 +283,34 @@ fn run(seed: u64, ids: Ids, consumers: u64, releases: bool) {
     }
 }
 
-fn run_with_few_and_many_consumers(ids: Ids) {
+fn run_with_few_and_many_consumers(ids: IdPattern) {
     for (consumers, releases) in [(1, true), (10, true), (10, false), (1000, true)] {
         let outcome = std::panic::catch_unwind(|| run(consumers, ids, consumers, releases));
-        assert!(outcome.is_ok(), "failed: run({consumers}, Ids::{ids:?}, {consumers}, {releases})");
+        assert!(outcome.is_ok(), "failed: run({consumers}, IdPattern::{ids:?}, {consumers}, {releases})");
     }
 }
 
 #[test]
 fn histories_of_one_entry_per_millisecond_match_an_ordered_map() {
-    run_with_few_and_many_consumers(Ids::PerMs(1));
+    run_with_few_and_many_consumers(IdPattern::PerMs(1));
 }
 
 #[test]
 fn histories_of_ten_entries_per_millisecond_match_an_ordered_map() {
-    run_with_few_and_many_consumers(Ids::PerMs(10));
+    run_with_few_and_many_consumers(IdPattern::PerMs(10));
 }
 
 #[test]
 fn histories_of_a_hundred_entries_per_millisecond_match_an_ordered_map() {
-    run_with_few_and_many_consumers(Ids::PerMs(100));
+    run_with_few_and_many_consumers(IdPattern::PerMs(100));
 }
 
 #[test]
 fn histories_of_explicit_ids_match_an_ordered_map() {
-    run_with_few_and_many_consumers(Ids::Explicit);
+    run_with_few_and_many_consumers(IdPattern::Explicit);
 }
 
 #[test]
 fn histories_of_leaping_ids_match_an_ordered_map() {
-    run_with_few_and_many_consumers(Ids::Leaps);
+    run_with_few_and_many_consumers(IdPattern::Leaps);
 }

@@ -1,4 +1,4 @@
-//! Rows that nobody owns, rows that wait longest, and what rows cost.
+//! Tests of rows without an owner, of the order by idle time, and of the bytes that rows take.
 
 use super::*;
 
@@ -20,22 +20,22 @@ fn id(ms: u64) -> StreamId {
 }
 
 #[test]
-fn released_rows_belong_to_nobody_and_queue_up() {
+fn released_rows_have_no_owner_and_queue_in_release_order() {
     let mut list = ascending(1000);
     assert_eq!(list.release(id(700), 3), Some(row(700, 0, 0, 1_000_700)));
     list.release(id(5), 1);
     list.release(id(999), 0);
-    // Again: to the end, and what it was before shows no time.
+    // Releasing a row again moves it to the end of the queue. The replaced row shows no delivery time.
     let before = PendingEntry { id: id(700), consumer: None, delivered_at_ms: 0, deliveries: 3 };
     assert_eq!(list.release(id(700), 4), Some(before));
-    // A row that was not there begins.
+    // Releasing creates a row that does not exist.
     assert_eq!(list.release(StreamId::new(3, 1), 0), None);
     list.check().expect("sound");
     assert_eq!(ids(list.released()), [5, 999, 700, 3]);
     assert_eq!((list.len(), list.released_len()), (1001, 4));
     assert_eq!(list.get(id(700)), Some(PendingEntry { deliveries: 4, ..before }));
 
-    // Claimed, acknowledged: no longer in the queue.
+    // Claimed and acknowledged rows leave the queue.
     let claimed = PendingEntry { consumer: Some(ConsumerHandle(2)), delivered_at_ms: 9, ..before };
     assert_eq!(list.set(claimed), Some(PendingEntry { deliveries: 4, ..before }));
     assert!(list.remove(id(5)).is_some_and(|row| row.consumer.is_none()));
@@ -44,7 +44,7 @@ fn released_rows_belong_to_nobody_and_queue_up() {
 }
 
 #[test]
-fn a_row_set_without_a_consumer_is_released() {
+fn setting_a_row_without_consumer_releases_it() {
     let mut list = ascending(10);
     let unowned = PendingEntry { consumer: None, ..row(4, 0, 0, 77) };
     assert_eq!(list.set(unowned), Some(row(4, 0, 4, 1_000_004)));
@@ -53,28 +53,28 @@ fn a_row_set_without_a_consumer_is_released() {
 }
 
 #[test]
-fn filters_see_released_rows_as_old_and_nobodys() {
+fn filters_treat_released_rows_as_idle_and_without_owner() {
     let mut list = ascending(2000);
     for ms in [3, 1500, 2000] {
         list.release(id(ms), 1);
     }
-    assert_eq!(ids(collected(&list, StreamId::MIN, idle_since(5))), [3, 1500, 2000]);
-    // Rows 3 and 1500 were of consumers 3 and 0.
-    assert_eq!(collected(&list, StreamId::MIN, of_consumer(3)).len(), 199);
-    assert_eq!(collected(&list, StreamId::MIN, of_consumer(0)).len(), 198);
+    assert_eq!(ids(walked(&list, StreamId::MIN, idle_since(5))), [3, 1500, 2000]);
+    // Rows 3 and 1500 belonged to consumers 3 and 0.
+    assert_eq!(walked(&list, StreamId::MIN, of_consumer(3)).len(), 199);
+    assert_eq!(walked(&list, StreamId::MIN, of_consumer(0)).len(), 198);
     assert_eq!(list.remove_consumer(ConsumerHandle(0)), 198);
     assert_eq!(list.released_len(), 3);
     list.check().expect("sound");
     for consumer in 1..10 {
         list.remove_consumer(ConsumerHandle(consumer));
     }
-    assert_eq!(ids(collected(&list, StreamId::MIN, Filter::default())), [3, 1500, 2000]);
+    assert_eq!(ids(walked(&list, StreamId::MIN, Filter::default())), [3, 1500, 2000]);
     assert_eq!(list.oldest_delivery_ms(), None);
     list.check().expect("sound");
 }
 
 #[test]
-fn the_longest_idle_come_first_released_ones_before_all() {
+fn longest_idle_visits_released_rows_first_then_oldest() {
     let mut list = ascending(3000);
     list.set(row(2000, 0, 1, 50));
     list.set(row(10, 0, 1, 50));
@@ -91,21 +91,21 @@ fn the_longest_idle_come_first_released_ones_before_all() {
 }
 
 #[test]
-fn rows_of_one_time_come_in_the_order_of_ids() {
-    let per_shelf = (ROWS_MAX * CHUNKS_MAX) as u64;
+fn longest_idle_orders_equal_times_by_id() {
+    let rows_per_page = (ROWS_MAX * CHUNKS_MAX) as u64;
     let mut list = PendingList::default();
-    for n in 0..per_shelf * 2 + 100 {
-        // Two times that take turns, over several shelves and the tail.
+    for n in 0..rows_per_page * 2 + 100 {
+        // Two alternating times, over several pages and the tail.
         list.set(row(n, 0, 1, 500 + n % 2));
     }
     let seen = ids(longest_idle(&list, Some(501), usize::MAX));
-    let evens = (0..per_shelf * 2 + 100).step_by(2);
+    let evens = (0..rows_per_page * 2 + 100).step_by(2);
     assert_eq!(seen, evens.clone().chain(evens.map(|n| n + 1)).collect::<Vec<_>>());
     assert_eq!(longest_idle(&list, Some(499), 1), []);
 }
 
 #[test]
-fn the_oldest_delivery_is_exact_when_the_oldest_rows_have_gone() {
+fn oldest_delivery_is_exact_after_removals() {
     let mut list = ascending((ROWS_MAX * CHUNKS_MAX * 2) as u64 + 50);
     for n in 1..(ROWS_MAX * CHUNKS_MAX * 2) as u64 + 50 {
         assert_eq!(list.oldest_delivery_ms(), Some(1_000_000 + n));
@@ -119,7 +119,7 @@ fn the_oldest_delivery_is_exact_when_the_oldest_rows_have_gone() {
 }
 
 #[test]
-fn a_few_released_rows_do_not_widen_the_times_of_others() {
+fn released_rows_do_not_widen_the_time_column() {
     let count = ROWS_MAX as u64 * 40;
     let mut list = PendingList::default();
     for n in 0..count {
@@ -131,12 +131,12 @@ fn a_few_released_rows_do_not_widen_the_times_of_others() {
     }
     list.check().expect("sound");
     let after = list.memory_bytes() - list.released.memory_bytes();
-    // A byte for the consumer, which is no longer the same in all rows.
+    // The consumer column takes a byte, because it is no longer the same in all rows.
     assert!(after <= before + count as usize * 3 / 2, "{after} bytes after {before}");
 }
 
 #[test]
-fn a_fresh_run_takes_at_most_twelve_bytes_a_row() {
+fn new_rows_take_at_most_twelve_bytes_each() {
     for per_ms in [1, 7, 100] {
         let count = 20_000;
         let mut list = PendingList::default();
@@ -149,7 +149,7 @@ fn a_fresh_run_takes_at_most_twelve_bytes_a_row() {
 }
 
 #[test]
-fn rows_claimed_and_acknowledged_at_random_take_at_most_twenty_four_bytes_each() {
+fn randomly_changed_rows_take_at_most_24_bytes_each() {
     let (count, start) = (40_000u64, 1_700_000_000_000);
     let mut list = PendingList::default();
     for n in 0..count {
@@ -175,7 +175,7 @@ fn rows_claimed_and_acknowledged_at_random_take_at_most_twenty_four_bytes_each()
 }
 
 #[test]
-fn a_list_that_empties_and_fills_again_keeps_its_memory() {
+fn list_keeps_its_memory_when_it_empties_and_fills_again() {
     let mut list = PendingList::default();
     for round in 0..200 {
         for n in 0..10 {

@@ -1,21 +1,22 @@
-//! A block as its parts, and a block from parts that nobody vouches for.
+//! Takes a block apart, and builds a block from parts that cannot be trusted.
 //!
-//! The readers of a block take its bytes as its writer left them. So before bytes from elsewhere become a
-//! block, every one of them is read here once, with every length checked.
+//! Code that reads a block relies on its bytes being valid. So before bytes from outside become a block, this
+//! file reads all of them once and checks every length.
 
-use super::{Block, DELETED, MS_STEP_FOLLOWS, MS_STEP_SHIFT, Place, SAME_NAMES};
+use super::{Block, DELETED, EntryPosition, MS_STEP_FOLLOWS, MS_STEP_SHIFT, SAME_NAMES};
 use crate::StreamId;
 use crate::bytes::varint;
-use crate::stream::parts::{BadPart, BlockParts};
+use crate::stream::parts::{BlockParts, InvalidPart};
 use crate::stream::value;
 
-/// Beyond any block: one holds a first entry of a gibibyte at most and does not grow from there.
+/// Limits that no valid block reaches: its first entry has at most 1 GiB, and a block of that size does not
+/// grow further.
 const BYTES_MAX: usize = 1 << 31;
 const SLOTS_MAX: u32 = 1 << 31;
 const NODE_BYTES_MAX: u64 = 1 << 40;
 
 impl Block {
-    /// What the block is made of.
+    /// Returns the parts of the block.
     pub(in crate::stream) fn parts(&self) -> BlockParts<'_> {
         BlockParts {
             bytes: &self.bytes,
@@ -27,22 +28,24 @@ impl Block {
         }
     }
 
-    /// The block of these parts, if they are those of a block with a live entry.
-    pub(in crate::stream) fn from_parts(parts: &BlockParts<'_>) -> Result<Block, BadPart> {
+    /// Builds a block from parts, if they are valid and contain a live entry.
+    pub(in crate::stream) fn from_parts(parts: &BlockParts<'_>) -> Result<Block, InvalidPart> {
         if parts.bytes.len() > BYTES_MAX || parts.slots > SLOTS_MAX || parts.node_bytes > NODE_BYTES_MAX {
-            return Err(BadPart("a block is larger than any can be"));
+            return Err(InvalidPart("a block is larger than the maximum"));
         }
-        let mut walk = Walk { bytes: parts.bytes, at: 0 };
+        let mut validator = BlockValidator { bytes: parts.bytes, at: 0 };
         for _ in 0..parts.name_count {
-            walk.text()?;
+            validator.text()?;
         }
-        let start = Place { offset: walk.at as u32, before: parts.base };
-        let found = walk.entries(parts.name_count, start)?;
+        let start = EntryPosition { offset: validator.at as u32, previous_id: parts.base };
+        let found = validator.entries(parts.name_count, start)?;
         if found.live == 0 {
-            return Err(BadPart("a block has no live entry"));
+            return Err(InvalidPart("a block has no live entry"));
         }
         if found.stored > parts.slots || found.last_id > parts.last_id {
-            return Err(BadPart("a block holds more than was written to it"));
+            return Err(InvalidPart(
+                "a block contains more entries, or a greater id, than its counters allow",
+            ));
         }
         Ok(Block {
             bytes: parts.bytes.to_vec(),
@@ -52,7 +55,7 @@ impl Block {
             last_id: parts.last_id,
             stored_last_id: found.last_id,
             start_offset: found.start.offset,
-            start_before: found.start.before,
+            start_previous_id: found.start.previous_id,
             live: found.live,
             stored: found.stored,
             slots: parts.slots,
@@ -60,45 +63,45 @@ impl Block {
         })
     }
 
-    /// Deleted entries leave, and with them the ids that came after the last live entry.
-    pub(in crate::stream) fn forget_dead(&mut self) {
-        self.rewrite();
+    /// Removes deleted entries from the bytes, and forgets the ids after the last live entry.
+    pub(in crate::stream) fn discard_deleted(&mut self) {
+        self.compact();
         self.last_id = self.stored_last_id;
     }
 }
 
-/// What reading all entries of a block has shown.
-struct Found {
+/// What a pass over all entries of a block found.
+struct EntrySummary {
     live: u32,
     stored: u32,
-    /// The last entry's id.
+    /// The id of the last entry.
     last_id: StreamId,
-    /// Where the first live entry begins.
-    start: Place,
+    /// The position of the first live entry.
+    start: EntryPosition,
 }
 
-/// Reads through bytes that may be anything.
-struct Walk<'a> {
+/// Reads bytes that can be invalid.
+struct BlockValidator<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Walk<'_> {
-    /// Every entry from `start` to the end.
-    fn entries(&mut self, name_count: u32, start: Place) -> Result<Found, BadPart> {
-        let mut found = Found { live: 0, stored: 0, last_id: start.before, start };
+impl BlockValidator<'_> {
+    /// Checks all entries from `start` to the end.
+    fn entries(&mut self, name_count: u32, start: EntryPosition) -> Result<EntrySummary, InvalidPart> {
+        let mut found = EntrySummary { live: 0, stored: 0, last_id: start.previous_id, start };
         while self.at < self.bytes.len() {
-            let place = Place { offset: self.at as u32, before: found.last_id };
+            let position = EntryPosition { offset: self.at as u32, previous_id: found.last_id };
             let head = self.bytes[self.at];
             self.at += 1;
-            let id = self.id(head, place.before)?;
-            if found.stored > 0 && id <= place.before {
-                return Err(BadPart("the entries of a block are not in the order of their ids"));
+            let id = self.id(head, position.previous_id)?;
+            if found.stored > 0 && id <= position.previous_id {
+                return Err(InvalidPart("the entries of a block are not in the order of their ids"));
             }
             self.body(head & SAME_NAMES != 0, name_count)?;
             if head & DELETED == 0 {
                 if found.live == 0 {
-                    found.start = place;
+                    found.start = position;
                 }
                 found.live += 1;
             }
@@ -108,21 +111,21 @@ impl Walk<'_> {
         Ok(found)
     }
 
-    fn id(&mut self, head: u8, before: StreamId) -> Result<StreamId, BadPart> {
+    fn id(&mut self, head: u8, previous_id: StreamId) -> Result<StreamId, InvalidPart> {
         let ms_step = match head >> MS_STEP_SHIFT {
             MS_STEP_FOLLOWS => self.number()?,
             step => u64::from(step),
         };
         let seq = self.number()?;
         let id = match ms_step {
-            0 => before.seq.checked_add(seq).map(|seq| StreamId::new(before.ms, seq)),
-            _ => before.ms.checked_add(ms_step).map(|ms| StreamId::new(ms, seq)),
+            0 => previous_id.seq.checked_add(seq).map(|seq| StreamId::new(previous_id.ms, seq)),
+            _ => previous_id.ms.checked_add(ms_step).map(|ms| StreamId::new(ms, seq)),
         };
-        id.ok_or(BadPart("an id is greater than any can be"))
+        id.ok_or(InvalidPart("an id is greater than the maximum"))
     }
 
-    /// The fields of an entry, which fill its length.
-    fn body(&mut self, same_names: bool, name_count: u32) -> Result<(), BadPart> {
+    /// Checks the fields of an entry, which must fill its length exactly.
+    fn body(&mut self, same_names: bool, name_count: u32) -> Result<(), InvalidPart> {
         let length = self.number()?;
         let end = self.end_of(length)?;
         if same_names {
@@ -132,43 +135,47 @@ impl Walk<'_> {
         } else {
             let pairs = self.number()?;
             if pairs > length {
-                return Err(BadPart("an entry has more fields than bytes"));
+                return Err(InvalidPart("an entry has more fields than bytes"));
             }
             for _ in 0..pairs {
                 self.text()?;
                 self.value()?;
             }
         }
-        if self.at == end { Ok(()) } else { Err(BadPart("an entry's length is not that of its fields")) }
+        if self.at == end {
+            Ok(())
+        } else {
+            Err(InvalidPart("the length of an entry differs from that of its fields"))
+        }
     }
 
-    fn value(&mut self) -> Result<(), BadPart> {
+    fn value(&mut self) -> Result<(), InvalidPart> {
         let tag = self.number()?;
         if tag & 1 == 0 {
             self.at = self.end_of(tag >> 1)?;
         } else if !value::is_packed(varint::unzigzag(tag >> 1)) {
-            return Err(BadPart("a number is greater than a packed one can be"));
+            return Err(InvalidPart("an integer value is greater than the maximum of its encoding"));
         }
         Ok(())
     }
 
-    fn text(&mut self) -> Result<(), BadPart> {
+    fn text(&mut self) -> Result<(), InvalidPart> {
         let length = self.number()?;
         self.at = self.end_of(length)?;
         Ok(())
     }
 
-    /// Where the next `length` bytes end.
-    fn end_of(&self, length: u64) -> Result<usize, BadPart> {
+    /// Returns where the next `length` bytes end.
+    fn end_of(&self, length: u64) -> Result<usize, InvalidPart> {
         let left = self.bytes.len() - self.at;
         match usize::try_from(length) {
             Ok(length) if length <= left => Ok(self.at + length),
-            _ => Err(BadPart("a length reaches beyond its block")),
+            _ => Err(InvalidPart("a length exceeds the end of its block")),
         }
     }
 
     #[inline]
-    fn number(&mut self) -> Result<u64, BadPart> {
+    fn number(&mut self) -> Result<u64, InvalidPart> {
         match self.bytes.get(self.at) {
             Some(&byte) if byte < 0x80 => {
                 self.at += 1;
@@ -178,7 +185,7 @@ impl Walk<'_> {
         }
     }
 
-    fn long_number(&mut self) -> Result<u64, BadPart> {
+    fn long_number(&mut self) -> Result<u64, InvalidPart> {
         let mut value = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let Some(&byte) = self.bytes.get(self.at) else { break };
@@ -192,6 +199,6 @@ impl Walk<'_> {
                 return Ok(value);
             }
         }
-        Err(BadPart("a number in a block is not written as numbers are"))
+        Err(InvalidPart("a number in a block is not a canonical varint"))
     }
 }

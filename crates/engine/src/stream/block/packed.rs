@@ -1,56 +1,57 @@
-//! A small block that has ended and lost nothing since, in one allocation.
+//! A small sealed block without deleted entries, in one allocation.
 //!
 //! ```text
 //! packed  := bytes  trailer  length:1       the bytes of the block, and how long the trailer is
 //! trailer := names_end  name_count  slots  ms  seq  node_bytes       varints; the last id as a step from the base
 //! ```
 //!
-//! All its entries are live, so that nothing else is to be told of it but its base, which whoever holds it knows: it
-//! finds the block by it. Blocks of long documents have few entries, and what a [`Block`] takes besides its bytes would be much for each.
+//! All its entries are live, so the only other thing needed is its base, which the caller knows because it
+//! finds blocks by their base. Blocks of large entries contain few of them. For these the fields of a
+//! [`Block`] would be a large part of the memory.
 
 use std::sync::Arc;
 
 use super::view::BlockView;
-use super::{ARC_COUNTERS_BYTES, Block, Place, id_after, step_from, to_grow_in};
+use super::{ARC_COUNTERS_BYTES, Block, EntryPosition, id_after, reusable_buffer, step_from};
 use crate::StreamId;
-use crate::bytes::{Draft, varint};
+use crate::bytes::{Appender, varint};
 use crate::memory::allocation_bytes;
 use crate::stream::parts::BlockParts;
 
-/// Of larger blocks it does not matter what comes with the bytes, and copying them would take long.
+/// For larger blocks the overhead does not matter, and copying them would take long.
 const PACKED_BYTES_MAX: usize = 16 << 10;
 
-/// Six numbers and the length.
+/// Six numbers and the length byte.
 const TRAILER_BYTES_MAX: usize = 6 * varint::BYTES_MAX + 1;
 
-/// A block of which no entry was deleted.
+/// A block without deleted entries.
 #[derive(Clone, Debug)]
-pub(super) struct Packed(Arc<[u8]>);
+pub(super) struct PackedBlock(Arc<[u8]>);
 
 impl Block {
-    /// Whether it can be packed.
-    pub(super) fn is_whole_and_small(&self) -> bool {
+    /// Returns whether the block can be packed: no entry was deleted and it is small.
+    pub(super) fn can_be_packed(&self) -> bool {
         self.live == self.slots && self.stored_last_id == self.last_id && self.bytes.len() <= PACKED_BYTES_MAX
     }
 
-    /// Packs the block. Returns what the next block may grow in, too.
-    pub(super) fn pack(self) -> (Packed, Vec<u8>) {
-        debug_assert!(self.is_whole_and_small());
+    /// Packs the block. Also returns a buffer for the next block.
+    pub(super) fn pack(self) -> (PackedBlock, Vec<u8>) {
+        debug_assert!(self.can_be_packed());
         let (ms_step, seq) = step_from(self.base, self.last_id);
         let mut bytes = self.bytes;
         bytes.reserve_exact(TRAILER_BYTES_MAX);
         let trailer = bytes.len();
         let counts = [self.names_end, self.name_count, self.slots].map(u64::from);
-        let mut draft = Draft::new(&mut bytes);
-        counts.into_iter().chain([ms_step, seq, self.node_bytes]).for_each(|number| draft.number(number));
-        draft.finish();
+        let mut appender = Appender::new(&mut bytes);
+        counts.into_iter().chain([ms_step, seq, self.node_bytes]).for_each(|number| appender.number(number));
+        appender.finish();
         bytes.push((bytes.len() - trailer) as u8);
-        (Packed(Arc::from(bytes.as_slice())), to_grow_in(bytes))
+        (PackedBlock(Arc::from(bytes.as_slice())), reusable_buffer(bytes))
     }
 }
 
-impl Packed {
-    /// The block, to be changed.
+impl PackedBlock {
+    /// Returns the block in its changeable form.
     pub(super) fn unpack(&self, base: StreamId) -> Block {
         let view = self.view(base);
         let parts = self.parts(base);
@@ -62,7 +63,7 @@ impl Packed {
             last_id: parts.last_id,
             stored_last_id: parts.last_id,
             start_offset: view.start.offset,
-            start_before: view.start.before,
+            start_previous_id: view.start.previous_id,
             live: parts.slots,
             stored: parts.slots,
             slots: parts.slots,
@@ -70,7 +71,7 @@ impl Packed {
         }
     }
 
-    /// What the block is made of.
+    /// Returns the parts of the block.
     pub(super) fn parts(&self, base: StreamId) -> BlockParts<'_> {
         let (view, mut trailer) = self.open(base);
         let slots = trailer.take() as u32;
@@ -84,29 +85,29 @@ impl Packed {
         self.open(base).0
     }
 
-    /// How many entries it has: all of them are live.
+    /// Returns the number of entries, all of which are live.
     pub(super) fn live(&self) -> u64 {
         let (_, mut trailer) = self.open(StreamId::MIN);
         trailer.take()
     }
 
-    /// The id of its last entry.
+    /// Returns the id of the last entry.
     pub(super) fn last_id(&self, base: StreamId) -> StreamId {
         let (_, mut trailer) = self.open(base);
         trailer.take();
         id_after(base, trailer.take(), trailer.take())
     }
 
-    /// What a reader needs, and the rest of the trailer.
+    /// Returns the view that a reader needs, and a reader for the rest of the trailer.
     #[inline(always)]
-    fn open(&self, base: StreamId) -> (BlockView<'_>, Trailer<'_>) {
+    fn open(&self, base: StreamId) -> (BlockView<'_>, TrailerReader<'_>) {
         let all = &*self.0;
         let end = all.len() - 1;
         let begin = end - usize::from(all[end]);
-        let mut trailer = Trailer { bytes: all, at: begin };
+        let mut trailer = TrailerReader { bytes: all, at: begin };
         let names_end = trailer.take() as u32;
         let name_count = trailer.take() as u32;
-        let start = Place { offset: names_end, before: base };
+        let start = EntryPosition { offset: names_end, previous_id: base };
         (BlockView { bytes: &all[..begin], names_end, name_count, start }, trailer)
     }
 
@@ -115,13 +116,13 @@ impl Packed {
     }
 }
 
-/// The numbers behind the bytes, taken one after the other.
-struct Trailer<'a> {
+/// Reads the numbers of the trailer one after the other.
+struct TrailerReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Trailer<'_> {
+impl TrailerReader<'_> {
     #[inline(always)]
     fn take(&mut self) -> u64 {
         varint::take(self.bytes, &mut self.at)
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_block_is_the_block_it_was() {
+    fn packing_and_unpacking_preserves_the_block() {
         let long_name = [b'n'; 300];
         let blocks = [
             block_of(&[(1, 1, &[b"a", b"1"])]),
@@ -165,17 +166,17 @@ mod tests {
     }
 
     #[test]
-    fn what_lost_an_entry_is_not_packed() {
+    fn block_with_a_deleted_entry_cannot_be_packed() {
         let mut block = block_of(&[(1, 1, &[b"a", b"1"]), (1, 9, &[b"a", b"2"])]);
-        assert!(block.is_whole_and_small());
+        assert!(block.can_be_packed());
         assert!(block.delete(StreamId::new(1, 9)));
-        assert!(!block.is_whole_and_small());
-        block.forget_dead();
-        assert!(!block.is_whole_and_small());
+        assert!(!block.can_be_packed());
+        block.discard_deleted();
+        assert!(!block.can_be_packed());
     }
 
     #[test]
-    fn a_long_document_takes_little_besides_itself() {
+    fn large_entries_have_little_overhead() {
         let (document, count) = ([b'x'; 250], 30_000);
         let limits = BlockLimits { max_bytes: 4096, max_entries: 100 };
         let mut blocks = Blocks::default();

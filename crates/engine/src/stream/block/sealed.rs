@@ -1,65 +1,65 @@
-//! A block that has ended: no entry joins it any more, and it is shared by reference.
+//! A sealed block: no entry is appended to it any more, and copies of the stream share it.
 
 use std::sync::Arc;
 
-use super::{ARC_COUNTERS_BYTES, Block, BlockView, Packed};
+use super::{ARC_COUNTERS_BYTES, Block, BlockView, PackedBlock};
 use crate::StreamId;
 use crate::memory::allocation_bytes;
 use crate::stream::parts::BlockParts;
 
-/// A sealed block beside what a search needs of it.
+/// A sealed block with its base, by which it is searched.
 #[derive(Clone, Debug)]
-pub(in crate::stream) struct Sealed {
+pub(in crate::stream) struct SealedBlock {
     base: StreamId,
-    form: Form,
+    repr: SealedRepr,
 }
 
-/// How a block is kept.
+/// How a sealed block is stored.
 #[derive(Clone, Debug)]
-enum Form {
-    /// As nearly all are: in as few bytes as it can be. It is unpacked when an entry goes.
-    Packed(Packed),
-    /// A block with deleted entries, or a large one.
+enum SealedRepr {
+    /// A compact block without deletions, as nearly all are. It is unpacked when an entry is deleted.
+    Packed(PackedBlock),
+    /// A block with deleted entries, or a large block.
     Plain(Arc<Block>),
 }
 
-impl Sealed {
-    /// Ends a block. Returns what the next one may grow in, too.
-    pub(in crate::stream) fn seal(mut block: Block) -> (Sealed, Vec<u8>) {
+impl SealedBlock {
+    /// Seals a block. Also returns a buffer for the next block.
+    pub(in crate::stream) fn seal(mut block: Block) -> (SealedBlock, Vec<u8>) {
         let base = block.base();
-        if block.is_whole_and_small() {
+        if block.can_be_packed() {
             let (packed, bytes) = block.pack();
-            return (Sealed { base, form: Form::Packed(packed) }, bytes);
+            return (SealedBlock { base, repr: SealedRepr::Packed(packed) }, bytes);
         }
         let bytes = block.seal();
-        (Sealed { base, form: Form::Plain(Arc::new(block)) }, bytes)
+        (SealedBlock { base, repr: SealedRepr::Plain(Arc::new(block)) }, bytes)
     }
 
-    /// The block again, for more entries to come.
+    /// Returns the block in its open repr, so that entries can be appended.
     pub(in crate::stream) fn reopen(self) -> Block {
-        match self.form {
-            Form::Packed(packed) => packed.unpack(self.base),
-            Form::Plain(block) => Arc::unwrap_or_clone(block),
+        match self.repr {
+            SealedRepr::Packed(packed) => packed.unpack(self.base),
+            SealedRepr::Plain(block) => Arc::unwrap_or_clone(block),
         }
     }
 
-    /// Changes the block.
+    /// Changes the block. Unpacks it or copies it first if needed.
     pub(in crate::stream) fn change<R>(&mut self, change: impl FnOnce(&mut Block) -> R) -> R {
-        match &mut self.form {
-            Form::Plain(block) => change(Arc::make_mut(block)),
-            Form::Packed(packed) => {
+        match &mut self.repr {
+            SealedRepr::Plain(block) => change(Arc::make_mut(block)),
+            SealedRepr::Packed(packed) => {
                 let mut block = packed.unpack(self.base);
                 let outcome = change(&mut block);
-                self.form = Form::Plain(Arc::new(block));
+                self.repr = SealedRepr::Plain(Arc::new(block));
                 outcome
             }
         }
     }
 
-    /// Of a block without a live entry its bytes go.
-    pub(in crate::stream) fn hollow(&mut self) {
-        if let Form::Plain(block) = &mut self.form {
-            *block = Arc::new(Block::hollow(block));
+    /// Frees the bytes of a block without live entries.
+    pub(in crate::stream) fn drop_bytes(&mut self) {
+        if let SealedRepr::Plain(block) = &mut self.repr {
+            *block = Arc::new(Block::without_bytes(block));
         }
     }
 
@@ -67,62 +67,68 @@ impl Sealed {
         self.base
     }
 
-    /// The block, to be read.
+    /// Returns a view for reading.
     #[inline]
     pub(in crate::stream) fn view(&self) -> BlockView<'_> {
-        match &self.form {
-            Form::Packed(packed) => packed.view(self.base),
-            Form::Plain(block) => block.view(),
+        match &self.repr {
+            SealedRepr::Packed(packed) => packed.view(self.base),
+            SealedRepr::Plain(block) => block.view(),
         }
     }
 
-    /// Whether no entry is live.
+    /// Returns whether no entry is live.
     pub(in crate::stream) fn is_empty(&self) -> bool {
-        match &self.form {
-            Form::Packed(_) => false,
-            Form::Plain(block) => block.live() == 0,
+        match &self.repr {
+            SealedRepr::Packed(_) => false,
+            SealedRepr::Plain(block) => block.live() == 0,
         }
     }
 
-    /// How many entries are live.
+    /// Returns the number of live entries.
     pub(in crate::stream) fn live(&self) -> u64 {
-        match &self.form {
-            Form::Packed(packed) => packed.live(),
-            Form::Plain(block) => block.live(),
+        match &self.repr {
+            SealedRepr::Packed(packed) => packed.live(),
+            SealedRepr::Plain(block) => block.live(),
         }
     }
 
-    /// The id of the last entry ever written.
+    /// Returns the id of the last entry ever written.
     pub(in crate::stream) fn last_id(&self) -> StreamId {
-        match &self.form {
-            Form::Packed(packed) => packed.last_id(self.base),
-            Form::Plain(block) => block.last_id(),
+        match &self.repr {
+            SealedRepr::Packed(packed) => packed.last_id(self.base),
+            SealedRepr::Plain(block) => block.last_id(),
         }
     }
 
-    /// What the block is made of.
+    /// Returns the parts of the block.
     pub(in crate::stream) fn parts(&self) -> BlockParts<'_> {
-        match &self.form {
-            Form::Packed(packed) => packed.parts(self.base),
-            Form::Plain(block) => block.parts(),
+        match &self.repr {
+            SealedRepr::Packed(packed) => packed.parts(self.base),
+            SealedRepr::Plain(block) => block.parts(),
         }
     }
 
     pub(in crate::stream) fn memory_bytes(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.memory_bytes(),
-            Form::Plain(block) => {
+        match &self.repr {
+            SealedRepr::Packed(packed) => packed.memory_bytes(),
+            SealedRepr::Plain(block) => {
                 allocation_bytes(ARC_COUNTERS_BYTES + size_of::<Block>()) + block.heap_bytes()
             }
         }
     }
 
-    /// Verifies what this file promises of one block.
+    /// Verifies the invariants of one block.
     pub(in crate::stream) fn check(&self) -> Result<(), String> {
         let block = self.clone().reopen();
-        match (&self.form, block.is_whole_and_small()) {
-            (Form::Packed(_), false) => Err(format!("block {} cannot be packed, but is", self.base)),
-            _ if block.base() != self.base => Err(format!("block {} is {}", self.base, block.base())),
+        match (&self.repr, block.can_be_packed()) {
+            (SealedRepr::Packed(_), false) => {
+                Err(format!("block {} is packed, but has deleted entries or is too large", self.base))
+            }
+            _ if block.base() != self.base => Err(format!(
+                "block {} is stored under the wrong base, its own is {}",
+                self.base,
+                block.base()
+            )),
             _ => block.check(),
         }
     }

@@ -1,69 +1,69 @@
-//! Reading a block, whatever form it has.
+//! Reads a block in any representation.
 
 use std::iter;
 
 use smallvec::SmallVec;
 
-use super::{DELETED, MS_STEP_FOLLOWS, MS_STEP_SHIFT, Place, SAME_NAMES, id_after};
+use super::{DELETED, EntryPosition, MS_STEP_FOLLOWS, MS_STEP_SHIFT, SAME_NAMES, id_after};
 use crate::StreamId;
 use crate::bytes::varint;
 use crate::stream::entry::EntryRef;
 
-/// What a reader needs of a block.
+/// The part of a block that a reader needs.
 #[derive(Clone, Copy)]
 pub(in crate::stream) struct BlockView<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where the names end and the entries begin.
+    /// Where the names end and the entries start.
     pub(super) names_end: u32,
     pub(super) name_count: u32,
-    /// Where to start reading: every entry before it is deleted.
-    pub(super) start: Place,
+    /// Where reading starts: all entries before it are deleted.
+    pub(super) start: EntryPosition,
 }
 
 /// The flags, the id and the extent of an entry.
-struct Frame {
+struct EntryHeader {
     id: StreamId,
     head: u8,
-    /// Where its fields begin; before them, how many they are if they have names of their own.
+    /// Where the fields start. If the entry has its own field names, the number of fields comes first.
     at: usize,
     end: usize,
 }
 
 impl<'a> BlockView<'a> {
-    pub(in crate::stream) fn start(&self) -> Place {
+    pub(in crate::stream) fn start(&self) -> EntryPosition {
         self.start
     }
 
-    /// The entry at `place`, deleted or not. `None` at the end.
+    /// Returns the entry at `position` and whether it is deleted; `None` at the end.
     #[inline(always)]
-    pub(in crate::stream) fn entry_at(&self, place: &Place) -> Option<(EntryRef<'a>, bool)> {
-        let Frame { id, head, mut at, end } = self.frame_at(place)?;
+    pub(in crate::stream) fn entry_at(&self, position: &EntryPosition) -> Option<(EntryRef<'a>, bool)> {
+        let EntryHeader { id, head, mut at, end } = self.header_at(position)?;
         let shared = head & SAME_NAMES != 0;
         let pairs = if shared { self.name_count } else { varint::take(self.bytes, &mut at) as u32 };
         let entry = EntryRef::new(id, self.bytes, at..end, pairs, shared.then_some(self.names_end));
         Some((entry, head & DELETED != 0))
     }
 
-    /// What is known of the entry at `place` before its fields are read.
+    /// Reads the header of the entry at `position`.
     #[inline(always)]
-    fn frame_at(&self, place: &Place) -> Option<Frame> {
-        let at = place.offset as usize;
+    fn header_at(&self, position: &EntryPosition) -> Option<EntryHeader> {
+        let at = position.offset as usize;
         match self.bytes.get(at..).and_then(<[u8]>::first_chunk) {
-            // Most steps and lengths take a byte.
+            // Most steps and lengths take one byte.
             Some(&[head, seq, length])
                 if (seq | length) < 0x80 && head >> MS_STEP_SHIFT < MS_STEP_FOLLOWS =>
             {
-                let id = id_after(place.before, u64::from(head >> MS_STEP_SHIFT), u64::from(seq));
-                Some(Frame { id, head, at: at + 3, end: at + 3 + usize::from(length) })
+                let id = id_after(position.previous_id, u64::from(head >> MS_STEP_SHIFT), u64::from(seq));
+                Some(EntryHeader { id, head, at: at + 3, end: at + 3 + usize::from(length) })
             }
-            // In two: a place whose address is taken cannot live in registers.
-            _ => self.wide_frame_at(place.offset, place.before),
+            // Passes the fields one by one: a struct whose address is taken cannot be kept in registers.
+            _ => self.long_header_at(position.offset, position.previous_id),
         }
     }
 
-    /// The same, whatever they take.
+    /// Reads a header with steps and lengths of any size.
     #[inline(never)]
-    fn wide_frame_at(&self, offset: u32, before: StreamId) -> Option<Frame> {
+    fn long_header_at(&self, offset: u32, previous_id: StreamId) -> Option<EntryHeader> {
         let bytes = self.bytes;
         let mut at = offset as usize;
         let head = *bytes.get(at)?;
@@ -73,66 +73,66 @@ impl<'a> BlockView<'a> {
             ms_step => u64::from(ms_step),
         };
         let seq = varint::take(bytes, &mut at);
-        let id = id_after(before, ms_step, seq);
+        let id = id_after(previous_id, ms_step, seq);
         let length = varint::take(bytes, &mut at) as usize;
-        Some(Frame { id, head, at, end: at.wrapping_add(length) })
+        Some(EntryHeader { id, head, at, end: at.wrapping_add(length) })
     }
 
-    /// The next entry at or after `place` that is not deleted; `place` moves behind it once it is finished.
+    /// Returns the first live entry at or after `position`, and moves `position` to it.
     #[inline(always)]
-    pub(in crate::stream) fn next_live(&self, place: &mut Place) -> Option<EntryRef<'a>> {
+    pub(in crate::stream) fn next_live(&self, position: &mut EntryPosition) -> Option<EntryRef<'a>> {
         loop {
-            let (entry, deleted) = self.entry_at(place)?;
+            let (entry, deleted) = self.entry_at(position)?;
             if !deleted {
                 return Some(entry);
             }
-            *place = entry.end();
+            *position = entry.end();
         }
     }
 
-    /// The place of the first entry with an id of at least `id`, walking on from `from`.
-    pub(in crate::stream) fn seek(&self, from: Place, id: StreamId) -> Place {
-        let mut place = from;
-        while let Some(frame) = self.frame_at(&place) {
-            if frame.id >= id {
+    /// Returns the position of the first entry with this id or a greater one, searching from `from` on.
+    pub(in crate::stream) fn seek(&self, from: EntryPosition, id: StreamId) -> EntryPosition {
+        let mut position = from;
+        while let Some(header) = self.header_at(&position) {
+            if header.id >= id {
                 break;
             }
-            place = Place { offset: frame.end as u32, before: frame.id };
+            position = EntryPosition { offset: header.end as u32, previous_id: header.id };
         }
-        place
+        position
     }
 
-    /// The live entry `id`, if it is here.
-    pub(in crate::stream) fn get(&self, from: Place, id: StreamId) -> Option<EntryRef<'a>> {
+    /// Returns the live entry `id`, if it is in this block.
+    pub(in crate::stream) fn get(&self, from: EntryPosition, id: StreamId) -> Option<EntryRef<'a>> {
         let (entry, deleted) = self.entry_at(&self.seek(from, id))?;
         (entry.id() == id && !deleted).then_some(entry)
     }
 
-    /// The ids of the live entries, in order.
+    /// Returns the ids of the live entries, in order.
     pub(in crate::stream) fn live_ids(&self) -> impl Iterator<Item = StreamId> {
-        let mut place = self.start;
-        let frames = iter::from_fn(move || {
-            let frame = self.frame_at(&place)?;
-            place = Place { offset: frame.end as u32, before: frame.id };
-            Some(frame)
+        let mut position = self.start;
+        let headers = iter::from_fn(move || {
+            let header = self.header_at(&position)?;
+            position = EntryPosition { offset: header.end as u32, previous_id: header.id };
+            Some(header)
         });
-        frames.filter(|frame| frame.head & DELETED == 0).map(|frame| frame.id)
+        headers.filter(|header| header.head & DELETED == 0).map(|header| header.id)
     }
 
-    /// Where each live entry begins, in order: to read a block backwards.
-    pub(in crate::stream) fn live_places(&self) -> SmallVec<[Place; 128]> {
-        let mut places = SmallVec::new();
-        let mut place = self.start;
-        while let Some((entry, deleted)) = self.entry_at(&place) {
+    /// Returns the positions of all live entries in order, to read a block backwards.
+    pub(in crate::stream) fn live_positions(&self) -> SmallVec<[EntryPosition; 128]> {
+        let mut positions = SmallVec::new();
+        let mut position = self.start;
+        while let Some((entry, deleted)) = self.entry_at(&position) {
             if !deleted {
-                places.push(place);
+                positions.push(position);
             }
-            place = entry.end();
+            position = entry.end();
         }
-        places
+        positions
     }
 
-    /// How many live entries have an id of at most `id`.
+    /// Returns the number of live entries with an id of at most `id`.
     pub(in crate::stream) fn live_through(&self, id: StreamId) -> u64 {
         self.live_ids().take_while(|live| *live <= id).count() as u64
     }

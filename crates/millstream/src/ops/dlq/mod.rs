@@ -1,4 +1,4 @@
-//! `millstream dlq`: dead letters: which there are, what is in them, another chance for them, or an end.
+//! `millstream dlq`: lists, shows, redrives and deletes dead letters.
 
 mod redrive;
 mod select;
@@ -9,25 +9,25 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use millstream_worker::Admin;
 use millstream_worker::backend::{Range, StreamId, StreamInfo};
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::redrive::Filter;
 use serde_json::{Value, json};
 
-use self::select::{Letters, Selection};
+use self::select::{DeadLetterStream, Selection};
 use super::confirm::Confirm;
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
+use super::lookup;
 use super::output::{note, print, print_json, print_line};
-use super::shape;
-use super::table::{Facts, Table, row};
-use super::time::{parse_id, show_moment};
-use super::value::{self, age_of, age_or_nothing, clipped, count, counted};
+use super::table::{Properties, Table, row};
+use super::time::{format_time, parse_id};
+use super::to_json;
+use super::value::{self, age_of, age_or_absent, clipped, count, counted};
 
-/// How many letters are listed if nothing else is said.
-const LISTED_MAX: u64 = 100;
-/// How much of an error a table shows.
-const ERROR_SHOWN: usize = 60;
+/// Number of dead letters that `dlq ls` lists without `--count`.
+const DEFAULT_COUNT: u64 = 100;
+/// Maximum length of an error in a table.
+const ERROR_CHARS_MAX: usize = 60;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -45,9 +45,7 @@ Examples:
 const SHOW_EXAMPLES: &str = "\
 Examples:
   millstream dlq show orders 1731664200000-0
-  millstream dlq show orders 1731664200000-0 --json
-
-The id is the letter's own or that of the entry it was.";
+  millstream dlq show orders 1731664200000-0 --json";
 
 const PURGE_EXAMPLES: &str = "\
 Examples:
@@ -56,53 +54,53 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DlqAction {
-    /// List dead-letter streams, or the letters of one stream
+    /// List dead-letter streams, or the dead letters of one stream
     #[command(after_help = LS_EXAMPLES)]
-    Ls(ListLetters),
-    /// Tell all about one letter
+    Ls(DlqListArgs),
+    /// Show one dead letter in full
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// The stream the letter comes from
+        /// Stream that the dead letter comes from
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
-        /// The letter
+        /// Id of the dead letter, or of its original entry
         #[arg(value_parser = parse_id)]
         id: StreamId,
         #[command(flatten)]
-        letters: Letters,
+        dlq: DeadLetterStream,
     },
-    /// Give letters another chance, back to the group they ended for
+    /// Move dead letters back to their group
     #[command(after_help = redrive::EXAMPLES)]
-    Redrive(redrive::RedriveCommand),
-    /// Delete letters for good
+    Redrive(redrive::RedriveArgs),
+    /// Delete dead letters permanently
     #[command(after_help = PURGE_EXAMPLES)]
-    Purge(Purge),
+    Purge(PurgeArgs),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct ListLetters {
-    /// The stream the letters come from; without it, where letters are
+pub(crate) struct DlqListArgs {
+    /// Stream that the dead letters come from [default: list all dead-letter streams]
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: Option<String>,
     #[command(flatten)]
-    letters: Letters,
+    dlq: DeadLetterStream,
     #[command(flatten)]
     selection: Selection,
-    /// The most letters [default: 100]
-    #[arg(long = "count", value_name = "N")]
-    most: Option<u64>,
+    /// Maximum number of dead letters [default: 100]
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Purge {
-    /// The stream the letters come from
+pub(crate) struct PurgeArgs {
+    /// Stream that the dead letters come from
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     #[command(flatten)]
-    letters: Letters,
+    dlq: DeadLetterStream,
     #[command(flatten)]
     selection: Selection,
-    /// Only count what would go
+    /// Count the dead letters that would be deleted, without deleting them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -110,70 +108,69 @@ pub(crate) struct Purge {
 }
 
 impl DlqAction {
-    /// Whether it deals with Ctrl-C itself.
-    pub(crate) fn minds_ctrl_c(&self) -> bool {
+    /// Whether the action handles Ctrl-C itself.
+    pub(crate) fn handles_ctrl_c(&self) -> bool {
         matches!(self, DlqAction::Redrive(_))
     }
 
-    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             DlqAction::Ls(list) => list.run(common).await,
-            DlqAction::Show { stream, id, letters } => show(common, stream, *id, letters).await,
+            DlqAction::Show { stream, id, dlq } => show(common, stream, *id, dlq).await,
             DlqAction::Redrive(redrive) => redrive.run(common).await,
             DlqAction::Purge(purge) => purge.run(common).await,
         }
     }
 }
 
-impl ListLetters {
-    async fn run(&self, common: &Common) -> Result<(), Failure> {
+impl DlqListArgs {
+    async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         if let Some(stream) = &self.stream {
             return self.list(common, stream).await;
         }
-        if self.most.is_some() || self.letters.are_named() || self.selection.filter() != Filter::default() {
+        if self.count.is_some() || self.dlq.is_named() || self.selection.filter() != Filter::default() {
             return Err(Failure::Usage(
-                "which letters to list makes sense for one stream: name it, as in millstream dlq ls STREAM"
-                    .to_owned(),
+                "these options need a stream: name it, as in millstream dlq ls STREAM".to_owned(),
             ));
         }
         list_streams(common).await
     }
 
-    async fn list(&self, common: &Common, stream: &str) -> Result<(), Failure> {
+    async fn list(&self, common: &CommonOptions, stream: &str) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let name = self.letters.find(&*backend, stream, &self.selection).await?;
-        let most = self.most.unwrap_or(LISTED_MAX);
+        let name = self.dlq.find(&*backend, stream, &self.selection).await?;
+        let limit = self.count.unwrap_or(DEFAULT_COUNT);
         let mut found = Vec::new();
-        select::each(&*backend, &name, &self.selection, |letter| {
-            found.push(letter);
-            (found.len() as u64) < most
+        select::for_each(&*backend, &name, &self.selection, |dead_letter| {
+            found.push(dead_letter);
+            (found.len() as u64) < limit
         })
         .await?;
         if common.json {
-            return print_json(&found.iter().map(shape::letter).collect());
+            return print_json(&found.iter().map(to_json::dead_letter).collect());
         }
-        let rows = found.iter().map(|letter| {
+        let rows = found.iter().map(|dead_letter| {
             row![
-                letter.id.to_string(),
-                letter.origin.to_string(),
-                &letter.group,
-                letter.reason.map_or("?", |reason| reason.as_str()),
-                count(letter.deliveries),
-                age_or_nothing(SystemTime::now().duration_since(letter.dead_at).ok()),
-                clipped(&value::text(letter.error.as_bytes()), ERROR_SHOWN),
+                dead_letter.id.to_string(),
+                dead_letter.origin.to_string(),
+                &dead_letter.group,
+                dead_letter.reason.map_or("?", |reason| reason.as_str()),
+                count(dead_letter.deliveries),
+                age_or_absent(SystemTime::now().duration_since(dead_letter.dead_at).ok()),
+                clipped(&value::printable(dead_letter.error.as_bytes()), ERROR_CHARS_MAX),
             ]
         });
         print(Table::new(&["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">DIED", "ERROR"], rows))
     }
 }
 
-async fn list_streams(common: &Common) -> Result<(), Failure> {
+async fn list_streams(common: &CommonOptions) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let mut found = known::streams(&*backend, "*:dlq").await?;
-    // The stream stays when its last letter has gone.
+    let mut found = lookup::streams(&*backend, "*:dlq").await?;
+    // A dead-letter stream still exists after its last dead letter was removed.
     found.retain(|(_, info)| info.length > 0);
     if common.json {
-        let told = |(name, info): &(String, StreamInfo)| {
+        let json = |(name, info): &(String, StreamInfo)| {
             json!({
                 "dead_letters": name,
                 "length": info.length,
@@ -181,43 +178,52 @@ async fn list_streams(common: &Common) -> Result<(), Failure> {
                 "last_entry": info.last_entry.map(|id| id.to_string()),
             })
         };
-        return print_json(&found.iter().map(told).collect::<Value>());
+        return print_json(&found.iter().map(json).collect::<Value>());
     }
     if found.is_empty() {
-        note(&format!("no dead letters in {}", backend.place()));
+        note(&format!("no dead letters in {}", backend.location()));
     }
     let rows = found.iter().map(|(name, info)| {
         row![
             name,
             count(info.length),
-            age_or_nothing(info.first_entry.and_then(age_of)),
-            age_or_nothing(info.last_entry.and_then(age_of)),
+            age_or_absent(info.first_entry.and_then(age_of)),
+            age_or_absent(info.last_entry.and_then(age_of)),
         ]
     });
     print(Table::new(&["DEAD-LETTERS", ">LENGTH", ">OLDEST", ">NEWEST"], rows))
 }
 
-async fn show(common: &Common, stream: &str, id: StreamId, letters: &Letters) -> Result<(), Failure> {
+async fn show(
+    common: &CommonOptions,
+    stream: &str,
+    id: StreamId,
+    dlq: &DeadLetterStream,
+) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let name = letters.find(&*backend, stream, &Selection::default()).await?;
-    let letter = find_letter(&*backend, &name, id).await?;
-    if common.json { print_json(&shape::letter(&letter)) } else { print(facts(&letter)) }
+    let name = dlq.find(&*backend, stream, &Selection::default()).await?;
+    let dead_letter = find_dead_letter(&*backend, &name, id).await?;
+    if common.json {
+        print_json(&to_json::dead_letter(&dead_letter))
+    } else {
+        print(properties(&dead_letter))
+    }
 }
 
-impl Purge {
-    async fn run(&self, common: &Common) -> Result<(), Failure> {
+impl PurgeArgs {
+    async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let name = self.letters.find(&*backend, &self.stream, &self.selection).await?;
+        let name = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
         let mut ids = Vec::new();
-        select::each(&*backend, &name, &self.selection, |letter| {
-            ids.push(letter.id);
+        select::for_each(&*backend, &name, &self.selection, |dead_letter| {
+            ids.push(dead_letter.id);
             true
         })
         .await?;
-        let many = |number| counted(number, "dead letter", "dead letters");
+        let dead_letters = |number| counted(number, "dead letter", "dead letters");
         let (matched, mut deleted) = (ids.len() as u64, 0);
         if !self.dry_run {
-            self.confirm.ask(&format!("{} of {name} go for good", many(matched))).await?;
+            self.confirm.ask(&format!("permanently delete {} of {name}", dead_letters(matched))).await?;
             for page in ids.chunks(1000) {
                 deleted += backend.delete_entries(&name, page).await?;
             }
@@ -228,38 +234,38 @@ impl Purge {
             }));
         }
         print_line(&match self.dry_run {
-            true => format!("would delete {} of {name}", many(matched)),
-            false => format!("deleted {} of {name}", many(deleted)),
+            true => format!("would delete {} of {name}", dead_letters(matched)),
+            false => format!("deleted {} of {name}", dead_letters(deleted)),
         })
     }
 }
 
-/// A letter by its own id, or by that of the entry it was.
-async fn find_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Result<Letter, Failure> {
-    match backend.range(name, Range::one(id)).await?.first().and_then(Letter::read) {
-        Some(letter) => Ok(letter),
-        None => select::first_named(backend, name, &[id]).await,
+/// Returns the dead letter with this id, or whose original entry had this id.
+async fn find_dead_letter(backend: &dyn Admin, name: &str, id: StreamId) -> Result<DeadLetter, Failure> {
+    match backend.range(name, Range::single(id)).await?.first().and_then(DeadLetter::read) {
+        Some(dead_letter) => Ok(dead_letter),
+        None => select::find_by_id(backend, name, &[id]).await,
     }
 }
 
-fn facts(letter: &Letter) -> Facts {
-    let shown = |text: &str| value::text(text.as_bytes());
-    let moment = |time| show_moment(value::millis_since_epoch(time));
-    let mut facts = Facts::default();
-    facts.push("id", letter.id.to_string());
-    facts.push("stream", &letter.stream);
-    facts.push("origin", letter.origin.to_string());
-    facts.push("group", &letter.group);
-    facts.push("consumer", &letter.consumer);
-    facts.push("deliveries", count(letter.deliveries));
-    facts.push("reason", letter.reason.map_or("?", |reason| reason.as_str()));
-    facts.push("error", shown(&letter.error));
-    facts.push("error type", shown(&letter.error_type));
-    facts.push("first seen", moment(letter.first_seen));
-    facts.push("dead at", moment(letter.dead_at));
-    facts.push("redrives", count(letter.redrives));
-    for (name, value) in &letter.fields {
-        facts.push(format!("field {}", value::text(name)), value::text(value));
+fn properties(dead_letter: &DeadLetter) -> Properties {
+    let shown = |text: &str| value::printable(text.as_bytes());
+    let time = |time| format_time(value::millis_since_epoch(time));
+    let mut properties = Properties::default();
+    properties.push("id", dead_letter.id.to_string());
+    properties.push("stream", &dead_letter.stream);
+    properties.push("origin", dead_letter.origin.to_string());
+    properties.push("group", &dead_letter.group);
+    properties.push("consumer", &dead_letter.consumer);
+    properties.push("deliveries", count(dead_letter.deliveries));
+    properties.push("reason", dead_letter.reason.map_or("?", |reason| reason.as_str()));
+    properties.push("error", shown(&dead_letter.error));
+    properties.push("error type", shown(&dead_letter.error_type));
+    properties.push("first seen", time(dead_letter.first_seen));
+    properties.push("dead at", time(dead_letter.dead_at));
+    properties.push("redrives", count(dead_letter.redrives));
+    for (name, value) in &dead_letter.fields {
+        properties.push(format!("field {}", value::printable(name)), value::printable(value));
     }
-    facts
+    properties
 }

@@ -1,4 +1,4 @@
-//! `millstream dlq redrive`: another chance for dead letters, with a bar that shows how far it is.
+//! `millstream dlq redrive`: moves dead letters back to their group or stream, with a progress bar.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use millstream_worker::Admin;
 use millstream_worker::redrive::{Destination, Progress, Redrive, redrive};
 use serde_json::{Value, json};
 
-use super::select::{self, Letters, Selection};
-use crate::ops::connection::Common;
+use super::select::{self, DeadLetterStream, Selection};
+use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
 use crate::ops::output::{note, print_json, print_line, progress_bar};
 use crate::ops::until_ctrl_c;
@@ -23,37 +23,38 @@ Examples:
   millstream dlq redrive orders --reason max_deliveries --error timeout --count 10
   millstream dlq redrive orders --id 1731664200000-0 --all-groups
 
-Messages go back to the group they ended for, and only there; with --all-groups they are added to the stream anew.
-A letter is deleted when its message is back. Stop it any time with Ctrl-C.";
+A redriven message is delivered again to the group it failed in, and to no other group. With --all-groups, it is added \
+to the stream as a new entry instead. The dead letter is deleted afterwards.
+Ctrl-C stops the redrive at any time.";
 
 #[derive(Args, Debug)]
-pub(crate) struct RedriveCommand {
-    /// The stream the letters come from
+pub(crate) struct RedriveArgs {
+    /// Stream that the dead letters come from
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     stream: String,
     #[command(flatten)]
-    letters: Letters,
+    dlq: DeadLetterStream,
     #[command(flatten)]
     selection: Selection,
-    /// The most messages in a second
+    /// Maximum number of messages per second [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
-    /// The most messages in all
-    #[arg(long = "count", value_name = "N")]
-    most: Option<u64>,
-    /// Add the messages to the stream anew, for all of its groups
+    /// Maximum number of messages to redrive [default: no limit]
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Add the messages to the stream as new entries, for all of its groups
     #[arg(long)]
     all_groups: bool,
-    /// Only count what would go back
+    /// Count the messages that would be redriven, without doing it
     #[arg(long)]
     dry_run: bool,
 }
 
-impl RedriveCommand {
-    pub(super) async fn run(&self, common: &Common) -> Result<(), Failure> {
+impl RedriveArgs {
+    pub(super) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let (backend, name) = until_ctrl_c(async {
             let backend = common.connect().await?;
-            let name = self.letters.find(&*backend, &self.stream, &self.selection).await?;
+            let name = self.dlq.find(&*backend, &self.stream, &self.selection).await?;
             Ok((backend, name))
         })
         .await?;
@@ -61,10 +62,13 @@ impl RedriveCommand {
         let bar = progress_bar(0, "{bar:30} {human_pos}/{human_len} {msg} ({eta} left)");
         let show = |progress: &Progress| {
             so_far.set(*progress);
-            bar.set_length(self.most.map_or(progress.total, |most| most.min(progress.total)));
+            bar.set_length(self.count.map_or(progress.total, |limit| limit.min(progress.total)));
             bar.set_position(progress.redriven);
-            let stay = progress.gone + progress.no_group;
-            bar.set_message(if stay > 0 { format!("back, {} stay", count(stay)) } else { "back".to_owned() });
+            let skipped = progress.gone + progress.no_group;
+            bar.set_message(match skipped {
+                0 => "redriven".to_owned(),
+                skipped => format!("redriven, {} skipped", count(skipped)),
+            });
         };
         let request = self.request();
         let done = until_ctrl_c(async { Ok(redrive(&*backend, &name, &request, show).await?) }).await;
@@ -72,16 +76,18 @@ impl RedriveCommand {
         let done = match done {
             Ok(done) => done,
             Err(failure) => {
-                self.tell(common, &name, &so_far.get(), Some(&failure))?;
+                self.print_result(common, &name, &so_far.get(), Some(&failure))?;
                 if !self.dry_run {
-                    note("what was on its way may be back too, and its letter still here");
+                    note(
+                        "the message in progress may have been redriven although its dead letter still exists",
+                    );
                 }
                 return Err(failure);
             }
         };
-        self.tell(common, &name, &done, None)?;
+        self.print_result(common, &name, &done, None)?;
         if done.no_group > 0 && !common.json {
-            self.tell_groups_gone(&*backend, &name, &done).await?;
+            self.print_missing_groups(&*backend, &name, &done).await?;
         }
         Ok(())
     }
@@ -91,21 +97,23 @@ impl RedriveCommand {
             filter: self.selection.filter(),
             to: if self.all_groups { Destination::AllGroups } else { Destination::Group },
             rate: self.rate.map(f64::from),
-            limit: self.most,
+            limit: self.count,
             dry_run: self.dry_run,
         }
     }
 
-    /// How many went back, and why others stay; also when something has cut it off.
-    fn tell(
+    /// Prints the number of redriven messages and why others were skipped.
+    ///
+    /// `interrupted_by` is the failure that ended the redrive early.
+    fn print_result(
         &self,
-        common: &Common,
+        common: &CommonOptions,
         name: &str,
         done: &Progress,
-        cut_off: Option<&Failure>,
+        interrupted_by: Option<&Failure>,
     ) -> Result<(), Failure> {
         if common.json {
-            let mut told = json!({
+            let mut json = json!({
                 "dead_letters": name,
                 "total": done.total,
                 "matched": done.matched,
@@ -116,58 +124,62 @@ impl RedriveCommand {
                 "foreign": done.foreign,
                 "dry_run": self.dry_run,
             });
-            if let Some(failure) = cut_off {
-                told["error"] = Value::from(failure.to_string());
+            if let Some(failure) = interrupted_by {
+                json["error"] = Value::from(failure.to_string());
             }
-            return print_json(&told);
+            return print_json(&json);
         }
-        let letters = |number| counted(number, "dead letter", "dead letters");
+        let of_total = counted(done.total, "dead letter", "dead letters");
         let to = if self.all_groups { "the stream" } else { "their group" };
         print_line(&match self.dry_run {
-            true => format!("would give {} of {} back to {to}", letters(done.returning()), count(done.total)),
-            false => format!("gave {} of {} back to {to}", letters(done.redriven), count(done.total)),
+            true => format!("would move {} of {of_total} back to {to}", count(done.redrivable())),
+            false => format!("moved {} of {of_total} back to {to}", count(done.redriven)),
         })?;
-        let stay = |number| counted(number, "dead letter stays: its", "dead letters stay: their");
         let entry_gone = done.gone - done.payload_gone;
         if entry_gone > 0 {
             note(&format!(
-                "{} entry is gone from the stream, but not from the letter; go back with --all-groups",
-                stay(entry_gone)
+                "{} entry was deleted from the stream; add a new entry with --all-groups",
+                skipped_because(entry_gone)
             ));
         }
         if done.payload_gone > 0 {
             note(&format!(
-                "{} payload is lost and cannot go back; delete with: millstream dlq purge {} --reason payload_gone",
-                stay(done.payload_gone),
+                "{} payload is lost; delete with: millstream dlq purge {} --reason payload_gone",
+                skipped_because(done.payload_gone),
                 self.stream
             ));
         }
         Ok(())
     }
 
-    /// Which groups letters wait for in vain, and the ways out.
-    async fn tell_groups_gone(
+    /// Prints which groups of the dead letters do not exist, and how to create them.
+    async fn print_missing_groups(
         &self,
         backend: &dyn Admin,
         name: &str,
         done: &Progress,
     ) -> Result<(), Failure> {
-        let mut wanted = BTreeSet::new();
-        select::each(backend, name, &self.selection, |letter| {
-            wanted.insert((letter.stream, letter.group));
+        let mut groups = BTreeSet::new();
+        select::for_each(backend, name, &self.selection, |dead_letter| {
+            groups.insert((dead_letter.stream, dead_letter.group));
             true
         })
         .await?;
         note(&format!(
-            "{} group is gone; make it again, or add to the stream anew with --all-groups, or choose others with --group",
-            counted(done.no_group, "dead letter stays: its", "dead letters stay: their")
+            "{} group does not exist; create it again, add new entries with --all-groups, or select other dead letters with --group",
+            skipped_because(done.no_group)
         ));
-        for (stream, group) in wanted {
-            let groups = backend.groups(&stream).await.unwrap_or_default();
-            if !groups.iter().any(|found| found.name == group) {
+        for (stream, group) in groups {
+            let existing = backend.groups(&stream).await.unwrap_or_default();
+            if !existing.iter().any(|found| found.name == group) {
                 note(&format!("  millstream group create {stream} {group}"));
             }
         }
         Ok(())
     }
+}
+
+/// The beginning of a sentence about skipped dead letters: `2 dead letters skipped: their`.
+fn skipped_because(number: u64) -> String {
+    counted(number, "dead letter skipped: its", "dead letters skipped: their")
 }

@@ -1,37 +1,38 @@
-//! Which dead letters are meant: where they lie, and which of them.
+//! Options that select dead letters: their stream, and filters.
 
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use millstream_worker::backend::{Range, StreamId};
-use millstream_worker::dead_letter::Letter;
+use millstream_worker::dead_letter::DeadLetter;
 use millstream_worker::redrive::Filter;
 use millstream_worker::{Admin, Reason, names};
 
 use crate::ops::failure::Failure;
-use crate::ops::known;
+use crate::ops::lookup;
 use crate::ops::time::{parse_duration, parse_id};
 
-/// How many letters are read at once.
+/// Number of dead letters read per call.
 const PAGE: usize = 500;
 
-/// Where the letters lie.
+/// The option that names the dead-letter stream.
 #[derive(Args, Clone, Debug, Default)]
-pub(crate) struct Letters {
-    /// The dead-letter stream, if it is not {STREAM}:dlq
+pub(crate) struct DeadLetterStream {
+    /// Dead-letter stream [default: {STREAM}:dlq]
     #[arg(long, value_name = "STREAM", value_parser = NonEmptyStringValueParser::new())]
     dlq: Option<String>,
 }
 
-impl Letters {
-    /// Whether it was said where they lie.
-    pub(super) fn are_named(&self) -> bool {
+impl DeadLetterStream {
+    /// Whether the option was given.
+    pub(super) fn is_named(&self) -> bool {
         self.dlq.is_some()
     }
 
-    /// The name of the dead-letter stream, which must be there, and of the letters that the selection names at least
-    /// one. A stream that ends in `:dlq` is one itself.
+    /// Returns the name of the dead-letter stream of `stream`. A name that ends in `:dlq` is used as it is.
+    ///
+    /// Returns an error if that stream does not exist, or has none of the ids in the selection.
     pub(super) async fn find(
         &self,
         backend: &dyn Admin,
@@ -40,7 +41,7 @@ impl Letters {
     ) -> Result<String, Failure> {
         let name = self.find_stream(backend, stream).await?;
         if !selection.ids.is_empty() {
-            first_named(backend, &name, &selection.ids).await?;
+            find_by_id(backend, &name, &selection.ids).await?;
         }
         Ok(name)
     }
@@ -51,47 +52,48 @@ impl Letters {
             None if stream.ends_with(":dlq") => stream.to_owned(),
             None => names::dead_letters_of(stream),
         };
-        if let Some(info) = known::look(backend, &name).await? {
-            return match info.length == 0 || holds_letters(backend, &name).await? {
+        if let Some(info) = lookup::find_stream(backend, &name).await? {
+            return match info.length == 0 || contains_dead_letters(backend, &name).await? {
                 true => Ok(name),
                 false => Err(Failure::NotFound(format!(
-                    "{name} holds no dead letters: its entries do not say where they come from\nname the stream of the dead letters with --dlq"
+                    "{name} contains no dead letters: its entries have no dlq.* fields\nname the dead-letter stream with --dlq"
                 ))),
             };
         }
-        Err(known::missing(
-            &format!("there are no dead letters of {stream} ({name})"),
+        Err(lookup::not_found(
+            &format!("stream {stream} has no dead letters: {name} does not exist"),
+            "dead-letter streams",
             &backend.streams("*:dlq").await?,
-            "nothing has ended there yet, or it lies elsewhere: name it with --dlq",
+            "if the dead-letter stream has another name, name it with --dlq",
         ))
     }
 }
 
-/// Whether a stream is one of dead letters. Its first entries stand for all.
-async fn holds_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure> {
-    let range = Range::rising(StreamId::MIN, PAGE);
-    Ok(backend.range(name, range).await?.iter().any(|entry| Letter::read(entry).is_some()))
+/// Whether a stream contains dead letters. Looks only at its first entries.
+async fn contains_dead_letters(backend: &dyn Admin, name: &str) -> Result<bool, Failure> {
+    let range = Range::starting_at(StreamId::MIN, PAGE);
+    Ok(backend.range(name, range).await?.iter().any(|entry| DeadLetter::read(entry).is_some()))
 }
 
-/// Which letters. All conditions must hold.
+/// Filters for dead letters. A dead letter must match all of them.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Selection {
-    /// Only those that ended for this reason
+    /// Only dead letters with this reason: max_deliveries, rejected, decode, panic, timeout, payload_gone or failed
     #[arg(long, value_name = "REASON", value_parser = parse_reason)]
     reason: Option<Reason>,
-    /// Only those whose error or type of error contains this text
+    /// Only dead letters whose error or error type contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Only these, by their own ids or those of the entries they were; may be given several times
+    /// Only the dead letter with this id, or whose original entry had it; can be repeated
     #[arg(long = "id", value_name = "ID", value_parser = parse_id)]
     ids: Vec<StreamId>,
-    /// Only those that ended for this group
+    /// Only dead letters of this group
     #[arg(long, value_name = "GROUP")]
     group: Option<String>,
-    /// Only those that ended at least so long ago
+    /// Only messages that were dead-lettered at least this long ago
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     older_than: Option<Duration>,
-    /// Only those that ended at most so long ago
+    /// Only messages that were dead-lettered at most this long ago
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     newer_than: Option<Duration>,
 }
@@ -109,48 +111,51 @@ impl Selection {
     }
 }
 
-/// The first letter that has one of these ids, or comes from an entry that had. One of them must be there.
-pub(super) async fn first_named(
+/// Returns the first dead letter that has one of these ids, or whose original entry had one.
+///
+/// Returns an error if there is none.
+pub(super) async fn find_by_id(
     backend: &dyn Admin,
     name: &str,
     wanted: &[StreamId],
-) -> Result<Letter, Failure> {
+) -> Result<DeadLetter, Failure> {
     let (mut found, mut ids) = (None, Vec::new());
-    each(backend, name, &Selection::default(), |letter| {
-        ids.push(letter.id.to_string());
-        if wanted.iter().any(|id| *id == letter.id || *id == letter.origin) {
-            found = Some(letter);
+    for_each(backend, name, &Selection::default(), |dead_letter| {
+        ids.push(dead_letter.id.to_string());
+        if wanted.iter().any(|id| *id == dead_letter.id || *id == dead_letter.origin) {
+            found = Some(dead_letter);
         }
         found.is_none()
     })
     .await?;
     found.ok_or_else(|| {
         let wanted: Vec<String> = wanted.iter().map(StreamId::to_string).collect();
-        let what = format!("{name} has no letter {}", wanted.join(" and no letter "));
-        known::missing(&what, &ids, "it is empty")
+        let what = format!("{name} has no dead letter {}", wanted.join(" and no dead letter "));
+        lookup::not_found(&what, "dead letters", &ids, "list all dead-letter streams with: millstream dlq ls")
     })
 }
 
 fn parse_reason(text: &str) -> Result<Reason, String> {
     let reasons = Reason::ALL.map(Reason::as_str).join(", ");
-    text.parse().map_err(|_| format!("there are: {reasons}"))
+    text.parse().map_err(|_| format!("expected one of {reasons}"))
 }
 
-/// Visits the selected letters, oldest first, while `visit` says so.
-pub(super) async fn each(
+/// Calls `visit` with the selected dead letters, oldest first, until it returns false.
+pub(super) async fn for_each(
     backend: &dyn Admin,
     name: &str,
     selection: &Selection,
-    mut visit: impl FnMut(Letter) -> bool,
+    mut visit: impl FnMut(DeadLetter) -> bool,
 ) -> Result<(), Failure> {
     let (filter, now) = (selection.filter(), SystemTime::now());
     let mut next = Some(StreamId::MIN);
     while let Some(first) = next {
-        let page = backend.range(name, Range::rising(first, PAGE)).await?;
+        let page = backend.range(name, Range::starting_at(first, PAGE)).await?;
         next = page.last().filter(|_| page.len() == PAGE).and_then(|entry| entry.id.next());
-        let letters = page.iter().filter_map(Letter::read).filter(|letter| filter.matches(letter, now));
-        for letter in letters {
-            if !visit(letter) {
+        let dead_letters =
+            page.iter().filter_map(DeadLetter::read).filter(|dead_letter| filter.matches(dead_letter, now));
+        for dead_letter in dead_letters {
+            if !visit(dead_letter) {
                 return Ok(());
             }
         }

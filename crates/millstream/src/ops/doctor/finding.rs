@@ -1,27 +1,27 @@
-//! One thing that was found, what it concerns, and the way out.
+//! A finding of `doctor`: a problem or a remark, its subject, and a fix.
 
 use millstream_worker::monitor::Health;
 use serde_json::{Value, json};
 
-/// Something that was found. What is [`Health::Ok`] is a remark.
+/// A problem, or a remark if its health is [`Health::Ok`].
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub(super) health: Health,
-    /// A fixed word for programs.
+    /// Stable identifier for programs.
     pub(super) code: &'static str,
-    /// The stream it is about; `None` if it is about the server as a whole.
+    /// The affected stream. `None` for a finding about the server.
     pub(super) stream: Option<String>,
-    /// The group of the stream, if it is about one.
+    /// The affected group of the stream. `None` for a finding about the stream or the server.
     pub(super) group: Option<String>,
-    /// What was found, for people.
+    /// Description of the problem.
     pub(super) text: String,
-    /// What to do about it.
+    /// What the operator can do about it.
     pub(super) way_out: String,
 }
 
 impl Finding {
-    /// What it is about, for people.
+    /// Names the affected server, stream or group.
     pub(super) fn subject(&self) -> String {
         match (&self.stream, &self.group) {
             (None, _) => "server".to_owned(),

@@ -1,4 +1,4 @@
-//! `millstream doctor`: looks at everything that tends to go wrong, and says the way out of each thing it finds.
+//! `millstream doctor`: checks a store, its streams and its groups for common problems, and suggests a fix for each.
 
 mod finding;
 mod server;
@@ -10,11 +10,11 @@ use millstream_worker::monitor::{Health, Monitor};
 use serde_json::{Map, Value, json};
 
 use self::finding::Finding;
-use self::server::Server;
-use super::connection::Common;
+use self::server::ServerFacts;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::output::{DIM, print, print_json, style_of};
-use super::table::{Cell, Facts};
+use super::output::{DIM, health_style, print, print_json};
+use super::table::{Cell, Properties};
 use super::value::counted;
 
 const EXAMPLES: &str = "\
@@ -22,27 +22,27 @@ Examples:
   millstream doctor
   millstream doctor --json
 
-Exit code 5 if something should be done.";
+Exit code 5 means that there are problems to fix.";
 
-/// Find what is wrong with a store, its streams and its groups, and the way out
+/// Find problems of a store, its streams and its groups, and suggest fixes
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {
     #[command(flatten)]
-    common: Common,
+    common: CommonOptions,
 }
 
 impl Doctor {
     pub(crate) async fn run(&self) -> Result<(), Failure> {
         let backend = self.common.connect().await?;
         backend.ping().await?;
-        let server = server::ask(&*backend).await;
+        let server = server::query(&*backend).await;
         let streams = Monitor::new(backend.clone()).streams("*").await?;
         let mut findings = server.findings();
         findings.extend(streams.iter().flat_map(streams::findings));
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
         let diagnosis = Diagnosis {
-            place: backend.place(),
+            location: backend.location(),
             capabilities: backend.capabilities(),
             server,
             streams: streams.len() as u64,
@@ -59,41 +59,44 @@ impl Doctor {
     }
 }
 
-/// What was looked at, and what was found.
+/// The result: a description of the store, and the findings.
 struct Diagnosis {
-    place: String,
+    location: String,
     capabilities: Capabilities,
-    server: Server,
+    server: ServerFacts,
     streams: u64,
     groups: u64,
-    /// That of the worst finding.
+    /// The health of the worst finding.
     health: Health,
-    /// The worst first.
+    /// Sorted, worst first.
     findings: Vec<Finding>,
 }
 
 impl Diagnosis {
-    /// What the store does natively, by name.
-    fn abilities(&self) -> [(&'static str, bool); 5] {
-        let can = self.capabilities;
+    /// Returns the names of all capabilities, and whether the store has them natively.
+    fn named_capabilities(&self) -> [(&'static str, bool); 5] {
+        let native = self.capabilities;
         [
-            ("read_claims", can.read_claims),
-            ("releases", can.releases),
-            ("extends", can.extends),
-            ("idempotent_adds", can.idempotent_adds),
-            ("exact_lag", can.exact_lag),
+            ("read_claims", native.read_claims),
+            ("releases", native.releases),
+            ("extends", native.extends),
+            ("idempotent_adds", native.idempotent_adds),
+            ("exact_lag", native.exact_lag),
         ]
     }
 
     fn json(&self) -> Value {
-        let known = |can: bool| self.capabilities.certain.then_some(can);
-        let abilities: Map<String, Value> =
-            self.abilities().into_iter().map(|(name, can)| (name.to_owned(), known(can).into())).collect();
+        let known = |native: bool| self.capabilities.confirmed.then_some(native);
+        let capabilities: Map<String, Value> = self
+            .named_capabilities()
+            .into_iter()
+            .map(|(name, native)| (name.to_owned(), known(native).into()))
+            .collect();
         json!({
-            "place": self.place,
+            "place": self.location,
             "health": self.health.to_string(),
             "server": self.server.json(),
-            "capabilities": abilities,
+            "capabilities": capabilities,
             "streams": self.streams,
             "groups": self.groups,
             "findings": self.findings.iter().map(Finding::json).collect::<Value>(),
@@ -101,20 +104,20 @@ impl Diagnosis {
     }
 
     fn text(&self) -> String {
-        let mut facts = Facts::default();
-        facts.push("store", &self.place);
-        self.server.put(&mut facts);
-        self.put_abilities(&mut facts);
+        let mut properties = Properties::default();
+        properties.push("store", &self.location);
+        self.server.push_to(&mut properties);
+        self.push_capabilities(&mut properties);
         let streams = counted(self.streams, "stream", "streams");
-        facts.push("looked at", format!("{streams}, {}", counted(self.groups, "group", "groups")));
-        facts.push("verdict", Cell::painted(style_of(self.health), self.health.to_string()));
-        let mut text = facts.to_string();
+        properties.push("checked", format!("{streams}, {}", counted(self.groups, "group", "groups")));
+        properties.push("verdict", Cell::styled(health_style(self.health), self.health.to_string()));
+        let mut text = properties.to_string();
         for finding in &self.findings {
-            let style = style_of(finding.health);
-            let mark =
-                if finding.health == Health::Ok { "remark".to_owned() } else { finding.health.to_string() };
+            let style = health_style(finding.health);
+            let label =
+                if finding.health == Health::Ok { "note".to_owned() } else { finding.health.to_string() };
             text.push_str(&format!(
-                "\n{style}{mark}{style:#}  {}: {}\n{DIM}way out:{DIM:#} {}\n",
+                "\n{style}{label}{style:#}  {}: {}\n{DIM}fix:{DIM:#} {}\n",
                 finding.subject(),
                 finding.text,
                 finding.way_out
@@ -123,20 +126,24 @@ impl Diagnosis {
         text
     }
 
-    /// What the store does natively, what stands in for the rest, and what nothing does.
-    fn put_abilities(&self, facts: &mut Facts) {
-        if !self.capabilities.certain {
-            facts.push("native", "not known: it cannot write now, and so cannot be tried out");
+    /// Adds the capabilities: native ones, those that the tools emulate, and missing ones.
+    fn push_capabilities(&self, properties: &mut Properties) {
+        if !self.capabilities.confirmed {
+            properties.push(
+                "native",
+                "unknown: the server refuses writes now, which the test of its capabilities needs",
+            );
             return;
         }
         let names = |wanted: fn(&str, bool) -> bool| {
-            let abilities = self.abilities().into_iter().filter(|(name, can)| wanted(name, *can));
-            let names: Vec<&str> = abilities.map(|(name, _)| name).collect();
+            let capabilities =
+                self.named_capabilities().into_iter().filter(|(name, native)| wanted(name, *native));
+            let names: Vec<&str> = capabilities.map(|(name, _)| name).collect();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
-        // Nothing stands in for adding once: the producer has to know.
-        facts.push("native", names(|_, can| can));
-        facts.push("emulated", names(|name, can| !can && name != "idempotent_adds"));
-        facts.push("missing", names(|name, can| !can && name == "idempotent_adds"));
+        // Idempotent adds cannot be emulated: only the server can recognize a repeated message.
+        properties.push("native", names(|_, native| native));
+        properties.push("emulated", names(|name, native| !native && name != "idempotent_adds"));
+        properties.push("missing", names(|name, native| !native && name == "idempotent_adds"));
     }
 }

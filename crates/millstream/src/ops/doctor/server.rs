@@ -1,5 +1,6 @@
-//! What a server tells about itself: its version, and whether what it holds survives a crash. One that does not tell is no
-//! problem: managed ones often hide their settings.
+//! Facts about a server: its version, and whether its data survives a crash.
+//!
+//! Unknown facts are no problem, because managed servers often hide their settings.
 
 use millstream_worker::Admin;
 use millstream_worker::backend::ServerInfo;
@@ -7,22 +8,22 @@ use millstream_worker::monitor::Health;
 use serde_json::{Value, json};
 
 use super::finding::Finding;
-use crate::ops::table::Facts;
+use crate::ops::table::Properties;
 
-/// What is known of the server; `None` if the store has none.
+/// What is known about the server. `None` if the store is embedded and has no server.
 #[derive(Debug)]
-pub(super) struct Server(Option<ServerInfo>);
+pub(super) struct ServerFacts(Option<ServerInfo>);
 
-/// Asks the server behind a store.
-pub(super) async fn ask(backend: &dyn Admin) -> Server {
+/// Queries the server of a store.
+pub(super) async fn query(backend: &dyn Admin) -> ServerFacts {
     let settings = ["appendonly", "appendfsync", "save", "maxmemory-policy", "maxmemory"];
-    Server(backend.server(&settings).await.unwrap_or_else(|_| Some(ServerInfo::default())))
+    ServerFacts(backend.server(&settings).await.unwrap_or_else(|_| Some(ServerInfo::default())))
 }
 
-impl Server {
+impl ServerFacts {
     fn version(&self) -> Option<String> {
-        let name = ["millstream_version", "valkey_version", "redis_version"];
-        name.into_iter().find_map(|name| {
+        let names = ["millstream_version", "valkey_version", "redis_version"];
+        names.into_iter().find_map(|name| {
             let version = self.fact(name)?;
             Some(format!("{} {version}", name.trim_end_matches("_version")))
         })
@@ -36,7 +37,7 @@ impl Server {
         self.0.as_ref()?.settings.get(name).map(String::as_str)
     }
 
-    /// How what it holds survives a crash, in one sentence; `None` if it does not tell.
+    /// Describes how the server persists its data. `None` if the server does not report its settings.
     fn persistence(&self) -> Option<String> {
         let log = match (self.setting("appendonly")?, self.setting("appendfsync")) {
             ("yes", Some(policy)) => format!("log, synced {policy}"),
@@ -49,14 +50,15 @@ impl Server {
         })
     }
 
-    pub(super) fn put(&self, facts: &mut Facts) {
+    /// Adds the version and the persistence.
+    pub(super) fn push_to(&self, properties: &mut Properties) {
         let unknown = || "unknown".to_owned();
         if self.0.is_none() {
-            return facts
-                .push("server", format!("none: the store of millstream {}", env!("CARGO_PKG_VERSION")));
+            return properties
+                .push("server", format!("none, embedded in millstream {}", env!("CARGO_PKG_VERSION")));
         }
-        facts.push("server", self.version().unwrap_or_else(unknown));
-        facts.push("persistence", self.persistence().unwrap_or_else(unknown));
+        properties.push("server", self.version().unwrap_or_else(unknown));
+        properties.push("persistence", self.persistence().unwrap_or_else(unknown));
     }
 
     pub(super) fn json(&self) -> Value {
@@ -75,54 +77,54 @@ impl Server {
 
     pub(super) fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let mut find = |health, code, text: &str, way_out: &str| {
+        let mut report = |health, code, text: &str, way_out: &str| {
             let (text, way_out) = (text.to_owned(), way_out.to_owned());
             findings.push(Finding { health, code, stream: None, group: None, text, way_out });
         };
         let settings = (self.setting("appendonly"), self.setting("appendfsync"), self.setting("save"));
         match settings {
-            (Some("no"), _, None | Some("")) => find(
+            (Some("no"), _, None | Some("")) => report(
                 Health::Degraded,
                 "not_durable",
                 "nothing is written to disk: a restart loses every message",
-                "start it with --appendonly yes",
+                "start the server with --appendonly yes",
             ),
-            (Some("no"), _, Some(_)) => find(
+            (Some("no"), _, Some(_)) => report(
                 Health::Degraded,
                 "snapshots_only",
-                "only snapshots are written: a crash loses every message since the last one",
-                "start it with --appendonly yes, or: redis-cli CONFIG SET appendonly yes",
+                "the server only takes snapshots: a crash loses every message since the last snapshot",
+                "start the server with --appendonly yes, or run: redis-cli CONFIG SET appendonly yes",
             ),
-            (Some("yes"), Some("everysec"), _) => find(
+            (Some("yes"), Some("everysec"), _) => report(
                 Health::Ok,
                 "synced_every_second",
-                "the log is synced every second: a power cut loses up to the last one",
-                "for messages that must not be lost, set appendfsync always",
+                "the log is synced once a second: a power cut can lose the last two seconds",
+                "if no message may be lost, set appendfsync always",
             ),
-            (Some("yes"), Some("no"), _) => find(
+            (Some("yes"), Some("no"), _) => report(
                 Health::Degraded,
                 "never_synced",
-                "the log is never synced: a power cut loses what the system had not yet written",
+                "the server never syncs the log: a power cut loses what the operating system has not written to disk",
                 "set appendfsync everysec or always",
             ),
             _ => {}
         }
         if let Some(policy) = self.setting("maxmemory-policy").filter(|policy| policy.starts_with("allkeys"))
         {
-            find(
+            report(
                 Health::Critical,
                 "evicts_streams",
-                &format!("maxmemory-policy {policy} may remove whole streams when memory is short"),
-                "redis-cli CONFIG SET maxmemory-policy noeviction",
+                &format!("maxmemory-policy {policy} can evict whole streams when memory is short"),
+                "run: redis-cli CONFIG SET maxmemory-policy noeviction",
             );
         }
         let failed = ["rdb_last_bgsave_status", "aof_last_write_status"];
         for name in failed.into_iter().filter(|name| self.fact(name) == Some("err")) {
-            find(
+            report(
                 Health::Critical,
                 "write_failed",
                 &format!("the last write to disk failed ({name} is err)"),
-                "see the server's log, and whether its disk is full",
+                "check the server's log and the free space on its disk",
             );
         }
         findings
@@ -133,10 +135,10 @@ impl Server {
 mod tests {
     use super::*;
 
-    fn server(settings: &[(&str, &str)]) -> Server {
+    fn server(settings: &[(&str, &str)]) -> ServerFacts {
         let settings =
             settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Server(Some(ServerInfo { settings, ..ServerInfo::default() }))
+        ServerFacts(Some(ServerInfo { settings, ..ServerInfo::default() }))
     }
 
     fn codes(settings: &[(&str, &str)]) -> Vec<&'static str> {
@@ -144,12 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_lose_messages_are_found() {
+    fn settings_that_lose_messages_are_reported() {
         assert_eq!(codes(&[("appendonly", "no"), ("save", "")]), ["not_durable"]);
         assert_eq!(codes(&[("appendonly", "no"), ("save", "3600 1")]), ["snapshots_only"]);
         assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "no")]), ["never_synced"]);
         assert_eq!(codes(&[("appendonly", "yes"), ("appendfsync", "always")]), [""; 0]);
         assert_eq!(codes(&[("maxmemory-policy", "allkeys-lru")]), ["evicts_streams"]);
-        assert_eq!(codes(&[]), [""; 0], "what is not told is not held against it");
+        assert_eq!(codes(&[]), [""; 0], "unknown settings are no problem");
     }
 }

@@ -1,52 +1,56 @@
-//! What may be wrong with streams and groups, and the way out of it.
+//! Findings about streams and groups, and how to fix them.
 
 use millstream_worker::backend::ConsumerInfo;
-use millstream_worker::monitor::{Finding as Found, GroupSnapshot, Health, Limits, StreamSnapshot};
+use millstream_worker::monitor::{Finding as GroupFinding, GroupSnapshot, Health, Limits, StreamSnapshot};
 
 use super::finding::Finding;
 use crate::ops::value::{count, counted};
 
-/// A stream that has never lost an entry and is longer than this grows without end.
+/// Length from which a stream is reported if none of its entries was ever removed.
 const UNTRIMMED_LENGTH: u64 = 100_000;
 
-/// Everything found about a stream and its groups.
+/// Returns the findings about a stream and its groups.
 pub(super) fn findings(stream: &StreamSnapshot) -> Vec<Finding> {
-    let mut findings = of_stream(stream);
+    let mut findings = stream_findings(stream);
     for group in &stream.groups {
-        // Dead letters belong to the stream, and are told once for it.
+        // Dead letters are reported once, with the stream.
         let found = group.verdict(&Limits::default()).findings.into_iter();
-        findings
-            .extend(found.filter(|found| found.code != "dead_letters").map(|found| of_group(group, found)));
+        findings.extend(
+            found.filter(|found| found.code != "dead_letters").map(|found| group_finding(group, found)),
+        );
     }
     findings
 }
 
-fn of_stream(stream: &StreamSnapshot) -> Vec<Finding> {
+fn stream_findings(stream: &StreamSnapshot) -> Vec<Finding> {
     let name = &stream.name;
     let mut findings = Vec::new();
-    let mut find = |health, code, text: String, way_out: String| {
+    let mut report = |health, code, text: String, way_out: String| {
         findings.push(Finding { health, code, stream: Some(name.clone()), group: None, text, way_out });
     };
-    // Nobody reads dead letters, and nobody should.
+    // A dead-letter stream needs no group.
     let is_dead_letters = name.ends_with(":dlq");
     if stream.groups.is_empty() && stream.info.length > 0 && !is_dead_letters {
-        find(
+        report(
             Health::Ok,
             "no_groups",
             format!("{}, and no group reads them", counted(stream.info.length, "entry", "entries")),
-            format!("make a group with: millstream group create {name} GROUP"),
+            format!("create a group with: millstream group create {name} GROUP"),
         );
     }
     if stream.info.length >= UNTRIMMED_LENGTH && stream.info.entries_added == Some(stream.info.length) {
-        find(
+        report(
             Health::Degraded,
             "never_trimmed",
-            format!("{} entries, and none was ever trimmed: it grows without end", count(stream.info.length)),
-            format!("let producers trim, as in: millstream add {name} FIELD=VALUE --maxlen 100000"),
+            format!(
+                "{} entries, and none was ever removed: the stream grows without limit",
+                count(stream.info.length)
+            ),
+            format!("trim when adding, for example: millstream add {name} FIELD=VALUE --maxlen 100000"),
         );
     }
     if stream.dead_letters_length > 0 {
-        find(
+        report(
             Health::Degraded,
             "dead_letters",
             counted(
@@ -55,54 +59,57 @@ fn of_stream(stream: &StreamSnapshot) -> Vec<Finding> {
                 "dead letters wait for a decision",
             ),
             format!(
-                "see them with: millstream dlq ls {name}; then: millstream dlq redrive {name} or millstream dlq purge {name}"
+                "list them with: millstream dlq ls {name}; then run: millstream dlq redrive {name}, or: millstream dlq purge {name}"
             ),
         );
     }
     findings
 }
 
-fn of_group(group: &GroupSnapshot, found: Found) -> Finding {
+fn group_finding(group: &GroupSnapshot, found: GroupFinding) -> Finding {
     let GroupSnapshot { stream, name, .. } = group;
     let way_out = match found.code {
         "lag" | "unread_age" => {
-            format!("start more workers, or skip with: millstream group reset {stream} {name} --to-latest")
+            format!(
+                "start more workers, or skip the unread entries with: millstream group reset {stream} {name} --to-latest"
+            )
         }
-        "no_reader" => format!("start a worker: {}", start_worker(group)),
+        "no_reader" => format!("start a worker with: {}", start_worker(group)),
         "consumer_idle" => remove_consumer(group, found.consumer.as_deref().unwrap_or_default()),
         _ => {
-            let see = format!("see them with: millstream pending ls {stream} {name} --min-idle 5m");
-            match freshest(group, None) {
+            let list = format!("list them with: millstream pending ls {stream} {name} --min-idle 5m");
+            match least_idle(group, None) {
                 Some(consumer) => format!(
-                    "{see}; then: millstream pending claim {stream} {name} {} --min-idle 5m",
+                    "{list}; then run: millstream pending claim {stream} {name} {} --min-idle 5m",
                     consumer.name
                 ),
-                None => format!("{see}; a worker takes them over: {}", start_worker(group)),
+                None => format!("{list}; let a worker take them over: {}", start_worker(group)),
             }
         }
     };
-    let Found { health, code, text, .. } = found;
+    let GroupFinding { health, code, text, .. } = found;
     Finding { health, code, stream: Some(stream.clone()), group: Some(name.clone()), text, way_out }
 }
 
-/// How a consumer leaves that is gone for good. What it holds needs an heir.
+/// Suggests how to remove a consumer that will not come back. Its pending entries need an heir.
 fn remove_consumer(group: &GroupSnapshot, consumer: &str) -> String {
     let GroupSnapshot { stream, name, .. } = group;
-    let leave = format!("if it is gone for good: millstream consumer rm {stream} {name} {consumer}");
-    let holds = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
-    match freshest(group, Some(consumer)) {
-        _ if !holds => leave,
-        Some(heir) => format!("{leave} --heir {}", heir.name),
-        None => format!("a worker takes over what it holds: {}", start_worker(group)),
+    let remove = format!("if it will not come back, run: millstream consumer rm {stream} {name} {consumer}");
+    let has_pending = group.consumers.iter().any(|other| other.name == consumer && other.pending > 0);
+    match least_idle(group, Some(consumer)) {
+        _ if !has_pending => remove,
+        Some(heir) => format!("{remove} --heir {}", heir.name),
+        None => format!("let a worker take over its pending entries: {}", start_worker(group)),
     }
 }
 
-/// The consumer that asked last, if there is one beside this one.
-fn freshest<'a>(group: &'a GroupSnapshot, but: Option<&str>) -> Option<&'a ConsumerInfo> {
-    let others = group.consumers.iter().filter(|consumer| Some(consumer.name.as_str()) != but);
+/// Returns the consumer of the group with the shortest idle time, other than `except`.
+fn least_idle<'a>(group: &'a GroupSnapshot, except: Option<&str>) -> Option<&'a ConsumerInfo> {
+    let others = group.consumers.iter().filter(|consumer| Some(consumer.name.as_str()) != except);
     others.min_by_key(|consumer| consumer.idle)
 }
 
+/// Returns the command that starts a worker of the group.
 fn start_worker(group: &GroupSnapshot) -> String {
     format!("millstream work --stream {} --group {} --exec COMMAND", group.stream, group.name)
 }
@@ -121,8 +128,8 @@ mod tests {
         ConsumerInfo { name: name.to_owned(), pending, idle: Duration::from_secs(idle_s), inactive: None }
     }
 
-    /// The ways out of a group with these consumers and unread entries, by code.
-    async fn ways_out(consumers: Vec<ConsumerInfo>) -> Vec<(&'static str, String)> {
+    /// Returns the codes and fixes of the findings for a group with unread entries and these consumers.
+    async fn fixes_for(consumers: Vec<ConsumerInfo>) -> Vec<(&'static str, String)> {
         let backend = millstream_worker::connect("memory:").await.unwrap();
         let fields = vec![(Bytes::from("item"), Bytes::from("book"))];
         backend.add("orders", &[NewEntry { fields, idempotence: None }], None).await.unwrap();
@@ -133,31 +140,34 @@ mod tests {
         findings(&stream).into_iter().map(|found| (found.code, found.way_out)).collect()
     }
 
-    fn way_of<'a>(ways: &'a [(&str, String)], code: &str) -> Vec<&'a str> {
-        ways.iter().filter(|(found, _)| *found == code).map(|(_, way)| way.as_str()).collect()
+    fn with_code<'a>(fixes: &'a [(&str, String)], code: &str) -> Vec<&'a str> {
+        fixes.iter().filter(|(found, _)| *found == code).map(|(_, fix)| fix.as_str()).collect()
     }
 
     #[tokio::test]
-    async fn hints_name_consumers_that_there_are() {
+    async fn fixes_name_existing_consumers() {
         let gone = [consumer("gone", 2, 600), consumer("empty", 0, 600), consumer("fresh", 1, 1)];
-        let ways = ways_out(gone.to_vec()).await;
-        let leave = "if it is gone for good: millstream consumer rm orders billing";
+        let fixes = fixes_for(gone.to_vec()).await;
+        let remove = "if it will not come back, run: millstream consumer rm orders billing";
         assert_eq!(
-            way_of(&ways, "consumer_idle"),
-            [format!("{leave} gone --heir fresh"), format!("{leave} empty")]
+            with_code(&fixes, "consumer_idle"),
+            [format!("{remove} gone --heir fresh"), format!("{remove} empty")]
         );
-        let [stuck] = way_of(&ways, "stuck")[..] else { panic!("{ways:?}") };
+        let [stuck] = with_code(&fixes, "stuck")[..] else { panic!("{fixes:?}") };
         assert!(stuck.ends_with("millstream pending claim orders billing fresh --min-idle 5m"), "{stuck}");
     }
 
     #[tokio::test]
-    async fn where_nobody_is_left_a_worker_takes_over() {
+    async fn without_other_consumers_a_worker_is_suggested() {
         let start = "millstream work --stream orders --group billing --exec COMMAND";
-        let ways = ways_out(vec![consumer("gone", 2, 600)]).await;
-        assert_eq!(way_of(&ways, "consumer_idle"), [format!("a worker takes over what it holds: {start}")]);
-        assert_eq!(way_of(&ways, "no_reader"), [format!("start a worker: {start}")]);
-        let ways = ways_out(vec![]).await;
-        let [stuck] = way_of(&ways, "stuck")[..] else { panic!("{ways:?}") };
-        assert!(stuck.ends_with(&format!("a worker takes them over: {start}")), "{stuck}");
+        let fixes = fixes_for(vec![consumer("gone", 2, 600)]).await;
+        assert_eq!(
+            with_code(&fixes, "consumer_idle"),
+            [format!("let a worker take over its pending entries: {start}")]
+        );
+        assert_eq!(with_code(&fixes, "no_reader"), [format!("start a worker with: {start}")]);
+        let fixes = fixes_for(vec![]).await;
+        let [stuck] = with_code(&fixes, "stuck")[..] else { panic!("{fixes:?}") };
+        assert!(stuck.ends_with(&format!("let a worker take them over: {start}")), "{stuck}");
     }
 }

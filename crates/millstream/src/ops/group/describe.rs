@@ -1,24 +1,24 @@
-//! `millstream group describe`: a row for every consumer, in the columns that people know from Kafka.
+//! `millstream group describe`: one row per consumer, with columns similar to those of Kafka's tool.
 
 use millstream_worker::Admin;
 use millstream_worker::backend::{ConsumerInfo, StreamId};
 use millstream_worker::monitor::{GroupSnapshot, Limits, Monitor};
 use serde_json::Value;
 
-use crate::ops::connection::Common;
+use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
-use crate::ops::known;
-use crate::ops::output::{print, print_json, style_of};
-use crate::ops::shape;
+use crate::ops::lookup;
+use crate::ops::output::{health_style, print, print_json};
 use crate::ops::table::{Cell, Table};
-use crate::ops::value::{NOTHING, age, age_or_nothing, count};
+use crate::ops::to_json;
+use crate::ops::value::{ABSENT, age, age_or_absent, count, format_lag};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   millstream group describe orders billing
   millstream group describe orders --json";
 
-pub(super) async fn run(common: &Common, stream: &str, group: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn run(common: &CommonOptions, stream: &str, group: Option<&str>) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let groups = find(&*backend, stream, group).await?;
     let monitor = Monitor::new(backend);
@@ -28,8 +28,8 @@ pub(super) async fn run(common: &Common, stream: &str, group: Option<&str>) -> R
     }
     let last_id = monitor.stream(stream).await?.map(|stream| stream.info.last_id).unwrap_or_default();
     if common.json {
-        let told: Value = found.iter().map(|group| told(group, last_id)).collect();
-        return print_json(&told);
+        let groups: Value = found.iter().map(|group| group_json(group, last_id)).collect();
+        return print_json(&groups);
     }
     print(table(&found, last_id))?;
     found.iter().try_for_each(|group| print(verdict_line(group)))
@@ -38,25 +38,25 @@ pub(super) async fn run(common: &Common, stream: &str, group: Option<&str>) -> R
 async fn find(backend: &dyn Admin, stream: &str, group: Option<&str>) -> Result<Vec<String>, Failure> {
     match group {
         Some(group) => {
-            known::group(backend, stream, group).await?;
+            lookup::group(backend, stream, group).await?;
             Ok(vec![group.to_owned()])
         }
         None => {
-            known::stream(backend, stream).await?;
+            lookup::stream(backend, stream).await?;
             Ok(backend.groups(stream).await?.into_iter().map(|group| group.name).collect())
         }
     }
 }
 
-fn told(group: &GroupSnapshot, last_id: StreamId) -> Value {
-    let mut told = shape::group(group);
-    told["last_id"] = Value::from(last_id.to_string());
-    told["consumer_list"] = group.consumers.iter().map(shape::consumer).collect();
-    told["verdict"] = shape::verdict(&group.verdict(&Limits::default()));
-    told
+fn group_json(group: &GroupSnapshot, last_id: StreamId) -> Value {
+    let mut json = to_json::group(group);
+    json["last_id"] = Value::from(last_id.to_string());
+    json["consumer_list"] = group.consumers.iter().map(to_json::consumer).collect();
+    json["verdict"] = to_json::verdict(&group.verdict(&Limits::default()));
+    json
 }
 
-/// A row for each consumer; what belongs to the whole group stands in its first row.
+/// Returns a table with a row for each consumer. The values of the whole group are in its first row.
 fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
     let titles = [
         "GROUP",
@@ -74,29 +74,29 @@ fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
 }
 
 fn rows(group: &GroupSnapshot, last_id: StreamId) -> Vec<Vec<Cell>> {
-    let mut of_group = [
+    let mut group_cells = [
         group.last_delivered.to_string(),
         last_id.to_string(),
-        shape::lag(group.lag),
+        format_lag(group.lag),
         count(group.pending),
-        age_or_nothing(group.pending_age()),
+        age_or_absent(group.pending_age()),
     ];
-    let of_consumer =
+    let consumer_cells =
         |consumer: &ConsumerInfo| [consumer.name.clone(), count(consumer.pending), age(consumer.idle)];
-    let mut consumers: Vec<_> = group.consumers.iter().map(of_consumer).collect();
+    let mut consumers: Vec<_> = group.consumers.iter().map(consumer_cells).collect();
     if consumers.is_empty() {
-        consumers.push([NOTHING; 3].map(str::to_owned));
+        consumers.push([ABSENT; 3].map(str::to_owned));
     }
     let names = [&group.name, &group.stream].map(Cell::from);
     let row = |consumer: [String; 3]| {
-        let of_group = std::mem::take(&mut of_group);
-        names.iter().cloned().chain(of_group.map(Cell::from)).chain(consumer.map(Cell::from)).collect()
+        let group_cells = std::mem::take(&mut group_cells);
+        names.iter().cloned().chain(group_cells.map(Cell::from)).chain(consumer.map(Cell::from)).collect()
     };
     consumers.into_iter().map(row).collect()
 }
 
 fn verdict_line(group: &GroupSnapshot) -> String {
     let verdict = group.verdict(&Limits::default());
-    let style = style_of(verdict.health);
+    let style = health_style(verdict.health);
     format!("\n{}: {style}{verdict}{style:#}\n", group.name)
 }

@@ -1,4 +1,4 @@
-//! `millstream group`: how far groups are, and moving one.
+//! `millstream group`: lists, creates, describes, resets and removes consumer groups.
 
 mod describe;
 mod reset;
@@ -10,15 +10,15 @@ use millstream_worker::monitor::Monitor;
 use serde_json::{Value, json};
 
 use super::confirm::Confirm;
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
-use super::named::NamedGroup;
+use super::group_args::GroupArgs;
+use super::lookup;
 use super::output::{note, print, print_json, print_line};
-use super::shape;
 use super::table::{Table, row};
 use super::time::{Position, parse_position};
-use super::value::{age_or_nothing, count, counted};
+use super::to_json;
+use super::value::{age_or_absent, count, counted, format_lag};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -39,7 +39,7 @@ Examples:
   millstream group create orders mailing --from latest
   millstream group create orders mailing --from 2026-11-15T10:30:00Z
 
-The stream comes to be too if need be. A group that is there stays as it is.";
+A missing stream is created too. An existing group is not changed.";
 
 const RM_EXAMPLES: &str = "\
 Examples:
@@ -51,38 +51,38 @@ pub(crate) enum GroupAction {
     /// List groups with their lag
     #[command(after_help = LS_EXAMPLES)]
     Ls {
-        /// Only streams that match this glob pattern
+        /// Only streams whose names match this glob pattern
         #[arg(default_value = "*")]
         pattern: String,
     },
-    /// Make a group if it is not there
+    /// Create a group unless it exists
     #[command(after_help = CREATE_EXAMPLES)]
     Create {
         #[command(flatten)]
-        of: NamedGroup,
-        /// Where it begins: earliest, latest, an id, a moment, or how long ago
+        group_args: GroupArgs,
+        /// Position to start at: earliest, latest, an id, a time, or a duration before now such as 10m
         #[arg(long, value_name = "POSITION", default_value = "earliest", value_parser = parse_position)]
         from: Position,
     },
-    /// Tell how far a group and each of its consumers are
+    /// Show the progress of a group and its consumers
     #[command(after_help = describe::EXAMPLES)]
     Describe {
-        /// The stream
+        /// Stream name
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         stream: String,
-        /// The group; all groups of the stream without it
+        /// Group name [default: all groups of the stream]
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         group: Option<String>,
     },
-    /// Move a group forwards or back; shows what would happen, and does it with --execute
+    /// Move a group to another position; without --execute, only show the change
     #[command(after_help = reset::EXAMPLES, override_usage = reset::USAGE)]
     Reset(reset::ResetCommand),
-    /// Remove a group with what is pending in it
+    /// Remove a group with its consumers and its pending list
     #[command(after_help = RM_EXAMPLES)]
     Rm {
         #[command(flatten)]
-        of: NamedGroup,
-        /// Only tell what would go
+        group_args: GroupArgs,
+        /// Print what would be removed, without removing it
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -91,31 +91,33 @@ pub(crate) enum GroupAction {
 }
 
 impl GroupAction {
-    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             GroupAction::Ls { pattern } => list(common, pattern).await,
-            GroupAction::Create { of, from } => create(common, of, *from).await,
+            GroupAction::Create { group_args, from } => create(common, group_args, *from).await,
             GroupAction::Describe { stream, group } => describe::run(common, stream, group.as_deref()).await,
             GroupAction::Reset(reset) => reset.run(common).await,
-            GroupAction::Rm { of, dry_run, confirm } => remove(common, of, *dry_run, *confirm).await,
+            GroupAction::Rm { group_args, dry_run, confirm } => {
+                remove(common, group_args, *dry_run, *confirm).await
+            }
         }
     }
 }
 
-async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
+async fn list(common: &CommonOptions, pattern: &str) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let place = backend.place();
-    // A name is no pattern: it must be there.
+    let location = backend.location();
+    // A stream that is named without wildcards must exist.
     if !pattern.contains(['*', '?', '[', '\\']) {
-        known::stream(&*backend, pattern).await?;
+        lookup::stream(&*backend, pattern).await?;
     }
     let streams = Monitor::new(backend).streams(pattern).await?;
     let groups: Vec<_> = streams.iter().flat_map(|stream| &stream.groups).collect();
     if common.json {
-        return print_json(&groups.into_iter().map(shape::group).collect::<Value>());
+        return print_json(&groups.into_iter().map(to_json::group).collect::<Value>());
     }
     if groups.is_empty() {
-        note(&format!("no groups on streams that match {pattern} in {place}"));
+        note(&format!("no groups of streams that match {pattern} in {location}"));
     }
     let titles = [
         "STREAM",
@@ -132,10 +134,10 @@ async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
             &group.stream,
             &group.name,
             count(group.consumers.len() as u64),
-            shape::lag(group.lag),
+            format_lag(group.lag),
             count(group.pending),
-            age_or_nothing(group.unread_age()),
-            age_or_nothing(group.pending_age()),
+            age_or_absent(group.unread_age()),
+            age_or_absent(group.pending_age()),
             group.last_delivered.to_string(),
         ]
     });
@@ -143,14 +145,14 @@ async fn list(common: &Common, pattern: &str) -> Result<(), Failure> {
 }
 
 async fn create(
-    common: &Common,
-    NamedGroup { stream, group }: &NamedGroup,
+    common: &CommonOptions,
+    GroupArgs { stream, group }: &GroupArgs,
     from: Position,
 ) -> Result<(), Failure> {
     let backend = common.connect_or_create().await?;
     let created = backend.create_group(stream, group, start_of(from)).await;
-    let created = created.map_err(|error| known::about(stream, error))?;
-    let last_delivered = known::group(&*backend, stream, group).await?.last_delivered.to_string();
+    let created = created.map_err(|error| lookup::stream_error(stream, error))?;
+    let last_delivered = lookup::group(&*backend, stream, group).await?.last_delivered.to_string();
     if common.json {
         return print_json(&json!({
             "stream": stream,
@@ -160,25 +162,27 @@ async fn create(
         }));
     }
     print_line(&match created {
-        true => format!("created group {group} of {stream}, behind {last_delivered}"),
-        false => format!("group {group} of {stream} was there, behind {last_delivered}"),
+        true => format!("created group {group} of {stream}; it starts after {last_delivered}"),
+        false => {
+            format!("group {group} of {stream} already exists; its last delivered id is {last_delivered}")
+        }
     })
 }
 
 async fn remove(
-    common: &Common,
-    NamedGroup { stream, group }: &NamedGroup,
+    common: &CommonOptions,
+    GroupArgs { stream, group }: &GroupArgs,
     dry_run: bool,
     confirm: Confirm,
 ) -> Result<(), Failure> {
     let backend = common.connect().await?;
-    let info = known::group(&*backend, stream, group).await?;
-    let rows = counted(info.pending, "pending entry", "pending entries");
+    let info = lookup::group(&*backend, stream, group).await?;
+    let entries = counted(info.pending, "pending entry", "pending entries");
     let consumers = counted(info.consumers, "consumer", "consumers");
     let removed = if dry_run {
         false
     } else {
-        confirm.ask(&format!("group {group} of {stream} goes, with {consumers} and {rows}")).await?;
+        confirm.ask(&format!("remove group {group} of {stream}, with {consumers} and {entries}")).await?;
         backend.delete_group(stream, group).await?
     };
     if common.json {
@@ -190,11 +194,11 @@ async fn remove(
             "dry_run": dry_run,
         }));
     }
-    let done = if dry_run { "would remove" } else { "removed" };
-    print_line(&format!("{done} group {group} of {stream}, with {consumers} and {rows}"))
+    let verb = if dry_run { "would remove" } else { "removed" };
+    print_line(&format!("{verb} group {group} of {stream}, with {consumers} and {entries}"))
 }
 
-/// A position as the start of a group: what lies at the position is the first to be read.
+/// Converts a position to the start of a group. The group reads the entry at the position first.
 pub(crate) fn start_of(position: Position) -> Start {
     match position {
         Position::Earliest => Start::Beginning,

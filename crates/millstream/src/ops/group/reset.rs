@@ -1,23 +1,25 @@
-//! `millstream group reset`: moves a group's position. Shows before and after; acts only with `--execute`.
+//! `millstream group reset`: moves a group to another position. It prints the positions before and after, and changes
+//! the group only with `--execute`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::Args;
 use millstream_worker::backend::StreamId;
-use millstream_worker::group_manager::{GroupManager, Place, Position, Reset};
+use millstream_worker::group_manager::{GroupManager, GroupPosition, Position, ResetPlan};
 use serde_json::{Value, json};
 
-use crate::ops::connection::Common;
+use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
-use crate::ops::known;
-use crate::ops::named::NamedGroup;
+use crate::ops::group_args::GroupArgs;
+use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json};
-use crate::ops::shape;
 use crate::ops::table::{Table, row};
-use crate::ops::time::{parse_duration, parse_id, parse_moment};
-use crate::ops::value::counted;
+use crate::ops::time::{parse_duration, parse_id, parse_time};
+use crate::ops::value::{counted, format_lag};
 
-pub(super) const USAGE: &str = "millstream group reset [OPTIONS] <STREAM> <GROUP> --to-WHERE";
+pub(super) const USAGE: &str = "millstream group reset [OPTIONS] <STREAM> <GROUP> <NEW POSITION>";
+
+const HEADING: &str = "New position (exactly one)";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -27,18 +29,18 @@ Examples:
   millstream group reset orders billing --by-duration 2h
   millstream group reset orders billing --shift-by -2
 
-Nothing changes without --execute. What is pending stays pending.";
+Without --execute, the command only shows the change. Pending entries stay pending.";
 
 #[derive(Args, Debug)]
 pub(crate) struct ResetCommand {
     #[command(flatten)]
-    of: NamedGroup,
+    group_args: GroupArgs,
     #[command(flatten)]
     target: Target,
-    /// Do it
+    /// Apply the change
     #[arg(long)]
     execute: bool,
-    /// Do it although consumers are at work
+    /// Apply the change even if consumers are active
     #[arg(long, requires = "execute")]
     force: bool,
 }
@@ -46,36 +48,36 @@ pub(crate) struct ResetCommand {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Target {
-    /// Read everything again
-    #[arg(long)]
+    /// Read the whole stream again
+    #[arg(long, help_heading = HEADING)]
     to_earliest: bool,
-    /// Skip everything that is there
-    #[arg(long)]
+    /// Skip all existing entries
+    #[arg(long, help_heading = HEADING)]
     to_latest: bool,
-    /// Read on with this entry, or the first after it
-    #[arg(long, value_name = "ID", value_parser = parse_id)]
+    /// Continue with this entry, or the first one after it
+    #[arg(long, help_heading = HEADING, value_name = "ID", value_parser = parse_id)]
     to_id: Option<StreamId>,
-    /// Read on with the first entry added at this moment or later
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    /// Continue with the first entry added at this time or later
+    #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = parse_time)]
     to_datetime: Option<u64>,
-    /// Read on with the first entry of the last so long
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// Continue with the first entry added within this duration before now
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = parse_duration)]
     by_duration: Option<Duration>,
-    /// So many entries further on, or back if negative
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    /// Move forward by N entries, or back if N is negative
+    #[arg(long, help_heading = HEADING, value_name = "N", allow_negative_numbers = true)]
     shift_by: Option<i64>,
-    /// Read on where another group of the stream does
-    #[arg(long, value_name = "GROUP")]
+    /// Continue at the position of another group of the stream
+    #[arg(long, help_heading = HEADING, value_name = "GROUP")]
     to_group: Option<String>,
 }
 
 impl ResetCommand {
-    pub(super) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(super) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let NamedGroup { stream, group } = &self.of;
-        known::group(&*backend, stream, group).await?;
+        let GroupArgs { stream, group } = &self.group_args;
+        lookup::group(&*backend, stream, group).await?;
         if let Some(other) = &self.target.to_group {
-            known::group(&*backend, stream, other).await?;
+            lookup::group(&*backend, stream, other).await?;
         }
         let groups = GroupManager::new(backend);
         let change = groups.preview_reset(stream, group, self.target.position()).await?;
@@ -88,31 +90,33 @@ impl ResetCommand {
                 "stream": change.stream,
                 "group": change.group,
                 "executed": self.execute,
-                "before": place(&change.before),
-                "after": place(&change.after),
+                "before": position_json(&change.before),
+                "after": position_json(&change.after),
                 "pending": change.pending,
                 "active_consumers": change.active_consumers,
             }));
         }
-        let rows = [("before", &change.before), ("after", &change.after)]
-            .map(|(when, place)| row![when, place.last_delivered.to_string(), shape::lag(place.lag)]);
+        let rows = [("before", &change.before), ("after", &change.after)].map(|(when, position)| {
+            row![when, position.last_delivered.to_string(), format_lag(position.lag)]
+        });
         print(Table::new(&["", "LAST-DELIVERED", ">LAG"], rows))?;
         if change.pending > 0 {
             note(&counted(change.pending, "entry stays pending", "entries stay pending"));
         }
         if !self.execute {
-            note("nothing was changed; do it with --execute");
+            note("nothing was changed; apply the change with --execute");
         }
         Ok(())
     }
 
-    /// Moving a group under its readers makes them skip or repeat without knowing.
-    fn refuse_if_active(&self, change: &Reset) -> Result<(), Failure> {
+    /// Returns an error if consumers are active: they would skip or repeat entries without noticing.
+    fn refuse_if_active(&self, change: &ResetPlan) -> Result<(), Failure> {
         if self.force || change.active_consumers.is_empty() {
             return Ok(());
         }
         Err(Failure::Other(format!(
-            "consumers are at work: {}\nstop them and wait a minute, or say --force",
+            "group {} has active consumers: {}\nstop them and wait a minute, or pass --force",
+            change.group,
             change.active_consumers.join(", ")
         )))
     }
@@ -132,10 +136,10 @@ impl Target {
     }
 }
 
-fn place(place: &Place) -> Value {
+fn position_json(position: &GroupPosition) -> Value {
     json!({
-        "last_delivered": place.last_delivered.to_string(),
-        "lag": place.lag.count,
-        "lag_exact": place.lag.is_exact(),
+        "last_delivered": position.last_delivered.to_string(),
+        "lag": position.lag.count,
+        "lag_exact": position.lag.is_exact(),
     })
 }

@@ -1,4 +1,4 @@
-//! What can be done with pending entries: claim, acknowledge, give back, extend.
+//! The actions on pending entries: claim, acknowledge, release, extend.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use millstream_worker::Admin;
 use millstream_worker::backend::{Acknowledgement, Consumer, PendingFilter, PendingRow, Release, StreamId};
 use serde_json::{Value, json};
 
-use super::{Ack, Claim, RELEASED, Rows};
-use crate::ops::connection::Common;
+use super::{AckArgs, ClaimArgs, EntryArgs, RELEASED};
+use crate::ops::connection::CommonOptions;
 use crate::ops::failure::Failure;
-use crate::ops::known;
-use crate::ops::named::NamedGroup;
+use crate::ops::group_args::GroupArgs;
+use crate::ops::lookup;
 use crate::ops::output::{note, print, print_json, print_line};
 use crate::ops::table::{Table, row};
 use crate::ops::value::{count, counted};
 
-pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure> {
-    let Claim { of: NamedGroup { stream, group }, consumer, min_idle, count: most } = claim;
+pub(super) async fn claim(common: &CommonOptions, claim: &ClaimArgs) -> Result<(), Failure> {
+    let ClaimArgs { group_args: GroupArgs { stream, group }, consumer, min_idle, count: limit } = claim;
     let backend = common.connect().await?;
-    known::group(&*backend, stream, group).await?;
+    lookup::group(&*backend, stream, group).await?;
     let (mut found, mut from) = (Vec::new(), StreamId::MIN);
-    while found.len() < *most {
+    while found.len() < *limit {
         let claimant = Consumer::new(stream, group, consumer);
-        let page = backend.autoclaim(claimant, *min_idle, from, *most - found.len()).await?;
+        let page = backend.autoclaim(claimant, *min_idle, from, *limit - found.len()).await?;
         for delivery in page.deliveries {
             let owner = match delivery.fields {
                 Some(_) => Some(consumer.clone()),
-                None => owner(&*backend, &claim.of, delivery.id).await?,
+                None => owner(&*backend, &claim.group_args, delivery.id).await?,
             };
             found.push((delivery, owner));
         }
@@ -36,7 +36,7 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
         }
     }
     if common.json {
-        let told: Value = found
+        let claimed: Value = found
             .iter()
             .map(|(delivery, owner)| {
                 json!({
@@ -47,70 +47,76 @@ pub(super) async fn claim(common: &Common, claim: &Claim) -> Result<(), Failure>
                 })
             })
             .collect();
-        return print_json(&told);
+        return print_json(&claimed);
     }
     let rows = found.iter().map(|(delivery, owner)| {
         row![
             delivery.id.to_string(),
             owner.as_deref().unwrap_or(RELEASED),
             count(delivery.deliveries),
-            if delivery.fields.is_some() { "there" } else { "gone" },
+            if delivery.fields.is_some() { "present" } else { "gone" },
         ]
     });
     print(Table::new(&["ID", "CONSUMER", ">DELIVERIES", "PAYLOAD"], rows))?;
     let gone = found.iter().filter(|(delivery, _)| delivery.fields.is_none()).count();
-    note(&format!("{consumer} has {} more", counted((found.len() - gone) as u64, "entry", "entries")));
+    note(&format!("claimed {} for {consumer}", counted((found.len() - gone) as u64, "entry", "entries")));
     if gone > 0 {
         let entries = counted(gone as u64, "entry", "entries");
         note(&format!(
-            "{entries} could not be claimed: gone from the stream\nend them with: millstream pending ack {stream} {group} ID"
+            "{entries} could not be claimed, because they were deleted from the stream\nremove them from the pending list with: millstream pending ack {stream} {group} ID"
         ));
     }
     Ok(())
 }
 
-/// Who has a pending entry; `None` if it was released.
+/// Returns the consumer of a pending entry. `None` if the entry was released.
 async fn owner(
     backend: &dyn Admin,
-    NamedGroup { stream, group }: &NamedGroup,
+    GroupArgs { stream, group }: &GroupArgs,
     id: StreamId,
 ) -> Result<Option<String>, Failure> {
-    let rows = backend.pending(stream, group, &PendingFilter::one(id)).await?;
+    let rows = backend.pending(stream, group, &PendingFilter::single(id)).await?;
     Ok(rows.into_iter().find_map(|row| row.consumer))
 }
 
-pub(super) async fn acknowledge(common: &Common, ack: &Ack) -> Result<(), Failure> {
-    let NamedGroup { stream, group } = &ack.of;
+pub(super) async fn acknowledge(common: &CommonOptions, ack: &AckArgs) -> Result<(), Failure> {
+    let GroupArgs { stream, group } = &ack.group_args;
     if ack.ids.is_empty() && !ack.all {
         return Err(Failure::Usage(format!(
-            "name the entries that are done with, or say --all for everything that is pending\nsee them with: millstream pending ls {stream} {group}"
+            "no entries given: pass their ids, or --all for all pending entries\nlist them with: millstream pending ls {stream} {group}"
         )));
     }
     let backend = common.connect().await?;
-    let info = known::group(&*backend, stream, group).await?;
+    let info = lookup::group(&*backend, stream, group).await?;
     if ack.dry_run {
-        return tell_dry(common, &*backend, ack, info.pending).await;
+        return print_dry_run(common, &*backend, ack, info.pending).await;
     }
     let ids = if ack.all {
-        let are = if info.pending == 1 { "is" } else { "are" };
-        let rows = counted(info.pending, "pending entry", "pending entries");
-        ack.confirm.ask(&format!("{rows} of group {group} {are} done with, unprocessed")).await?;
+        let entries = counted(info.pending, "pending entry", "pending entries");
+        ack.confirm.ask(&format!("acknowledge {entries} of group {group} without processing them")).await?;
         backend.all_pending(stream, group).await?.into_iter().map(|row| row.id).collect()
     } else {
         ack.ids.clone()
     };
-    let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
-    let acknowledged = backend.acknowledge(stream, group, &done).await?;
-    tell(common, "acknowledged", acknowledged, ids.len() as u64, &ack.of)
+    let acknowledgement = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
+    let acknowledged = backend.acknowledge(stream, group, &acknowledgement).await?;
+    print_count(common, "acknowledged", acknowledged, ids.len() as u64, &ack.group_args)
 }
 
-/// How many would be acknowledged: those that are pending.
-async fn tell_dry(common: &Common, backend: &dyn Admin, ack: &Ack, pending: u64) -> Result<(), Failure> {
+/// Prints the number of entries that would be acknowledged.
+async fn print_dry_run(
+    common: &CommonOptions,
+    backend: &dyn Admin,
+    ack: &AckArgs,
+    pending: u64,
+) -> Result<(), Failure> {
     let (mut found, mut asked) = (pending, pending);
     if !ack.all {
         (found, asked) = (0, ack.ids.len() as u64);
         for id in &ack.ids {
-            let rows = backend.pending(&ack.of.stream, &ack.of.group, &PendingFilter::one(*id)).await?;
+            let rows = backend
+                .pending(&ack.group_args.stream, &ack.group_args.group, &PendingFilter::single(*id))
+                .await?;
             found += rows.len() as u64;
         }
     }
@@ -120,35 +126,39 @@ async fn tell_dry(common: &Common, backend: &dyn Admin, ack: &Ack, pending: u64)
     print_line(&format!("would acknowledge {}", counted(found, "entry", "entries")))
 }
 
-pub(super) async fn give_back(common: &Common, rows: &Rows) -> Result<(), Failure> {
+pub(super) async fn release(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let mut released = 0;
-    for (owner, rows_of_owner) in owned(&*backend, rows).await? {
-        let back: Vec<Release> =
-            rows_of_owner.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
-        released += backend.release(Consumer::new(&rows.of.stream, &rows.of.group, &owner), &back).await?;
+    for (owner, rows) in rows_by_owner(&*backend, entries).await? {
+        let releases: Vec<Release> =
+            rows.iter().map(|row| Release::counted(row.id, row.deliveries)).collect();
+        let consumer = Consumer::new(&entries.group_args.stream, &entries.group_args.group, &owner);
+        released += backend.release(consumer, &releases).await?;
     }
-    tell(common, "released", released, rows.ids.len() as u64, &rows.of)
+    print_count(common, "released", released, entries.ids.len() as u64, &entries.group_args)
 }
 
-pub(super) async fn extend(common: &Common, rows: &Rows) -> Result<(), Failure> {
+pub(super) async fn extend(common: &CommonOptions, entries: &EntryArgs) -> Result<(), Failure> {
     let backend = common.connect().await?;
     let mut extended = 0;
-    for (owner, rows_of_owner) in owned(&*backend, rows).await? {
-        let ids: Vec<StreamId> = rows_of_owner.iter().map(|row| row.id).collect();
-        extended +=
-            backend.extend(Consumer::new(&rows.of.stream, &rows.of.group, &owner), &ids).await?.len() as u64;
+    for (owner, rows) in rows_by_owner(&*backend, entries).await? {
+        let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
+        let consumer = Consumer::new(&entries.group_args.stream, &entries.group_args.group, &owner);
+        extended += backend.extend(consumer, &ids).await?.len() as u64;
     }
-    tell(common, "extended", extended, rows.ids.len() as u64, &rows.of)
+    print_count(common, "extended", extended, entries.ids.len() as u64, &entries.group_args)
 }
 
-/// The rows that are somebody's, by owner: only the owner can give back or extend.
-async fn owned(backend: &dyn Admin, rows: &Rows) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
-    let NamedGroup { stream, group } = &rows.of;
-    known::group(backend, stream, group).await?;
+/// Returns the pending entries that have a consumer, by consumer: only the consumer can release or extend an entry.
+async fn rows_by_owner(
+    backend: &dyn Admin,
+    entries: &EntryArgs,
+) -> Result<BTreeMap<String, Vec<PendingRow>>, Failure> {
+    let GroupArgs { stream, group } = &entries.group_args;
+    lookup::group(backend, stream, group).await?;
     let mut by_owner: BTreeMap<String, Vec<PendingRow>> = BTreeMap::new();
-    for id in &rows.ids {
-        for row in backend.pending(stream, group, &PendingFilter::one(*id)).await? {
+    for id in &entries.ids {
+        for row in backend.pending(stream, group, &PendingFilter::single(*id)).await? {
             if let Some(owner) = row.consumer.clone() {
                 by_owner.entry(owner).or_default().push(row);
             }
@@ -157,21 +167,22 @@ async fn owned(backend: &dyn Admin, rows: &Rows) -> Result<BTreeMap<String, Vec<
     Ok(by_owner)
 }
 
-fn tell(
-    common: &Common,
-    what: &str,
+/// Prints the number of changed entries. Returns an error if none of the entries was pending.
+fn print_count(
+    common: &CommonOptions,
+    verb: &str,
     done: u64,
     asked: u64,
-    NamedGroup { stream, group }: &NamedGroup,
+    GroupArgs { stream, group }: &GroupArgs,
 ) -> Result<(), Failure> {
     if common.json {
-        print_json(&json!({ what: done, "asked": asked }))?;
+        print_json(&json!({ verb: done, "asked": asked }))?;
     } else {
-        print_line(&format!("{what} {}", counted(done, "entry", "entries")))?;
+        print_line(&format!("{verb} {}", counted(done, "entry", "entries")))?;
     }
     if done == 0 && asked > 0 {
         return Err(Failure::NotFound(format!(
-            "none of these is pending with a consumer\nsee what is with: millstream pending ls {stream} {group}"
+            "none of these entries is pending with a consumer\nlist pending entries with: millstream pending ls {stream} {group}"
         )));
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! `millstream pending`: what was delivered and not acknowledged, and what can be done about it.
+//! `millstream pending`: lists entries that were delivered and not acknowledged, and claims, acknowledges, releases or
+//! extends them.
 
 mod act;
 
@@ -9,15 +10,15 @@ use clap::{Args, Subcommand};
 use millstream_worker::backend::{PendingFilter, PendingRow, StreamId};
 
 use super::confirm::Confirm;
-use super::connection::Common;
+use super::connection::CommonOptions;
 use super::failure::Failure;
-use super::known;
-use super::named::NamedGroup;
+use super::group_args::GroupArgs;
+use super::lookup;
 use super::output::{note, print, print_json};
-use super::shape;
 use super::table::{Table, row};
 use super::time::{parse_duration, parse_id};
-use super::value::{age_of, age_or_nothing, count};
+use super::to_json;
+use super::value::{age_of, age_or_absent, count};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -35,8 +36,8 @@ const CLAIM_EXAMPLES: &str = "\
 Examples:
   millstream pending claim orders billing worker-1 --min-idle 5m
 
-The consumer finds the entries when it asks for its own pending entries. Claiming counts as a delivery.
-Entries that are gone from the stream are listed and stay where they are.";
+The consumer gets the claimed entries when it reads its own pending entries. Claiming counts as a delivery.
+Entries that were deleted from the stream are listed, but not claimed.";
 
 const ACK_EXAMPLES: &str = "\
 Examples:
@@ -44,83 +45,81 @@ Examples:
   millstream pending ack orders billing --all --dry-run
   millstream pending ack orders billing --all --yes
 
-Acknowledged entries are done with: no consumer gets them again.";
+An acknowledged entry is not delivered to this group again.";
 
 const NACK_EXAMPLES: &str = "\
 Examples:
-  millstream pending nack orders billing 1731664200000-0
-
-The entries can be claimed by anyone at once.";
+  millstream pending nack orders billing 1731664200000-0";
 
 const EXTEND_EXAMPLES: &str = "\
 Examples:
   millstream pending extend orders billing 1731664200000-0
 
-The idle time begins anew, so that nobody claims the entries yet.";
+Restarting the idle time keeps other consumers from claiming the entries.";
 
-/// What stands in the place of the consumer of a row that was released.
+/// The consumer column of a released entry.
 const RELEASED: &str = "(released)";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PendingAction {
     /// List pending entries
     #[command(after_help = LS_EXAMPLES)]
-    Ls(List),
-    /// Give entries that nobody has touched for long to a consumer
+    Ls(PendingListArgs),
+    /// Move idle entries to a consumer
     #[command(after_help = CLAIM_EXAMPLES)]
-    Claim(Claim),
-    /// Acknowledge entries by hand
+    Claim(ClaimArgs),
+    /// Acknowledge entries without processing them
     #[command(after_help = ACK_EXAMPLES)]
-    Ack(Ack),
-    /// Give entries back, for anyone to claim at once
+    Ack(AckArgs),
+    /// Release entries, so that any consumer can claim them immediately
     #[command(after_help = NACK_EXAMPLES)]
-    Nack(Rows),
-    /// Begin the idle time of entries anew
+    Nack(EntryArgs),
+    /// Restart the idle time of entries
     #[command(after_help = EXTEND_EXAMPLES)]
-    Extend(Rows),
+    Extend(EntryArgs),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct List {
+pub(crate) struct PendingListArgs {
     #[command(flatten)]
-    of: NamedGroup,
-    /// Only those of this consumer
+    group_args: GroupArgs,
+    /// Only entries of this consumer
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
-    /// Only those that nobody has touched for so long
+    /// Only entries that have been idle for at least this long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     min_idle: Option<Duration>,
-    /// The most entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: usize,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimArgs {
     #[command(flatten)]
-    of: NamedGroup,
-    /// Who gets them
+    group_args: GroupArgs,
+    /// Consumer that takes over the entries
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     consumer: String,
-    /// Those that nobody has touched for so long
+    /// Claim entries that have been idle for at least this long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     min_idle: Duration,
-    /// The most entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = 100)]
     count: usize,
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Ack {
+pub(crate) struct AckArgs {
     #[command(flatten)]
-    of: NamedGroup,
-    /// The entries, unless --all is said
+    group_args: GroupArgs,
+    /// Ids of the entries; required without --all
     #[arg(value_name = "ID", value_parser = parse_id, conflicts_with = "all")]
     ids: Vec<StreamId>,
-    /// Everything that is pending
+    /// Acknowledge all pending entries
     #[arg(long)]
     all: bool,
-    /// Only count what would be acknowledged
+    /// Count the entries that would be acknowledged, without doing it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -128,46 +127,46 @@ pub(crate) struct Ack {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct EntryArgs {
     #[command(flatten)]
-    of: NamedGroup,
-    /// The entries
+    group_args: GroupArgs,
+    /// Ids of the entries
     #[arg(value_name = "ID", value_parser = parse_id, required = true)]
     ids: Vec<StreamId>,
 }
 
 impl PendingAction {
-    pub(crate) async fn run(&self, common: &Common) -> Result<(), Failure> {
+    pub(crate) async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         match self {
             PendingAction::Ls(list) => list.run(common).await,
             PendingAction::Claim(claim) => act::claim(common, claim).await,
             PendingAction::Ack(ack) => act::acknowledge(common, ack).await,
-            PendingAction::Nack(rows) => act::give_back(common, rows).await,
-            PendingAction::Extend(rows) => act::extend(common, rows).await,
+            PendingAction::Nack(entries) => act::release(common, entries).await,
+            PendingAction::Extend(entries) => act::extend(common, entries).await,
         }
     }
 }
 
-impl List {
-    async fn run(&self, common: &Common) -> Result<(), Failure> {
+impl PendingListArgs {
+    async fn run(&self, common: &CommonOptions) -> Result<(), Failure> {
         let backend = common.connect().await?;
-        let NamedGroup { stream, group } = &self.of;
-        let info = known::group(&*backend, stream, group).await?;
+        let GroupArgs { stream, group } = &self.group_args;
+        let info = lookup::group(&*backend, stream, group).await?;
         if let Some(consumer) = &self.consumer {
-            known::consumer(&*backend, stream, group, consumer).await?;
+            lookup::consumer(&*backend, stream, group, consumer).await?;
         }
         let filter = PendingFilter {
             consumer: self.consumer.clone(),
             min_idle: self.min_idle,
-            ..PendingFilter::rising(StreamId::MIN, self.count)
+            ..PendingFilter::starting_at(StreamId::MIN, self.count)
         };
         let rows = backend.pending(stream, group, &filter).await?;
         if common.json {
-            return print_json(&rows.iter().map(shape::pending).collect());
+            return print_json(&rows.iter().map(to_json::pending).collect());
         }
         print(table(&rows))?;
         if rows.len() == self.count && info.pending > self.count as u64 {
-            note(&format!("{} are pending in all; see more with --count", count(info.pending)));
+            note(&format!("{} entries are pending in total; show more with --count", count(info.pending)));
         }
         Ok(())
     }
@@ -178,9 +177,9 @@ fn table(rows: &[PendingRow]) -> Table {
         row![
             row.id.to_string(),
             row.consumer.as_deref().unwrap_or(RELEASED),
-            age_or_nothing(row.idle),
+            age_or_absent(row.idle),
             count(row.deliveries),
-            age_or_nothing(age_of(row.id)),
+            age_or_absent(age_of(row.id)),
         ]
     };
     Table::new(&["ID", "CONSUMER", ">IDLE", ">DELIVERIES", ">AGE"], rows.iter().map(cells))

@@ -1,42 +1,42 @@
-//! Cells in aligned columns that fit a width: the least important columns go first, then names are clipped.
+//! Aligned columns that fit a width: names are clipped, and the least important columns are dropped.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// Names are clipped to no less than this as long as there is a column that can go.
+/// Minimum width of a clipped name. If that is not enough, a column is dropped.
 const NAME_MIN: usize = 16;
 
-/// A column.
+/// A column of a grid.
 pub(super) struct Column {
-    /// Its heading.
+    /// Heading.
     pub(super) heading: String,
-    /// What its cells are.
-    pub(super) kind: Kind,
-    /// The column with the greatest number goes first; those with 0 stay.
-    pub(super) expendable: u8,
+    /// CellKind of the cells.
+    pub(super) kind: CellKind,
+    /// The column with the highest number is dropped first. Columns with 0 are never dropped.
+    pub(super) drop_priority: u8,
 }
 
-/// What the cells of a column are.
+/// The kind of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Names, which may be clipped.
+pub(super) enum CellKind {
+    /// Names, which can be clipped.
     Name,
     /// Words.
     Word,
-    /// Numbers, which stand at the right.
+    /// Numbers, aligned to the right.
     Number,
 }
 
-/// Columns and rows.
+/// A table of styled text.
 pub(super) struct Grid {
     columns: Vec<Column>,
     rows: Vec<Vec<Span<'static>>>,
 }
 
 impl Grid {
-    /// No rows yet.
+    /// Creates a grid without rows.
     pub(super) fn new(columns: Vec<Column>) -> Grid {
         Grid { columns, rows: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl Grid {
         self.rows.push(row);
     }
 
-    /// The headings and then the rows, each in a line.
+    /// Returns the headings and the rows, one line each.
     pub(super) fn lines(&self, width: usize, heading_style: Style) -> Vec<Line<'static>> {
         let widths = self.widths(width);
         let headings: Vec<Span<'static>> =
@@ -65,20 +65,20 @@ impl Grid {
             let text = clipped(&cell.content, width);
             let padding = " ".repeat(width.saturating_sub(Span::raw(text.as_str()).width()));
             let text = match column.kind {
-                Kind::Number => padding + &text,
-                Kind::Name | Kind::Word => text + &padding,
+                CellKind::Number => padding + &text,
+                CellKind::Name | CellKind::Word => text + &padding,
             };
             line.push_span(Span::styled(text, cell.style));
         }
         line
     }
 
-    /// How wide each column is; `None` if it had to go.
+    /// Returns the width of each column. `None` for a dropped column.
     fn widths(&self, width: usize) -> Vec<Option<usize>> {
         let natural: Vec<usize> = (0..self.columns.len()).map(|index| self.natural_width(index)).collect();
         let least = |index: usize| match self.columns[index].kind {
-            Kind::Name => natural[index].min(NAME_MIN),
-            Kind::Word | Kind::Number => natural[index],
+            CellKind::Name => natural[index].min(NAME_MIN),
+            CellKind::Word | CellKind::Number => natural[index],
         };
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         let taken = |kept: &[usize]| {
@@ -86,9 +86,12 @@ impl Grid {
             kept.iter().map(|index| least(*index)).sum::<usize>() + gaps
         };
         while taken(&kept) > width {
-            let last = kept.iter().max_by_key(|index| self.columns[**index].expendable);
-            let Some(last) = last.copied().filter(|index| self.columns[*index].expendable > 0) else { break };
-            kept.retain(|index| *index != last);
+            let dropped = kept.iter().max_by_key(|index| self.columns[**index].drop_priority);
+            let Some(dropped) = dropped.copied().filter(|index| self.columns[*index].drop_priority > 0)
+            else {
+                break;
+            };
+            kept.retain(|index| *index != dropped);
         }
         let mut spare = width.saturating_sub(taken(&kept));
         let mut widths = vec![None; self.columns.len()];
@@ -106,7 +109,7 @@ impl Grid {
     }
 }
 
-/// The beginning of a text, as much as fits.
+/// Cuts a text to a width in terminal columns, with `…` at the end.
 fn clipped(text: &str, width: usize) -> String {
     if Span::raw(text).width() <= width {
         return text.to_owned();
@@ -128,12 +131,12 @@ mod tests {
 
     fn grid() -> Grid {
         let column =
-            |heading: &str, kind, expendable| Column { heading: heading.to_owned(), kind, expendable };
+            |heading: &str, kind, drop_priority| Column { heading: heading.to_owned(), kind, drop_priority };
         let mut grid = Grid::new(vec![
-            column("NAME", Kind::Name, 0),
-            column("SIZE", Kind::Number, 2),
-            column("LAG", Kind::Number, 1),
-            column("HEALTH", Kind::Word, 0),
+            column("NAME", CellKind::Name, 0),
+            column("SIZE", CellKind::Number, 2),
+            column("LAG", CellKind::Number, 1),
+            column("HEALTH", CellKind::Word, 0),
         ]);
         grid.push(vec!["orders".into(), "1,000".into(), "7".into(), "ok".into()]);
         grid.push(vec!["a-stream-with-a-very-long-name".into(), "2".into(), "10".into(), "critical".into()]);
@@ -157,19 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn names_are_clipped_before_a_column_goes() {
+    fn names_are_clipped_before_a_column_is_dropped() {
         assert_eq!(text(40)[2], "a-stream-with-a-v…      2   10  critical");
         assert_eq!(text(38)[2], "a-stream-with-a…      2   10  critical");
         assert_eq!(text(37)[0], "NAME                    LAG  HEALTH  ");
     }
 
     #[test]
-    fn what_must_stay_stays_however_narrow_it_is() {
+    fn columns_with_priority_0_are_never_dropped() {
         assert_eq!(text(3)[1], "orders            ok      ");
     }
 
     #[test]
-    fn wide_characters_are_clipped_whole() {
+    fn wide_characters_are_not_split() {
         assert_eq!(clipped("漢字漢字", 8), "漢字漢字");
         assert_eq!(clipped("漢字漢字", 6), "漢字…");
         assert_eq!(clipped("abc", 2), "a…");

@@ -1,19 +1,18 @@
-//! The page of one group: why it is not well, its figures, its consumers, and what is stuck with whom.
+//! The page of one group: its problems, figures, consumers and stuck messages.
 
 use millstream_worker::backend::{ConsumerInfo, PendingRow};
-use millstream_worker::monitor::{GroupRates, GroupSnapshot, Health, LagKnown, Verdict};
+use millstream_worker::monitor::{GroupRates, GroupSnapshot, GroupVerdict, Health, LagAccuracy};
 use ratatui::text::{Line, Span};
 
-use super::grid::{Column, Grid, Kind};
+use super::grid::{CellKind, Column, Grid};
 use super::number::rate;
 use super::palette::Palette;
-use crate::ops::shape::lag;
-use crate::ops::value::{NOTHING, age, age_of, age_or_nothing, count, counted, text};
-use crate::top::row::{GroupRow, Key, Row};
+use crate::ops::value::{ABSENT, age, age_of, age_or_absent, count, counted, format_lag, printable};
+use crate::top::row::{GroupRow, Row, RowKey};
 use crate::top::state::State;
 
-/// The lines of the page.
-pub(super) fn lines(state: &State, key: &Key, palette: &Palette, width: usize) -> Vec<Line<'static>> {
+/// Returns the lines of the page.
+pub(super) fn lines(state: &State, key: &RowKey, palette: &Palette, width: usize) -> Vec<Line<'static>> {
     let mut lines = vec![title(state, key, palette)];
     let Some((row, group_row)) = state.row(key).and_then(|row| Some((row, row.group.as_ref()?))) else {
         lines.push(Line::from(missing(state, key)));
@@ -32,16 +31,16 @@ pub(super) fn lines(state: &State, key: &Key, palette: &Palette, width: usize) -
     lines
 }
 
-/// A stream and its group on one line.
-pub(super) fn name(key: &Key) -> String {
-    let stream = text(key.stream.as_bytes());
+/// Formats the names of a stream and its group.
+pub(super) fn name(key: &RowKey) -> String {
+    let stream = printable(key.stream.as_bytes());
     match &key.group {
-        Some(group) => format!("{stream} / {}", text(group.as_bytes())),
+        Some(group) => format!("{stream} / {}", printable(group.as_bytes())),
         None => stream,
     }
 }
 
-fn title(state: &State, key: &Key, palette: &Palette) -> Line<'static> {
+fn title(state: &State, key: &RowKey, palette: &Palette) -> Line<'static> {
     let mut line = Line::from(Span::styled(name(key), palette.title));
     if let Some(health) = state.row(key).and_then(Row::health) {
         line.push_span("  ");
@@ -50,21 +49,21 @@ fn title(state: &State, key: &Key, palette: &Palette) -> Line<'static> {
     line
 }
 
-fn missing(state: &State, key: &Key) -> String {
-    let stream = text(key.stream.as_bytes());
+fn missing(state: &State, key: &RowKey) -> String {
+    let stream = printable(key.stream.as_bytes());
     match (&key.group, state.stream(&key.stream)) {
-        (_, None) => "this stream is no longer there".to_owned(),
-        (Some(_), Some(_)) => "this group is no longer there".to_owned(),
+        (_, None) => "this stream no longer exists".to_owned(),
+        (Some(_), Some(_)) => "this group no longer exists".to_owned(),
         (None, Some(_)) => {
-            format!("no group reads this stream; make one with: millstream group create {stream} GROUP")
+            format!("no group reads this stream; create one with: millstream group create {stream} GROUP")
         }
     }
 }
 
-fn findings(verdict: &Verdict, palette: &Palette) -> Vec<Line<'static>> {
+fn findings(verdict: &GroupVerdict, palette: &Palette) -> Vec<Line<'static>> {
     let line = |health, text: &str| {
         let style = if health == Health::Ok { palette.dim } else { palette.health(health) };
-        Line::styled(format!("  {}", crate::ops::value::text(text.as_bytes())), style)
+        Line::styled(format!("  {}", printable(text.as_bytes())), style)
     };
     verdict.findings.iter().map(|finding| line(finding.health, &finding.text)).collect()
 }
@@ -81,85 +80,85 @@ fn figures(state: &State, row: &Row, group_row: &GroupRow) -> [(&'static str, St
 }
 
 fn lag_figures(group: &GroupSnapshot, rates: Option<GroupRates>) -> String {
-    let known = match group.lag.known {
-        LagKnown::Kept => "exact",
-        LagKnown::Counted => "exact, counted",
-        LagKnown::AtLeast => "at least: too many to count",
+    let accuracy = match group.lag.accuracy {
+        LagAccuracy::Reported => "exact",
+        LagAccuracy::Counted => "exact, counted",
+        LagAccuracy::LowerBound => "lower bound: too many to count",
     };
-    let mut told = format!("{} ({known})", lag(group.lag));
+    let mut figures = format!("{} ({accuracy})", format_lag(group.lag));
     if let Some(waited) = group.unread_age() {
-        told += &format!(", the oldest {} old", age(waited));
+        figures += &format!(", the oldest {} old", age(waited));
     }
     match rates.and_then(|rates| rates.caught_up_in) {
-        Some(time) if group.lag.count > 0 => told += &format!(", caught up in {} at this rate", age(time)),
+        Some(time) if group.lag.count > 0 => figures += &format!(", caught up in {} at this rate", age(time)),
         _ => {}
     }
-    told
+    figures
 }
 
 fn pending_figures(group: &GroupSnapshot) -> String {
     let scan = &group.scan;
-    let mut told = count(group.pending);
+    let mut figures = count(group.pending);
     if let Some(waited) = group.pending_age() {
-        told += &format!(", the oldest {} old", age(waited));
+        figures += &format!(", the oldest {} old", age(waited));
     }
     if let Some(idle) = scan.longest_idle {
-        told += &format!(", longest idle {}", age(idle));
+        figures += &format!(", longest idle {}", age(idle));
     }
-    if scan.looked_at > 0 {
-        told += &format!(", most deliveries {}, {} released", scan.most_deliveries, count(scan.released));
+    if scan.scanned > 0 {
+        figures += &format!(", most deliveries {}, {} released", scan.most_deliveries, count(scan.released));
     }
     if !scan.complete {
-        told += &format!(" (of the oldest {})", count(scan.looked_at));
+        figures += &format!(" (of the oldest {})", count(scan.scanned));
     }
-    told
+    figures
 }
 
 fn rate_figures(row: &Row) -> String {
     let per_second = |rate_known: Option<f64>| {
-        rate_known.map_or_else(|| "not known yet".to_owned(), |known| format!("{}/s", rate(known)))
+        rate_known.map_or_else(|| "unknown".to_owned(), |known| format!("{}/s", rate(known)))
     };
     format!("in {}, out {}", per_second(row.added), per_second(row.acknowledged()))
 }
 
 fn position(group: &GroupSnapshot) -> String {
-    let mut told = format!("last delivered {}", group.last_delivered);
+    let mut figures = format!("last delivered {}", group.last_delivered);
     if let (Some(read), Some(added)) = (group.entries_read, group.entries_added) {
-        told += &format!(", {} read of {} ever added", count(read), count(added));
+        figures += &format!(", {} read of {} ever added", count(read), count(added));
     }
-    told
+    figures
 }
 
 fn dead_letters(state: &State, group: &GroupSnapshot) -> String {
-    let letters = counted(group.dead_letters_length, "dead letter", "dead letters");
-    let Some(stream) = state.stream(&group.stream) else { return letters };
-    let told = format!("{letters} of this stream in {}", text(stream.dead_letters.as_bytes()));
+    let dead_letters = counted(group.dead_letters_length, "dead letter", "dead letters");
+    let Some(stream) = state.stream(&group.stream) else { return dead_letters };
+    let location = format!("{dead_letters} of this stream in {}", printable(stream.dead_letters.as_bytes()));
     if group.dead_letters_length == 0 {
-        return told;
+        return location;
     }
-    format!("{told}; see them with: millstream dlq ls {}", text(group.stream.as_bytes()))
+    format!("{location}; list them with: millstream dlq ls {}", printable(group.stream.as_bytes()))
 }
 
-fn column(heading: &str, kind: Kind, expendable: u8) -> Column {
-    Column { heading: heading.to_owned(), kind, expendable }
+fn column(heading: &str, kind: CellKind, drop_priority: u8) -> Column {
+    Column { heading: heading.to_owned(), kind, drop_priority }
 }
 
 fn consumers(consumers: &[ConsumerInfo], palette: &Palette, width: usize) -> Vec<Line<'static>> {
     if consumers.is_empty() {
-        return vec![Line::from("no consumers: nobody has read for this group yet")];
+        return vec![Line::from("no consumers: no consumer has read from this group yet")];
     }
     let mut grid = Grid::new(vec![
-        column("CONSUMER", Kind::Name, 0),
-        column("PENDING", Kind::Number, 0),
-        column("IDLE", Kind::Number, 0),
-        column("LAST-GOT", Kind::Number, 1),
+        column("CONSUMER", CellKind::Name, 0),
+        column("PENDING", CellKind::Number, 0),
+        column("IDLE", CellKind::Number, 0),
+        column("INACTIVE", CellKind::Number, 1),
     ]);
     for consumer in consumers {
         grid.push(vec![
-            text(consumer.name.as_bytes()).into(),
+            printable(consumer.name.as_bytes()).into(),
             count(consumer.pending).into(),
             age(consumer.idle).into(),
-            age_or_nothing(consumer.inactive).into(),
+            age_or_absent(consumer.inactive).into(),
         ]);
     }
     grid.lines(width, palette.dim)
@@ -171,11 +170,11 @@ fn stuck(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'st
         return vec![Line::styled("no stuck messages", palette.dim)];
     }
     let mut grid = Grid::new(vec![
-        column("STUCK-MESSAGE", Kind::Name, 0),
-        column("OWNER", Kind::Name, 0),
-        column("AGE", Kind::Number, 1),
-        column("IDLE", Kind::Number, 0),
-        column("DELIVERIES", Kind::Number, 0),
+        column("STUCK-MESSAGE", CellKind::Name, 0),
+        column("OWNER", CellKind::Name, 0),
+        column("AGE", CellKind::Number, 1),
+        column("IDLE", CellKind::Number, 0),
+        column("DELIVERIES", CellKind::Number, 0),
     ]);
     scan.stuck_rows.iter().for_each(|row| grid.push(stuck_cells(row)));
     let mut lines = grid.lines(width, palette.dim);
@@ -184,21 +183,21 @@ fn stuck(group: &GroupSnapshot, palette: &Palette, width: usize) -> Vec<Line<'st
         let at_least = if scan.complete { "" } else { "at least " };
         lines.push(Line::styled(format!("and {at_least}{} more", count(more)), palette.warn));
     }
-    let names = [&group.stream, &group.name].map(|name| text(name.as_bytes()));
+    let names = [&group.stream, &group.name].map(|name| printable(name.as_bytes()));
     lines.push(Line::styled(
-        format!("see them all with: millstream pending ls {} {}", names[0], names[1]),
+        format!("list all pending entries with: millstream pending ls {} {}", names[0], names[1]),
         palette.dim,
     ));
     lines
 }
 
 fn stuck_cells(row: &PendingRow) -> Vec<Span<'static>> {
-    let owner = row.consumer.as_ref().map_or_else(|| NOTHING.to_owned(), |name| text(name.as_bytes()));
+    let owner = row.consumer.as_ref().map_or_else(|| ABSENT.to_owned(), |name| printable(name.as_bytes()));
     vec![
         row.id.to_string().into(),
         owner.into(),
-        age_or_nothing(age_of(row.id)).into(),
-        age_or_nothing(row.idle).into(),
+        age_or_absent(age_of(row.id)).into(),
+        age_or_absent(row.idle).into(),
         count(row.deliveries).into(),
     ]
 }

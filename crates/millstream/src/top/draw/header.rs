@@ -1,4 +1,4 @@
-//! The lines at the top: which store it is, what everything comes to, and what is wrong with it.
+//! The lines at the top (the store, totals, and problems of the store) and the line of keys at the bottom.
 
 use std::time::Instant;
 
@@ -11,27 +11,27 @@ use crate::ops::value::{age, count, counted};
 use crate::top::keys::Mode;
 use crate::top::state::{State, View};
 
-/// How many lines there are.
+/// Number of lines at the top.
 pub(super) const HEIGHT: u16 = 3;
 
-/// The lines.
+/// Returns the lines at the top.
 pub(super) fn lines(state: &State, palette: &Palette, now: Instant) -> [Line<'static>; HEIGHT as usize] {
-    [place(state, palette), totals(state, palette), status(state, palette, now)]
+    [store(state, palette), totals(state, palette), status(state, palette, now)]
 }
 
-fn place(state: &State, palette: &Palette) -> Line<'static> {
+fn store(state: &State, palette: &Palette) -> Line<'static> {
     let mut line = Line::from(Span::styled("millstream top", palette.title));
-    match &state.look {
+    match &state.snapshot {
         None => line.push_span(Span::styled("  connecting", palette.dim)),
-        Some(look) => {
-            line.push_span(format!("  {}", look.place));
-            line.push_span(Span::styled(format!("  {}", native(look.capabilities)), palette.dim));
+        Some(snapshot) => {
+            line.push_span(format!("  {}", snapshot.location));
+            line.push_span(Span::styled(format!("  {}", native(snapshot.capabilities)), palette.dim));
         }
     }
     line
 }
 
-/// What the store does natively. What it does not is emulated.
+/// Lists the native capabilities of the store. The others are emulated.
 fn native(capabilities: Capabilities) -> String {
     let Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag, .. } = capabilities;
     let all = [
@@ -41,12 +41,12 @@ fn native(capabilities: Capabilities) -> String {
         (extends, "leases"),
         (idempotent_adds, "idempotent adds"),
     ];
-    let told: Vec<&str> = all.iter().filter(|(there, _)| *there).map(|(_, name)| *name).collect();
-    if told.is_empty() { "nothing native".to_owned() } else { format!("native: {}", told.join(", ")) }
+    let names: Vec<&str> = all.iter().filter(|(native, _)| *native).map(|(_, name)| *name).collect();
+    if names.is_empty() { "native: none".to_owned() } else { format!("native: {}", names.join(", ")) }
 }
 
 fn totals(state: &State, palette: &Palette) -> Line<'static> {
-    if state.look.is_none() {
+    if state.snapshot.is_none() {
         return Line::default();
     }
     let totals = state.totals();
@@ -61,27 +61,27 @@ fn totals(state: &State, palette: &Palette) -> Line<'static> {
         rate(totals.added),
         rate(totals.acknowledged),
     ));
-    // Told only where there is something to tell.
-    let bad = [
+    // Zeros are not shown.
+    let problems = [
         (totals.stuck, "stuck", palette.warn),
         (totals.dead, "dead", palette.warn),
         (totals.degraded as u64, "degraded", palette.warn),
         (totals.critical as u64, "critical", palette.bad),
     ];
-    for (number, what, style) in bad.into_iter().filter(|(number, ..)| *number > 0) {
+    for (number, name, style) in problems.into_iter().filter(|(number, ..)| *number > 0) {
         line.push_span("  ");
-        line.push_span(Span::styled(format!("{} {what}", count(number)), style));
+        line.push_span(Span::styled(format!("{} {name}", count(number)), style));
     }
     line
 }
 
 fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
     let mut parts = Vec::new();
-    if let Some(trouble) = state.trouble(now) {
-        parts.push(Span::styled(trouble, palette.bad));
+    if let Some(problem) = state.store_problem(now) {
+        parts.push(Span::styled(problem, palette.bad));
     }
-    if state.pace.paused {
-        parts.push(Span::styled("paused: p goes on", palette.warn));
+    if state.schedule.paused {
+        parts.push(Span::styled("paused: press p to resume", palette.warn));
     }
     if !state.filter.is_empty() {
         let shown = counted(state.shown().len() as u64, "row", "rows");
@@ -97,18 +97,18 @@ fn status(state: &State, palette: &Palette, now: Instant) -> Line<'static> {
     line
 }
 
-/// The line at the bottom: what the most useful keys do, or what is being typed.
+/// Returns the line at the bottom: the most useful keys, or the filter that is being typed.
 pub(super) fn footer(state: &State, palette: &Palette) -> Line<'static> {
     if state.mode() == Mode::Typing {
         let typed = Span::styled(format!("/{}▏", state.filter), palette.title);
-        return Line::from(vec![typed, Span::styled("  Enter keeps it, Esc drops it", palette.dim)]);
+        return Line::from(vec![typed, Span::styled("  Enter: keep, Esc: clear", palette.dim)]);
     }
     let (sort, reversed) = (state.sort, state.reversed);
-    let turned = if reversed { " ↑" } else { "" };
-    let here = match state.view {
-        View::Overview => format!("Enter open  / filter  s sort: {}{turned}", sort.name()),
+    let arrow = if reversed { " ↑" } else { "" };
+    let page_keys = match state.view {
+        View::Overview => format!("Enter open  / filter  s sort: {}{arrow}", sort.name()),
         View::Group { .. } => "Esc back  j/k scroll".to_owned(),
     };
-    let interval = age(state.pace.interval);
-    Line::styled(format!("{here}  p pause  +/- every {interval}  ? help  q quit"), palette.dim)
+    let interval = age(state.schedule.interval);
+    Line::styled(format!("{page_keys}  p pause  +/- every {interval}  ? help  q quit"), palette.dim)
 }

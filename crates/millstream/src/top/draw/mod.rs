@@ -1,10 +1,10 @@
-//! From the state to a frame.
+//! Draws the state as a frame.
 //!
 //! ```text
-//! header    which store, what everything comes to, what is wrong
-//! body      the table of all groups, or the page of one
-//! panel     the lag of the selected group over time, where there is room
-//! footer    what the keys do
+//! header    the store, totals, problems of the store
+//! body      the table of all groups, or the page of one group
+//! panel     the lag of the selected group over time, if the terminal is high enough
+//! footer    the most useful keys
 //! ```
 
 mod grid;
@@ -28,14 +28,14 @@ use ratatui::text::Line;
 pub(super) use palette::Palette;
 
 use super::state::{State, View};
-use crate::ops::value::text;
+use crate::ops::value::printable;
 
-/// With fewer lines than this the panel is left out.
-const HEIGHT_FOR_PANEL: u16 = 18;
+/// Minimum height of the terminal for the panel.
+const PANEL_HEIGHT_MIN: u16 = 18;
 
-/// Draws a frame. The state learns how far it can be scrolled.
+/// Draws a frame. Limits the scroll position of the state to the height of the page.
 pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &mut Frame<'_>) {
-    let panel_height = if frame.area().height < HEIGHT_FOR_PANEL { 0 } else { lag::HEIGHT };
+    let panel_height = if frame.area().height < PANEL_HEIGHT_MIN { 0 } else { lag::HEIGHT };
     let [header, body, panel, footer] = Layout::vertical([
         Constraint::Length(header::HEIGHT),
         Constraint::Fill(1),
@@ -43,7 +43,7 @@ pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &m
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    put(&header::lines(state, palette, now), header, frame);
+    draw_lines(&header::lines(state, palette, now), header, frame);
     match state.view {
         View::Overview => draw_overview(state, palette, body, frame),
         View::Group { .. } => draw_group(state, palette, body, frame),
@@ -51,7 +51,7 @@ pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &m
     if let Some(key) = state.selected() {
         lag::draw(state, key, palette, panel, frame);
     }
-    put(&[header::footer(state, palette)], footer, frame);
+    draw_lines(&[header::footer(state, palette)], footer, frame);
     if state.help {
         help::draw(palette, frame.area(), frame);
     }
@@ -60,14 +60,14 @@ pub(super) fn draw(state: &mut State, palette: &Palette, now: Instant, frame: &m
 fn draw_overview(state: &State, palette: &Palette, area: Rect, frame: &mut Frame<'_>) {
     let mut lines = overview::lines(state, palette, usize::from(area.width));
     let Some(position) = state.position() else {
-        put(&[Line::from(overview::nothing(state))], area, frame);
+        draw_lines(&[Line::from(overview::empty_message(state))], area, frame);
         return;
     };
     let headings = lines.remove(0);
     lines[position] = std::mem::take(&mut lines[position]).patch_style(palette.selected);
     let [top, rows] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    put(&[headings], top, frame);
-    put(&lines[first_shown(position, lines.len(), usize::from(rows.height))..], rows, frame);
+    draw_lines(&[headings], top, frame);
+    draw_lines(&lines[first_shown(position, lines.len(), usize::from(rows.height))..], rows, frame);
 }
 
 fn draw_group(state: &mut State, palette: &Palette, area: Rect, frame: &mut Frame<'_>) {
@@ -75,40 +75,40 @@ fn draw_group(state: &mut State, palette: &Palette, area: Rect, frame: &mut Fram
     let lines = group::lines(state, key, palette, usize::from(area.width));
     state.limit_scroll(lines.len().saturating_sub(usize::from(area.height)));
     if let View::Group { scroll } = state.view {
-        put(&lines[scroll..], area, frame);
+        draw_lines(&lines[scroll..], area, frame);
     }
 }
 
-/// The first row to draw, so that the selected one is in the middle where that is possible.
+/// Returns the first row to draw, so that the selected row is in the middle if possible.
 fn first_shown(selected: usize, rows: usize, height: usize) -> usize {
     selected.saturating_sub(height / 2).min(rows.saturating_sub(height))
 }
 
-/// Draws lines one below the other, as many as fit.
-fn put(lines: &[Line<'_>], area: Rect, frame: &mut Frame<'_>) {
+/// Draws as many lines as fit into the area.
+fn draw_lines(lines: &[Line<'_>], area: Rect, frame: &mut Frame<'_>) {
     for (line, row) in lines.iter().zip(area.rows()) {
         frame.render_widget(line, row);
     }
 }
 
-/// The overview as lines of text, as wide as it needs to be, and then what is not well.
+/// Returns the overview as plain text of any width, followed by the problems of the groups.
 pub(super) fn plain(state: &State) -> Vec<String> {
     let palette = Palette::plain();
-    let [place, totals, _] = header::lines(state, &palette, Instant::now());
-    let mut lines = vec![place.to_string(), totals.to_string(), String::new()];
+    let [store, totals, _] = header::lines(state, &palette, Instant::now());
+    let mut lines = vec![store.to_string(), totals.to_string(), String::new()];
     if state.shown().is_empty() {
-        lines.push(overview::nothing(state));
+        lines.push(overview::empty_message(state));
         return lines;
     }
     lines.extend(overview::lines(state, &palette, usize::MAX).iter().map(ToString::to_string));
     let rows = state.shown();
-    let bad = rows.iter().filter_map(|row| Some((&row.key, &row.group.as_ref()?.verdict)));
-    let mut bad = bad.filter(|(_, verdict)| verdict.health > Health::Ok).peekable();
-    if bad.peek().is_some() {
+    let problems = rows.iter().filter_map(|row| Some((&row.key, &row.group.as_ref()?.verdict)));
+    let mut problems = problems.filter(|(_, verdict)| verdict.health > Health::Ok).peekable();
+    if problems.peek().is_some() {
         lines.push(String::new());
     }
-    lines.extend(
-        bad.map(|(key, verdict)| format!("{}: {}", group::name(key), text(verdict.to_string().as_bytes()))),
-    );
+    lines.extend(problems.map(|(key, verdict)| {
+        format!("{}: {}", group::name(key), printable(verdict.to_string().as_bytes()))
+    }));
     lines
 }

@@ -1,8 +1,8 @@
-//! Rates, for people.
+//! Formats rates.
 
-use crate::ops::value::NOTHING;
+use crate::ops::value::ABSENT;
 
-/// So many per second in few characters: `0`, `1.5`, `532`, `12.3k`, `1.2M`.
+/// Formats a rate per second in few characters: `0`, `1.5`, `532`, `12.3k`, `1.2M`.
 pub(super) fn rate(per_second: f64) -> String {
     let size = per_second.abs();
     match () {
@@ -14,9 +14,9 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// The same where it may not be known.
-pub(super) fn rate_or_nothing(per_second: Option<f64>) -> String {
-    per_second.map_or_else(|| NOTHING.to_owned(), rate)
+/// Formats a rate like [`rate`], or returns [`ABSENT`] for `None`.
+pub(super) fn rate_or_absent(per_second: Option<f64>) -> String {
+    per_second.map_or_else(|| ABSENT.to_owned(), rate)
 }
 
 #[cfg(test)]
@@ -24,9 +24,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_short() {
+    fn rates_have_few_characters() {
         let shown = [0.0, 0.04, 1.53, 9.96, 532.2, 9_999.6, 12_345.0, 1_234_567.0, -2.5].map(rate);
         assert_eq!(shown, ["0", "0", "1.5", "10", "532", "10.0k", "12.3k", "1.2M", "-2.5"]);
-        assert_eq!(rate_or_nothing(None), "-");
+        assert_eq!(rate_or_absent(None), "-");
     }
 }

@@ -1,28 +1,28 @@
-//! The styles. Without colours everything is still told apart: by words, by weight and by reversing.
+//! The styles of the view. Without colours, text, bold and reversed video still distinguish everything.
 
 use millstream_worker::monitor::Health;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The styles of everything that is drawn.
+/// The styles of the view.
 pub(in crate::top) struct Palette {
-    /// Where we are.
+    /// Titles.
     pub(super) title: Style,
-    /// What is there but should not be in the way.
+    /// Secondary text.
     pub(super) dim: Style,
-    /// What is well.
+    /// Healthy groups.
     pub(super) good: Style,
-    /// What wants attention.
+    /// Warnings.
     pub(super) warn: Style,
-    /// What is wrong.
+    /// Errors and critical groups.
     pub(super) bad: Style,
     /// The selected row.
     pub(super) selected: Style,
-    /// Lags over time.
+    /// The graph of the lag.
     pub(super) graph: Style,
 }
 
 impl Palette {
-    /// With the sixteen colours that every terminal has, so that its own theme decides what they look like.
+    /// Returns styles with the sixteen standard colours, so that the theme of the terminal applies.
     pub(in crate::top) fn coloured() -> Palette {
         Palette {
             title: Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD),
@@ -34,7 +34,7 @@ impl Palette {
         }
     }
 
-    /// Without colours.
+    /// Returns styles without colours.
     pub(in crate::top) fn plain() -> Palette {
         let bold = Style::new().add_modifier(Modifier::BOLD);
         Palette {
@@ -48,7 +48,7 @@ impl Palette {
         }
     }
 
-    /// The style of a verdict.
+    /// Returns the style for a health status.
     pub(super) fn health(&self, health: Health) -> Style {
         match health {
             Health::Ok => self.good,

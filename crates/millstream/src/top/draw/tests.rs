@@ -1,9 +1,9 @@
-//! Frames of a look at a real store, drawn on a terminal in memory.
+//! Frames of a snapshot of a store, drawn on an in-memory terminal.
 
 use std::time::{Duration, Instant};
 
 use millstream_worker::backend::{PendingRow, StreamId};
-use millstream_worker::monitor::{Lag, LagKnown};
+use millstream_worker::monitor::{Lag, LagAccuracy};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 async fn state() -> State {
     let mut state = State::new(INTERVAL, Instant::now());
-    state.receive(Ok(sample::look().await), Instant::now());
+    state.receive(Ok(sample::snapshot().await), Instant::now());
     state
 }
 
@@ -42,16 +42,19 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[track_caller]
-fn has(text: &str, words: &str) {
+fn assert_contains(text: &str, words: &str) {
     assert!(text.contains(words), "no {words:?} in:\n{text}");
 }
 
 #[tokio::test]
-async fn the_overview_tells_every_group() {
+async fn the_overview_shows_every_group() {
     let mut state = state().await;
     let lines = lines(&mut state, (150, 30));
-    has(&lines[0], "millstream top  memory  native: exact lag, claiming reads");
-    has(&lines[1], "2 streams, 2 groups, 6 entries  lag 8  pending 2  in 0/s  out 0/s  1 degraded");
+    assert_contains(&lines[0], "millstream top  memory  native: exact lag, claiming reads");
+    assert_contains(
+        &lines[1],
+        "2 streams, 2 groups, 6 entries  lag 8  pending 2  in 0/s  out 0/s  1 degraded",
+    );
     assert_eq!(lines[2], "");
     let headings =
         "STREAM▲ GROUP LENGTH LAG OLDEST-UNREAD PENDING OLDEST-PENDING STUCK CONSUMERS IN/S OUT/S HEALTH";
@@ -61,22 +64,22 @@ async fn the_overview_tells_every_group() {
     assert_eq!((&audit[..4], audit.last()), (&["orders", "audit", "5", "5"][..], Some(&"degraded")));
     let billing = words(&lines[6]);
     assert_eq!((&billing[..4], billing.last()), (&["orders", "billing", "5", "3"][..], Some(&"ok")));
-    has(&lines[29], "Enter open  / filter  s sort: name  p pause  +/- every 2s  ? help  q quit");
+    assert_contains(&lines[29], "Enter open  / filter  s sort: name  p pause  +/- every 2s  ? help  q quit");
 }
 
 #[tokio::test]
 async fn the_lag_of_the_selected_group_is_drawn() {
     let mut state = state().await;
     for lag in [10, 80] {
-        let mut look = sample::look().await;
-        look.streams[1].groups[1].lag = Lag { count: lag, known: LagKnown::AtLeast };
-        state.receive(Ok(look), Instant::now());
+        let mut snapshot = sample::snapshot().await;
+        snapshot.streams[1].groups[1].lag = Lag { count: lag, accuracy: LagAccuracy::LowerBound };
+        state.receive(Ok(snapshot), Instant::now());
     }
     state.act(Action::Last);
     let lines = lines(&mut state, (150, 30));
-    has(&lines[6], "≥80");
-    has(&lines[1], "lag ≥85");
-    has(&lines[23], "lag of orders / billing: ≥80, at most 80 in the last 3 looks");
+    assert_contains(&lines[6], "≥80");
+    assert_contains(&lines[1], "lag ≥85");
+    assert_contains(&lines[23], "lag of orders / billing: ≥80, peak 80 in the last 3 updates");
     assert_eq!(lines[24], "ok");
     let bars = |line: &str| line.chars().filter(|c| ('▁'..='█').contains(c)).count();
     assert_eq!(bars(&lines[28]), 3, "{lines:#?}");
@@ -84,12 +87,12 @@ async fn the_lag_of_the_selected_group_is_drawn() {
 }
 
 #[tokio::test]
-async fn the_selected_row_is_seen_without_colours() {
+async fn the_selected_row_is_visible_without_colours() {
     let mut state = state().await;
-    let mut look = sample::look().await;
-    // Somebody has read for audit, and is gone: that is critical.
-    look.streams[1].groups[0].entries_read = Some(1);
-    state.receive(Ok(look), Instant::now());
+    let mut snapshot = sample::snapshot().await;
+    // A consumer has read from audit and is gone: that is critical.
+    snapshot.streams[1].groups[0].entries_read = Some(1);
+    state.receive(Ok(snapshot), Instant::now());
     state.act(Action::Move(1));
     let plain = buffer(&mut state, &Palette::plain(), (150, 30));
     let reversed = |y: u16| plain.cell((0, y)).is_some_and(|cell| cell.modifier.contains(Modifier::REVERSED));
@@ -101,10 +104,10 @@ async fn the_selected_row_is_seen_without_colours() {
 }
 
 #[tokio::test]
-async fn a_group_is_told_with_its_consumers_and_what_is_stuck() {
+async fn the_group_page_shows_consumers_and_stuck_messages() {
     let mut state = state().await;
-    let mut look = sample::look().await;
-    let billing = &mut look.streams[1].groups[1];
+    let mut snapshot = sample::snapshot().await;
+    let billing = &mut snapshot.streams[1].groups[1];
     billing.scan.stuck = 3;
     billing.scan.stuck_rows = vec![PendingRow {
         id: StreamId::new(7, 1),
@@ -113,53 +116,56 @@ async fn a_group_is_told_with_its_consumers_and_what_is_stuck() {
         deliveries: 6,
     }];
     billing.dead_letters_length = 2;
-    state.receive(Ok(look), Instant::now());
+    state.receive(Ok(snapshot), Instant::now());
     state.act(Action::Last);
     state.act(Action::Open);
     let text = text(&mut state, (150, 40));
-    has(&text, "orders / billing  degraded");
-    has(&text, "3 pending entries look stuck");
-    has(&text, "2 dead letters wait for a decision");
-    has(&text, "lag       3 (exact)");
-    has(&text, "pending   2");
-    has(&text, "2 read of 5 ever added");
-    has(&text, "2 dead letters of this stream in {orders}:dlq; see them with: millstream dlq ls orders");
+    assert_contains(&text, "orders / billing  degraded");
+    assert_contains(&text, "3 pending entries look stuck");
+    assert_contains(&text, "2 dead letters wait for a decision");
+    assert_contains(&text, "lag       3 (exact)");
+    assert_contains(&text, "pending   2");
+    assert_contains(&text, "2 read of 5 ever added");
+    assert_contains(
+        &text,
+        "2 dead letters of this stream in {orders}:dlq; list them with: millstream dlq ls orders",
+    );
     let table: Vec<Vec<&str>> = text.lines().map(words).collect();
-    assert!(table.contains(&words("CONSUMER PENDING IDLE LAST-GOT")), "{text}");
+    assert!(table.contains(&words("CONSUMER PENDING IDLE INACTIVE")), "{text}");
     assert!(table.iter().any(|row| row.starts_with(&["worker-1", "2"])), "{text}");
     assert!(table.contains(&words("7-1 worker-1 - 6m 40s 6")), "{text}");
-    has(&text, "and 2 more");
-    has(&text, "Esc back");
+    assert_contains(&text, "and 2 more");
+    assert_contains(&text, "Esc back");
 }
 
 #[tokio::test]
-async fn a_page_that_does_not_fit_is_scrolled_to_its_end_and_no_further() {
+async fn a_long_page_scrolls_to_its_end() {
     let mut state = state().await;
     state.act(Action::Last);
     state.act(Action::Open);
-    has(&text(&mut state, (100, 10)), "orders / billing");
+    assert_contains(&text(&mut state, (100, 10)), "orders / billing");
     state.act(Action::Last);
     let lines = lines(&mut state, (100, 10));
     assert_eq!(lines[8], "no stuck messages", "{lines:#?}");
     state.act(Action::Move(-1));
-    has(&text(&mut state, (100, 10)), "worker-1");
+    assert_contains(&text(&mut state, (100, 10)), "worker-1");
 }
 
 #[tokio::test]
-async fn what_has_no_group_or_is_gone_is_said() {
+async fn missing_groups_and_streams_are_reported() {
     let mut state = state().await;
     state.act(Action::Open);
-    has(&text(&mut state, (120, 30)), "make one with: millstream group create events GROUP");
-    let mut look = sample::look().await;
-    look.streams.clear();
-    state.receive(Ok(look), Instant::now());
-    has(&text(&mut state, (120, 30)), "this stream is no longer there");
+    assert_contains(&text(&mut state, (120, 30)), "create one with: millstream group create events GROUP");
+    let mut snapshot = sample::snapshot().await;
+    snapshot.streams.clear();
+    state.receive(Ok(snapshot), Instant::now());
+    assert_contains(&text(&mut state, (120, 30)), "this stream no longer exists");
     state.act(Action::Back);
-    has(&text(&mut state, (120, 30)), "there are no streams; begin one with: millstream add");
+    assert_contains(&text(&mut state, (120, 30)), "no streams; create one with: millstream add");
 }
 
 #[tokio::test]
-async fn trouble_pauses_and_filters_are_told() {
+async fn the_header_shows_problems_pauses_and_filters() {
     let mut state = state().await;
     state.receive(Err("cannot open redis://x".to_owned()), Instant::now());
     state.act(Action::Pause);
@@ -167,34 +173,37 @@ async fn trouble_pauses_and_filters_are_told() {
     state.act(Action::Type('z'));
     state.act(Action::Type('z'));
     let text = text(&mut state, (150, 30));
-    has(&text, "trying again: cannot open redis://x  paused: p goes on  filter \"zz\": 0 rows");
-    has(&text, "/zz▏  Enter keeps it, Esc drops it");
-    has(&text, "nothing matches the filter");
+    assert_contains(
+        &text,
+        "retrying: cannot open redis://x  paused: press p to resume  filter \"zz\": 0 rows",
+    );
+    assert_contains(&text, "/zz▏  Enter: keep, Esc: clear");
+    assert_contains(&text, "no rows match the filter");
 }
 
 #[test]
-fn before_the_first_look_it_says_so() {
+fn before_the_first_snapshot_it_shows_connecting() {
     let mut state = State::new(INTERVAL, Instant::now());
     assert_eq!(text(&mut state, (80, 24)).lines().next(), Some("millstream top  connecting"));
 }
 
 #[tokio::test]
-async fn help_tells_the_keys() {
+async fn help_lists_the_keys() {
     let mut state = state().await;
     state.act(Action::Help);
     let text = text(&mut state, (120, 30));
-    has(&text, "open a group: consumers, stuck messages, dead letters");
-    has(&text, "Esc closes this");
+    assert_contains(&text, "open a group: consumers, stuck messages, dead letters");
+    assert_contains(&text, "Esc closes this");
 }
 
 #[tokio::test]
-async fn narrow_terminals_keep_what_matters() {
+async fn narrow_terminals_keep_the_important_columns() {
     let mut state = state().await;
     let lines = lines(&mut state, (60, 12));
     let headings = words(&lines[3]);
     assert!(headings.starts_with(&["STREAM▲", "GROUP", "LAG"]), "{headings:?}");
     assert!(headings.contains(&"PENDING") && headings.last() == Some(&"HEALTH"), "{headings:?}");
-    // Whatever the size, drawing does not fail.
+    // Drawing works at any size.
     for size in [(1, 1), (3, 2), (10, 4), (20, 17), (40, 18)] {
         text(&mut state, size);
     }
@@ -203,25 +212,25 @@ async fn narrow_terminals_keep_what_matters() {
 }
 
 #[test]
-fn the_selected_row_is_in_the_middle_where_it_can_be() {
+fn the_selected_row_is_in_the_middle_if_possible() {
     assert_eq!([first_shown(0, 100, 10), first_shown(50, 100, 10), first_shown(99, 100, 10)], [0, 45, 90]);
     assert_eq!([first_shown(3, 4, 10), first_shown(0, 0, 0)], [0, 0]);
 }
 
 #[tokio::test]
-async fn names_cannot_harm_the_terminal() {
+async fn control_characters_in_names_are_escaped() {
     let mut state = state().await;
-    let mut look = sample::look().await;
-    look.streams[0].name = "a\u{1b}[2Jb".to_owned();
-    state.receive(Ok(look), Instant::now());
-    has(&text(&mut state, (150, 30)), "a\\u{1b}[2Jb");
+    let mut snapshot = sample::snapshot().await;
+    snapshot.streams[0].name = "a\u{1b}[2Jb".to_owned();
+    state.receive(Ok(snapshot), Instant::now());
+    assert_contains(&text(&mut state, (150, 30)), "a\\u{1b}[2Jb");
 }
 
 #[tokio::test]
-async fn plain_text_has_every_column_and_says_what_is_wrong() {
+async fn plain_text_has_every_column_and_the_problems() {
     let lines = plain(&state().await);
-    has(&lines[0], "millstream top  memory");
+    assert_contains(&lines[0], "millstream top  memory");
     assert_eq!(words(&lines[3]).len(), 12);
     assert_eq!(lines.len(), 9);
-    assert_eq!(lines[8], "orders / audit: degraded: entries are unread and no consumer asks for them");
+    assert_eq!(lines[8], "orders / audit: degraded: entries are unread and no consumer reads them");
 }

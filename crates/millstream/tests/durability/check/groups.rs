@@ -1,23 +1,24 @@
-//! The consumer group of one shared stream: what was delivered, to whom, how often, and what is acknowledged.
+//! Checks the consumer group of one shared stream: positions, deliveries, owners, delivery counts and
+//! acknowledgements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fate::{Fate, Fates};
-use super::{Evidence, Kind, Report};
+use super::{Evidence, Report, Violation};
 use crate::entry::Id;
-use crate::ledger::{Act, Nanos, Op};
+use crate::ledger::{Action, Nanos, Op};
 use crate::state::{Group, Pending};
 
-/// Calendar times are whole milliseconds, and two clocks round differently.
+/// Tolerance for wall-clock times, which are whole milliseconds and may be rounded differently.
 const ROUNDING_MS: u64 = 2;
-/// How far the calendar may be set back while a campaign runs. Redis follows it at once.
+/// How far the wall clock may be set back while a campaign runs. Redis follows it immediately.
 const SET_BACK_MS: u64 = 1_000;
 
 /// Checks the group of `key`.
 pub(super) fn check(evidence: &Evidence<'_>, key: &'static str, fates: &Fates, report: &mut Report) {
     let Some(base) = &evidence.base.streams[key].group else { return };
     let Some(found) = &evidence.found.streams[key].group else {
-        report.add(Kind::Lost, format!("the group of {key}"), None);
+        report.add(Violation::Lost, format!("the group of {key}"), None);
         return;
     };
     check_rows_agree(key, found, report);
@@ -29,18 +30,18 @@ pub(super) fn check(evidence: &Evidence<'_>, key: &'static str, fates: &Fates, r
     for id in ids {
         Row { evidence, key, id, base, found, fates, history: &history }.check(report);
     }
-    check_nothing_skipped(evidence, key, base, found, &history, report);
+    check_no_entry_skipped(evidence, key, base, found, &history, report);
 }
 
-/// The group's pending entries are its consumers' pending entries, each in exactly one hand.
+/// Checks that the group and its consumers report the same pending entries, each with exactly one owner.
 fn check_rows_agree(key: &str, found: &Group, report: &mut Report) {
     let mut owners: BTreeMap<Id, usize> = BTreeMap::new();
     for (id, row) in &found.owned {
         *owners.entry(*id).or_default() += 1;
         if found.pending.get(id) != Some(row) {
             report.add(
-                Kind::Owner,
-                format!("{key} {id}: {} has it, the group says otherwise", row.consumer),
+                Violation::Owner,
+                format!("{key} {id}: pending with {}, but the group's list differs", row.consumer),
                 None,
             );
         }
@@ -48,38 +49,39 @@ fn check_rows_agree(key: &str, found: &Group, report: &mut Report) {
     for id in found.pending.keys() {
         let count = owners.get(id).copied().unwrap_or(0);
         if count != 1 {
-            report.add(Kind::Owner, format!("{key} {id} is pending with {count} owners"), None);
+            report.add(Violation::Owner, format!("{key} {id} is pending with {count} owners"), None);
         }
     }
 }
 
-/// What happened to one entry in the group during the round.
+/// Events of one entry in the group during the round.
 #[derive(Default)]
 struct Events {
-    /// Told as new, once each.
+    /// Times at which it was delivered as new.
     delivered: Vec<Nanos>,
-    /// Deliveries and claims: consumer, sent, replied.
+    /// Deliveries and claims: consumer, time of the command, time of the reply.
     takings: Vec<(String, Nanos, Option<Nanos>)>,
-    /// Replied deliveries after the first that count.
+    /// Number of acknowledged later deliveries that increment the delivery count.
     recounted: u64,
-    /// XACK told.
+    /// Time at which the server acknowledged an XACK.
     acknowledged: Option<Nanos>,
-    /// XACK sent.
+    /// Whether an XACK was sent.
     acknowledgement_sent: bool,
-    /// A claim that named it, or any: claims drop entries that are deleted.
+    /// Whether a claim named it. Claims drop pending rows whose entries are deleted.
     claimed: bool,
 }
 
-/// What happened in the group during the round.
+/// Events in the group during the round.
 #[derive(Default)]
 struct History {
     by_id: BTreeMap<Id, Events>,
-    /// Consumers with an XREADGROUP that was never answered.
-    unanswered_readers: BTreeSet<String>,
-    /// Claims of any entry that were never answered: by whom, when.
-    unanswered_claims: Vec<(String, Nanos)>,
-    /// Unanswered commands that may have counted a delivery of any entry.
-    unanswered_counts: u64,
+    /// Consumers with an XREADGROUP that got no reply.
+    readers_without_reply: BTreeSet<String>,
+    /// Claims that got no reply: consumer and time of the command.
+    claims_without_reply: Vec<(String, Nanos)>,
+    /// Number of commands without a reply that may have incremented the delivery count of any entry.
+    counts_without_reply: u64,
+    /// Whether a client sent a claim that names no ids.
     any_claim: bool,
 }
 
@@ -96,10 +98,10 @@ impl History {
     }
 
     fn note(&mut self, key: &'static str, op: &Op) {
-        match &op.act {
-            Act::Deliver { consumer, got } => {
+        match &op.action {
+            Action::Deliver { consumer, got } => {
                 if op.is_indeterminate() {
-                    self.unanswered_readers.insert((*consumer).to_owned());
+                    self.readers_without_reply.insert((*consumer).to_owned());
                 }
                 for seen in got.iter().filter(|seen| seen.key == key && op.is_acknowledged()) {
                     let events = self.by_id.entry(seen.id).or_default();
@@ -107,35 +109,35 @@ impl History {
                     events.takings.push(((*consumer).to_owned(), op.invoked, op.replied));
                 }
             }
-            Act::History { key: of, got, .. } if *of == key => {
-                self.unanswered_counts += u64::from(op.is_indeterminate());
-                // A deleted entry is listed without fields and its delivery is not counted.
+            Action::History { key: of, got, .. } if *of == key => {
+                self.counts_without_reply += u64::from(op.is_indeterminate());
+                // A deleted entry is returned without fields, and its delivery is not counted.
                 for seen in got.iter().filter(|seen| seen.mark.is_some() && op.is_acknowledged()) {
                     self.by_id.entry(seen.id).or_default().recounted += 1;
                 }
             }
-            Act::Ack { key: of, ids } if *of == key => {
+            Action::Ack { key: of, ids } if *of == key => {
                 for id in ids {
                     let events = self.by_id.entry(*id).or_default();
                     events.acknowledgement_sent = true;
                     events.acknowledged = events.acknowledged.or(op.replied);
                 }
             }
-            Act::Claim { key: of, consumer, asked, counts, got } if *of == key => {
-                self.note_claim(op, consumer, asked.as_deref(), *counts, got);
+            Action::Claim { key: of, consumer, requested, counts, got } if *of == key => {
+                self.note_claim(op, consumer, requested.as_deref(), *counts, got);
             }
             _ => {}
         }
     }
 
-    fn note_claim(&mut self, op: &Op, consumer: &str, asked: Option<&[Id]>, counts: bool, got: &[Id]) {
-        self.any_claim |= asked.is_none();
-        for id in asked.unwrap_or_default() {
+    fn note_claim(&mut self, op: &Op, consumer: &str, requested: Option<&[Id]>, counts: bool, got: &[Id]) {
+        self.any_claim |= requested.is_none();
+        for id in requested.unwrap_or_default() {
             self.by_id.entry(*id).or_default().claimed = true;
         }
         if op.is_indeterminate() {
-            self.unanswered_counts += u64::from(counts);
-            self.unanswered_claims.push((consumer.to_owned(), op.invoked));
+            self.counts_without_reply += u64::from(counts);
+            self.claims_without_reply.push((consumer.to_owned(), op.invoked));
         }
         for id in got.iter().filter(|_| op.is_acknowledged()) {
             let events = self.by_id.entry(*id).or_default();
@@ -150,7 +152,7 @@ fn check_positions(key: &str, base: &Group, found: &Group, history: &History, re
     let last = delivered.map(|(&id, _)| id).fold(base.last_delivered, Id::max);
     if found.last_delivered < last {
         report.add(
-            Kind::WentBack,
+            Violation::WentBack,
             format!("{key} last delivered is {}, was {last}", found.last_delivered),
             None,
         );
@@ -158,7 +160,7 @@ fn check_positions(key: &str, base: &Group, found: &Group, history: &History, re
     if let (Some(before), Some(now)) = (base.entries_read, found.entries_read)
         && now < before
     {
-        report.add(Kind::WentBack, format!("{key} entries read is {now}, was {before}"), None);
+        report.add(Violation::WentBack, format!("{key} entries read is {now}, was {before}"), None);
     }
 }
 
@@ -166,12 +168,12 @@ fn check_delivered_once(key: &str, base: &Group, history: &History, report: &mut
     for (&id, events) in &history.by_id {
         let before = usize::from(id <= base.last_delivered);
         if events.delivered.len() + before > 1 {
-            report.add(Kind::Owner, format!("{key} {id} was delivered as new twice"), None);
+            report.add(Violation::Owner, format!("{key} {id} was delivered twice as a new entry"), None);
         }
     }
 }
 
-/// One entry in the group, and all that is known of it.
+/// One entry in the group, and everything known about it.
 struct Row<'a> {
     evidence: &'a Evidence<'a>,
     key: &'static str,
@@ -196,7 +198,7 @@ impl Row<'_> {
         let (key, id) = (self.key, self.id);
         if events.acknowledged.is_some() {
             report.add(
-                Kind::CameBack,
+                Violation::CameBack,
                 format!("{key} {id} was acknowledged and is pending"),
                 events.acknowledged,
             );
@@ -205,8 +207,8 @@ impl Row<'_> {
         let before = self.base.pending.get(&id);
         if before.is_none() && id <= self.base.last_delivered {
             report.add(
-                Kind::CameBack,
-                format!("{key} {id} was settled before the round and is pending"),
+                Violation::CameBack,
+                format!("{key} {id} was acknowledged before the round and is pending"),
                 None,
             );
             return;
@@ -214,18 +216,18 @@ impl Row<'_> {
         let owners = self.owners(events);
         if !owners.contains(&row.consumer) {
             let what = format!("{key} {id} is pending with {}, could be with {owners:?}", row.consumer);
-            report.add(if owners.is_empty() { Kind::Invented } else { Kind::Owner }, what, None);
+            report.add(if owners.is_empty() { Violation::Invented } else { Violation::Owner }, what, None);
         }
         let least = before.map_or(1, |before| before.count) + events.recounted;
-        let most = least + self.history.unanswered_counts;
+        let most = least + self.history.counts_without_reply;
         if !(least..=most).contains(&row.count) {
             let what = format!("{key} {id} was delivered {} times, expected {least} to {most}", row.count);
-            report.add(Kind::Count, what, None);
+            report.add(Violation::Count, what, None);
         }
         self.check_time(row, before, report);
     }
 
-    /// Who may have it: whoever took it, unless somebody was told to have taken it after that.
+    /// Returns the consumers that may own it: every consumer that took it, unless another took it after the reply.
     fn owners(&self, events: &Events) -> BTreeSet<String> {
         let mut owners: BTreeSet<String> = events
             .takings
@@ -237,10 +239,10 @@ impl Row<'_> {
             .map(|(consumer, ..)| consumer.clone())
             .collect();
         if events.takings.is_empty() {
-            owners.extend(self.history.unanswered_readers.iter().cloned());
+            owners.extend(self.history.readers_without_reply.iter().cloned());
         }
         if !owners.is_empty() {
-            owners.extend(self.history.unanswered_claims.iter().map(|(consumer, _)| consumer.clone()));
+            owners.extend(self.history.claims_without_reply.iter().map(|(consumer, _)| consumer.clone()));
         }
         owners
     }
@@ -253,7 +255,7 @@ impl Row<'_> {
                 "{} {} was delivered at {}, expected {earliest} to {latest}",
                 self.key, self.id, row.delivered_ms
             );
-            report.add(Kind::Count, what, None);
+            report.add(Violation::Count, what, None);
         }
     }
 
@@ -263,12 +265,12 @@ impl Row<'_> {
             self.fates.of_entry(self.id) != Fate::Present && (events.claimed || self.history.any_claim);
         if taken.is_some() && !events.acknowledgement_sent && !dropped_by_claim && !self.was_deleted_before()
         {
-            let what = format!("the delivery of {} {}: it is not pending", self.key, self.id);
-            report.add(Kind::Lost, what, taken);
+            let what = format!("{} {} was delivered and is not pending", self.key, self.id);
+            report.add(Violation::Lost, what, taken);
         }
     }
 
-    /// Pending since before the round, its entry removed before the round: any claim drops it.
+    /// Whether its entry was deleted before the round while it was pending. Any claim drops such a row.
     fn was_deleted_before(&self) -> bool {
         let claimed = self.history.any_claim || self.history.by_id[&self.id].claimed;
         let stream = &self.evidence.base.streams[self.key];
@@ -276,8 +278,8 @@ impl Row<'_> {
     }
 }
 
-/// An entry that the group has passed is pending, or somebody got it.
-fn check_nothing_skipped(
+/// Checks that every entry before the group's position is pending or was delivered.
+fn check_no_entry_skipped(
     evidence: &Evidence<'_>,
     key: &'static str,
     base: &Group,
@@ -291,7 +293,11 @@ fn check_nothing_skipped(
         }
         let known = history.by_id.get(&id);
         if known.is_none_or(|events| events.takings.is_empty() && !events.acknowledgement_sent) {
-            report.add(Kind::Lost, format!("{key} {id}: the group passed it and nobody got it"), None);
+            report.add(
+                Violation::Lost,
+                format!("{key} {id}: the group's position is behind it, but no consumer got it"),
+                None,
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Whether what a server holds can be explained: by what it held when the round began, what its clients were told
-//! since, and any subset of what they were not told.
+//! Checks whether the state of a server can be explained by three things: its state at the start of the round, the
+//! commands acknowledged since, and any subset of the commands without a reply.
 //!
-//! Pure: takes three values and gives findings. The order in which replies came is the only order it relies on.
+//! Pure: a function from [`Evidence`] to findings. The order of replies is the only order that it relies on.
 
 mod entries;
 mod fate;
@@ -14,37 +14,37 @@ use crate::ledger::{Nanos, Op};
 use crate::load::Numbers;
 use crate::state::State;
 
-/// The kinds of broken promises.
+/// The kinds of broken guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
-    /// Acknowledged or shown to somebody, and gone.
+pub(crate) enum Violation {
+    /// Acknowledged, or returned to a reader, and missing.
     Lost,
-    /// Deleted, acknowledged (XACK) or given up by an earlier recovery, and there again.
+    /// Deleted, acknowledged with XACK, or dropped by an earlier recovery, and present again.
     CameBack,
-    /// Never written by anybody, written otherwise, or refused; and there.
+    /// Present, but never written, written differently, or refused.
     Invented,
-    /// A transaction or an XADD with its trimming, half done.
+    /// Half of a transaction, or an XADD without its trim.
     Torn,
-    /// A later write of a client is there, an earlier one is not.
+    /// A later write of a producer exists, and an earlier one is missing.
     Hole,
-    /// An id or a counter that only grows has shrunk.
+    /// An id or counter that only grows is smaller than before.
     WentBack,
-    /// A pending entry without owner, with two, with the wrong one, or delivered as new twice.
+    /// A pending entry with no owner, two owners or the wrong owner, or an entry delivered twice as new.
     Owner,
-    /// A delivery count or time that the deliveries do not explain.
+    /// A delivery count or time that the ledger does not explain.
     Count,
-    /// A success told after the disk had reported an error.
-    TooLate,
+    /// A write acknowledged after the disk had reported an error.
+    AcknowledgedAfterError,
 }
 
-/// One broken promise.
+/// One broken guarantee.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
-    /// Its kind.
-    pub kind: Kind,
-    /// What exactly.
+    /// Violation of the finding.
+    pub kind: Violation,
+    /// Description of the finding.
     pub what: String,
-    /// How long before the fault it was promised, where that is known.
+    /// Time between the acknowledgement and the fault, if known.
     pub age: Option<Nanos>,
 }
 
@@ -52,40 +52,40 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, self.what)?;
         match self.age {
-            Some(age) => write!(f, " (promised {:.1} ms before the fault)", age as f64 / 1e6),
+            Some(age) => write!(f, " (acknowledged {:.1} ms before the fault)", age as f64 / 1e6),
             None => Ok(()),
         }
     }
 }
 
-/// When it happened.
+/// The times of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
-    /// From here on nothing counts as told.
+    /// Replies after this time do not count.
     pub at: Nanos,
-    /// From here on the server did nothing, in milliseconds since 1970.
+    /// Time from which the server did nothing, in milliseconds since 1970.
     pub dead_ms: u64,
 }
 
-/// What there is to judge by.
+/// Everything that a check is based on.
 pub(crate) struct Evidence<'a> {
-    /// What the server held when the round began; all of it was read by us, so all of it was shown.
+    /// State at the start of the round. The harness has read all of it, so all of it must survive.
     pub base: &'a State,
-    /// The next number of each producer when the round began.
+    /// Next number of each producer at the start of the round.
     pub first: &'a Numbers,
-    /// What clients asked and were told since.
+    /// Commands and replies of the clients since then.
     pub ops: &'a [Op],
-    /// When the fault struck.
+    /// The times of the fault.
     pub fault: Fault,
-    /// What the server holds now.
+    /// State of the server now.
     pub found: &'a State,
 }
 
-/// Everything in `found` that cannot be explained, and everything missing from it.
+/// Returns everything in `found` that cannot be explained, and everything that is missing from it.
 pub(crate) fn check(evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut report = Report { fault_at: evidence.fault.at, findings: Vec::new() };
     for key in &evidence.found.foreign_keys {
-        report.add(Kind::Invented, format!("the key {key}"), None);
+        report.add(Violation::Invented, format!("the key {key}"), None);
     }
     for key in crate::ledger::WORK {
         let fates = fate::Fates::of(key, evidence.ops);
@@ -105,9 +105,9 @@ struct Report {
 }
 
 impl Report {
-    /// Adds one; `promised` is when the client was told.
-    fn add(&mut self, kind: Kind, what: String, promised: Option<Nanos>) {
-        let age = promised.map(|at| self.fault_at.saturating_sub(at));
+    /// Adds a finding. `acknowledged` is the time of the reply to the client.
+    fn add(&mut self, kind: Violation, what: String, acknowledged: Option<Nanos>) {
+        let age = acknowledged.map(|at| self.fault_at.saturating_sub(at));
         self.findings.push(Finding { kind, what, age });
     }
 }

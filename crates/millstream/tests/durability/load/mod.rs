@@ -1,7 +1,7 @@
-//! Clients under load, each a thread with a connection and a random sequence of its own: producers, consumers, a
-//! deleter, transactors and a second reader. Each writes down what it asked and what it was told.
+//! The load: producers, consumers, a deleting client, clients with transactions, and readers. Each is a thread with
+//! its own connection and random generator, and records its commands and their replies.
 //!
-//! A client ends when its connection does, or when it is told to stop.
+//! A client stops when its connection is closed, or when the load is stopped.
 
 mod consumer;
 mod producer;
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::entry::{Id, Mark};
-use crate::ledger::{Act, Clock, Nanos, Op};
+use crate::ledger::{Action, Clock, Nanos, Op};
 use crate::random::Random;
 use crate::support::resp::{self, Value};
 use crate::support::wire::{Client, Outcome};
@@ -22,29 +22,29 @@ use crate::support::wire::{Client, Outcome};
 pub(crate) const PRODUCERS: [u32; 3] = [0, 1, 2];
 /// The only producer of the ring.
 pub(crate) const RING_PRODUCER: u32 = 10;
-/// Clients that write by transactions.
+/// Clients that write with transactions.
 pub(crate) const TRANSACTORS: [u32; 2] = [20, 21];
 const CONSUMERS: [&str; 3] = ["alice", "bob", "carol"];
 
-/// A reply that takes longer than this counts as none.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How many recent ids clients know of each other.
+/// A reply that takes longer than this counts as missing.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Number of recent ids that clients share.
 const KNOWN_IDS_MAX: usize = 512;
 
-/// The next number of every producer, over all rounds.
+/// The next number of each producer, across rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers(std::collections::BTreeMap<u32, u64>);
 
 impl Numbers {
-    /// The number this producer uses next.
+    /// Returns the next number of this producer.
     pub(crate) fn next(&self, producer: u32) -> u64 {
         self.0.get(&producer).copied().unwrap_or(0)
     }
 
-    /// Goes past every number used in these commands.
+    /// Advances past every number used in these commands.
     pub(crate) fn advance(&mut self, ops: &[Op]) {
         for op in ops {
-            if let Act::Add { mark, .. } | Act::Transact { mark, .. } = &op.act {
+            if let Action::Add { mark, .. } | Action::Transact { mark, .. } = &op.action {
                 let next = self.0.entry(mark.producer).or_default();
                 *next = (*next).max(mark.number + 1);
             }
@@ -52,28 +52,28 @@ impl Numbers {
     }
 }
 
-/// What the clients of one load share.
+/// State shared by the clients of one load.
 struct Shared {
     clock: Clock,
     stop: AtomicBool,
     refusals: AtomicU64,
     observations: AtomicU64,
-    /// When the last entry was sent of those that are acknowledged.
+    /// Time at which the latest acknowledged entry was sent.
     last_added: AtomicU64,
-    /// Entries that were acknowledged and may still be there.
+    /// Acknowledged entries that may still exist.
     added: Mutex<Vec<(&'static str, Id)>>,
-    /// Entries that were delivered and may still be pending.
+    /// Delivered entries that may still be pending.
     delivered: Mutex<Vec<(&'static str, Id)>>,
 }
 
-/// Running clients.
+/// The running clients.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Vec<Op>>>,
 }
 
 impl Load {
-    /// Starts all of them.
+    /// Starts all clients.
     pub(crate) fn start(port: u16, clock: Clock, seed: u64, numbers: &Numbers) -> Load {
         let shared = Arc::new(Shared {
             clock,
@@ -104,52 +104,52 @@ impl Load {
         load
     }
 
-    /// Asks the clients to end after their present command.
+    /// Asks the clients to stop after their present command.
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Commands that were answered with an error so far.
+    /// Number of commands that got an error so far.
     pub(crate) fn refusals(&self) -> u64 {
         self.shared.refusals.load(Ordering::Relaxed)
     }
 
-    /// Times a waiting reader was shown something so far.
+    /// Number of times that a blocked reader got entries so far.
     pub(crate) fn observations(&self) -> u64 {
         self.shared.observations.load(Ordering::Relaxed)
     }
 
-    /// When the last entry was sent of those that are acknowledged so far.
+    /// Time at which the latest acknowledged entry was sent.
     pub(crate) fn last_added(&self) -> Nanos {
         self.shared.last_added.load(Ordering::Relaxed)
     }
 
-    /// Whether every client has ended.
+    /// Whether every client has stopped.
     pub(crate) fn is_over(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
-    /// What all of them wrote down.
+    /// Waits for all clients and returns what they recorded.
     pub(crate) fn join(self) -> Vec<Op> {
         self.threads.into_iter().flat_map(|thread| thread.join().expect("a client of the load")).collect()
     }
 
-    fn client(&mut self, port: u16, seed: u64, act: impl FnOnce(&mut Actor) -> Over + Send + 'static) {
+    fn client(&mut self, port: u16, seed: u64, action: impl FnOnce(&mut Actor) -> Stopped + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let random = Random::new(seed ^ (self.threads.len() as u64 + 1) << 48);
         self.threads.push(std::thread::spawn(move || {
             let Ok(client) = Client::connect(port) else { return Vec::new() };
             let mut actor = Actor { client, random, shared, ops: Vec::new() };
-            act(&mut actor);
+            action(&mut actor);
             actor.ops
         }));
     }
 }
 
-/// A client's work is over: its connection is, or it was told to stop.
-struct Over;
+/// The client has stopped: its connection is closed, or the load was stopped.
+struct Stopped;
 
-/// One client.
+/// One client of the load.
 struct Actor {
     client: Client,
     random: Random,
@@ -158,52 +158,52 @@ struct Actor {
 }
 
 impl Actor {
-    /// Waits a little, and says whether to go on.
-    fn pause(&mut self, micros_max: u64) -> Result<(), Over> {
+    /// Sleeps up to this time. An error if the load was stopped.
+    fn pause(&mut self, micros_max: u64) -> Result<(), Stopped> {
         std::thread::sleep(Duration::from_micros(self.random.below(micros_max + 1)));
-        if self.shared.stop.load(Ordering::Relaxed) { Err(Over) } else { Ok(()) }
+        if self.shared.stop.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
     }
 
-    /// Sends one command, writes it down as `act`, and gives its reply (an error included) and its place in the
-    /// ledger. The caller completes what was told there.
-    fn call<A: AsRef<[u8]>>(&mut self, argv: &[A], act: Act) -> Result<(Value, usize), Over> {
-        let at = self.invoke(act);
+    /// Sends one command, records it as `action`, and returns its reply (which can be an error) and its index in the
+    /// ledger. The caller adds the content of the reply there.
+    fn call<A: AsRef<[u8]>>(&mut self, argv: &[A], action: Action) -> Result<(Value, usize), Stopped> {
+        let at = self.record_command(action);
         self.client.send_raw(&resp::encode(argv));
         let value = self.wait()?;
-        self.settle(at, &value);
+        self.record_reply(at, &value);
         Ok((value, at))
     }
 
-    /// Writes down a command that is about to be sent.
-    fn invoke(&mut self, act: Act) -> usize {
+    /// Records a command that is about to be sent.
+    fn record_command(&mut self, action: Action) -> usize {
         let invoked = self.shared.clock.now();
-        self.ops.push(Op { invoked, replied: None, refused: false, act });
+        self.ops.push(Op { invoked, replied: None, refused: false, action });
         self.ops.len() - 1
     }
 
-    /// Writes down that the reply came.
-    fn settle(&mut self, at: usize, reply: &Value) {
+    /// Records that the reply arrived.
+    fn record_reply(&mut self, at: usize, reply: &Value) {
         let op = &mut self.ops[at];
         op.replied = Some(self.shared.clock.now());
         op.refused = matches!(reply, Value::Error(_));
         if op.refused {
             self.shared.refusals.fetch_add(1, Ordering::Relaxed);
-            // Whoever is refused does not insist.
+            // After a refusal the client waits before its next command.
             std::thread::sleep(Duration::from_millis(5));
-        } else if matches!(op.act, Act::Add { .. }) {
+        } else if matches!(op.action, Action::Add { .. }) {
             self.shared.last_added.fetch_max(op.invoked, Ordering::Relaxed);
         }
     }
 
-    /// The next reply.
-    fn wait(&mut self) -> Result<Value, Over> {
-        match self.client.next(PATIENCE) {
+    /// Waits for the next reply.
+    fn wait(&mut self) -> Result<Value, Stopped> {
+        match self.client.next(TIMEOUT) {
             Outcome::Reply(reply) => Ok(reply.value),
-            Outcome::Closed | Outcome::Silence => Err(Over),
+            Outcome::Closed | Outcome::TimedOut => Err(Stopped),
         }
     }
 
-    /// A few of the ids that others wrote down here, taken out when `take`.
+    /// Picks a few ids from a list that the clients share. With `take`, removes them from the list.
     fn some_of(
         &mut self,
         list: impl Fn(&Shared) -> &Mutex<Vec<(&'static str, Id)>>,
@@ -235,7 +235,7 @@ impl Actor {
     }
 }
 
-/// Adds to a list of ids that clients tell each other, forgetting the oldest.
+/// Adds ids to a list that the clients share, and drops the oldest.
 fn share(list: &Mutex<Vec<(&'static str, Id)>>, ids: impl IntoIterator<Item = (&'static str, Id)>) {
     let mut known = list.lock().expect("no client panics with the lock");
     known.extend(ids);
@@ -243,7 +243,7 @@ fn share(list: &Mutex<Vec<(&'static str, Id)>>, ids: impl IntoIterator<Item = (&
     known.drain(..surplus);
 }
 
-/// A command with the fields of this mark at its end.
+/// Appends the fields of this mark to a command.
 fn with_payload(head: &[&str], mark: Mark) -> Vec<Vec<u8>> {
     head.iter().map(|part| part.as_bytes().to_vec()).chain(crate::entry::payload(mark)).collect()
 }

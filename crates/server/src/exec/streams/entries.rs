@@ -37,7 +37,7 @@ pub(crate) fn xtrim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
 
 pub(crate) fn xdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xdel::parse(argv)?;
-    // A missing stream answers before the ids are looked at.
+    // As in Redis, a missing stream decides the reply before the ids are parsed.
     let deleted = match txn.stream(cmd.key)? {
         None => 0,
         Some(_) => Delete { key: cmd.key, ids: cmd.parse_ids()? }.run(txn)?,
@@ -50,7 +50,7 @@ pub(crate) fn xdelex(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
     let cmd = Xdelex::parse(argv)?;
     let missing = txn.stream(cmd.key)?.is_none();
     let request = cmd.request()?;
-    // A missing stream answers before the ids are looked at.
+    // As in Redis, a missing stream decides the reply before the ids are parsed.
     let deletions = match missing {
         true => vec![Deletion::NotFound; request.ids.len()],
         false => {
@@ -91,11 +91,11 @@ fn range(txn: &Txn<'_>, out: &mut Writer, cmd: &Xrange<'_>) -> Reply {
         out.null_array();
         return DONE;
     }
-    if let Some(entries) = found.extract_if_more_than(MANY_ENTRIES) {
+    if let Some(entries) = found.freeze_if_more_than(MANY_ENTRIES) {
         out.array(entries.left() as usize);
         return Ok(Outcome::Long(vec![(out.len(), entries)]));
     }
-    write_entries(out, found.at_most(), |sink| found.visit(sink));
+    write_entries(out, found.count_max(), |sink| found.visit(sink));
     DONE
 }
 

@@ -1,4 +1,4 @@
-//! XGROUP: groups and consumers come and go.
+//! XGROUP and XADOPT: create, change and delete groups and consumers.
 
 use millstream_engine::Refusal;
 use millstream_protocol::args::Args;
@@ -7,7 +7,7 @@ use millstream_protocol::errors::{self, CommandError};
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{
-    Adopt, ConsumerCreate, ConsumerDelete, GroupCreate, GroupDestroy, GroupSetId, Reader, Verb,
+    Adopt, ConsumerCreate, ConsumerDelete, ConsumerPath, GroupCreate, GroupDestroy, GroupSetId, Verb,
 };
 
 use super::no_key_or_group;
@@ -43,26 +43,26 @@ pub(crate) fn xgroup_destroy(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<
 pub(crate) fn xgroup_createconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
     require_group(txn, key, group)?;
-    out.int(ConsumerCreate(Reader { key, group, consumer }).run(txn)?.into());
+    out.int(ConsumerCreate(ConsumerPath { key, group, consumer }).run(txn)?.into());
     DONE
 }
 
 pub(crate) fn xgroup_delconsumer(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group, consumer] = Args::of_subcommand(argv).exactly()?;
     require_group(txn, key, group)?;
-    out.uint(ConsumerDelete(Reader { key, group, consumer }).run(txn)?);
+    out.uint(ConsumerDelete(ConsumerPath { key, group, consumer }).run(txn)?);
     DONE
 }
 
 pub(crate) fn xadopt(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xadopt::parse(argv)?;
-    let from = Reader { key: cmd.key, group: cmd.group, consumer: cmd.from };
+    let from = ConsumerPath { key: cmd.key, group: cmd.group, consumer: cmd.from };
     let adopted = Adopt { from, to: cmd.to }.run(txn);
     out.uint(adopted.map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?);
     DONE
 }
 
-/// The key must be a stream and have the group, in this order.
+/// Returns an error if the key is not a stream or has no such group. Checks in this order.
 fn require_group(txn: &Txn<'_>, key: &[u8], group: &[u8]) -> Result<(), CommandError> {
     let stream = txn.stream(key)?.ok_or(Refusal::GroupNeedsKey)?;
     stream.group(group).map(|_| ()).ok_or_else(|| errors::no_group_for_key(group, key))

@@ -1,4 +1,4 @@
-//! Commands about what producers may send twice: XCFGSET XIDMPRECORD.
+//! Commands about the producer history of XADD IDMP: XCFGSET XIDMPRECORD.
 
 use millstream_engine::Refusal;
 use millstream_protocol::commands::{ArgList, Xcfgset, Xidmprecord};

@@ -1,5 +1,5 @@
-//! XINFO: what is known of a stream, its groups and their consumers. Field order is part of the contract:
-//! some tools read by position.
+//! XINFO: describes a stream, its groups and their consumers. The order of fields must not change, because some
+//! tools read them by position.
 
 use std::ops::ControlFlow;
 
@@ -18,7 +18,7 @@ use crate::command::{DONE, Reply};
 
 pub(crate) fn xinfo_stream(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let asked = XinfoStream::parse(argv)?;
-    let stream = DescribeStream { key: asked.key }.look(txn)?;
+    let stream = DescribeStream { key: asked.key }.view(txn)?;
     match asked.detail()? {
         StreamDetail::Summary => write_stream(out, &stream),
         StreamDetail::Full { count } => write_stream_full(out, &stream, count),
@@ -28,19 +28,19 @@ pub(crate) fn xinfo_stream(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_
 
 pub(crate) fn xinfo_groups(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key] = Args::of_subcommand(argv).exactly()?;
-    write_groups(out, &DescribeStream { key }.look(txn)?);
+    write_groups(out, &DescribeStream { key }.view(txn)?);
     DONE
 }
 
 pub(crate) fn xinfo_consumers(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let [key, group] = Args::of_subcommand(argv).exactly()?;
-    let view = DescribeStream { key }.look(txn)?;
+    let view = DescribeStream { key }.view(txn)?;
     let found = view.stream.group(group).ok_or_else(|| errors::no_group_for_key(group, key))?;
     write_consumers(out, found, txn.now_ms());
     DONE
 }
 
-/// Pairs that both forms of XINFO STREAM begin with.
+/// Number of fields that both forms of XINFO STREAM begin with.
 const STREAM_HEAD_PAIRS: usize = 13;
 
 fn write_stream_head(out: &mut Writer, view: &StreamView<'_>) {
@@ -75,13 +75,13 @@ fn write_stream(out: &mut Writer, view: &StreamView<'_>) {
     }
 }
 
-/// `count` bounds the entries and each list of pending entries; `None` is all.
+/// `count` is the maximum number of entries, and of rows in each list of pending entries; `None`: no limit.
 fn write_stream_full(out: &mut Writer, view: &StreamView<'_>, count: Option<u64>) {
     out.map(STREAM_HEAD_PAIRS + 2);
     write_stream_head(out, view);
     out.bulk("entries");
     let entries = view.entries(count);
-    write_entries(out, entries.at_most(), |sink| entries.visit(sink));
+    write_entries(out, entries.count_max(), |sink| entries.visit(sink));
     let groups = view.groups();
     out.bulk("groups");
     out.array(groups.len());
@@ -90,8 +90,8 @@ fn write_stream_full(out: &mut Writer, view: &StreamView<'_>, count: Option<u64>
         out.map(8);
         bulk_pair(out, "name", view.name);
         id_pair(out, "last-delivered-id", group.last_id());
-        known_pair(out, "entries-read", group.entries_read());
-        known_pair(out, "lag", view.lag);
+        optional_pair(out, "entries-read", group.entries_read());
+        optional_pair(out, "lag", view.lag);
         uint_pair(out, "pel-count", group.pending().len());
         uint_pair(out, "nacked-count", group.pending().released_len());
         out.bulk("pending");
@@ -115,7 +115,8 @@ fn write_consumers_full(out: &mut Writer, group: &Group, count: Option<u64>) {
     }
 }
 
-/// Rows of the group, or of one consumer, who then is not named in them.
+/// Writes the pending entries of the group, or of one consumer. In the latter case the rows do not contain the
+/// consumer's name.
 fn write_pending(out: &mut Writer, group: &Group, consumer: Option<ConsumerHandle>, count: Option<u64>) {
     let mark = out.array_deferred(0);
     let mut rows = 0;
@@ -145,8 +146,8 @@ fn write_groups(out: &mut Writer, view: &StreamView<'_>) {
         uint_pair(out, "consumers", view.group.consumers().len() as u64);
         uint_pair(out, "pending", view.group.pending().len());
         id_pair(out, "last-delivered-id", view.group.last_id());
-        known_pair(out, "entries-read", view.group.entries_read());
-        known_pair(out, "lag", view.lag);
+        optional_pair(out, "entries-read", view.group.entries_read());
+        optional_pair(out, "lag", view.lag);
     }
 }
 
@@ -177,8 +178,8 @@ fn id_pair(out: &mut Writer, name: &str, id: StreamId) {
     out.id(id);
 }
 
-/// A number that may not be known.
-fn known_pair(out: &mut Writer, name: &str, value: Option<u64>) {
+/// Writes a field with a number, or with a null if the number is unknown.
+fn optional_pair(out: &mut Writer, name: &str, value: Option<u64>) {
     out.bulk(name);
     match value {
         Some(value) => out.uint(value),

@@ -1,7 +1,7 @@
-//! The streams family: from a typed command to a verb of the store, and from its answer to the reply.
+//! The stream commands: each parses its arguments, runs a verb of the store and writes the reply.
 //!
-//! What a stream does is decided in the engine and done by the verb; here is only the order of checks a client sees, and
-//! the shape of replies.
+//! The engine decides what a stream does, and the verb applies it. The code here only knows the order of checks,
+//! which clients can see, and the form of replies.
 
 pub(crate) mod entries;
 pub(crate) mod groups;
@@ -18,17 +18,18 @@ use millstream_protocol::resp::{EntryRun, Writer};
 
 use crate::command::ENCODER;
 
-/// A reply with more entries than this is written in slices. Fewer are written sooner than it takes to prepare that.
+/// A reply with more entries than this is written in slices. With fewer, preparing the slices would take longer
+/// than writing.
 const MANY_ENTRIES: u64 = 1000;
 
-/// Writes an array of entries as they are visited. `most` bounds how many there can be; `visit` says how many there were.
-fn write_entries(out: &mut Writer, most: u64, visit: impl FnOnce(&mut EntryRun<'_>) -> u64) {
-    let mark = out.array_deferred(most as usize);
-    let count = ENCODER.with_borrow_mut(|encoder| visit(&mut encoder.run(out, most as usize)));
+/// Writes an array of the entries that `visit` passes to its sink, at most `count_max`. `visit` returns their number.
+fn write_entries(out: &mut Writer, count_max: u64, visit: impl FnOnce(&mut EntryRun<'_>) -> u64) {
+    let mark = out.array_deferred(count_max as usize);
+    let count = ENCODER.with_borrow_mut(|encoder| visit(&mut encoder.run(out, count_max as usize)));
     out.finish(mark, count as usize);
 }
 
-/// That the stream or the group is missing, as most commands of groups say it.
+/// Converts a refusal to an error. A missing stream or group gets the error text of most group commands.
 fn no_key_or_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
     match refusal {
         Refusal::NoGroup => errors::no_key_or_group(key, group),
@@ -36,7 +37,7 @@ fn no_key_or_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
     }
 }
 
-/// One number for each id: what became of it.
+/// Writes one number per id: whether its entry was deleted.
 fn write_deletions(out: &mut Writer, deletions: &[Deletion]) {
     out.array(deletions.len());
     for deletion in deletions {

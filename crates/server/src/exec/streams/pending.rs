@@ -8,8 +8,8 @@ use millstream_protocol::ids::Ids;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
 use millstream_store::verbs::{
-    AckDelete, Acknowledge, AutoClaim, Claim, Pending, PendingRows, PendingSummary, Reader, Verb,
-    show_claimed,
+    AckDelete, Acknowledge, AutoClaim, Claim, ConsumerPath, Pending, PendingRows, PendingSummary, Verb,
+    visit_claimed,
 };
 
 use super::{no_key_or_group, write_deletions, write_entries};
@@ -20,7 +20,7 @@ pub(crate) fn xack(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Re
     let mut ids = Ids::new();
     let acknowledged = match cmd.read_ids(&mut ids) {
         Ok(()) => Acknowledge { key: cmd.key, group: cmd.group, ids: &ids[..] }.run(txn)?,
-        // A missing stream or group answers before the ids are looked at.
+        // As in Redis, a missing stream or group decides the reply before the ids are parsed.
         Err(error) => match txn.group(cmd.key, cmd.group)? {
             None => 0,
             Some(_) => return Err(error),
@@ -35,7 +35,7 @@ pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
     let (key, group) = (cmd.key, cmd.group);
     let missing = txn.group(key, group)?.is_none();
     let request = cmd.request()?;
-    // A missing stream or group answers before the ids are looked at.
+    // As in Redis, a missing stream or group decides the reply before the ids are parsed.
     let deletions = match missing {
         true => vec![Deletion::NotFound; request.ids.len()],
         false => {
@@ -49,18 +49,18 @@ pub(crate) fn xackdel(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) ->
 
 pub(crate) fn xpending(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xpending::parse(argv)?;
-    let listed = match &cmd.rows {
+    let listed = match &cmd.range {
         None => {
             Pending { key: cmd.key, group: cmd.group }.run(txn).map(|summary| write_summary(out, &summary))
         }
-        Some(rows) => {
+        Some(range) => {
             let asked = PendingRows {
                 key: cmd.key,
                 group: cmd.group,
-                ids: Some(IdRange { first: rows.start, last: rows.end }),
-                consumer: rows.consumer,
-                min_idle_ms: rows.idle_ms_min,
-                count: rows.count,
+                ids: Some(IdRange { first: range.start, last: range.end }),
+                consumer: range.consumer,
+                min_idle_ms: range.idle_ms_min,
+                count: range.count,
             };
             write_rows(txn, out, &asked)
         }
@@ -106,7 +106,7 @@ pub(crate) fn xclaim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> 
     txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
     let request = cmd.request()?;
     let claim = Claim {
-        reader: Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer },
+        consumer: ConsumerPath { key: cmd.key, group: cmd.group, consumer: cmd.consumer },
         ids: &request.ids[..],
         options: ClaimOptions {
             min_idle_ms: request.idle_ms_min,
@@ -127,8 +127,8 @@ pub(crate) fn xautoclaim(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>)
     let cmd = Xautoclaim::parse(argv)?;
     let options =
         ClaimOptions { min_idle_ms: cmd.idle_ms_min, just_ids: cmd.justid, ..ClaimOptions::default() };
-    let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
-    let claim = AutoClaim { reader, start: cmd.start, count: cmd.count, options };
+    let consumer = ConsumerPath { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
+    let claim = AutoClaim { consumer, start: cmd.start, count: cmd.count, options };
     let found = claim.claim(txn).map_err(|refusal| no_key_or_group(refusal, cmd.key, cmd.group))?;
     out.array(3);
     out.id(found.next.unwrap_or(StreamId::MIN));
@@ -153,7 +153,7 @@ fn write_claimed(
     let mut shown = Ok(());
     write_entries(out, rows.len() as u64, |run| {
         let mut count = 0;
-        shown = show_claimed(txn, key, rows, |entry| {
+        shown = visit_claimed(txn, key, rows, |entry| {
             run.write(entry);
             count += 1;
         });

@@ -1,20 +1,20 @@
-//! XREAD and XREADGROUP, which wait when there is nothing to read.
+//! XREAD and XREADGROUP. With BLOCK, the client is blocked if there are no entries to read.
 
 use std::ops::ControlFlow;
 
-use millstream_engine::stream::{Before, ClaimSink, EntryRef, EntrySink, Extract};
+use millstream_engine::stream::{ClaimSink, EntryRef, EntrySink, FrozenRange, PriorDelivery};
 use millstream_engine::{ReadFrom, Refusal, StreamId};
 use millstream_protocol::commands::{ArgList, GroupReadFrom, ReplyBounds, Xread, Xreadgroup};
 use millstream_protocol::errors::{self, CommandError};
-use millstream_protocol::resp::{EntryRun, Mark, Writer};
-use millstream_store::verbs::{self, Found, GroupRead, Read, Reader};
+use millstream_protocol::resp::{DeferredLength, EntryRun, Writer};
+use millstream_store::verbs::{self, ConsumerPath, EntrySelection, GroupRead, Read};
 use millstream_store::{Interests, Txn};
 
 use super::{MANY_ENTRIES, write_entries};
-use crate::command::{Blocked, Missing, Outcome, Reply};
+use crate::command::{BlockOn, Outcome, Reply, UnwrittenEntries};
 
-/// To read no more entries than this is brief.
-const FEW_ENTRIES: u64 = 16;
+/// A read of at most this many new entries is [`Outcome::Brief`].
+const BRIEF_ENTRIES_MAX: u64 = 16;
 
 pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xread::parse(argv)?;
@@ -22,30 +22,30 @@ pub(crate) fn xread(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
     read.resolve(txn)?;
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (key, found) in read.find(txn) {
-        let Some(count) = reply.room() else { break };
+        let Some(count) = reply.next_count() else { break };
         let found = found.limited(count);
-        match reply.many(&found) {
-            Some(entries) => reply.entries_later(key, entries),
-            None => reply.entries(key, found.at_most(), |sink| found.visit(sink)),
+        match reply.freeze_if_many(&found) {
+            Some(entries) => reply.defer_entries(key, entries),
+            None => reply.write_stream(key, found.count_max(), |sink| found.visit(sink)),
         }
     }
     if let Some(outcome) = reply.finish(false) {
         return Ok(outcome);
     }
-    // The verb has resolved `$`. When the command is run again, it is to begin there.
+    // The verb has resolved `$` to an id. When the command runs again, it must read from that id.
     let resolved = cmd.streams.ids.iter().zip(&read.streams).map(|(&id, &(_, from))| match from {
         ReadFrom::After(after) if id == b"$" => after.to_string().into_bytes().into(),
         _ => Box::from(id),
     });
-    Ok(wait_or_nothing(out, cmd.block_ms, false, || read.interests(), resolved.collect()))
+    Ok(block_or_null(out, cmd.block_ms, false, || read.interests(), resolved.collect()))
 }
 
-/// From where to read each stream.
+/// Returns each stream and the position to read from.
 fn positions<'a>(txn: &Txn<'_>, cmd: &Xread<'a>) -> Result<Vec<(&'a [u8], ReadFrom)>, CommandError> {
     let keys = cmd.streams.keys;
     let position = |(index, &key): (usize, &&'a [u8])| match cmd.position(index) {
         Ok(from) => Ok((key, from)),
-        // A key of another type, up to this stream, is reported before an id that is none.
+        // As in Redis, a wrong type of this or an earlier key is reported before an invalid id.
         Err(error) => match keys[..=index].iter().find_map(|key| txn.stream(key).err()) {
             Some(refusal) => Err(refusal.into()),
             None => Err(error),
@@ -58,29 +58,34 @@ pub(crate) fn xreadgroup(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>)
     read_streams(txn, out, &Xreadgroup::parse(argv)?)
 }
 
-/// Whether a read can return no more than a few entries, all of them new: others would have to be searched for.
+/// The outcome of a read whose reply is complete.
+fn done(is_brief: bool) -> Outcome {
+    if is_brief { Outcome::Brief } else { Outcome::Done }
+}
+
+/// Whether a read returns only new entries, and few of them. Other entries must be searched for, which takes longer.
 fn reads_few_new(cmd: &Xreadgroup<'_>) -> bool {
     cmd.claim_idle_ms_min.is_none()
-        && cmd.bounds.count.is_some_and(|count| count <= FEW_ENTRIES)
+        && cmd.bounds.count.is_some_and(|count| count <= BRIEF_ENTRIES_MAX)
         && matches!(cmd.streams.ids, [b">"])
 }
 
 #[inline(never)]
 fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Reply {
-    // Reading will look at an only stream. Of several, every one is looked at before any is read.
+    // Reading checks a single stream itself. Several streams are all checked before the first is read.
     if cmd.streams.len() > 1 || cmd.bounds.max_count == Some(0) || cmd.position(0).is_err() {
-        look_at_groups(txn, cmd)?;
+        check_groups(txn, cmd)?;
     }
     let mut reply = StreamsReply::begin(out, cmd.streams.len(), &cmd.bounds);
     for (index, &key) in cmd.streams.keys.iter().enumerate() {
-        let Some(count) = reply.room() else { break };
-        let reader = Reader { key, group: cmd.group, consumer: cmd.consumer };
+        let Some(count) = reply.next_count() else { break };
+        let reader = ConsumerPath { key, group: cmd.group, consumer: cmd.consumer };
         let history_after = match cmd.position(index)? {
             GroupReadFrom::New => None,
             GroupReadFrom::PendingAfter(after) => Some(after),
         };
-        // The parts of `verbs::ReadGroup`, stream by stream. The whole verb would look up an only stream once more, and
-        // this is the command that workers send most.
+        // These are the parts of the verb `ReadGroup`. The verb itself would look up a single stream a second time, and
+        // workers send this command most often.
         let read = match GroupRead::new(history_after, cmd.claim_idle_ms_min) {
             GroupRead::New => read_new(txn, &mut reply, reader, count, cmd.noack),
             GroupRead::IdleAndNew { min_idle_ms } => {
@@ -95,22 +100,22 @@ fn read_streams(txn: &mut Txn<'_>, out: &mut Writer, cmd: &Xreadgroup<'_>) -> Re
         return Ok(outcome);
     }
     let interests = || verbs::group_interests(cmd.streams.keys, cmd.group, cmd.claim_idle_ms_min);
-    Ok(wait_or_nothing(out, cmd.block_ms, is_brief, interests, Vec::new()))
+    Ok(block_or_null(out, cmd.block_ms, is_brief, interests, Vec::new()))
 }
 
-/// Whether every stream has the group, and what is asked of it makes sense.
+/// Returns an error if a stream or its group is missing, or an id is invalid.
 #[inline(never)]
-fn look_at_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
+fn check_groups(txn: &Txn<'_>, cmd: &Xreadgroup<'_>) -> Result<(), CommandError> {
     let keys = cmd.streams.keys;
-    // A group that is missing, up to this stream, is reported before an id that is none.
-    let wrong = (0..keys.len()).find_map(|index| Some((index, cmd.position(index).err()?)));
-    let looked_at = wrong.as_ref().map_or(keys, |(index, _)| &keys[..=*index]);
-    verbs::require_groups(txn, looked_at, cmd.group)
+    // As in Redis, a missing group of this or an earlier stream is reported before an invalid id.
+    let invalid = (0..keys.len()).find_map(|index| Some((index, cmd.position(index).err()?)));
+    let checked = invalid.as_ref().map_or(keys, |(index, _)| &keys[..=*index]);
+    verbs::require_groups(txn, checked, cmd.group)
         .map_err(|(key, refusal)| no_group(refusal, key, cmd.group))?;
-    wrong.map_or(Ok(()), |(_, error)| Err(error))
+    invalid.map_or(Ok(()), |(_, error)| Err(error))
 }
 
-/// That the stream or the group is missing, as XREADGROUP says it.
+/// Converts a refusal to an error. A missing stream or group gets the error text of XREADGROUP.
 fn no_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
     match refusal {
         Refusal::NoGroup => errors::no_group_in_xreadgroup(key, group),
@@ -122,77 +127,80 @@ fn no_group(refusal: Refusal, key: &[u8], group: &[u8]) -> CommandError {
 fn read_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
-    let (before, first) = (reply.out.len(), !reply.budget.shown);
-    let most = match count {
+    let (before, is_first) = (reply.out.len(), !reply.budget.has_entries);
+    let count_max = match count {
         Some(count) if count <= MANY_ENTRIES => count,
         _ => {
             let found = verbs::find_new(txn, reader, count)?;
-            let most = found.map_or(0, |found| found.at_most());
-            if let Some(entries) = found.and_then(|found| reply.many(&found)) {
+            let count_max = found.map_or(0, |found| found.count_max());
+            if let Some(entries) = found.and_then(|found| reply.freeze_if_many(&found)) {
                 verbs::deliver(txn, reader, entries.delivery(), !noack);
-                reply.entries_later(reader.key, entries);
+                reply.defer_entries(reader.key, entries);
                 return Ok(());
             }
-            most
+            count_max
         }
     };
     let mut delivered = Ok(None);
-    reply.entries(reader.key, most, |sink| {
+    reply.write_stream(reader.key, count_max, |sink| {
         delivered = verbs::read_new(txn, reader, count, !noack, sink);
         delivered.ok().flatten().map_or(0, |delivery| delivery.count)
     });
-    // For the first entry of a reply there is always room. Behind it, what is new and was not shown had none.
-    if delivered?.is_none() && (first || verbs::find_new(txn, reader, None)?.is_none()) {
-        reply.take_back(before);
+    // A reply always has space for its first entry. If a later stream has new entries and none was delivered, the
+    // reply was full; the stream then stays in the reply without entries.
+    if delivered?.is_none() && (is_first || verbs::find_new(txn, reader, None)?.is_none()) {
+        reply.remove_stream(before);
     }
     Ok(())
 }
 
-/// What others left, then what is new. Rows say how long they were idle and how often they had been delivered.
+/// Reads idle pending entries of other consumers, then new entries. Each row contains how long the entry was idle
+/// and how often it had been delivered.
 #[inline(never)]
 fn read_idle_and_new(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     min_idle_ms: u64,
     count: Option<u64>,
     noack: bool,
 ) -> Result<(), Refusal> {
     let before = reply.out.len();
-    let mut rows = Rows { budget: reply.budget, out: reply.stream(reader.key) };
+    let mut rows = BoundedRows { budget: reply.budget, out: reply.begin_stream(reader.key) };
     let mark = rows.out.array_deferred(0);
-    let shown = verbs::read_claiming(txn, reader, min_idle_ms, count, !noack, &mut rows)?;
-    let Rows { budget, out } = rows;
-    out.finish(mark, shown as usize);
+    let count = verbs::read_claiming(txn, reader, min_idle_ms, count, !noack, &mut rows)?;
+    let BoundedRows { budget, out } = rows;
+    out.finish(mark, count as usize);
     reply.budget = budget;
-    if shown == 0 {
-        reply.take_back(before);
+    if count == 0 {
+        reply.remove_stream(before);
     }
     Ok(())
 }
 
+/// Reads the consumer's own pending entries again.
 #[inline(never)]
 fn read_history(
     txn: &mut Txn<'_>,
     reply: &mut StreamsReply<'_>,
-    reader: Reader<&[u8]>,
+    reader: ConsumerPath<&[u8]>,
     count: Option<u64>,
     after: StreamId,
 ) -> Result<(), Refusal> {
     let mut budget = reply.budget;
-    let out = reply.stream(reader.key);
+    let out = reply.begin_stream(reader.key);
     let mark = out.array_deferred(0);
     let rows = verbs::read_history(txn, reader, after, count, |id, entry| {
-        if !budget.has_room(out.len()) {
+        if !budget.has_space(out.len()) {
             return ControlFlow::Break(());
         }
         match entry {
             Some(entry) => out.entry(entry),
-            None => out.entry_gone(id),
+            None => out.deleted_entry(id),
         }
         budget.spend(1);
         ControlFlow::Continue(())
@@ -202,63 +210,64 @@ fn read_history(
     Ok(())
 }
 
-/// What is left of a reply's bounds.
+/// How much a reply may still contain, by COUNT, MAXCOUNT and MAXSIZE.
 #[derive(Clone, Copy)]
-struct Budget {
-    /// The most entries of each stream.
+struct ReplyBudget {
+    /// Maximum number of entries per stream; `None`: no limit.
     count: Option<u64>,
-    /// The most entries of all streams that follow.
+    /// Maximum number of entries in the rest of the reply; `None`: no limit.
     left: Option<u64>,
-    /// The reply is long enough when the output has this length.
-    output_enough: usize,
-    /// Whether any entry was shown: one always is.
-    shown: bool,
+    /// The reply takes no more entries once the output has this many bytes.
+    output_bytes_max: usize,
+    /// Whether the reply contains an entry. The first one is written even if it exceeds the size limit.
+    has_entries: bool,
 }
 
-impl Budget {
-    /// Whether one more entry may be shown, behind an output of this length.
+impl ReplyBudget {
+    /// Whether one more entry can be written after `output_bytes` of output.
     #[inline]
-    fn has_room(&self, output: usize) -> bool {
-        output < self.output_enough || !self.shown
+    fn has_space(&self, output_bytes: usize) -> bool {
+        output_bytes < self.output_bytes_max || !self.has_entries
     }
 
+    /// Subtracts entries that were written.
     fn spend(&mut self, entries: u64) {
         self.left = self.left.map(|left| left.saturating_sub(entries));
-        self.shown |= entries > 0;
+        self.has_entries |= entries > 0;
     }
 }
 
-/// Entries on their way into the reply, as long as there is room.
-struct Bounded<'r, 'o> {
-    budget: Budget,
+/// Writes entries into the reply as long as the budget allows.
+struct BoundedEntries<'r, 'o> {
+    budget: ReplyBudget,
     run: &'r mut EntryRun<'o>,
 }
 
-impl EntrySink for Bounded<'_, '_> {
+impl EntrySink for BoundedEntries<'_, '_> {
     #[inline]
     fn wants(&mut self, _: &EntryRef<'_>) -> bool {
-        self.budget.has_room(self.run.output_len())
+        self.budget.has_space(self.run.output_len())
     }
 
     #[inline(always)]
     fn entry(&mut self, entry: &EntryRef<'_>) -> ControlFlow<()> {
-        self.budget.shown = true;
+        self.budget.has_entries = true;
         self.run.entry(entry)
     }
 }
 
-/// The same for rows that say how they were pending.
-struct Rows<'o> {
-    budget: Budget,
+/// Like [`BoundedEntries`], for entries with their idle time and delivery count.
+struct BoundedRows<'o> {
+    budget: ReplyBudget,
     out: &'o mut Writer,
 }
 
-impl ClaimSink for Rows<'_> {
+impl ClaimSink for BoundedRows<'_> {
     fn wants(&mut self, _: &EntryRef<'_>) -> bool {
-        self.budget.has_room(self.out.len()) && self.out.len() <= self.out.length_max
+        self.budget.has_space(self.out.len()) && self.out.len() <= self.out.length_max
     }
 
-    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<Before>) {
+    fn entry(&mut self, entry: &EntryRef<'_>, before: Option<PriorDelivery>) {
         let (idle_ms, deliveries) = match before {
             None => (0, 0),
             Some(before) => (before.idle_ms.map_or(-1, |idle_ms| idle_ms as i64), before.deliveries),
@@ -268,30 +277,34 @@ impl ClaimSink for Rows<'_> {
     }
 }
 
-/// A reply of streams and their entries: pairs in RESP2, a map in RESP3. Streams with nothing to say are not in it.
+/// A reply of streams and their entries: pairs in RESP2, a map in RESP3. It leaves out streams without entries.
 struct StreamsReply<'o> {
     out: &'o mut Writer,
+    /// Where the reply begins in the output.
     begin: usize,
-    mark: Mark,
+    mark: DeferredLength,
+    /// The number of streams written.
     count: usize,
-    budget: Budget,
-    missing: Missing,
+    budget: ReplyBudget,
+    unwritten: UnwrittenEntries,
 }
 
 impl<'o> StreamsReply<'o> {
     #[inline(always)]
     fn begin(out: &'o mut Writer, expected: usize, bounds: &ReplyBounds) -> StreamsReply<'o> {
         let begin = out.len();
-        let output_enough = bounds.max_size.map_or(usize::MAX, |size| begin.saturating_add(size as usize));
-        let budget = Budget { count: bounds.count, left: bounds.max_count, output_enough, shown: false };
+        let output_bytes_max = bounds.max_size.map_or(usize::MAX, |size| begin.saturating_add(size as usize));
+        let budget =
+            ReplyBudget { count: bounds.count, left: bounds.max_count, output_bytes_max, has_entries: false };
         let mark = if out.resp3 { out.map_deferred(expected) } else { out.array_deferred(expected) };
-        StreamsReply { out, begin, mark, count: 0, budget, missing: Missing::new() }
+        StreamsReply { out, begin, mark, count: 0, budget, unwritten: UnwrittenEntries::new() }
     }
 
-    /// The most entries the next stream may show (`None` inside: no bound), or nothing if the reply is full.
-    fn room(&self) -> Option<Option<u64>> {
-        let Budget { count, left, .. } = self.budget;
-        if left == Some(0) || !self.budget.has_room(self.out.len()) {
+    /// Returns the maximum number of entries of the next stream (`Some(None)`: no limit), or `None` if the reply is
+    /// full.
+    fn next_count(&self) -> Option<Option<u64>> {
+        let ReplyBudget { count, left, .. } = self.budget;
+        if left == Some(0) || !self.budget.has_space(self.out.len()) {
             return None;
         }
         Some(match (count, left) {
@@ -300,40 +313,46 @@ impl<'o> StreamsReply<'o> {
         })
     }
 
-    /// The next stream and its entries, as they are visited: at most `most`.
-    fn entries(&mut self, key: &[u8], most: u64, visit: impl FnOnce(&mut Bounded<'_, '_>) -> u64) {
+    /// Writes the next stream and the entries that `visit` passes to its sink, at most `count_max`. `visit` returns
+    /// their number.
+    fn write_stream(
+        &mut self,
+        key: &[u8],
+        count_max: u64,
+        visit: impl FnOnce(&mut BoundedEntries<'_, '_>) -> u64,
+    ) {
         let budget = self.budget;
-        let mut shown = 0;
-        write_entries(self.stream(key), most, |run| {
-            shown = visit(&mut Bounded { budget, run });
-            shown
+        let mut count = 0;
+        write_entries(self.begin_stream(key), count_max, |run| {
+            count = visit(&mut BoundedEntries { budget, run });
+            count
         });
-        self.budget.spend(shown);
+        self.budget.spend(count);
     }
 
-    /// The entries to be written later, if they are many and nothing but their number is bounded.
-    fn many(&self, found: &Found<'_>) -> Option<Extract> {
-        let is_unbounded = self.budget.output_enough == usize::MAX;
-        if is_unbounded { found.extract_if_more_than(MANY_ENTRIES) } else { None }
+    /// Returns the entries for writing in slices, if there are many and the reply has no size limit.
+    fn freeze_if_many(&self, found: &EntrySelection<'_>) -> Option<FrozenRange> {
+        let is_unbounded = self.budget.output_bytes_max == usize::MAX;
+        if is_unbounded { found.freeze_if_more_than(MANY_ENTRIES) } else { None }
     }
 
-    /// The next stream; its entries are written later.
-    fn entries_later(&mut self, key: &[u8], entries: Extract) {
-        let out = self.stream(key);
+    /// Writes the next stream without its entries. The connection writes those later, in slices.
+    fn defer_entries(&mut self, key: &[u8], entries: FrozenRange) {
+        let out = self.begin_stream(key);
         out.array(entries.left() as usize);
         let at = out.len();
         self.budget.spend(entries.left());
-        self.missing.push((at, entries));
+        self.unwritten.push((at, entries));
     }
 
-    /// The stream just begun had nothing to say after all.
-    fn take_back(&mut self, length: usize) {
+    /// Removes the last stream, which has no entries. The output had `length` bytes before it.
+    fn remove_stream(&mut self, length: usize) {
         self.out.truncate(length);
         self.count -= 1;
     }
 
-    /// Begins the next stream; its entries follow.
-    fn stream(&mut self, key: &[u8]) -> &mut Writer {
+    /// Writes the key of the next stream. Its entries must follow.
+    fn begin_stream(&mut self, key: &[u8]) -> &mut Writer {
         self.count += 1;
         if !self.out.resp3 {
             self.out.array(2);
@@ -342,7 +361,7 @@ impl<'o> StreamsReply<'o> {
         self.out
     }
 
-    /// `None`, and nothing written, if no stream had anything to say.
+    /// Completes the reply. If it contains no stream, removes it and returns `None`.
     #[inline(always)]
     fn finish(mut self, is_brief: bool) -> Option<Outcome> {
         if self.count == 0 {
@@ -351,18 +370,18 @@ impl<'o> StreamsReply<'o> {
         }
         let before = self.out.len();
         self.out.finish(self.mark, self.count);
-        if self.missing.is_empty() {
-            return Some(if is_brief { Outcome::Brief } else { Outcome::Done });
+        if self.unwritten.is_empty() {
+            return Some(done(is_brief));
         }
-        // The head may have become shorter than was expected, and never longer.
+        // The number of streams can take fewer bytes than were reserved for it, never more.
         let shift = before - self.out.len();
-        self.missing.iter_mut().for_each(|(at, _)| *at -= shift);
-        Some(Outcome::Long(self.missing))
+        self.unwritten.iter_mut().for_each(|(at, _)| *at -= shift);
+        Some(Outcome::Long(self.unwritten))
     }
 }
 
-/// Nothing to read: the command waits if it was told to, or says so.
-fn wait_or_nothing(
+/// Ends a read that found no entries: blocks the client if the command has BLOCK, otherwise replies with a null.
+fn block_or_null(
     out: &mut Writer,
     block_ms: Option<u64>,
     is_brief: bool,
@@ -371,7 +390,7 @@ fn wait_or_nothing(
 ) -> Outcome {
     let Some(timeout_ms) = block_ms else {
         out.null_array();
-        return if is_brief { Outcome::Brief } else { Outcome::Done };
+        return done(is_brief);
     };
-    Outcome::Block(Blocked { interests: interests(), timeout_ms, last_args })
+    Outcome::Block(BlockOn { interests: interests(), timeout_ms, last_args })
 }

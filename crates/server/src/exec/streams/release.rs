@@ -1,11 +1,11 @@
-//! Commands by which a consumer keeps what it has, or gives it back: XEXTEND XNACK.
+//! XEXTEND and XNACK: a consumer extends its leases on pending entries, or releases pending entries.
 
 use millstream_engine::stream::NackOptions;
 use millstream_protocol::commands::{ArgList, Xextend, Xnack};
 use millstream_protocol::errors;
 use millstream_protocol::resp::Writer;
 use millstream_store::Txn;
-use millstream_store::verbs::{Extend, Nack, Reader, Verb};
+use millstream_store::verbs::{ConsumerPath, Extend, Nack, Verb};
 
 use crate::command::{DONE, Reply};
 
@@ -22,9 +22,9 @@ pub(crate) fn xnack(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> R
 pub(crate) fn xextend(txn: &mut Txn<'_>, out: &mut Writer, argv: ArgList<'_>) -> Reply {
     let cmd = Xextend::parse(argv)?;
     txn.group(cmd.key, cmd.group)?.ok_or_else(|| errors::no_key_or_group(cmd.key, cmd.group))?;
-    let reader = Reader { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
-    let extended = Extend { reader, ids: cmd.parse_ids()? }.run(txn)?;
+    let consumer = ConsumerPath { key: cmd.key, group: cmd.group, consumer: cmd.consumer };
+    let extended = Extend { consumer, ids: cmd.parse_ids()? }.run(txn)?;
     out.array(extended.len());
-    extended.iter().for_each(|still_its| out.int(i64::from(*still_its)));
+    extended.iter().for_each(|is_extended| out.int(i64::from(*is_extended)));
     DONE
 }

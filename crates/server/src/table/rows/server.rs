@@ -1,4 +1,4 @@
-//! The server itself: ACL to TIME, and what a cluster would answer.
+//! Rows of the commands about the server: ACL to TIME, and CLUSTER.
 
 use millstream_protocol::commands::ArgList;
 use millstream_protocol::errors;
@@ -14,31 +14,32 @@ use crate::command::{Categories, CommandSpec, DONE, Flags, Group, Reply, command
 use crate::exec::{keys, objects};
 use crate::table::render;
 
-/// A command for operators.
+/// Returns the row of a command for operators.
 const fn admin(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, since, arity, ANY_TIME.with(Flags::ADMIN), run)
 }
 
-/// A command for operators that is of no use in scripts.
+/// Returns the row of a command for operators that scripts cannot call.
 const fn operator(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     admin(name, since, arity, run).flags(Flags::NOSCRIPT)
 }
 
+/// Returns the row of COMMAND or one of its subcommands.
 const fn about_commands(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, since, arity, ANY_TIME, run).category(Categories::CONNECTION)
 }
 
-/// A command about snapshots.
+/// Returns the row of a command that takes a snapshot.
 const fn saving(name: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, "1.0.0", arity, Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING), run)
 }
 
-/// A command of clusters, which a server on its own refuses.
+/// Returns the row of a subcommand of CLUSTER. All of them return an error.
 const fn of_cluster(name: &'static str, since: &'static str, arity: i32, run: Run) -> CommandSpec {
     command(name, since, arity, Flags::STALE, run)
         .group(Group::Cluster)
         .tips(NONDETERMINISTIC)
-        .note("answers that cluster support is disabled")
+        .note("returns an error: cluster support is disabled")
 }
 
 fn ok(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
@@ -61,6 +62,7 @@ fn empty_map(_: &mut Txn<'_>, out: &mut Writer, _: ArgList<'_>) -> Reply {
     DONE
 }
 
+/// For REPLICAOF and SLAVEOF.
 const REPLICATION: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING);
 const ALL_KEYS: &str = "O(N), N being the keys removed";
@@ -69,54 +71,54 @@ const SPECIAL_OF_NODES: &[&str] =
     &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"];
 const SPECIAL_OF_SHARDS: &[&str] =
     &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"];
-const ONE_USER: &str = "one user, `default`";
+const ONE_USER: &str = "there is only the user `default`";
 const ALL_SHARDS: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
 
 pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
-    container("acl", "6.0.0").text("ACL", "Tells about access control."),
+    container("acl", "6.0.0").text("ACL", "Returns information about access control."),
     command("acl|cat", "6.0.0", -2, ANY_TIME.with(Flags::NOSCRIPT), Data(render::acl_cat))
-        .text("ACL CAT [category]", "Lists the categories, or the commands of one."),
+        .text("ACL CAT [category]", "Lists the access categories, or the commands in a category."),
     operator("acl|getuser", "6.0.0", 3, Call(acl::getuser))
         .note(ONE_USER)
-        .text("ACL GETUSER username", "Tells what a user may do."),
+        .text("ACL GETUSER username", "Returns the permissions of a user."),
     help("acl|help", "6.0.0", "ACL HELP"),
     operator("acl|list", "6.0.0", 2, Call(acl::list))
         .note(ONE_USER)
         .text("ACL LIST", "Lists the rules of every user."),
     operator("acl|users", "6.0.0", 2, Data(acl::users)).note(ONE_USER).text("ACL USERS", "Lists the users."),
     command("acl|whoami", "6.0.0", 2, ANY_TIME.with(Flags::NOSCRIPT), Data(acl::whoami))
-        .text("ACL WHOAMI", "Names the user of this connection."),
+        .text("ACL WHOAMI", "Returns the user of this connection."),
     saving("bgrewriteaof", 1, Call(saving::bgrewriteaof))
-        .note("takes a snapshot in the background, which releases the log it covers")
-        .text("BGREWRITEAOF", "Makes the log shorter, in the background."),
+        .note("takes a snapshot in the background and then removes the log that it covers")
+        .text("BGREWRITEAOF", "Shortens the log, in the background."),
     saving("bgsave", -1, Call(saving::bgsave))
-        .note("without a fork: nobody stops meanwhile")
+        .note("without a fork; other clients are not blocked")
         .text("BGSAVE [SCHEDULE]", "Takes a snapshot in the background."),
     about_commands("command", "2.8.13", -1, Data(render::info_all))
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
-        .text("COMMAND", "Tells about all commands."),
+        .text("COMMAND", "Returns information about all commands."),
     about_commands("command|count", "2.8.13", 2, Data(render::count))
-        .text("COMMAND COUNT", "Says how many commands there are."),
+        .text("COMMAND COUNT", "Returns the number of commands."),
     about_commands("command|docs", "7.0.0", -2, Data(render::docs))
-        .complexity("O(N), N being the commands named")
+        .complexity("O(N), N being the commands given")
         .tips(NONDETERMINISTIC_ORDER)
-        .note("has no `history`")
-        .text("COMMAND DOCS [command-name [command-name ...]]", "Documents commands."),
+        .note("without `history`")
+        .text("COMMAND DOCS [command-name [command-name ...]]", "Returns the documentation of commands."),
     about_commands("command|getkeys", "2.8.13", -3, Data(render::getkeys))
         .complexity("O(N), N being the arguments")
-        .text("COMMAND GETKEYS command [arg [arg ...]]", "Finds the keys in a request."),
+        .text("COMMAND GETKEYS command [arg [arg ...]]", "Returns the keys in a request."),
     about_commands("command|getkeysandflags", "7.0.0", -3, Data(render::getkeysandflags))
         .complexity("O(N), N being the arguments")
         .text(
             "COMMAND GETKEYSANDFLAGS command [arg [arg ...]]",
-            "Finds the keys in a request, and says how they are used.",
+            "Returns the keys in a request, and how the command uses them.",
         ),
     help("command|help", "5.0.0", "COMMAND HELP").category(Categories::CONNECTION),
     about_commands("command|info", "2.8.13", -2, Data(render::info))
-        .complexity("O(N), N being the commands named")
+        .complexity("O(N), N being the commands given")
         .tips(NONDETERMINISTIC_ORDER)
-        .text("COMMAND INFO [command-name [command-name ...]]", "Tells about commands."),
+        .text("COMMAND INFO [command-name [command-name ...]]", "Returns information about commands."),
     about_commands("command|list", "7.0.0", -2, Data(render::list))
         .complexity("O(N), N being the commands")
         .tips(NONDETERMINISTIC_ORDER)
@@ -131,28 +133,31 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     help("config|help", "5.0.0", "CONFIG HELP"),
     operator("config|resetstat", "2.0.0", 2, Call(config::resetstat))
         .text("CONFIG RESETSTAT", "Sets the statistics of INFO to zero."),
-    operator("config|rewrite", "2.8.0", 2, Data(|_, _, _| Err(errors::NO_CONFIG_FILE)))
-        .note("refused: the configuration file is not written by the server")
-        .text("CONFIG REWRITE", "Writes the settings to the configuration file."),
+    operator("config|rewrite", "2.8.0", 2, Data(|_, _, _| Err(errors::CONFIG_REWRITE)))
+        .note("returns an error: the server never writes its configuration file")
+        .text("CONFIG REWRITE", "Writes the current settings to the configuration file."),
     operator("config|set", "2.0.0", -4, Call(config::set))
-        .complexity("O(N), N being the settings named")
+        .complexity("O(N), N being the settings given")
         .tips(EVERY_NODE)
-        .text("CONFIG SET parameter value [parameter value ...]", "Changes settings, all of them or none."),
+        .text(
+            "CONFIG SET parameter value [parameter value ...]",
+            "Changes settings; if one value is invalid, none of them changes.",
+        ),
     command("dbsize", "1.0.0", 1, READ_FAST, Data(keys::dbsize))
         .locks_everything()
         .category(Categories::KEYSPACE)
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
-        .text("DBSIZE", "Says how many keys the database has."),
+        .text("DBSIZE", "Returns the number of keys in the database."),
     operator("debug", "1.0.0", -2, Call(control::debug))
         .locks_everything_if(control::sleeps)
         .complexity("Depends on the subcommand.")
         .note(
-            "these only; RELOAD reads back into memory what the folder holds, a snapshot taken first, \
-               LOADAOF without one",
+            "only these subcommands. RELOAD takes a snapshot and loads the data folder again; LOADAOF loads \
+               it without a snapshot",
         )
         .text(
             "DEBUG SLEEP seconds | RELOAD [NOSAVE] | LOADAOF",
-            "Stops the server for a while, or reads its data back, to try things out.",
+            "For tests: blocks the server for a time, or loads its data again.",
         ),
     command("flushall", "1.0.0", -1, WRITE, Data(keys::flushall))
         .locks_everything()
@@ -172,54 +177,54 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .locks_everything_if(info::counts_keys)
         .category(Categories::DANGEROUS)
         .tips(SPECIAL_OF_SHARDS)
-        .note("the sections and fields that clients, exporters and dashboards read")
-        .text("INFO [section [section ...]]", "Tells how the server is doing."),
+        .note("contains the sections and fields that clients, exporters and dashboards use")
+        .text("INFO [section [section ...]]", "Returns the server's state and statistics."),
     command("lastsave", "1.0.0", 1, ANY_TIME.with(Flags::FAST), Call(saving::lastsave))
         .category(Categories::ADMIN)
         .category(Categories::DANGEROUS)
         .tips(NONDETERMINISTIC)
-        .text("LASTSAVE", "Says when the last snapshot was taken, in Unix seconds."),
-    container("latency", "2.8.13").text("LATENCY", "Tells what took long."),
+        .text("LASTSAVE", "Returns the time of the last snapshot, in Unix seconds."),
+    container("latency", "2.8.13").text("LATENCY", "Returns information about latency."),
     operator("latency|doctor", "2.8.13", 2, Data(control::latency_doctor))
         .tips(SPECIAL_OF_NODES)
-        .note("points to SLOWLOG: no events are recorded")
-        .text("LATENCY DOCTOR", "Explains what took long."),
+        .note("refers to SLOWLOG: latency events are not recorded")
+        .text("LATENCY DOCTOR", "Explains latency problems."),
     help("latency|help", "2.8.13", "LATENCY HELP"),
     operator("latency|histogram", "7.0.0", -2, Data(empty_map))
-        .complexity("O(N), N being the commands named")
+        .complexity("O(N), N being the commands given")
         .tips(SPECIAL_OF_NODES)
-        .note("always empty: INFO commandstats has calls and times")
-        .text("LATENCY HISTOGRAM [command [command ...]]", "Tells how long commands took."),
+        .note("always empty: see INFO commandstats for calls and times")
+        .text("LATENCY HISTOGRAM [command [command ...]]", "Returns the distribution of command durations."),
     operator("latency|history", "2.8.13", 3, Data(empty_array))
         .tips(SPECIAL_OF_NODES)
-        .note("always empty: no events are recorded")
-        .text("LATENCY HISTORY event", "Returns the latest samples of an event."),
+        .note("always empty: latency events are not recorded")
+        .text("LATENCY HISTORY event", "Returns the latest samples of a latency event."),
     operator("latency|latest", "2.8.13", 2, Data(empty_array))
         .tips(SPECIAL_OF_NODES)
-        .note("always empty: no events are recorded")
-        .text("LATENCY LATEST", "Returns the latest sample of every event."),
+        .note("always empty: latency events are not recorded")
+        .text("LATENCY LATEST", "Returns the latest sample of every latency event."),
     operator("latency|reset", "2.8.13", -2, Data(zero))
         .tips(EVERY_NODE)
-        .text("LATENCY RESET [event [event ...]]", "Forgets the samples."),
-    container("memory", "4.0.0").text("MEMORY", "Tells about memory."),
+        .text("LATENCY RESET [event [event ...]]", "Removes the samples of latency events."),
+    container("memory", "4.0.0").text("MEMORY", "Returns information about memory."),
     command("memory|doctor", "4.0.0", 2, Flags::NONE, Data(objects::memory_doctor))
         .tips(SPECIAL_OF_SHARDS)
-        .text("MEMORY DOCTOR", "Explains where memory goes."),
+        .text("MEMORY DOCTOR", "Explains memory problems."),
     help("memory|help", "4.0.0", "MEMORY HELP"),
     command("memory|purge", "4.0.0", 2, Flags::NONE, Data(ok))
         .tips(ALL_SHARDS)
-        .text("MEMORY PURGE", "Gives unused memory back."),
+        .text("MEMORY PURGE", "Returns unused memory to the operating system."),
     command("memory|stats", "4.0.0", 2, Flags::NONE, Data(objects::memory_stats))
         .locks_everything()
         .tips(SPECIAL_OF_SHARDS)
-        .note("keys and the bytes they take")
-        .text("MEMORY STATS", "Tells how much memory is used for what."),
+        .note("only the number of keys and the bytes they take")
+        .text("MEMORY STATS", "Returns statistics about memory."),
     command("memory|usage", "4.0.0", -3, READ, Data(objects::memory_usage))
         .keys(&[key("RO", 2)])
         .complexity("O(N), N being the elements of the value")
-        .note("counts everything a key holds; SAMPLES is accepted and not needed")
-        .text("MEMORY USAGE key [SAMPLES count]", "Says how many bytes a key and its value take."),
-    container("module", "4.0.0").text("MODULE", "Tells about modules."),
+        .note("counts everything that belongs to a key; SAMPLES has no effect")
+        .text("MEMORY USAGE key [SAMPLES count]", "Returns the bytes that a key and its value take."),
+    container("module", "4.0.0").text("MODULE", "Returns information about modules."),
     help("module|help", "5.0.0", "MODULE HELP"),
     command("module|list", "4.0.0", 2, Flags::ADMIN.with(Flags::NOSCRIPT), Data(empty_array))
         .complexity("O(N), N being the modules")
@@ -227,25 +232,25 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .note("always empty")
         .text("MODULE LIST", "Lists the modules."),
     command("replicaof", "5.0.0", 3, REPLICATION, Data(control::replicaof))
-        .note("NO ONE only: there is no replication")
-        .text("REPLICAOF NO ONE", "Makes this server a replica of none, as it is."),
+        .note("only NO ONE: replication is not supported")
+        .text("REPLICAOF NO ONE", "Makes this server a primary, which it always is."),
     command("role", "2.8.12", 1, ANY_TIME.with(Flags::NOSCRIPT).with(Flags::FAST), Data(control::role))
         .category(Categories::ADMIN)
         .category(Categories::DANGEROUS)
-        .note("always a master without replicas")
-        .text("ROLE", "Says what part this server plays in replication."),
+        .note("always `master`, without replicas")
+        .text("ROLE", "Returns the server's role in replication."),
     saving("save", 1, Call(saving::save))
         .flags(Flags::NO_MULTI)
-        .note("waits for the snapshot; others go on working")
+        .note("waits for the snapshot; other clients are not blocked")
         .text("SAVE", "Takes a snapshot."),
     operator("shutdown", "1.0.0", -1, Call(saving::shutdown))
         .flags(Flags::NO_MULTI.with(Flags::ALLOW_BUSY))
-        .note("SAVE takes a snapshot first; without it everything is in the log just the same")
+        .note("SAVE takes a snapshot first. Without SAVE no data is lost either: all of it is in the log")
         .text("SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]", "Stops the server."),
     command("slaveof", "1.0.0", 3, REPLICATION, Data(control::replicaof))
-        .note("NO ONE only: there is no replication")
-        .text("SLAVEOF NO ONE", "The old name of REPLICAOF."),
-    container("slowlog", "2.2.12").text("SLOWLOG", "Tells which commands took long."),
+        .note("only NO ONE: replication is not supported")
+        .text("SLAVEOF NO ONE", "Old name of REPLICAOF."),
+    container("slowlog", "2.2.12").text("SLOWLOG", "Returns slow commands."),
     admin("slowlog|get", "2.2.12", -2, Call(control::slowlog_get))
         .complexity("O(N), N being the commands returned")
         .tips(&["request_policy:all_nodes", "nondeterministic_output"])
@@ -253,16 +258,16 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     help("slowlog|help", "6.2.0", "SLOWLOG HELP"),
     admin("slowlog|len", "2.2.12", 2, Call(control::slowlog_len))
         .tips(&["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"])
-        .text("SLOWLOG LEN", "Says how many slow commands are noted."),
+        .text("SLOWLOG LEN", "Returns the number of commands in SLOWLOG."),
     admin("slowlog|reset", "2.2.12", 2, Call(control::slowlog_reset))
-        .complexity("O(N), N being the commands noted")
+        .complexity("O(N), N being the commands in SLOWLOG")
         .tips(EVERY_NODE)
-        .text("SLOWLOG RESET", "Forgets the slow commands."),
+        .text("SLOWLOG RESET", "Removes all commands from SLOWLOG."),
     command("swapdb", "4.0.0", 3, WRITE_FAST, Data(keys::swapdb))
         .locks_everything()
         .category(Categories::KEYSPACE)
         .category(Categories::DANGEROUS)
-        .complexity("O(N), N being the clients that watch or wait in the two databases")
+        .complexity("O(N), N being the clients that watch a key or block on one in the two databases")
         .text("SWAPDB index1 index2", "Exchanges two databases."),
     command("time", "2.6.0", 1, ANY_TIME.with(Flags::FAST), Data(control::time))
         .tips(NONDETERMINISTIC)
@@ -270,17 +275,19 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
 ];
 
 pub(in crate::table) const CLUSTER: &[CommandSpec] = &[
-    container("cluster", "3.0.0").group(Group::Cluster).text("CLUSTER", "Tells about clusters."),
+    container("cluster", "3.0.0")
+        .group(Group::Cluster)
+        .text("CLUSTER", "Returns information about the cluster."),
     help("cluster|help", "5.0.0", "CLUSTER HELP").group(Group::Cluster),
     of_cluster("cluster|info", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
-        .text("CLUSTER INFO", "Tells how a cluster is doing."),
+        .text("CLUSTER INFO", "Returns the state of the cluster."),
     of_cluster("cluster|myid", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
         .tips(&[])
-        .text("CLUSTER MYID", "Names this node."),
+        .text("CLUSTER MYID", "Returns the id of this node."),
     of_cluster("cluster|nodes", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
-        .text("CLUSTER NODES", "Lists the nodes."),
+        .text("CLUSTER NODES", "Lists the nodes of the cluster."),
     of_cluster("cluster|shards", "7.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
-        .text("CLUSTER SHARDS", "Lists the shards."),
+        .text("CLUSTER SHARDS", "Lists the shards of the cluster."),
     of_cluster("cluster|slots", "3.0.0", 2, Data(|_, _, _| Err(errors::NO_CLUSTER)))
-        .text("CLUSTER SLOTS", "Says which node has which keys."),
+        .text("CLUSTER SLOTS", "Lists the hash slots of each node."),
 ];

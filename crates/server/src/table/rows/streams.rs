@@ -1,11 +1,12 @@
-//! Streams: XACK to XTRIM.
+//! Rows of the stream commands: XACK to XTRIM.
 
 use super::{GROW, GROW_FAST, NONDETERMINISTIC, READ, READ_FAST, WRITE, WRITE_FAST, container, help};
 use crate::command::Run::{self, Data};
 use crate::command::{Categories, CommandSpec, Flags, Group, command, key, streams as stream_keys};
 use crate::exec::streams::{entries, groups, idempotence, info, pending, read, release};
 
-const WAITING: Flags = Flags::BLOCKING.with(Flags::MOVABLEKEYS);
+/// For commands that can block, and whose keys have no fixed position.
+const BLOCKING_READ: Flags = Flags::BLOCKING.with(Flags::MOVABLEKEYS);
 
 const fn stream(name: &'static str, since: &'static str, arity: i32, flags: Flags, run: Run) -> CommandSpec {
     command(name, since, arity, flags, run).group(Group::Stream).category(Categories::STREAM)
@@ -23,23 +24,23 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
     stream("xack", "5.0.0", -4, WRITE_FAST, Data(pending::xack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
-        .text("XACK key group id [id ...]", "Marks entries as processed: they are no longer pending."),
+        .text("XACK key group id [id ...]", "Acknowledges entries: they are no longer pending."),
     stream("xackdel", "8.2.0", -6, WRITE_FAST, Data(pending::xackdel))
         .keys(&[key("RW update delete", 1)])
         .complexity("O(log N) for each id and group, N being the pending entries of the group")
         .text(
             "XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
-            "Marks entries as processed and removes them: says of each what became of it.",
+            "Acknowledges and deletes entries. Returns the result for each of them.",
         ),
     stream("xadd", "5.0.0", -5, GROW_FAST, Data(entries::xadd))
         .keys(&[key("RW update", 1)])
-        .complexity("O(1), and O(N) for the N entries that trimming removes")
+        .complexity("O(1), plus O(N) for the N entries removed by trimming")
         .tips(NONDETERMINISTIC)
         .text(
             "XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] \
              [IDMPAUTO producer-id | IDMP producer-id idempotent-id] \
              [MAXLEN|MINID [=|~] threshold [LIMIT count]] *|id field value [field value ...]",
-            "Appends an entry to a stream, and may shorten the stream.",
+            "Appends an entry to a stream and can trim the stream.",
         ),
     stream("xadopt", "0.1.0", 5, WRITE, Data(groups::xadopt))
         .own()
@@ -47,22 +48,22 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the pending entries of the group")
         .text(
             "XADOPT key group from to",
-            "Gives all that is pending with a consumer to another and removes the first, in one step.",
+            "Atomically moves all pending entries of the consumer `from` to `to`, and removes `from`.",
         ),
     stream("xautoclaim", "6.2.0", -6, WRITE_FAST, Data(pending::xautoclaim))
         .keys(&[key("RW delete", 1)])
-        .complexity("O(1) when COUNT is small")
+        .complexity("O(1) if COUNT is small")
         .tips(NONDETERMINISTIC)
         .text(
             "XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
-            "Walks a group's pending entries and takes over those that were idle for long.",
+            "Claims pending entries of a group that have been idle for at least the given time.",
         ),
     stream("xcfgset", "8.6.0", -2, WRITE_FAST, Data(idempotence::xcfgset))
         .keys(&[key("RW update", 1)])
-        .complexity("O(1), and O(N) for the N names of entries that a change forgets")
+        .complexity("O(1), plus O(N) for the N idempotent ids that are removed")
         .text(
             "XCFGSET key [IDMP-DURATION seconds] [IDMP-MAXSIZE entries]",
-            "Sets for how long and how much a stream remembers of what its producers sent.",
+            "Sets the limits of a stream's producer history (XADD IDMP).",
         ),
     stream("xclaim", "5.0.0", -6, WRITE_FAST, Data(pending::xclaim))
         .keys(&[key("RW update", 1)])
@@ -71,18 +72,18 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text(
             "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] \
              [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
-            "Gives pending entries to another consumer of their group.",
+            "Gives pending entries to another consumer of the group.",
         ),
     stream("xdel", "5.0.0", -3, WRITE_FAST, Data(entries::xdel))
         .keys(&[key("RW delete", 1)])
-        .complexity("O(1) for each id, however long the stream")
-        .text("XDEL key id [id ...]", "Removes entries and says how many there were."),
+        .complexity("O(1) for each id, independent of the stream's length")
+        .text("XDEL key id [id ...]", "Deletes entries. Returns the number of deleted entries."),
     stream("xdelex", "8.2.0", -5, WRITE_FAST, Data(entries::xdelex))
         .keys(&[key("RW delete", 1)])
         .complexity("O(1) for each id; with DELREF or ACKED, O(log N) for each id and group")
         .text(
             "XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
-            "Removes entries, with or without what is pending of them: says of each what became of it.",
+            "Deletes entries, and optionally their pending entries. Returns the result for each.",
         ),
     stream("xextend", "0.1.0", -7, WRITE_FAST, Data(release::xextend))
         .own()
@@ -90,14 +91,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .text(
             "XEXTEND key group consumer IDS numids id [id ...]",
-            "Starts the idle time of pending entries anew, of those that are still the consumer's.",
+            "Resets the idle time of those pending entries that the consumer still owns.",
         ),
     stream_container("xgroup", "5.0.0").text("XGROUP", "Creates, changes and removes consumer groups."),
     stream("xgroup|create", "5.0.0", -5, GROW, Data(groups::xgroup_create))
         .keys(&[key("RW insert", 2)])
         .text(
             "XGROUP CREATE key group id|$ [MKSTREAM] [ENTRIESREAD entries-read]",
-            "Creates a consumer group that reads on after the id.",
+            "Creates a consumer group that reads the entries after the id.",
         ),
     stream("xgroup|createconsumer", "6.2.0", 5, GROW, Data(groups::xgroup_createconsumer))
         .keys(&[key("RW insert", 2)])
@@ -107,24 +108,24 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .complexity("O(N), N being the pending entries of the group")
         .text(
             "XGROUP DELCONSUMER key group consumer",
-            "Removes a consumer, and its pending entries with it: says how many those were.",
+            "Removes a consumer and its pending entries. Returns the number of these entries.",
         ),
     stream("xgroup|destroy", "5.0.0", 4, WRITE, Data(groups::xgroup_destroy))
         .keys(&[key("RW delete", 2)])
         .complexity("O(N), N being the pending entries of the group")
-        .text("XGROUP DESTROY key group", "Removes a group with its consumers and pending entries."),
+        .text("XGROUP DESTROY key group", "Removes a group, its consumers and its pending entries."),
     stream_help("xgroup|help", "5.0.0", "XGROUP HELP"),
     stream("xgroup|setid", "5.0.0", -5, WRITE, Data(groups::xgroup_setid)).keys(&[key("RW update", 2)]).text(
         "XGROUP SETID key group id|$ [ENTRIESREAD entries-read]",
-        "Moves a group: it reads on after the id.",
+        "Sets the last delivered id of a group.",
     ),
     stream("xidmprecord", "8.6.2", 5, GROW_FAST, Data(idempotence::xidmprecord))
         .keys(&[key("RW update", 1)])
         .text(
             "XIDMPRECORD key producer-id idempotent-id id",
-            "Makes a stream remember that a producer sent an entry under a name.",
+            "Adds an existing entry to a stream's producer history.",
         ),
-    stream_container("xinfo", "5.0.0").text("XINFO", "Tells about streams, groups and consumers."),
+    stream_container("xinfo", "5.0.0").text("XINFO", "Returns information about streams, groups and consumers."),
     stream("xinfo|consumers", "5.0.0", 4, READ, Data(info::xinfo_consumers))
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the consumers of the group")
@@ -134,59 +135,59 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .keys(&[key("RO access", 2)])
         .complexity("O(N), N being the groups of the stream")
         .note(
-            "`lag` is always a number (`exact-lag yes`, the default); `exact-lag no` answers as Redis does, \
-               nulls included",
+            "`lag` is always a number (`exact-lag yes`, the default). With `exact-lag no` it is null when it is \
+               null in Redis",
         )
-        .text("XINFO GROUPS key", "Lists the groups of a stream, each with its lag."),
+        .text("XINFO GROUPS key", "Lists the groups of a stream and their lag."),
     stream_help("xinfo|help", "5.0.0", "XINFO HELP"),
     stream("xinfo|stream", "5.0.0", -3, READ, Data(info::xinfo_stream))
         .keys(&[key("RO access", 2)])
-        .note("`radix-tree-keys` and `radix-tree-nodes` describe blocks of entries: there is no radix tree")
+        .note("`radix-tree-keys` and `radix-tree-nodes` count blocks of entries; there is no radix tree")
         .text(
             "XINFO STREAM key [FULL [COUNT count]]",
-            "Tells about a stream; with FULL also about entries, groups and what is pending.",
+            "Returns information about a stream; with FULL also its entries, groups and pending entries.",
         ),
     stream("xlen", "5.0.0", 2, READ_FAST, Data(entries::xlen))
         .keys(&[key("RO", 1)])
-        .text("XLEN key", "Says how many entries a stream has."),
+        .text("XLEN key", "Returns the number of entries in a stream."),
     stream("xnack", "8.8.0", -7, WRITE_FAST, Data(release::xnack))
         .keys(&[key("RW update", 1)])
         .complexity("O(log N) for each id, N being the pending entries of the group")
         .text(
             "XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
-            "Gives pending entries back to their group, for any consumer to claim.",
+            "Releases pending entries, so that any consumer of the group can claim them.",
         ),
     stream("xpending", "5.0.0", -3, READ, Data(pending::xpending))
         .keys(&[key("RO access", 1)])
         .complexity(
             "O(N), N being the entries returned; \
-                     groups of pending entries that cannot match are skipped",
+                     chunks of pending entries that cannot match are skipped",
         )
         .tips(NONDETERMINISTIC)
         .text(
             "XPENDING key group [[IDLE min-idle-time] start end count [consumer]]",
-            "Sums up or lists what a group was given and has not acknowledged.",
+            "Lists the pending entries of a group, or returns a summary of them.",
         ),
     stream("xrange", "5.0.0", -4, READ, Data(entries::xrange))
         .keys(&[key("RO access", 1)])
         .complexity("O(log S + N), N being the entries returned, S the length of the stream")
         .text("XRANGE key start end [COUNT count]", "Returns the entries between two ids."),
-    stream("xread", "5.0.0", -4, READ.with(WAITING), Data(read::xread))
+    stream("xread", "5.0.0", -4, READ.with(BLOCKING_READ), Data(read::xread))
         .keys(&[stream_keys("RO access", 1)])
         .complexity("O(log S + N) for each stream, N being the entries returned, S the length of the stream")
         .text(
             "XREAD [COUNT count] [MAXCOUNT maxcount] [MAXSIZE bytes] [BLOCK milliseconds] \
              STREAMS key [key ...] id [id ...]",
-            "Returns the entries after the ids, and may wait for them.",
+            "Returns the entries after the ids, and can block until there are some.",
         ),
-    stream("xreadgroup", "5.0.0", -7, WRITE.with(WAITING), Data(read::xreadgroup))
+    stream("xreadgroup", "5.0.0", -7, WRITE.with(BLOCKING_READ), Data(read::xreadgroup))
         .keys(&[stream_keys("RO access", 4)])
         .complexity("O(N) for each stream, N being the entries returned")
-        .note("CLAIM holds for every stream read from `>`, also after one that is read from an id")
+        .note("CLAIM applies to every stream read from `>`, also if an earlier stream is read from an id")
         .text(
             "XREADGROUP GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE bytes] \
              [BLOCK milliseconds] [CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
-            "Gives a consumer new or idle entries of its group, or its own pending ones; may wait for them.",
+            "Delivers new or idle entries to a consumer, or returns its pending entries; can block.",
         ),
     stream("xrevrange", "5.0.0", -4, READ, Data(entries::xrevrange))
         .keys(&[key("RO access", 1)])
@@ -194,14 +195,14 @@ pub(in crate::table) const COMMANDS: &[CommandSpec] = &[
         .text("XREVRANGE key end start [COUNT count]", "Returns the entries between two ids, newest first."),
     stream("xsetid", "5.0.0", -3, GROW_FAST, Data(entries::xsetid)).keys(&[key("RW update", 1)]).text(
         "XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
-        "Sets the counters of a stream by hand.",
+        "Sets the last id and the counters of a stream.",
     ),
     stream("xtrim", "5.0.0", -4, WRITE, Data(entries::xtrim))
         .keys(&[key("RW delete", 1)])
-        .complexity("O(N), N being the entries removed; whole blocks go at once")
+        .complexity("O(N), N being the entries removed; whole blocks are removed in one step")
         .tips(NONDETERMINISTIC)
         .text(
             "XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count] [KEEPREF|DELREF|ACKED]",
-            "Shortens a stream from its old end.",
+            "Removes the oldest entries of a stream.",
         ),
 ];

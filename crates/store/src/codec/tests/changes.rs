@@ -1,4 +1,4 @@
-//! Changes, generated: every variant, with every kind of number and text.
+//! Generated changes: every variant, with every kind of number and text.
 
 use millstream_engine::bytes::varint;
 use millstream_engine::{
@@ -6,14 +6,18 @@ use millstream_engine::{
 };
 
 use super::{Entries, rewritten};
-use crate::codec::testing::Random;
+use crate::codec::testing::CodecRandom;
 use crate::codec::{RecordedChange, put_change, put_number, put_rearrangement, replay};
 
-/// How many different changes [`with_change`] makes.
+/// Number of different changes that [`with_change`] generates.
 const VARIANTS: u64 = 38;
 
-/// Hands the `n`-th kind of change, with random content, to `test`.
-fn with_change(n: u64, random: &mut Random, test: &mut dyn FnMut(&mut Random, &RecordedChange<'_>)) {
+/// Passes the `n`-th kind of change, with random content, to `test`.
+fn with_change(
+    n: u64,
+    random: &mut CodecRandom,
+    test: &mut dyn FnMut(&mut CodecRandom, &RecordedChange<'_>),
+) {
     let (db, key) = (random.number() as u32, random.text());
     let (group, consumer, at_ms) = (random.text(), random.text(), random.number());
     let texts: Vec<Vec<u8>> = (0..2 * random.below(5)).map(|_| random.text()).collect();
@@ -97,19 +101,19 @@ fn assert_same(found: &RecordedChange<'_>, expected: &RecordedChange<'_>) {
         (RecordedChange::Rearrange(found), RecordedChange::Rearrange(expected)) => {
             assert_eq!(found, expected)
         }
-        _ => panic!("another kind of change came back"),
+        _ => panic!("replay returned another kind of change"),
     }
 }
 
-fn for_all_changes(seeds: u64, mut test: impl FnMut(&mut Random, &RecordedChange<'_>)) {
+fn for_all_changes(seeds: u64, mut test: impl FnMut(&mut CodecRandom, &RecordedChange<'_>)) {
     for seed in 0..seeds {
-        let mut random = Random::new(seed);
+        let mut random = CodecRandom::new(seed);
         (0..VARIANTS).for_each(|n| with_change(n, &mut random, &mut test));
     }
 }
 
 #[test]
-fn every_change_comes_back() {
+fn every_change_round_trips() {
     for_all_changes(300, |_, change| {
         let mut payload = b"before".to_vec();
         put(&mut payload, change);
@@ -123,7 +127,7 @@ fn every_change_comes_back() {
 }
 
 #[test]
-fn a_record_of_many_changes_comes_back_in_order() {
+fn record_of_many_changes_round_trips_in_order() {
     let mut payload = Vec::new();
     for_all_changes(20, |_, change| put(&mut payload, change));
     assert_eq!(rewritten(&payload), Ok(payload.clone()));
@@ -133,19 +137,19 @@ fn a_record_of_many_changes_comes_back_in_order() {
 }
 
 #[test]
-fn a_change_cut_short_anywhere_is_an_error() {
+fn truncated_change_is_an_error() {
     for_all_changes(10, |_, change| {
         let mut payload = Vec::new();
         put(&mut payload, change);
         for cut in 1..payload.len() {
-            let outcome = replay(&payload[..cut], &mut |_| panic!("visited a change cut short"));
+            let outcome = replay(&payload[..cut], &mut |_| panic!("visited a truncated change"));
             assert!(outcome.is_err(), "cut at {cut} of {}", payload.len());
         }
     });
 }
 
 #[test]
-fn damaged_changes_are_refused_or_are_another_change_in_its_one_form() {
+fn damaged_changes_are_refused_or_are_another_valid_encoding() {
     let mut accepted = 0;
     for_all_changes(200, |random, change| {
         let mut payload = Vec::new();
@@ -163,7 +167,7 @@ fn damaged_changes_are_refused_or_are_another_change_in_its_one_form() {
 
 #[test]
 fn garbage_does_not_panic() {
-    let mut random = Random::new(1);
+    let mut random = CodecRandom::new(1);
     for n in 0..100_000u64 {
         let mut garbage: Vec<u8> =
             (0..random.below(60)).map(|_| (random.next() >> random.below(8)) as u8).collect();
@@ -175,7 +179,7 @@ fn garbage_does_not_panic() {
 }
 
 #[test]
-fn an_entry_like_the_one_before_needs_one_before_it() {
+fn short_form_of_an_entry_needs_an_entry_before_it() {
     let mut entries = Vec::new();
     let mut stream = Entries::default();
     for seq in [u64::MAX - 1, u64::MAX] {
@@ -191,15 +195,15 @@ fn an_entry_like_the_one_before_needs_one_before_it() {
         (count, outcome.map_err(|error| error.what))
     };
     assert_eq!(changes(&[&entries, &next]), (2, Ok(())));
-    // Nothing before it, something else, and an id that nothing follows.
-    let refused = Err("no entry comes before");
+    // No change before it, another kind of change before it, and an id that has no successor.
+    let refused = Err("there is no entry before it");
     assert_eq!(changes(&[&next]), (0, refused));
     assert_eq!(changes(&[&entries, &other, &next]), (2, refused));
     assert_eq!(changes(&[&entries, &next, &next]), (2, refused));
 }
 
 #[test]
-fn the_values_of_a_next_entry_have_one_form() {
+fn values_of_a_next_entry_have_one_encoding() {
     let mut entry = Vec::new();
     Entries::default().put(&mut entry, (0, b"k"), (StreamId::new(1, 1), &[b"n", b"v"]));
     let next = |values: &[u8]| {
@@ -224,12 +228,12 @@ fn the_values_of_a_next_entry_have_one_form() {
     assert_eq!(next(&number(-71)), Ok((2, b"-71".to_vec())));
     let greatest = (1 << 61) - 1;
     assert_eq!(next(&number(greatest)), Ok((2, greatest.to_string().into_bytes())));
-    assert_eq!(next(&number(greatest + 1)), Err("a number that would be text"));
-    assert_eq!(next(&[3, 2 << 1, b'7', b'1']), Err("text that would be a number"));
-    assert_eq!(next(&[2, 2 << 1, b'v', b'w']), Err("the values are not as long as announced"));
-    assert_eq!(next(&[3, 1 << 1, b'v', b'w']), Err("the values are not as long as announced"));
-    assert_eq!(next(&[2, 2 << 1, b'v']), Err("more is announced than follows"));
-    assert_eq!(next(&[0]), Err("the end comes too early"));
+    assert_eq!(next(&number(greatest + 1)), Err("a number that must be encoded as text"));
+    assert_eq!(next(&[3, 2 << 1, b'7', b'1']), Err("a text that must be encoded as a number"));
+    assert_eq!(next(&[2, 2 << 1, b'v', b'w']), Err("the values do not have the announced length"));
+    assert_eq!(next(&[3, 1 << 1, b'v', b'w']), Err("the values do not have the announced length"));
+    assert_eq!(next(&[2, 2 << 1, b'v']), Err("fewer bytes follow than announced"));
+    assert_eq!(next(&[0]), Err("the data ends too early"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The bytes of one change of every variant and of one value of every kind, as they are in files.
+//! The encoding of one change of every variant and of one value of every kind, as they are in files.
 //!
-//! A failure here means that files written before can no longer be read, or read as something else. If the
-//! form must change: give the new form a new tag (or kind), keep reading the old one, keep its line, add a
-//! line for the new form. Lines are never changed.
+//! If a test fails here, files of earlier versions can no longer be read, or are read differently. If an encoding must
+//! change: give the new encoding a new tag (or kind), keep reading the old one, keep its line, and add a line for the
+//! new one. Lines are never changed.
 
 use millstream_engine::{
     BlockLimits, ClaimedRow, Effect, KeyPlace, Keyspace, ListEnd, Rearrangement, ReleasedRow, StreamEffect,
@@ -13,14 +13,14 @@ use super::{Entries, hashing, rewritten};
 use crate::codec::{put_change, put_rearrangement, put_value, take_value};
 
 const FIXTURES: &str = include_str!("fixtures.txt");
-/// Begins the line of a value in a form that is no longer written.
+/// Prefix of the line of a value whose encoding is no longer written.
 const OLD_VALUE: &str = "old-value";
 
 const ID: StreamId = StreamId::new(1_700_000_000_123, 4);
 const NEAR: StreamId = StreamId::new(1_700_000_000_123, 7);
 const BACK: StreamId = StreamId::new(1_700_000_000_000, 1);
 
-/// Every change, by the name of its line.
+/// Returns every change, with the name of its line.
 fn changes() -> Vec<(&'static str, Vec<u8>)> {
     let mut all = Vec::new();
     let mut add = |name, effect: Effect<'_>| {
@@ -59,7 +59,7 @@ fn newer_changes() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// One entry, and another like it.
+/// Encodes an entry and a second one that resembles it.
 fn two_entries() -> Vec<u8> {
     let (mut entries, mut out) = (Entries::default(), Vec::new());
     entries.put(&mut out, (2, b"key"), (ID, &[b"field", b"value", b"", b"12"]));
@@ -97,7 +97,7 @@ fn stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
     add("claim", StreamEffect::Claim { group, consumer, rows, at_ms });
 }
 
-/// Those that came later: their lines are at the end.
+/// Effects that were added later: their lines are at the end.
 fn newer_stream_effects(mut add: impl FnMut(&'static str, StreamEffect<'_>)) {
     let (group, at_ms, ids) = (&b"group"[..], ID.ms + 20, &[ID, NEAR, BACK]);
     let rows =
@@ -128,7 +128,7 @@ fn rearrangements() -> Vec<(&'static str, Vec<u8>)> {
     all
 }
 
-/// A value of every kind, by the name of its line. Tables of one item: more have no order of their own.
+/// Returns a value of every kind, with the name of its line. Tables have one item, because their order is not fixed.
 fn values() -> Vec<(&'static str, Value)> {
     let long: &[u8] = &[b'x'; 65];
     vec![
@@ -156,7 +156,7 @@ fn value_of(effects: &[Effect<'_>]) -> Value {
     keys.take(0, b"key").expect("the effects leave a value").value
 }
 
-/// Two sealed blocks and an open one, a deleted entry, two groups, two consumers, rows that differ in everything.
+/// Two sealed blocks and an open one, a deleted entry, two groups, two consumers, rows that differ in every field.
 fn stream_with_everything() -> Value {
     let ids: Vec<StreamId> = (0..5).map(|n| StreamId::new(ID.ms + n * 40, n)).collect();
     let fields: [&[&[u8]]; 2] = [&[b"a", b"1", b"b", b"text"], &[b"other", b"-70000"]];
@@ -188,7 +188,7 @@ fn stream_with_everything() -> Value {
     value_of(&effects.map(Effect::Stream))
 }
 
-/// Rows given back, before and behind one that has an owner, and what two producers sent.
+/// Released entries before and after one with an owner, and the history of two producers.
 fn stream_in_full() -> Value {
     let ids: Vec<StreamId> = (0..3).map(|n| StreamId::new(ID.ms + n, n)).collect();
     let (group, at_ms) = (&b"group"[..], ID.ms + 500);
@@ -220,7 +220,7 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
 }
 
-/// Line by line: `change` or `value`, a name, the bytes. The file has `old-value` too.
+/// Returns one line per item: `change` or `value`, a name, the bytes. The file also has lines with `old-value`.
 fn written() -> String {
     let mut out = String::new();
     for (name, bytes) in changes() {
@@ -238,19 +238,19 @@ fn written() -> String {
 }
 
 #[test]
-fn what_is_written_has_not_changed() {
+fn encodings_have_not_changed() {
     let written = written();
     let kept: Vec<&str> = FIXTURES.lines().filter(|line| !line.starts_with(OLD_VALUE)).collect();
     for (found, expected) in written.lines().zip(&kept) {
         assert_eq!(found, *expected);
     }
     let new: Vec<&str> = written.lines().skip(kept.len()).collect();
-    assert!(new.is_empty(), "lines to be added:\n{}", new.join("\n"));
+    assert!(new.is_empty(), "lines to add:\n{}", new.join("\n"));
     assert_eq!(written.lines().count(), kept.len());
 }
 
 #[test]
-fn what_was_written_can_be_read() {
+fn encodings_of_earlier_versions_can_be_read() {
     for line in FIXTURES.lines() {
         let [kind, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let bytes = unhex(bytes);

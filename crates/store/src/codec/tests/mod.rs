@@ -1,4 +1,4 @@
-//! The codec: what goes in comes out, what is damaged is refused, and the form stays as it is.
+//! Tests of the codec: round trips, damaged input, and the stability of the encoding.
 
 mod changes;
 mod fixtures;
@@ -15,7 +15,7 @@ fn hashing() -> Hashing {
     Hashing::new(7)
 }
 
-/// The bytes of all changes of a payload, written anew. An entry that lay in the block of the one before it does so again.
+/// Decodes all changes of a payload and encodes them again. An entry in the short form is encoded in the short form.
 fn rewritten(payload: &[u8]) -> Result<Vec<u8>, CodecError> {
     let (mut out, mut entries) = (Vec::new(), Entries::default());
     replay(payload, &mut |change| {
@@ -40,7 +40,7 @@ fn rewritten(payload: &[u8]) -> Result<Vec<u8>, CodecError> {
     Ok(out)
 }
 
-/// Entries as they go to a stream and into a record.
+/// Adds entries to a stream and to a record, like a transaction does.
 #[derive(Default)]
 struct Entries {
     stream: Stream,
@@ -50,10 +50,10 @@ struct Entries {
 impl Entries {
     fn put(&mut self, out: &mut Vec<u8>, place: (u32, &[u8]), entry: (StreamId, &[&[u8]])) {
         let (id, fields) = entry;
-        // No stream would take others, but a record may have them.
+        // A stream would reject an id that is not greater, but a record can contain it.
         let is_greater = id > self.stream.last_id();
         let limits = BlockLimits { max_bytes: 0, max_entries: 0 };
-        let laid = is_greater.then(|| self.stream.append(id, fields, limits)).flatten();
-        put_entry(&mut self.last, out, place, entry, laid);
+        let encoded = is_greater.then(|| self.stream.append(id, fields, limits)).flatten();
+        put_entry(&mut self.last, out, place, entry, encoded);
     }
 }

@@ -1,4 +1,4 @@
-//! Values: every type in every layout, and streams that have lived.
+//! Values: every type in every layout, and streams after random operations.
 
 use millstream_engine::pending::{ConsumerHandle, PendingEntry};
 use millstream_engine::stream::{Counters, StreamBuilder};
@@ -6,7 +6,7 @@ use millstream_engine::value::Layout;
 use millstream_engine::{BlockLimits, Effect, Keyspace, Stream, StreamEffect, StreamId, Value};
 
 use super::hashing;
-use crate::codec::testing::{Drive, Random, dump};
+use crate::codec::testing::{CodecRandom, StreamDriver, dump};
 use crate::codec::{put_value, take_value};
 
 fn bytes_of(value: &Value) -> Vec<u8> {
@@ -24,14 +24,14 @@ fn loaded(stream: &Stream) -> Stream {
     }
 }
 
-/// The value that effects leave under a key.
+/// Returns the value of a key after these effects.
 fn value_after(effects: &[Effect<'_>]) -> Value {
     let mut keys = Keyspace::new(1, 3);
     effects.iter().for_each(|effect| keys.apply(0, b"key", effect, BlockLimits::default()));
     keys.take(0, b"key").expect("the effects leave a value").value
 }
 
-/// Values of every kind and layout.
+/// Returns values of every kind and layout.
 fn plain_values() -> Vec<(Value, Layout)> {
     let many: Vec<Vec<u8>> = (0..600u32).map(|n| format!("item {n}").into_bytes()).collect();
     let many: Vec<&[u8]> = many.iter().map(|item| &**item).collect();
@@ -48,7 +48,7 @@ fn plain_values() -> Vec<(Value, Layout)> {
         (value_after(&[push(&many), push(&many)]), Layout::LongList),
         (value_after(&[Effect::HashSet { pairs: few }]), Layout::Packed),
         (value_after(&[Effect::HashSet { pairs: &many }]), Layout::Table),
-        // What has become a table stays one.
+        // A table stays a table when fields are deleted.
         (
             value_after(&[Effect::HashSet { pairs: &many }, Effect::HashDelete { fields: &many[2..] }]),
             Layout::Table,
@@ -67,7 +67,7 @@ fn plain_values() -> Vec<(Value, Layout)> {
     ]
 }
 
-/// The content: in order where there is one, sorted in a table.
+/// Returns the content in its order; sorted if the value is a table.
 fn items(value: &Value) -> Vec<Vec<u8>> {
     let mut items = Vec::new();
     match value {
@@ -84,7 +84,7 @@ fn items(value: &Value) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn plain_values_come_back_in_their_layout() {
+fn plain_values_round_trip_in_their_layout() {
     for (value, layout) in plain_values() {
         assert_eq!(value.layout(), layout);
         let again = take_value(&bytes_of(&value), hashing()).unwrap();
@@ -95,13 +95,13 @@ fn plain_values_come_back_in_their_layout() {
 }
 
 #[test]
-fn a_value_cut_short_anywhere_or_with_more_behind_it_is_an_error() {
-    let mut drive = Drive::new(5, Stream::new());
-    drive.run(150);
-    let stream = Value::Stream(Box::new(drive.streams.remove(0)));
+fn truncated_value_or_trailing_byte_is_an_error() {
+    let mut driver = StreamDriver::new(5, Stream::new());
+    driver.run(150);
+    let stream = Value::Stream(Box::new(driver.streams.remove(0)));
     for value in plain_values().into_iter().map(|(value, _)| value).chain([stream]) {
         let mut bytes = bytes_of(&value);
-        // Long ones at every seventh place, which is enough to hit every field.
+        // Long values are cut at every seventh byte, which reaches every field.
         let step = if bytes.len() > 5_000 { 7 } else { 1 };
         for cut in (0..bytes.len()).step_by(step) {
             assert!(take_value(&bytes[..cut], hashing()).is_err(), "cut at {cut} of {}", bytes.len());
@@ -113,7 +113,7 @@ fn a_value_cut_short_anywhere_or_with_more_behind_it_is_an_error() {
 
 #[test]
 fn damaged_plain_values_are_refused_or_sound() {
-    let mut random = Random::new(3);
+    let mut random = CodecRandom::new(3);
     for (value, _) in plain_values() {
         let bytes = bytes_of(&value);
         for _ in 0..300 {
@@ -125,24 +125,24 @@ fn damaged_plain_values_are_refused_or_sound() {
 }
 
 #[test]
-fn a_stream_comes_back_exactly_and_lives_on_the_same() {
+fn decoded_stream_is_equal_and_behaves_the_same() {
     for seed in 0..150 {
-        let mut drive = Drive::new(seed, Stream::new());
+        let mut driver = StreamDriver::new(seed, Stream::new());
         for _ in 0..3 {
-            let steps = drive.random.below(250) as usize;
-            drive.run(steps);
-            let again = loaded(&drive.streams[0]);
+            let steps = driver.random.below(250) as usize;
+            driver.run(steps);
+            let again = loaded(&driver.streams[0]);
             again.check().unwrap();
-            assert_eq!(dump(&again), dump(&drive.streams[0]), "seed {seed}");
+            assert_eq!(dump(&again), dump(&driver.streams[0]), "seed {seed}");
             assert_eq!(
                 bytes_of(&Value::Stream(Box::new(again.clone()))),
-                bytes_of(&Value::Stream(Box::new(drive.streams[0].clone())))
+                bytes_of(&Value::Stream(Box::new(driver.streams[0].clone())))
             );
-            drive.streams.truncate(1);
-            drive.streams.push(again);
-            drive.run(150);
-            drive.streams.iter().for_each(|stream| stream.check().unwrap());
-            assert_eq!(dump(&drive.streams[1]), dump(&drive.streams[0]), "seed {seed}, later");
+            driver.streams.truncate(1);
+            driver.streams.push(again);
+            driver.run(150);
+            driver.streams.iter().for_each(|stream| stream.check().unwrap());
+            assert_eq!(dump(&driver.streams[1]), dump(&driver.streams[0]), "seed {seed}, later");
         }
     }
 }
@@ -151,16 +151,16 @@ fn a_stream_comes_back_exactly_and_lives_on_the_same() {
 fn damaged_streams_are_refused_or_sound() {
     let mut accepted = 0;
     for seed in 0..60 {
-        let mut drive = Drive::new(seed, Stream::new());
-        drive.run(60 + seed as usize);
-        let bytes = bytes_of(&Value::Stream(Box::new(drive.streams.remove(0))));
+        let mut driver = StreamDriver::new(seed, Stream::new());
+        driver.run(60 + seed as usize);
+        let bytes = bytes_of(&Value::Stream(Box::new(driver.streams.remove(0))));
         for round in 0..100 {
-            let damaged = drive.random.damaged(&bytes);
+            let damaged = driver.random.damaged(&bytes);
             let Ok(Value::Stream(stream)) = take_value(&damaged, hashing()) else { continue };
             accepted += 1;
             stream.check().unwrap();
             assert_eq!(dump(&loaded(&stream)), dump(&stream));
-            let mut later = Drive::new(round, *stream);
+            let mut later = StreamDriver::new(round, *stream);
             later.run(30);
             later.streams[0].check().unwrap();
         }
@@ -169,7 +169,7 @@ fn damaged_streams_are_refused_or_sound() {
 }
 
 #[test]
-fn an_empty_stream_keeps_what_it_knows() {
+fn empty_stream_keeps_its_ids_and_groups() {
     let id = StreamId::new(5, 1);
     let mut stream = Stream::new();
     for effect in [
@@ -188,12 +188,12 @@ fn an_empty_stream_keeps_what_it_knows() {
 }
 
 #[test]
-fn settings_of_a_newer_version_are_refused_and_not_dropped() {
+fn settings_of_a_newer_version_are_refused() {
     let mut stream = Stream::new();
     let group = StreamEffect::GroupCreate { group: b"g", last_id: StreamId::MIN, entries_read: None };
     stream.apply(&group, BlockLimits::default());
     let bytes = bytes_of(&Value::Stream(Box::new(stream)));
-    // A stream ends with the settings of its last group, that it has no memory, and its own settings.
+    // A stream ends with the settings of its last group, the flag for the producer history, and its own settings.
     let length = bytes.len();
     assert_eq!(bytes[length - 3..], [0, 0, 0]);
     for at in [length - 3, length - 1] {
@@ -205,7 +205,7 @@ fn settings_of_a_newer_version_are_refused_and_not_dropped() {
 }
 
 #[test]
-fn a_last_id_set_back_over_deleted_entries_takes_new_ones() {
+fn decoded_stream_accepts_new_entries_after_its_last_id_was_lowered() {
     let mut stream = Stream::new();
     let [first, last] = [StreamId::new(1, 0), StreamId::new(9, 0)];
     for effect in [
@@ -230,7 +230,7 @@ fn a_last_id_set_back_over_deleted_entries_takes_new_ones() {
 }
 
 #[test]
-fn groups_consumers_and_rows_come_once_and_in_order() {
+fn builder_rejects_duplicate_or_unordered_groups_consumers_and_rows() {
     let row = |ms, consumer| PendingEntry {
         id: StreamId::new(ms, 0),
         consumer: Some(ConsumerHandle(consumer)),

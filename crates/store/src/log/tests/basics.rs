@@ -1,18 +1,18 @@
-//! The log as its users drive it: round trips, rotation, release, failures, a full disk.
+//! The log's public API: round trips, rotation, release, failures, a full disk.
 
 use std::sync::Arc;
 
-use super::super::{Damage, DamageKind, LogError, Policy, Recovery, Torn};
-use super::{Random, open, options};
+use super::super::{Damage, DamageKind, LogError, Policy, Recovery, TornTail};
+use super::{WorkloadRandom, open, options};
 use crate::disk::{Fault, RealDisk, SimDisk};
 use crate::log::OpenError;
 
 #[test]
-fn records_come_back_in_order_over_many_segments() {
+fn records_are_read_back_in_order_over_many_segments() {
     let disk = SimDisk::new(1);
     let (opened, none) = open(&disk, options(300, 1)).unwrap();
     assert!(opened.report.created && none.is_empty());
-    let mut random = Random::new(2);
+    let mut random = WorkloadRandom::new(2);
     let payloads: Vec<Vec<u8>> = (0..100u64).map(|n| random.bytes(n % 90)).collect();
     for (index, payload) in payloads.iter().enumerate() {
         assert_eq!(opened.log.append(payload).unwrap(), index as u64 + 1);
@@ -40,7 +40,7 @@ fn records_come_back_in_order_over_many_segments() {
 }
 
 #[test]
-fn records_share_a_frame_until_they_are_written_or_it_is_great() {
+fn records_share_a_frame_until_it_is_written_or_full() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let bytes = || disk.contents()["log-00000000000000000001"].len();
@@ -53,7 +53,7 @@ fn records_share_a_frame_until_they_are_written_or_it_is_great() {
         opened.log.append(&[1; 99]).unwrap();
     }
     opened.log.commit().unwrap();
-    // Two frames of 41 records: the first that reaches 4 KiB is closed.
+    // Two frames of 41 records each: the log begins a new frame after 4 KiB.
     assert_eq!(bytes(), 64 + 3 * 32 + 92 * 100);
     drop(opened);
     let (opened, records) = open(&disk, options(1 << 20, 2)).unwrap();
@@ -63,19 +63,19 @@ fn records_share_a_frame_until_they_are_written_or_it_is_great() {
 }
 
 #[test]
-fn a_rotated_log_can_be_released_up_to_its_end() {
+fn rotated_log_can_be_released_up_to_its_end() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
     let segments =
         || disk.contents().keys().filter(|name| name.starts_with("log-")).cloned().collect::<Vec<_>>();
     log.rotate().unwrap();
-    assert_eq!(segments(), ["log-00000000000000000001"], "an empty segment is not left");
+    assert_eq!(segments(), ["log-00000000000000000001"], "rotation does not replace an empty segment");
     for round in 1..=3u64 {
         for _ in 0..5 {
             log.append(b"something").unwrap();
         }
-        // Once with everything written before, once with nothing.
+        // In the first round all records are written before the rotation, in the others none.
         if round == 1 {
             log.commit().unwrap();
         }
@@ -93,7 +93,7 @@ fn a_rotated_log_can_be_released_up_to_its_end() {
 }
 
 #[test]
-fn a_released_segment_is_gone_and_what_is_needed_stays() {
+fn release_removes_segments_and_keeps_needed_records() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(200, 1)).unwrap();
     for _ in 0..40 {
@@ -111,7 +111,7 @@ fn a_released_segment_is_gone_and_what_is_needed_stays() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_and_reported() {
+fn recovery_cuts_and_reports_a_torn_tail() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"kept").unwrap();
@@ -122,11 +122,11 @@ fn a_torn_tail_is_cut_and_reported() {
     contents.get_mut(name).unwrap().extend_from_slice(&[1; 500]);
     let (opened, records) = open(&SimDisk::with_contents(&contents, 1), options(1 << 20, 2)).unwrap();
     assert_eq!(records, [(1, b"kept".to_vec())]);
-    assert_eq!(opened.report.cut, Some(Torn { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));
+    assert_eq!(opened.report.cut, Some(TornTail { file: name.to_owned(), at: 64 + 32 + 5, bytes: 500 }));
 }
 
 #[test]
-fn a_failed_sync_ends_the_log_for_good() {
+fn failed_sync_ends_the_log() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"one").unwrap();
@@ -144,14 +144,14 @@ fn a_failed_sync_ends_the_log_for_good() {
 }
 
 #[test]
-fn a_full_disk_puts_off_and_goes_on() {
+fn log_continues_after_the_disk_was_full() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(400, 1)).unwrap();
     let log = opened.log;
     let mut appended = 0;
-    for room in 0..120 {
+    for free in 0..120 {
         let used: usize = disk.contents().values().map(Vec::len).sum();
-        disk.set_capacity(Some(used as u64 + room));
+        disk.set_capacity(Some(used as u64 + free));
         for _ in 0..4 {
             appended = log.append(&[3; 50]).unwrap();
         }
@@ -162,7 +162,7 @@ fn a_full_disk_puts_off_and_goes_on() {
         let log_bytes = |contents: &std::collections::BTreeMap<String, Vec<u8>>| {
             contents.values().map(Vec::len).sum::<usize>()
         };
-        // What could be written up to a segment's end stays; nothing half-written does.
+        // The bytes up to the end of a segment can be written. No partial write remains.
         assert!(log_bytes(&disk.contents()) >= log_bytes(&before));
         disk.set_capacity(None);
         assert_eq!(log.commit().unwrap(), appended);
@@ -173,12 +173,12 @@ fn a_full_disk_puts_off_and_goes_on() {
 }
 
 #[test]
-fn while_a_batch_waits_for_space_no_more_is_taken_whatever_is_said_to_be_free() {
+fn log_refuses_writes_while_a_buffer_waits_for_space() {
     let disk = SimDisk::new(1);
     let log = open(&disk, options(1 << 20, 1)).unwrap().0.log;
     log.check_space(0).unwrap();
     log.append(b"one").unwrap();
-    // As beyond a quota, of which the free space tells nothing.
+    // Like a quota that is exceeded while the reported free space does not show it.
     disk.fail_at(disk.calls() + 1, Fault::Full);
     assert!(matches!(log.commit(), Err(LogError::Full(_))));
     for _ in 0..3 {
@@ -189,7 +189,7 @@ fn while_a_batch_waits_for_space_no_more_is_taken_whatever_is_said_to_be_free() 
 }
 
 #[test]
-fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
+fn log_keeps_the_old_manifest_if_there_is_no_space_for_a_new_one() {
     let mut refused = Vec::new();
     for call in 1..=4 {
         let disk = SimDisk::new(1);
@@ -214,7 +214,7 @@ fn without_space_for_a_new_manifest_the_old_one_stays_and_the_log_goes_on() {
 }
 
 #[test]
-fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() {
+fn log_continues_after_descriptors_ran_out() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(200, 1)).unwrap();
     let log = opened.log;
@@ -222,7 +222,7 @@ fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() 
     log.commit().unwrap();
     let before = disk.contents();
     disk.set_exhausted(true);
-    // The first fills its segment, and the second has none to go to.
+    // The first record fills its segment. The second needs a new segment.
     for position in 2..=3 {
         assert_eq!(log.append(&[2; 50]), Ok(position));
         let error = log.commit().unwrap_err();
@@ -246,15 +246,15 @@ fn without_descriptors_segments_and_manifests_are_put_off_and_the_log_goes_on() 
     assert_eq!(records, [(3, vec![2; 50])]);
 }
 
-/// Of other failures nobody knows what they left behind.
+/// Other failures end the log, because it is unknown what they left behind.
 #[test]
-fn a_segment_that_cannot_be_made_for_another_reason_ends_the_log() {
+fn io_error_while_creating_a_segment_ends_the_log() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(200, 1)).unwrap();
     opened.log.append(&[1; 150]).unwrap();
     opened.log.commit().unwrap();
     opened.log.append(&[2; 50]).unwrap();
-    // After the sync of the segment before.
+    // The call after the sync of the previous segment.
     disk.fail_at(disk.calls() + 2, Fault::Io);
     let error = opened.log.commit().unwrap_err();
     assert!(matches!(&error, LogError::Failed(cause) if cause.operation == "create"), "{error}");
@@ -263,17 +263,17 @@ fn a_segment_that_cannot_be_made_for_another_reason_ends_the_log() {
 }
 
 #[test]
-fn space_is_refused_before_it_runs_out_and_given_again() {
+fn writes_are_refused_before_the_disk_is_full_and_allowed_later() {
     let disk = SimDisk::new(1);
     let mut with_reserve = options(1 << 20, 1);
     with_reserve.reserve_bytes = 1000;
     let (opened, _) = open(&disk, with_reserve).unwrap();
     disk.set_capacity(Some(3000));
     assert_eq!(opened.log.check_space(0), Ok(()));
-    // What is larger than what is left beside the reserve is refused before anything is.
+    // A write that does not fit beside the reserve is refused while smaller writes are still accepted.
     assert_eq!(opened.log.check_space(500), Ok(()));
     let refused = opened.log.check_space(1 << 20).unwrap_err().to_string();
-    assert!(refused.contains("and this takes 1048576"), "{refused}");
+    assert!(refused.contains("and this write needs 1048576"), "{refused}");
     assert_eq!(opened.log.check_space(0), Ok(()));
     let mut taken = 0;
     while opened.log.check_space(0).is_ok() {
@@ -287,7 +287,7 @@ fn space_is_refused_before_it_runs_out_and_given_again() {
 }
 
 #[test]
-fn policies_write_and_sync_when_they_say() {
+fn each_policy_writes_and_syncs_at_its_times() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
@@ -308,7 +308,7 @@ fn policies_write_and_sync_when_they_say() {
 }
 
 #[test]
-fn who_must_not_wait_for_another_writer_is_told() {
+fn try_write_returns_none_while_another_thread_writes() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     let log = opened.log;
@@ -322,7 +322,7 @@ fn who_must_not_wait_for_another_writer_is_told() {
 }
 
 #[test]
-fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
+fn rejected_payload_refuses_the_folder_and_changes_nothing() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(1 << 20, 1)).unwrap();
     opened.log.append(b"odd").unwrap();
@@ -338,7 +338,7 @@ fn a_payload_the_reader_rejects_refuses_and_changes_nothing() {
 }
 
 #[test]
-fn a_folder_is_held_by_one_log_at_a_time() {
+fn only_one_log_at_a_time_opens_a_folder() {
     let disk = SimDisk::new(1);
     let (opened, _) = open(&disk, options(100, 1)).unwrap();
     assert!(open(&disk, options(100, 1)).is_err());
@@ -348,7 +348,7 @@ fn a_folder_is_held_by_one_log_at_a_time() {
 }
 
 #[test]
-fn threads_share_commits_on_a_real_folder() {
+fn threads_share_commits_in_a_real_folder() {
     let dir = std::env::temp_dir().join(format!("millstream-log-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let disk = Arc::new(RealDisk::create(&dir).unwrap());

@@ -1,38 +1,39 @@
-//! Power cuts: random work on a bad disk, cut anywhere, recovered, compared with what was told, and worked on again.
+//! Power cuts: random operations on a simulated disk, a power cut at any point, recovery, comparison, and then more
+//! operations. Recovery must return everything that the log reported as durable.
 //!
-//! `MILLSTREAM_CRASH_SEEDS=n` sets how many episodes are run. A failure names its seed; an episode is a function of it.
+//! `MILLSTREAM_CRASH_SEEDS=n` sets the number of episodes. A failure prints its seed, which determines the episode.
 
 use super::super::{Log, LogError, OpenError};
-use super::damage::rot;
-use super::{Random, open, open_with, options};
+use super::damage::damage_case;
+use super::{WorkloadRandom, open, open_with, options};
 use crate::disk::{Fault, SimDisk};
 use crate::sim_tests::planted::Bug;
 
 const EPISODES: u64 = 7000;
 const GENERATIONS: u64 = 4;
-/// How many different outcomes of each power cut are looked at.
+/// Number of different outcomes tried for each power cut.
 const CUTS: u64 = 4;
 
-/// What the world outside knows.
-struct Model {
-    /// Everything appended in the history that survived, by position.
+/// What the users of the log know.
+struct LogModel {
+    /// All payloads that were appended and not lost, by position.
     payloads: Vec<Vec<u8>>,
-    /// The largest position that anybody was told to be durable.
-    told: u64,
-    /// The first position that a manifest may call needed.
-    first_asked: u64,
+    /// Largest position that the log reported as durable.
+    reported_durable: u64,
+    /// Largest `first` that was requested. A manifest must not state a larger one.
+    first_requested: u64,
 }
 
-struct Episode {
-    random: Random,
-    model: Model,
+struct LogEpisode {
+    random: WorkloadRandom,
+    model: LogModel,
     segment_bytes: u64,
     bug: Option<Bug>,
     states: u64,
 }
 
 #[test]
-fn every_crash_leaves_a_prefix_that_covers_what_was_told() {
+fn every_crash_leaves_a_prefix_with_all_durable_records() {
     let episodes = std::env::var("MILLSTREAM_CRASH_SEEDS").ok().and_then(|text| text.parse().ok());
     let episodes: u64 = episodes.unwrap_or(EPISODES);
     let mut states = 0;
@@ -43,10 +44,10 @@ fn every_crash_leaves_a_prefix_that_covers_what_was_told() {
     assert!(states > episodes);
 }
 
-/// A process that ended between renaming the manifest and syncing the folder leaves a manifest that the next process reads but
-/// a power cut takes back.
+/// A process that ended between renaming the manifest and syncing the folder leaves a manifest that the next process
+/// reads, but that a power cut can undo.
 #[test]
-fn segments_outlive_a_manifest_that_is_not_durable_yet() {
+fn segments_are_kept_until_the_new_manifest_is_durable() {
     for halted_after in 1..12 {
         let disk = SimDisk::new(halted_after);
         let (opened, _) = open(&disk, options(200, 1)).unwrap();
@@ -63,7 +64,8 @@ fn segments_outlive_a_manifest_that_is_not_durable_yet() {
         disk.fail_at(folder_sync + halted_after, Fault::Halt);
         let _ = open(&disk, options(200, 2));
         for seed in 0..50 {
-            let (recovered, _) = open(&disk.crash(seed), options(200, 3)).expect("one of the manifests");
+            let (recovered, _) =
+                open(&disk.crash(seed), options(200, 3)).expect("the old or the new manifest");
             assert_eq!(recovered.report.last, 20);
         }
     }
@@ -72,24 +74,24 @@ fn segments_outlive_a_manifest_that_is_not_durable_yet() {
 #[test]
 fn every_planted_bug_is_caught() {
     for bug in Bug::OF_LOG {
-        let (crash, rotten) = caught(bug);
-        println!("{bug:?}: power cuts find it at seed {crash:?}, damage at seed {rotten:?}");
-        assert!(crash.is_some() || rotten.is_some(), "{bug:?} is not caught");
+        let (crash, damaged) = caught(bug);
+        println!("{bug:?}: power cuts find it at seed {crash:?}, damage at seed {damaged:?}");
+        assert!(crash.is_some() || damaged.is_some(), "{bug:?} is not caught");
     }
 }
 
-/// The first seeds whose power cuts and whose damage show a mistake.
+/// Returns the first seeds whose power cuts and whose damage reveal the bug.
 pub(crate) fn caught(bug: Bug) -> (Option<u64>, Option<u64>) {
     let crash = (1..=600).find(|&seed| run(seed, Some(bug)).is_err());
-    (crash, (1..=200).find(|&seed| rot(seed, Some(bug)).is_err()))
+    (crash, (1..=200).find(|&seed| damage_case(seed, Some(bug)).is_err()))
 }
 
-/// One episode; gives the number of crash states looked at, or the rule that was broken.
+/// Runs one episode. Returns the number of crash states checked, or the rule that was broken.
 fn run(seed: u64, bug: Option<Bug>) -> Result<u64, String> {
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     let segment_bytes = [150, 600, 2500][random.below(3) as usize];
-    let model = Model { payloads: Vec::new(), told: 0, first_asked: 1 };
-    let mut episode = Episode { random, model, segment_bytes, bug, states: 0 };
+    let model = LogModel { payloads: Vec::new(), reported_durable: 0, first_requested: 1 };
+    let mut episode = LogEpisode { random, model, segment_bytes, bug, states: 0 };
     let mut disk = SimDisk::new(seed);
     for generation in 0..GENERATIONS {
         episode.plan_fault(&disk);
@@ -101,8 +103,8 @@ fn run(seed: u64, bug: Option<Bug>) -> Result<u64, String> {
     Ok(episode.states)
 }
 
-impl Episode {
-    /// Something goes wrong at some call from here on, often within recovery itself.
+impl LogEpisode {
+    /// Plans a fault at a random later call, often during recovery itself.
     fn plan_fault(&mut self, disk: &SimDisk) {
         let fault =
             [Fault::Halt, Fault::Halt, Fault::Io, Fault::Full, Fault::Short][self.random.below(5) as usize];
@@ -110,7 +112,7 @@ impl Episode {
         disk.fail_at(disk.calls() + 1 + self.random.below(within), fault);
     }
 
-    /// Opens the folder and compares what is there with the model, which then takes over what was recovered.
+    /// Opens the folder and compares it with the model. Then the model continues from what was recovered.
     fn recover(&mut self, disk: &SimDisk, salt: u64) -> Result<Option<Log>, String> {
         let seed = self.random.next() ^ salt;
         let (opened, records) = match open_with(disk, options(self.segment_bytes, seed), self.bug) {
@@ -120,10 +122,13 @@ impl Episode {
         };
         let last = opened.log.durable();
         let first = opened.log.manifest().first;
-        if last < self.model.told {
-            return Err(format!("recovered up to {last}, but {} was told", self.model.told));
+        if last < self.model.reported_durable {
+            return Err(format!(
+                "recovered up to {last}, but {} was reported as durable",
+                self.model.reported_durable
+            ));
         }
-        if last > self.model.payloads.len() as u64 || first > self.model.first_asked {
+        if last > self.model.payloads.len() as u64 || first > self.model.first_requested {
             return Err(format!("recovered {first} to {last}, which was never written"));
         }
         let positions_are_whole = records.iter().map(|(position, _)| *position).eq(first..=last);
@@ -133,7 +138,7 @@ impl Episode {
             return Err("recovered other records than were appended".to_owned());
         }
         self.model.payloads.truncate(last as usize);
-        self.model.told = last;
+        self.model.reported_durable = last;
         Ok(Some(opened.log))
     }
 
@@ -150,9 +155,9 @@ impl Episode {
                     Ok(())
                 }
             };
-            self.model.told = self.model.told.max(log.durable());
-            if self.model.told > self.model.payloads.len() as u64 {
-                return Err("durable is ahead of what was appended".to_owned());
+            self.model.reported_durable = self.model.reported_durable.max(log.durable());
+            if self.model.reported_durable > self.model.payloads.len() as u64 {
+                return Err("a position is durable that was never appended".to_owned());
             }
             if let Err(LogError::Failed(_)) = outcome {
                 return self.stays_failed(log);
@@ -161,9 +166,9 @@ impl Episode {
         disk.set_capacity(None);
         disk.set_exhausted(false);
         if self.random.below(8) == 0 && log.close().is_ok() {
-            self.model.told = self.model.payloads.len() as u64;
+            self.model.reported_durable = self.model.payloads.len() as u64;
         }
-        self.model.told = self.model.told.max(log.durable());
+        self.model.reported_durable = self.model.reported_durable.max(log.durable());
         Ok(())
     }
 
@@ -171,7 +176,7 @@ impl Episode {
         let most = [40, 40, 200, 1500][self.random.below(4) as usize];
         let count = self.random.below(most);
         let payload = self.random.bytes(count);
-        // As commands do; whoever knows of space makes room.
+        // As every command does. After this measurement the log preallocates space.
         let _ = log.check_space(0);
         let position = log.append(&payload)?;
         self.model.payloads.push(payload);
@@ -181,41 +186,41 @@ impl Episode {
 
     fn release(&mut self, log: &Log) -> Result<(), LogError> {
         let first = 1 + self.random.below(log.durable() + 1);
-        self.model.first_asked = self.model.first_asked.max(first);
+        self.model.first_requested = self.model.first_requested.max(first);
         log.release_before(first, Some(first - 1)).map(drop)
     }
 
-    /// Sometimes little room is left, sometimes all there is; sometimes no file can be opened.
+    /// Sets how much disk space is free: little, or no limit. Sometimes no file can be opened.
     fn squeeze(&mut self, disk: &SimDisk) {
         let used: usize = disk.contents().values().map(Vec::len).sum();
-        let room = self.random.below(400);
-        disk.set_capacity((room < 300).then_some(used as u64 + room));
-        disk.set_exhausted(room >= 360);
+        let free = self.random.below(400);
+        disk.set_capacity((free < 300).then_some(used as u64 + free));
+        disk.set_exhausted(free >= 360);
     }
 
-    /// After a failure nothing is acknowledged any more.
+    /// Checks that a failed log acknowledges nothing more.
     fn stays_failed(&self, log: &Log) -> Result<(), String> {
-        let told = log.durable();
-        if log.commit().is_ok() || log.durable() != told {
+        let reported_durable = log.durable();
+        if log.commit().is_ok() || log.durable() != reported_durable {
             return Err("a failed log acknowledged something".to_owned());
         }
         Ok(())
     }
 
-    /// The process ends: in one of four cases alone, else with the machine. Gives the disk to go on with.
+    /// Ends the process: in one of four cases alone, otherwise with a power cut. Returns the disk to continue with.
     fn end_process(&mut self, disk: &SimDisk) -> Result<SimDisk, String> {
         disk.set_capacity(None);
         if self.random.below(4) == 0 {
             disk.restart();
             return Ok(disk.clone());
         }
-        let told = self.model.told;
+        let reported_durable = self.model.reported_durable;
         let payloads = self.model.payloads.clone();
         for _ in 0..CUTS {
             let image = disk.crash(self.random.next());
             self.recover(&image, 0)?;
             self.states += 1;
-            self.model.told = told;
+            self.model.reported_durable = reported_durable;
             self.model.payloads.clone_from(&payloads);
         }
         Ok(disk.crash(self.random.next()))

@@ -1,23 +1,23 @@
-//! Every byte, every bit: whatever is done to the files, the outcome is a consistent prefix that is not behind what is known
-//! to have been durable, or a refusal that changed nothing.
+//! Damages files in every possible way. The log must either open with a consistent prefix that contains everything
+//! known to have been durable, or refuse the folder and change nothing.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::super::{OpenError, Wanted};
-use super::{Random, open, open_with, options};
+use super::super::{OpenError, SalvageTarget};
+use super::{WorkloadRandom, open, open_with, options};
 use crate::disk::SimDisk;
 use crate::log::frame::{FrameHeader, HEADER_BYTES, Salt};
 use crate::log::segment;
 use crate::sim_tests::planted::Bug;
 
-pub(super) type Contents = BTreeMap<String, Vec<u8>>;
+pub(super) type FolderFiles = BTreeMap<String, Vec<u8>>;
 
 /// A folder with known contents.
-pub(super) struct Written {
-    pub(super) contents: Contents,
+pub(super) struct WrittenFolder {
+    pub(super) contents: FolderFiles,
     pub(super) payloads: Vec<Vec<u8>>,
-    /// Every frame: its bytes, where it is, what is in it and what it claims.
+    /// All frames: their bytes, places, positions and claims.
     frames: Vec<PlacedFrame>,
     manifest_durable: u64,
 }
@@ -31,13 +31,13 @@ struct PlacedFrame {
     claim: u64,
 }
 
-impl Written {
-    /// A log of these payloads, committed after every third.
-    pub(super) fn new(payloads: Vec<Vec<u8>>, segment_bytes: u64, close: bool) -> Written {
+impl WrittenFolder {
+    /// Writes a log of these payloads, committed after every third.
+    pub(super) fn new(payloads: Vec<Vec<u8>>, segment_bytes: u64, close: bool) -> WrittenFolder {
         let disk = SimDisk::new(1);
-        Written::append(&disk, &payloads, segment_bytes, close, 1);
+        WrittenFolder::append(&disk, &payloads, segment_bytes, close, 1);
         let manifest_durable = if close { payloads.len() as u64 } else { 0 };
-        Written::of(disk.contents(), payloads, manifest_durable)
+        WrittenFolder::of(disk.contents(), payloads, manifest_durable)
     }
 
     pub(super) fn append(disk: &SimDisk, payloads: &[Vec<u8>], segment_bytes: u64, close: bool, seed: u64) {
@@ -54,7 +54,7 @@ impl Written {
         }
     }
 
-    pub(super) fn of(contents: Contents, payloads: Vec<Vec<u8>>, manifest_durable: u64) -> Written {
+    pub(super) fn of(contents: FolderFiles, payloads: Vec<Vec<u8>>, manifest_durable: u64) -> WrittenFolder {
         let mut frames = Vec::new();
         for (file, bytes) in contents.iter().filter(|(name, _)| name.starts_with("log-")) {
             let salt = Salt::new(u64::from_le_bytes(bytes[40..48].try_into().unwrap()));
@@ -72,11 +72,11 @@ impl Written {
                 offset = end;
             }
         }
-        Written { contents, payloads, frames, manifest_durable }
+        WrittenFolder { contents, payloads, frames, manifest_durable }
     }
 
-    /// How far the damaged folder still proves the log to have been durable.
-    fn proven(&self, damaged: &Contents) -> u64 {
+    /// Returns the position up to which the damaged folder still proves the log durable.
+    fn proven(&self, damaged: &FolderFiles) -> u64 {
         let by_names = damaged.keys().filter_map(|name| segment::first_of(name)).map(|first| first - 1);
         let is_there = |frame: &&PlacedFrame| {
             damaged
@@ -87,8 +87,8 @@ impl Written {
         by_names.chain(by_claims).chain([self.manifest_durable]).max().unwrap_or(0)
     }
 
-    /// Opens the damaged folder; gives whether it opened, or what rule the outcome breaks.
-    pub(super) fn verdict(&self, damaged: &Contents, bug: Option<Bug>) -> Result<bool, String> {
+    /// Opens the damaged folder. Returns whether it opened, or the rule that the outcome breaks.
+    pub(super) fn verdict(&self, damaged: &FolderFiles, bug: Option<Bug>) -> Result<bool, String> {
         let disk = SimDisk::with_contents(damaged, 9);
         match open_with(&disk, options(1 << 20, 77), bug) {
             Ok((opened, records)) => {
@@ -105,24 +105,24 @@ impl Written {
             }
             Err(OpenError::Disk(error)) => Err(format!("unexpected: {error}")),
             Err(OpenError::Damage(_)) if disk.contents() != *damaged => {
-                Err("refused, but changed".to_owned())
+                Err("refused, but the folder was changed".to_owned())
             }
             Err(OpenError::Damage(_)) => Ok(false),
         }
     }
 
-    fn check(&self, damaged: &Contents, what: impl Fn() -> String) -> bool {
+    fn check(&self, damaged: &FolderFiles, what: impl Fn() -> String) -> bool {
         self.verdict(damaged, None).unwrap_or_else(|rule| panic!("{}: {rule}", what()))
     }
 
-    /// The folder with one file changed.
-    pub(super) fn with(&self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Contents {
+    /// Returns the folder with one file changed.
+    pub(super) fn with(&self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> FolderFiles {
         let mut damaged = self.contents.clone();
         change(damaged.get_mut(file).unwrap());
         damaged
     }
 
-    fn without(&self, file: &str) -> Contents {
+    fn without(&self, file: &str) -> FolderFiles {
         let mut damaged = self.contents.clone();
         damaged.remove(file);
         damaged
@@ -130,18 +130,18 @@ impl Written {
 }
 
 fn payloads(count: u64, seed: u64) -> Vec<Vec<u8>> {
-    let mut random = Random::new(seed);
+    let mut random = WorkloadRandom::new(seed);
     (0..count).map(|n| random.bytes(20 + n * 7 % 40)).collect()
 }
 
-fn small(close: bool) -> Written {
-    let written = Written::new(payloads(32, 5), 800, close);
+fn small(close: bool) -> WrittenFolder {
+    let written = WrittenFolder::new(payloads(32, 5), 800, close);
     assert!(written.contents.len() >= 4, "several segments and a manifest");
     written
 }
 
 #[test]
-fn every_cut_of_every_file() {
+fn truncated_files_are_detected_at_every_length() {
     for close in [false, true] {
         let written = small(close);
         let last = written.contents.keys().rfind(|name| name.starts_with("log-")).unwrap();
@@ -160,7 +160,7 @@ fn every_cut_of_every_file() {
 }
 
 #[test]
-fn every_flipped_bit_of_every_file() {
+fn flipped_bits_are_detected_in_every_file() {
     for close in [false, true] {
         let written = small(close);
         let (mut opened, mut refused) = (0, 0);
@@ -172,23 +172,23 @@ fn every_flipped_bit_of_every_file() {
             }
         }
         println!("flips, closed {close}: {opened} opened, {refused} refused");
-        assert_eq!(opened > 0, !close, "only what a crash could explain is cut");
+        assert_eq!(opened > 0, !close, "recovery cuts only what a crash could have left");
     }
 }
 
 #[test]
-fn every_frame_dropped_doubled_or_swapped() {
+fn dropped_duplicated_and_swapped_frames_are_detected() {
     let written = small(false);
     let frames = written.frames.clone();
     let mut refused = 0;
     for (index, frame) in frames.iter().enumerate() {
         let end = frame.offset + frame.bytes.len();
         let dropped = written.with(&frame.file, |bytes| drop(bytes.drain(frame.offset..end)));
-        let doubled = written.with(&frame.file, |bytes| {
+        let duplicated = written.with(&frame.file, |bytes| {
             bytes.splice(end..end, frame.bytes.iter().copied());
         });
         refused += u32::from(!written.check(&dropped, || format!("frame {} dropped", index + 1)));
-        refused += u32::from(!written.check(&doubled, || format!("frame {} doubled", index + 1)));
+        refused += u32::from(!written.check(&duplicated, || format!("frame {} duplicated", index + 1)));
         for other in frames[index + 1..].iter().filter(|other| other.file == frame.file) {
             let swapped = written.with(&frame.file, |bytes| {
                 let between = bytes[end..other.offset].to_vec();
@@ -202,9 +202,9 @@ fn every_frame_dropped_doubled_or_swapped() {
 }
 
 #[test]
-fn every_sector_zeroed_and_every_file_missing_or_foreign() {
+fn overwritten_sectors_and_missing_or_foreign_files_are_detected() {
     let written = small(false);
-    let foreign = Written::new(payloads(32, 5), 800, false);
+    let foreign = WrittenFolder::new(payloads(32, 5), 800, false);
     let mut other_store = foreign.contents.clone();
     for (file, bytes) in &written.contents {
         for sector in 0..bytes.len().div_ceil(512) {
@@ -219,7 +219,7 @@ fn every_sector_zeroed_and_every_file_missing_or_foreign() {
         written.check(&written.without(file), || format!("{file} missing"));
     }
     let disk = SimDisk::new(1);
-    Written::append(&disk, &payloads(32, 5), 800, false, 99);
+    WrittenFolder::append(&disk, &payloads(32, 5), 800, false, 99);
     other_store.extend(disk.contents());
     for (file, bytes) in &other_store {
         let damaged = written.with(file, |mine| *mine = bytes.clone());
@@ -228,49 +228,53 @@ fn every_sector_zeroed_and_every_file_missing_or_foreign() {
 }
 
 #[test]
-fn missing_segments_are_told_by_their_positions_and_sound_files_not_blamed() {
+fn missing_segments_are_reported_by_position_without_blaming_intact_files() {
     let written = small(true);
     let names: Vec<&String> = written.contents.keys().filter(|name| name.starts_with("log-")).collect();
     let [one, two, three, ..] = names[..] else { panic!("too few segments") };
     let refusal = |missing: &[&String]| {
-        let contents: Contents =
+        let contents: FolderFiles =
             written.contents.clone().into_iter().filter(|(name, _)| !missing.contains(&name)).collect();
         let error = open(&SimDisk::with_contents(&contents, 1), options(800, 1)).err().unwrap();
         error.to_string()
     };
     let first = |name| segment::first_of(name).unwrap();
-    let text = |what: String| format!("{what}. `millstream check . --salvage OUT` saves what can be saved");
+    let text = |what: String| {
+        format!(
+            "{what}. `millstream check . --salvage OUT` copies everything that is intact to a new folder OUT"
+        )
+    };
     let missing = format!("positions 1 to {} of the log are missing, before {two}", first(two) - 1);
     assert_eq!(refusal(&[one]), text(missing));
     let (from, to) = (first(two), first(three) - 1);
     let missing = format!("positions {from} to {to} of the log are missing, between {one} and {three}");
     assert_eq!(refusal(&[two]), text(missing));
-    let missing = "the log is missing from position 1 on: there is no segment".to_owned();
+    let missing = "the log is missing from position 1 on: the folder has no segment".to_owned();
     assert_eq!(refusal(&names), text(missing));
 }
 
 #[test]
-fn lengths_are_not_believed() {
+fn huge_length_field_is_rejected() {
     let written = small(false);
     let frame = written.frames[3].clone();
     let damaged = written.with(&frame.file, |bytes| bytes[frame.offset..frame.offset + 4].fill(0xFF));
     assert!(!written.check(&damaged, || "a huge length".to_owned()));
 }
 
-/// Random damage of all kinds, and histories mixed with a fork of themselves: one case per seed.
-pub(super) fn rot(seed: u64, bug: Option<Bug>) -> Result<(), String> {
-    let mut random = Random::new(seed);
+/// One case of random damage per seed, including a log mixed with another continuation of itself.
+pub(super) fn damage_case(seed: u64, bug: Option<Bug>) -> Result<(), String> {
+    let mut random = WorkloadRandom::new(seed);
     let base = payloads(4 + random.below(8), seed);
     let disk = SimDisk::new(seed);
-    Written::append(&disk, &base, 400, false, seed);
+    WrittenFolder::append(&disk, &base, 400, false, seed);
     let branches = [1, 2].map(|branch| {
         let fork = SimDisk::with_contents(&disk.contents(), branch);
         let more: Vec<Vec<u8>> = payloads(9, seed)
             .iter()
-            .map(|like| Random::new(seed + branch).bytes(like.len() as u64))
+            .map(|like| WorkloadRandom::new(seed + branch).bytes(like.len() as u64))
             .collect();
-        Written::append(&fork, &more, 400, false, seed + branch);
-        Written::of(fork.contents(), [base.clone(), more].concat(), 0)
+        WrittenFolder::append(&fork, &more, 400, false, seed + branch);
+        WrittenFolder::of(fork.contents(), [base.clone(), more].concat(), 0)
     });
     let [written, fork] = &branches;
     let files: Vec<&String> = written.contents.keys().filter(|name| name.starts_with("log-")).collect();
@@ -298,21 +302,21 @@ pub(super) fn rot(seed: u64, bug: Option<Bug>) -> Result<(), String> {
             }
         }),
     };
-    // A whole segment of the fork makes the folder the fork's, up to there.
+    // A whole segment of the fork can make the folder equal to the fork up to that segment.
     written.verdict(&damaged, bug).or_else(|rule| fork.verdict(&damaged, bug).map_err(|_| rule)).map(drop)
 }
 
 #[test]
-fn random_damage_and_mixed_histories() {
+fn random_damage_and_mixed_histories_are_detected() {
     for seed in 1..=1500 {
-        rot(seed, None).unwrap_or_else(|rule| panic!("seed {seed}: {rule}"));
+        damage_case(seed, None).unwrap_or_else(|rule| panic!("seed {seed}: {rule}"));
     }
 }
 
 #[test]
-fn salvage_saves_every_intact_frame_and_names_the_lost_ones() {
+fn salvage_returns_every_intact_frame_and_reports_the_lost_ones() {
     let written = small(true);
-    let wanted = Wanted { durable: written.payloads.len() as u64, ..Wanted::default() };
+    let wanted = SalvageTarget { durable: written.payloads.len() as u64, ..SalvageTarget::default() };
     for (index, frame) in written.frames.iter().enumerate() {
         let (first, last) = (*frame.positions.start(), *frame.positions.end());
         let damaged = written.with(&frame.file, |bytes| bytes[frame.offset + HEADER_BYTES + 3] ^= 8);
@@ -339,12 +343,12 @@ fn salvage_saves_every_intact_frame_and_names_the_lost_ones() {
 }
 
 #[test]
-fn salvage_calls_a_torn_tail_no_loss() {
+fn salvage_does_not_count_a_torn_tail_as_lost() {
     let written = small(false);
     let last = written.frames.last().unwrap();
     let damaged = written.with(&last.file, |bytes| bytes.truncate(last.offset + HEADER_BYTES + 3));
     let disk = SimDisk::with_contents(&damaged, 1);
-    let found = crate::log::salvage(&disk, &Wanted::default(), &mut |_, _| Ok(())).unwrap();
+    let found = crate::log::salvage(&disk, &SalvageTarget::default(), &mut |_, _| Ok(())).unwrap();
     assert_eq!((found.losses.len(), found.last), (0, last.positions.start() - 1));
     assert_eq!(
         found.torn.map(|torn| (torn.at, torn.bytes)),

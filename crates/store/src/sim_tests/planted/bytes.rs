@@ -1,4 +1,4 @@
-//! Segments, manifests and snapshots as a mistaken program would write them, or take them to be.
+//! Changes segments, manifests and snapshots to what a program with a bug would write or read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::{ControlFlow, Range};
@@ -9,29 +9,29 @@ use millstream_engine::{BlockLimits, Stream, StreamEffect, StreamId, Value};
 
 use super::Bug;
 use crate::log::tests::{
-    FRAME_HEADER_BYTES, FrameHeader, Manifest, Placing, SEGMENT_HEADER_BYTES, Salt, SegmentHeader, is_intact,
-    seal,
+    FRAME_HEADER_BYTES, FrameFields, FrameHeader, Manifest, SEGMENT_HEADER_BYTES, Salt, SegmentHeader,
+    is_intact, seal,
 };
 use crate::snapshot::{SnapshotKey, SnapshotReader, SnapshotWriter};
 
-/// The checksum that a frame was written with, and the one it has since it was sealed again.
+/// Original checksums of frames, with their checksums after they were sealed again.
 pub(super) type Resealed = HashMap<u32, u32>;
 
-/// One frame of a segment, where it lies.
-struct Frame {
+/// One frame of a segment, and its place.
+struct SegmentFrame {
     header: FrameHeader,
     at: Range<usize>,
     is_intact: bool,
 }
 
-/// The frames of a segment up to the first that is none, or does not end.
-fn frames(segment: &[u8], salt: Salt) -> Vec<Frame> {
+/// Returns the frames of a segment up to the first invalid or incomplete one.
+fn frames(segment: &[u8], salt: Salt) -> Vec<SegmentFrame> {
     let (mut frames, mut begin) = (Vec::new(), SEGMENT_HEADER_BYTES);
     while let Some(header) = segment.get(begin..).and_then(|bytes| FrameHeader::decode(bytes, salt)) {
         let at = begin..begin + FRAME_HEADER_BYTES + header.length as usize;
         let Some(bytes) = segment.get(at.clone()) else { break };
         begin = at.end;
-        frames.push(Frame { header, is_intact: is_intact(bytes, salt), at });
+        frames.push(SegmentFrame { header, is_intact: is_intact(bytes, salt), at });
     }
     frames
 }
@@ -40,8 +40,8 @@ fn header_of(segment: &[u8]) -> Option<SegmentHeader> {
     SegmentHeader::decode(segment.get(..SEGMENT_HEADER_BYTES)?).ok()
 }
 
-/// What a reader with this mistake takes a segment to be, of all segments there are. `None`: what it is.
-pub(super) fn believed(bug: Bug, segments: &BTreeMap<String, Vec<u8>>, name: &str) -> Option<Vec<u8>> {
+/// Returns a segment as a reader with this bug would see it. Returns `None` if the bug changes nothing.
+pub(super) fn misread(bug: Bug, segments: &BTreeMap<String, Vec<u8>>, name: &str) -> Option<Vec<u8>> {
     match bug {
         Bug::CutOnAnyDamage => {
             let (last, bytes) = segments.last_key_value()?;
@@ -60,7 +60,7 @@ pub(super) fn believed(bug: Bug, segments: &BTreeMap<String, Vec<u8>>, name: &st
             let mut last = None;
             for (found, bytes) in segments {
                 let mut bytes = bytes.clone();
-                last = Some(believe(bug, &mut bytes, last, &mut resealed)).flatten().or(last);
+                last = Some(misread_segment(bug, &mut bytes, last, &mut resealed)).flatten().or(last);
                 if found == name {
                     return Some(bytes);
                 }
@@ -71,9 +71,9 @@ pub(super) fn believed(bug: Bug, segments: &BTreeMap<String, Vec<u8>>, name: &st
     }
 }
 
-/// Seals the frames of a segment anew where the mistake overlooks that they are damaged, or do not continue the ones before. Takes and
-/// gives the checksum of the last frame.
-fn believe(bug: Bug, segment: &mut [u8], last: Option<u32>, resealed: &mut Resealed) -> Option<u32> {
+/// Seals the frames of a segment again if the bug ignores that they are damaged or do not continue the ones before
+/// them. Takes and returns the checksum of the last frame.
+fn misread_segment(bug: Bug, segment: &mut [u8], last: Option<u32>, resealed: &mut Resealed) -> Option<u32> {
     let mut header = header_of(segment)?;
     let continues = |previous: u32, last: Option<u32>, resealed: &Resealed| match (bug, last) {
         (Bug::ChainUnchecked, Some(last)) => last,
@@ -82,52 +82,52 @@ fn believe(bug: Bug, segment: &mut [u8], last: Option<u32>, resealed: &mut Resea
     header.previous = continues(header.previous, last, resealed);
     segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let (salt, mut last) = (Salt::new(header.salt), header.previous);
-    for Frame { header, at, is_intact } in frames(segment, salt) {
+    for SegmentFrame { header, at, is_intact } in frames(segment, salt) {
         if !is_intact && bug != Bug::ChecksumUnchecked {
             break;
         }
         let FrameHeader { position, count, claim, previous, checksum, .. } = header;
         let previous = continues(previous, Some(last), resealed);
-        let placing = Placing { position, count, durable: claim, previous };
-        last = seal(&mut segment[at], salt, placing);
+        let fields = FrameFields { position, count, durable: claim, previous };
+        last = seal(&mut segment[at], salt, fields);
         resealed.insert(checksum, last);
     }
     Some(last)
 }
 
-/// Lets every new frame of a segment claim one position more.
+/// Makes every new frame of a segment claim one position more.
 pub(super) fn claim_more(segment: &mut [u8], resealed: &mut Resealed) {
     let Some(mut header) = header_of(segment) else { return };
     header.previous = resealed.get(&header.previous).copied().unwrap_or(header.previous);
     segment[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     let salt = Salt::new(header.salt);
-    for Frame { header, at, is_intact } in frames(segment, salt) {
+    for SegmentFrame { header, at, is_intact } in frames(segment, salt) {
         if is_intact && !resealed.values().any(|now| *now == header.checksum) {
             let FrameHeader { position, count, claim, previous, checksum, .. } = header;
             let previous = resealed.get(&previous).copied().unwrap_or(previous);
-            let placing = Placing { position, count, durable: (claim + 1).min(position - 1), previous };
-            resealed.insert(checksum, seal(&mut segment[at], salt, placing));
+            let fields = FrameFields { position, count, durable: (claim + 1).min(position - 1), previous };
+            resealed.insert(checksum, seal(&mut segment[at], salt, fields));
         }
     }
 }
 
-/// A manifest as it is written by mistake.
-pub(super) fn tampered_manifest(bug: Bug, bytes: &[u8]) -> Option<Vec<u8>> {
+/// Returns the manifest that a program with this bug would write.
+pub(super) fn manifest_with_bug(bug: Bug, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut manifest = Manifest::decode(bytes).ok()?;
-    let position = manifest.snapshot.filter(|_| bug == Bug::SnapshotPositionTooLate)?;
+    let position = manifest.snapshot.filter(|_| bug == Bug::FirstRecordSkipped)?;
     manifest.first = manifest.first.max((position + 2).min(manifest.durable + 1));
     Some(manifest.encode().to_vec())
 }
 
-/// A snapshot as it is written by mistake.
-pub(super) fn tampered_snapshot(bug: Bug, file: &[u8], now_ms: u64) -> Option<Vec<u8>> {
+/// Returns the snapshot that a program with this bug would write.
+pub(super) fn snapshot_with_bug(bug: Bug, file: &[u8], now_ms: u64) -> Option<Vec<u8>> {
     const MISTAKES: [Bug; 7] = [
         Bug::PendingNotInSnapshot,
         Bug::ReleasedNotInSnapshot,
-        Bug::MemoryNotInSnapshot,
+        Bug::ProducerHistoryNotInSnapshot,
         Bug::ExpiredNotInSnapshot,
-        Bug::StampTooLate,
-        Bug::StampTooEarly,
+        Bug::StampTooHigh,
+        Bug::StampTooLow,
         Bug::StampsIgnored,
     ];
     if !MISTAKES.contains(&bug) {
@@ -144,8 +144,8 @@ pub(super) fn tampered_snapshot(bug: Bug, file: &[u8], now_ms: u64) -> Option<Ve
             continue;
         }
         let stamp = match bug {
-            Bug::StampTooLate => stamp + 1,
-            Bug::StampTooEarly => stamp.saturating_sub(1),
+            Bug::StampTooHigh => stamp + 1,
+            Bug::StampTooLow => stamp.saturating_sub(1),
             Bug::StampsIgnored => 0,
             _ => stamp,
         };
@@ -156,15 +156,15 @@ pub(super) fn tampered_snapshot(bug: Bug, file: &[u8], now_ms: u64) -> Option<Ve
     Some(out)
 }
 
-/// Takes out of a value what the mistake forgets.
+/// Removes the parts of a value that the bug omits.
 fn leave_out(bug: Bug, value: &mut Value) {
     let Value::Stream(stream) = value else { return };
     match bug {
         Bug::PendingNotInSnapshot => forget_pending(stream, false),
         Bug::ReleasedNotInSnapshot => forget_pending(stream, true),
-        Bug::MemoryNotInSnapshot => {
+        Bug::ProducerHistoryNotInSnapshot => {
             let Some(HistoryCounters { limits, .. }) = stream.history_counters() else { return };
-            // Other limits make it forget everything; then they are as before.
+            // Changing the limits clears the history; the second change restores the limits.
             for duration_s in [limits.duration_s + 1, limits.duration_s] {
                 let effect = StreamEffect::IdempotenceConfigure { duration_s, max_size: limits.max_size };
                 stream.apply(&effect, BlockLimits::default());

@@ -1,4 +1,4 @@
-//! A disk on which the program above makes a mistake: it hands on what that program would have asked for.
+//! A disk that makes the calls that a program with a planted bug would make.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use crate::log::tests::{MANIFEST_NEW, Manifest, SEGMENT_HEADER_BYTES, segment_fi
 
 const SNAPSHOT: &str = "snapshot-";
 
-/// Hands calls on, but for those that the mistake changes.
+/// Forwards all calls, except those that the bug changes.
 pub(crate) struct MistakenDisk {
-    state: Arc<State>,
+    state: Arc<MistakenState>,
 }
 
-struct State {
+struct MistakenState {
     disk: SimDisk,
     bug: Bug,
     clock: Arc<dyn Clock>,
-    /// A file whose sync was answered and not yet done.
+    /// A file whose sync was reported as done but was not made yet.
     unsynced: Mutex<Option<Arc<dyn File>>>,
-    /// By file, from where on writes go how much further: behind a tail that was not cut.
+    /// By file: the offset from which writes are shifted, and by how much, because a torn tail was not cut.
     shifts: Mutex<BTreeMap<String, (u64, u64)>>,
-    /// Checksums that frames were written with, and those they have now.
+    /// Original checksums of frames, and their current ones.
     resealed: Mutex<bytes::Resealed>,
-    /// By file, the last write of such frames: where it began, and its bytes.
+    /// By file: the offset and the bytes of the last write of such frames.
     resealed_writes: Mutex<BTreeMap<String, (u64, Vec<u8>)>>,
 }
 
 impl MistakenDisk {
-    /// The disk itself, if there is no mistake.
+    /// Wraps a disk. Returns the disk itself if there is no bug.
     pub(crate) fn over(disk: &SimDisk, bug: Option<Bug>, clock: Arc<dyn Clock>) -> Arc<dyn Disk> {
         let Some(bug) = bug else { return Arc::new(disk.clone()) };
-        let state = State {
+        let state = MistakenState {
             disk: disk.clone(),
             bug,
             clock,
@@ -48,29 +48,29 @@ impl MistakenDisk {
         Arc::new(MistakenDisk { state: Arc::new(state) })
     }
 
-    fn handle(&self, name: &str, file: Arc<dyn File>, believed: Option<Vec<u8>>) -> Arc<dyn File> {
-        Arc::new(MistakenFile { state: Arc::clone(&self.state), name: name.to_owned(), file, believed })
+    fn handle(&self, name: &str, file: Arc<dyn File>, misread: Option<Vec<u8>>) -> Arc<dyn File> {
+        Arc::new(MistakenFile { state: Arc::clone(&self.state), name: name.to_owned(), file, misread })
     }
 }
 
-impl State {
-    /// Before anything else happens: a sync that was answered early.
+impl MistakenState {
+    /// Makes the sync that was reported as done, before anything else happens.
     fn catch_up(&self) {
         if let Some(file) = self.unsynced.lock().take() {
             let _ = file.sync();
         }
     }
 
-    /// What the program takes a segment to be, where it does not look closely.
-    fn believed(&self, name: &str) -> Option<Vec<u8>> {
+    /// Returns a segment as the program with the bug would see it.
+    fn misread(&self, name: &str) -> Option<Vec<u8>> {
         segment_first(name)?;
         let contents = self.disk.contents();
         let segments: BTreeMap<String, Vec<u8>> =
             contents.into_iter().filter(|(name, _)| segment_first(name).is_some()).collect();
-        bytes::believed(self.bug, &segments, name)
+        bytes::misread(self.bug, &segments, name)
     }
 
-    /// Removes the segments that the manifest to come does without.
+    /// Removes the segments that the new manifest no longer needs.
     fn remove_covered(&self) -> Result<(), DiskError> {
         let contents = self.disk.contents();
         let Some(manifest) = contents.get(MANIFEST_NEW).and_then(|bytes| Manifest::decode(bytes).ok()) else {
@@ -109,8 +109,8 @@ impl Disk for MistakenDisk {
 
     fn open(&self, name: &str, access: Access) -> Result<Arc<dyn File>, DiskError> {
         let file = self.state.disk.open(name, access)?;
-        let believed = self.state.believed(name).filter(|_| access == Access::Read);
-        Ok(self.handle(name, file, believed))
+        let misread = self.state.misread(name).filter(|_| access == Access::Read);
+        Ok(self.handle(name, file, misread))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError> {
@@ -125,7 +125,7 @@ impl Disk for MistakenDisk {
         self.state.catch_up();
         match self.state.disk.contents().contains_key(name) {
             true => self.state.disk.remove(name),
-            // It went early.
+            // The bug has already removed it.
             false => Ok(()),
         }
     }
@@ -148,11 +148,11 @@ impl Disk for MistakenDisk {
 }
 
 struct MistakenFile {
-    state: Arc<State>,
+    state: Arc<MistakenState>,
     name: String,
     file: Arc<dyn File>,
-    /// Read instead of what is there.
-    believed: Option<Vec<u8>>,
+    /// Returned instead of the real contents.
+    misread: Option<Vec<u8>>,
 }
 
 impl MistakenFile {
@@ -160,7 +160,7 @@ impl MistakenFile {
         segment_first(&self.name).is_some()
     }
 
-    /// Whether this is a segment with more than its header.
+    /// Returns true if this is a segment with frames.
     fn has_records(&self) -> Result<bool, DiskError> {
         Ok(self.is_segment() && self.file.bytes()? > SEGMENT_HEADER_BYTES as u64)
     }
@@ -171,13 +171,13 @@ impl MistakenFile {
         Ok(bytes)
     }
 
-    /// Puts other contents in the place of these.
+    /// Replaces the contents of the file.
     fn replace(&self, bytes: &[u8]) -> Result<(), DiskError> {
         self.file.truncate(bytes.len() as u64)?;
         write_full(&*self.file, 0, bytes)
     }
 
-    /// What is written to a segment, with what its frames are to claim. The rest of a write that was cut short is that of the same bytes.
+    /// Returns the bytes of a write with changed claims. The rest of an incomplete write gets the same bytes.
     fn resealed(&self, offset: u64, bytes: &[u8]) -> Result<Vec<u8>, DiskError> {
         let mut writes = self.state.resealed_writes.lock();
         if let Some((begin, written)) = writes.get(&self.name)
@@ -195,12 +195,12 @@ impl MistakenFile {
         Ok(written)
     }
 
-    /// Files that are written once and whole become what the mistake makes of them.
+    /// Replaces the contents of manifests and snapshots by what the bug would write.
     fn tamper(&self) -> Result<(), DiskError> {
         let tampered = match self.name.as_str() {
-            MANIFEST_NEW => bytes::tampered_manifest(self.state.bug, &self.contents()?),
+            MANIFEST_NEW => bytes::manifest_with_bug(self.state.bug, &self.contents()?),
             name if name.starts_with(SNAPSHOT) => {
-                bytes::tampered_snapshot(self.state.bug, &self.contents()?, self.state.clock.now_ms())
+                bytes::snapshot_with_bug(self.state.bug, &self.contents()?, self.state.clock.now_ms())
             }
             _ => None,
         };
@@ -210,8 +210,8 @@ impl MistakenFile {
 
 impl File for MistakenFile {
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, DiskError> {
-        let Some(believed) = &self.believed else { return self.file.read_at(offset, into) };
-        let rest = believed.get(offset as usize..).unwrap_or_default();
+        let Some(misread) = &self.misread else { return self.file.read_at(offset, into) };
+        let rest = misread.get(offset as usize..).unwrap_or_default();
         let count = into.len().min(rest.len());
         into[..count].copy_from_slice(&rest[..count]);
         Ok(count)

@@ -1,4 +1,4 @@
-//! What is in a folder before it is opened: opening makes files, and those belong nowhere but into a store.
+//! Checks the contents of a folder before opening a store in it. Opening creates files, which must not mix with others.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use millstream_store::FolderContents;
 
 use super::super::{Error, ErrorKind};
 
-/// What a folder holds. Looks without changing anything.
+/// Returns what a folder contains, without changing anything.
 pub(super) fn contents(folder: &Path) -> Result<FolderContents, Error> {
     FolderContents::of(folder).map_err(|error| match error.kind() {
         io::ErrorKind::NotADirectory => file(folder),
@@ -22,14 +22,14 @@ pub(super) fn no_store(folder: &Path) -> Error {
 
 pub(super) fn foreign(folder: &Path) -> Error {
     let message = format!(
-        "{}: there is no store in this folder but other files; name a folder that is empty or not there yet",
+        "{}: the folder contains no store, only other files; name a folder that is empty or does not exist yet",
         folder.display()
     );
     Error::new(ErrorKind::NoStore, message)
 }
 
 fn file(path: &Path) -> Error {
-    let message = format!("{}: this is a file; a store is a folder", path.display());
+    let message = format!("{}: this is a file, not a folder; name a folder for the store", path.display());
     Error::new(ErrorKind::NoStore, message)
 }
 
@@ -46,11 +46,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_store_or_an_empty_folder_is_opened() {
+    fn open_rejects_folders_with_other_files() {
         let folder = std::env::temp_dir().join(format!("millstream-folder-{}", std::process::id()));
         let refused = |opened: Result<Embedded, Error>| opened.map(|_| ()).unwrap_err().kind();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
-        assert!(!folder.exists(), "looking has made it");
+        assert!(!folder.exists(), "open_existing created the folder");
         fs::write(&folder, "mine").unwrap();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
         assert_eq!(refused(Embedded::open(&folder)), ErrorKind::NoStore);
@@ -59,7 +59,7 @@ mod tests {
         fs::write(folder.join("notes"), "mine").unwrap();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
         assert_eq!(refused(Embedded::open(&folder)), ErrorKind::NoStore);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing was written");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "a rejected open wrote files");
         fs::remove_file(folder.join("notes")).unwrap();
         assert_eq!(refused(Embedded::open_existing(&folder)), ErrorKind::NoStore);
         Embedded::open(&folder).unwrap().store().close().unwrap();

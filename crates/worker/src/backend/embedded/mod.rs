@@ -1,4 +1,4 @@
-//! The store in this process as a backend: nothing in between, every verb one step under the lock of its keys.
+//! The backend for the embedded store. It calls the store's verbs directly; each verb is atomic.
 
 mod folder;
 mod values;
@@ -14,49 +14,51 @@ use millstream_protocol::glob;
 use millstream_store::FolderContents;
 use millstream_store::embedded::{Callable, Millstream, Refusal};
 use millstream_store::verbs::{
-    self, Acknowledge, Add, Adopt, Collect, Delete, DescribeGroup, DescribeStream, Exists, Extend,
-    GroupCreate, GroupDestroy, GroupSetId, ListStreams, OwnPending, Pending, PendingRows, Ping, ReadFrom,
-    ReadGroup, Reader, Remember, RemoveEmptyConsumer, RemoveStream, Restore, WalkIdle,
+    self, Acknowledge, Add, Adopt, Collect, ConsumerPath, Delete, DescribeGroup, DescribeStream, Exists,
+    Extend, GroupCreate, GroupDestroy, GroupSetId, ListStreams, OwnPending, Pending, PendingRows, Ping,
+    ReadFrom, ReadGroup, Remember, RemoveEmptyConsumer, RemoveStream, Restore, WalkIdle,
 };
 
 use super::{
-    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, ConsumerInfo, DeadLetter,
-    Delivery, Entry, Error, GroupInfo, NewEntry, Order, PendingFilter, PendingRow, PendingSummary, Range,
-    Read, Release, Start, StreamInfo, Trim,
+    Acknowledgement, Admin, Backend, BackendFuture, Capabilities, Claimed, Consumer, ConsumerInfo, Delivery,
+    Entry, Error, GroupInfo, IdOrder, NewDeadLetter, NewEntry, PendingFilter, PendingRow, PendingSummary,
+    Range, Read, Release, Start, StreamInfo, Trim,
 };
 use values::{
-    consumer_info, error, group_info, group_start, letter, millis, new_entry, own_release, pending_row,
-    stream_info, text,
+    consumer_info, error, group_info, group_start, millis, new_dead_letter, new_entry, own_release,
+    pending_row, stream_info, text,
 };
 
 /// The embedded store as a backend.
 #[derive(Clone)]
 pub struct Embedded {
     db: Millstream,
-    place: String,
+    location: String,
 }
 
 impl Embedded {
-    /// A store in memory that is gone with its last handle.
+    /// Creates a store in memory. Its data is lost when its last handle is dropped.
     pub fn in_memory() -> Embedded {
         Embedded::over(Millstream::in_memory(), "memory")
     }
 
-    /// The store in a folder, which is made if it is not there. A folder with anything else in it is refused.
+    /// Opens the store in a folder, or creates it if the folder is empty or does not exist.
+    ///
+    /// Fails if the folder contains other files and no store.
     pub fn open(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
         let folder = folder.as_ref();
         match folder::contents(folder)? {
-            FolderContents::Store | FolderContents::Nothing => Embedded::open_any(folder),
+            FolderContents::Store | FolderContents::Empty => Embedded::open_any(folder),
             FolderContents::Foreign => Err(folder::foreign(folder)),
         }
     }
 
-    /// The store in a folder, which must be there: nothing is made.
+    /// Opens the store in a folder. Fails, without creating anything, if there is no store.
     pub fn open_existing(folder: impl AsRef<Path>) -> Result<Embedded, Error> {
         let folder = folder.as_ref();
         match folder::contents(folder)? {
             FolderContents::Store => Embedded::open_any(folder),
-            FolderContents::Nothing | FolderContents::Foreign => Err(folder::no_store(folder)),
+            FolderContents::Empty | FolderContents::Foreign => Err(folder::no_store(folder)),
         }
     }
 
@@ -65,41 +67,41 @@ impl Embedded {
         Ok(Embedded::over(db, format!("embedded:{}", folder.display())))
     }
 
-    /// A store that was opened elsewhere; `place` is its name for people.
-    pub fn over(db: Millstream, place: impl Into<String>) -> Embedded {
-        Embedded { db, place: place.into() }
+    /// Wraps a store that is already open. [`Backend::location`] returns `location`.
+    pub fn over(db: Millstream, location: impl Into<String>) -> Embedded {
+        Embedded { db, location: location.into() }
     }
 
-    /// The store itself.
+    /// Returns the store.
     pub fn store(&self) -> &Millstream {
         &self.db
     }
 
-    /// The answer of a verb, as this backend gives it.
+    /// Calls a verb and converts its result.
     fn call_then<V: Callable, T: Send + 'static>(
         &self,
         verb: V,
         then: impl FnOnce(V::Output) -> T + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> BackendFuture<'_, T> {
         let call = self.db.call(verb);
         Box::pin(async move { call.await.map(then).map_err(error) })
     }
 
-    fn call<V: Callable>(&self, verb: V) -> Answer<'_, V::Output> {
-        self.call_then(verb, |answer| answer)
+    fn call<V: Callable>(&self, verb: V) -> BackendFuture<'_, V::Output> {
+        self.call_then(verb, |result| result)
     }
 
-    /// The same where one refusal is an answer too: `None`.
+    /// Calls a verb and converts its result. Passes `None` to `then` if the verb fails with `refusal`.
     fn call_unless<V: Callable, T: Send + 'static>(
         &self,
         refusal: Refusal,
         verb: V,
         then: impl FnOnce(Option<V::Output>) -> T + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> BackendFuture<'_, T> {
         let call = self.db.call(verb);
         Box::pin(async move {
             match call.await {
-                Ok(answer) => Ok(then(Some(answer))),
+                Ok(result) => Ok(then(Some(result))),
                 Err(refused) if refused.refusal() == Some(refusal) => Ok(then(None)),
                 Err(failed) => Err(error(failed)),
             }
@@ -107,9 +109,13 @@ impl Embedded {
     }
 }
 
-fn reader<B: From<String>>(consumer: Consumer<'_>) -> Reader<B> {
+fn consumer_path<B: From<String>>(consumer: Consumer<'_>) -> ConsumerPath<B> {
     let Consumer { stream, group, name } = consumer;
-    Reader { key: stream.to_owned().into(), group: group.to_owned().into(), consumer: name.to_owned().into() }
+    ConsumerPath {
+        key: stream.to_owned().into(),
+        group: group.to_owned().into(),
+        consumer: name.to_owned().into(),
+    }
 }
 
 impl Backend for Embedded {
@@ -120,12 +126,12 @@ impl Backend for Embedded {
             extends: true,
             idempotent_adds: true,
             exact_lag: self.db.store().settings().exact_lag.load(Ordering::Relaxed),
-            certain: true,
+            confirmed: true,
         }
     }
 
-    fn place(&self) -> String {
-        self.place.clone()
+    fn location(&self) -> String {
+        self.location.clone()
     }
 
     fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
@@ -137,7 +143,7 @@ impl Backend for Embedded {
         stream: &'a str,
         entries: &'a [NewEntry],
         trim: Option<Trim>,
-    ) -> Answer<'a, Vec<StreamId>> {
+    ) -> BackendFuture<'a, Vec<StreamId>> {
         if let Err(refused) = super::check_entries(entries) {
             return Box::pin(async { Err(refused) });
         }
@@ -148,18 +154,18 @@ impl Backend for Embedded {
         self.call(adds)
     }
 
-    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool> {
+    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
         let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
         let verb = GroupCreate { key, group, start, make_stream: true, entries_read: None };
         self.call_unless(Refusal::GroupExists, verb, |created| created.is_some())
     }
 
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
+    fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>> {
         let verb = DescribeStream { key: stream.to_owned() };
         self.call_unless(Refusal::NoSuchKey, verb, |found| found.map(|found| stream_info(&found)))
     }
 
-    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
+    fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>> {
         if read.count == 0 {
             return Box::pin(async { Ok(Vec::new()) });
         }
@@ -167,7 +173,7 @@ impl Backend for Embedded {
             count: Some(read.count as u64),
             block: read.block,
             claim_idle_ms_min: read.claim_idle.map(millis),
-            ..ReadGroup::new(reader::<String>(Consumer::new(read.stream, read.group, read.consumer)))
+            ..ReadGroup::new(consumer_path::<String>(Consumer::new(read.stream, read.group, read.consumer)))
         }))
     }
 
@@ -176,9 +182,9 @@ impl Backend for Embedded {
         consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
-    ) -> Answer<'a, Vec<Delivery>> {
-        let reader = reader::<String>(consumer);
-        self.call(Collect::new(OwnPending { reader, after, count: count as u64 }))
+    ) -> BackendFuture<'a, Vec<Delivery>> {
+        let consumer = consumer_path::<String>(consumer);
+        self.call(Collect::new(OwnPending { consumer, after, count: count as u64 }))
     }
 
     fn autoclaim<'a>(
@@ -187,12 +193,12 @@ impl Backend for Embedded {
         min_idle: Duration,
         from: StreamId,
         count: usize,
-    ) -> Answer<'a, Claimed> {
+    ) -> BackendFuture<'a, Claimed> {
         if count == 0 {
             return Box::pin(async move { Ok(Claimed { deliveries: Vec::new(), next: from }) });
         }
         let verb = WalkIdle {
-            reader: reader::<String>(consumer),
+            consumer: consumer_path::<String>(consumer),
             start: from,
             count: count as u64,
             min_idle_ms: millis(min_idle),
@@ -208,60 +214,60 @@ impl Backend for Embedded {
         stream: &'a str,
         group: &'a str,
         done: &'a Acknowledgement,
-    ) -> Answer<'a, u64> {
+    ) -> BackendFuture<'a, u64> {
         let remember = done.remember.iter();
         let remember: Vec<_> = remember
             .map(|(key, lifetime)| Remember { key: key.clone(), lifetime_ms: millis(*lifetime) })
             .collect();
         let acknowledge =
             Acknowledge { key: stream.to_owned(), group: group.to_owned(), ids: done.ids.clone() };
-        // Without ids, nothing is asked of the stream.
+        // Without ids, do not require that the group exists.
         let acknowledge: Vec<_> = (!done.ids.is_empty()).then_some(acknowledge).into_iter().collect();
         self.call_then((remember, acknowledge), |(_, acknowledged)| acknowledged.into_iter().sum())
     }
 
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
+    fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
         self.call(keys.iter().map(|key| Exists { key: key.clone() }).collect::<Vec<_>>())
     }
 
-    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>> {
         if ids.is_empty() {
             return Box::pin(async { Ok(Vec::new()) });
         }
-        let verb = Extend { reader: reader::<String>(consumer), ids: ids.to_vec() };
+        let verb = Extend { consumer: consumer_path::<String>(consumer), ids: ids.to_vec() };
         let ids = ids.to_vec();
         self.call_then(verb, move |ours| {
             ids.into_iter().zip(ours).filter(|(_, is_ours)| *is_ours).map(|(id, _)| id).collect()
         })
     }
 
-    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64> {
         if rows.is_empty() {
             return Box::pin(async { Ok(0) });
         }
         let rows = rows.iter().map(own_release).collect();
-        self.call(verbs::Release { reader: reader::<String>(consumer), rows })
+        self.call(verbs::Release { consumer: consumer_path::<String>(consumer), rows })
     }
 
     fn dead_letter<'a>(
         &'a self,
         consumer: Consumer<'a>,
-        letters: &'a [DeadLetter],
-    ) -> Answer<'a, Vec<StreamId>> {
-        if let Err(refused) = super::check_letters(letters) {
+        dead_letters: &'a [NewDeadLetter],
+    ) -> BackendFuture<'a, Vec<StreamId>> {
+        if let Err(refused) = super::check_dead_letters(dead_letters) {
             return Box::pin(async { Err(refused) });
         }
-        let letters = letters.iter().map(letter).collect();
-        self.call(verbs::DeadLetters { reader: reader(consumer), letters })
+        let dead_letters = dead_letters.iter().map(new_dead_letter).collect();
+        self.call(verbs::DeadLetters { consumer: consumer_path(consumer), dead_letters })
     }
 }
 
 impl Admin for Embedded {
-    fn ping(&self) -> Answer<'_, ()> {
+    fn ping(&self) -> BackendFuture<'_, ()> {
         self.call(Ping)
     }
 
-    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
+    fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>> {
         let pattern = pattern.to_owned();
         self.call_then(ListStreams, move |names| {
             let matching = names.iter().filter(|name| glob::matches(pattern.as_bytes(), name));
@@ -269,12 +275,12 @@ impl Admin for Embedded {
         })
     }
 
-    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
+    fn range<'a>(&'a self, stream: &'a str, range: Range) -> BackendFuture<'a, Vec<Entry>> {
         self.call(Collect::new(verbs::Range {
             key: stream.to_owned(),
             ids: Some(IdRange { first: range.first, last: range.last }),
             count: Some(range.count as u64),
-            reversed: range.order == Order::Falling,
+            reversed: range.order == IdOrder::Descending,
         }))
     }
 
@@ -284,38 +290,38 @@ impl Admin for Embedded {
         after: StreamId,
         count: usize,
         block: Duration,
-    ) -> Answer<'a, Vec<Entry>> {
+    ) -> BackendFuture<'a, Vec<Entry>> {
         let streams = vec![(stream.to_owned(), ReadFrom::After(after))];
         let read = verbs::Read { streams, count: Some(count as u64), block: Some(block) };
         self.call(Collect::new(read))
     }
 
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
         self.call(Delete { key: stream.to_owned(), ids: ids.to_vec() })
     }
 
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
         self.call(RemoveStream { key: stream.to_owned() })
     }
 
-    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
+    fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>> {
         let verb = DescribeStream { key: stream.to_owned() };
         self.call_unless(Refusal::NoSuchKey, verb, |found| {
             found.map_or_else(Vec::new, |found| found.groups.iter().map(group_info).collect())
         })
     }
 
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()> {
         let (key, group, start) = (stream.to_owned(), group.to_owned(), group_start(start));
         self.call(GroupSetId { key, group, start, entries_read: None })
     }
 
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool> {
         let verb = GroupDestroy { key: stream.to_owned(), group: group.to_owned() };
         self.call_unless(Refusal::GroupNeedsKey, verb, |destroyed| destroyed == Some(true))
     }
 
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
         let verb = Pending { key: stream.to_owned(), group: group.to_owned() };
         self.call_then(verb, |summary| {
             let consumers = summary.consumers.iter().map(|(name, pending)| (text(name), *pending));
@@ -328,7 +334,7 @@ impl Admin for Embedded {
         stream: &'a str,
         group: &'a str,
         filter: &'a PendingFilter,
-    ) -> Answer<'a, Vec<PendingRow>> {
+    ) -> BackendFuture<'a, Vec<PendingRow>> {
         let verb = PendingRows {
             key: stream.to_owned(),
             group: group.to_owned(),
@@ -340,20 +346,20 @@ impl Admin for Embedded {
         self.call_then(verb, |rows| rows.into_iter().map(pending_row).collect())
     }
 
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
+    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool> {
         self.call(Restore { key: stream.to_owned(), group: group.to_owned(), id })
     }
 
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>> {
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
         let verb = DescribeGroup { key: stream.to_owned(), group: group.to_owned() };
         self.call_then(verb, |group| group.consumers.iter().map(consumer_info).collect())
     }
 
-    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
-        self.call(Adopt { from: reader(consumer), to: heir.to_owned() })
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> BackendFuture<'a, u64> {
+        self.call(Adopt { from: consumer_path(consumer), to: heir.to_owned() })
     }
 
-    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool> {
-        self.call(RemoveEmptyConsumer(reader::<String>(consumer)))
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool> {
+        self.call(RemoveEmptyConsumer(consumer_path::<String>(consumer)))
     }
 }

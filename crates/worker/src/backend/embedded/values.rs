@@ -1,4 +1,4 @@
-//! The store's values as the worker's, and its errors.
+//! Converts between the values and errors of the store and those of the backend traits.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use millstream_engine::{GroupStart, StreamId};
 use millstream_store::embedded as store;
 use millstream_store::embedded::Refusal;
 use millstream_store::log::LogError;
-use millstream_store::verbs::{self, Add, FromShown, Sender, Shown};
+use millstream_store::verbs::{self, Add, FromReturned, IdempotencyKey, ReturnedEntry};
 use smallvec::SmallVec;
 
 use super::super::{
-    ConsumerInfo, DeadLetter, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewEntry, PendingRow,
+    ConsumerInfo, Delivery, Entry, Error, ErrorKind, Fields, GroupInfo, NewDeadLetter, NewEntry, PendingRow,
     Release, Start, StreamInfo, Trim,
 };
 
-/// The fields of an entry, cut from one copy of its bytes.
+/// Returns the fields of an entry. All of them share one copy of its bytes.
 pub(super) fn fields_of(entry: &EntryRef<'_>) -> Fields {
     let mut copy = BytesMut::with_capacity(FIELD_BYTES * entry.field_count());
     let mut ends = SmallVec::<[(usize, usize); 16]>::with_capacity(entry.field_count());
@@ -39,32 +39,34 @@ pub(super) fn fields_of(entry: &EntryRef<'_>) -> Fields {
     ends.into_iter().map(cut).collect()
 }
 
-/// What a field is expected to take; more is found out while copying.
+/// Expected bytes per field, for the initial capacity. The buffer grows if a field is larger.
 const FIELD_BYTES: usize = 32;
 
-impl FromShown for Delivery {
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<Delivery> {
+impl FromReturned for Delivery {
+    fn from_returned(shown: &ReturnedEntry<'_, '_>) -> Option<Delivery> {
         let (id, deliveries) = (shown.id, shown.deliveries);
         Some(Delivery { id, fields: shown.entry.map(fields_of), deliveries })
     }
 }
 
-impl FromShown for Entry {
-    fn from_shown(shown: &Shown<'_, '_>) -> Option<Entry> {
+impl FromReturned for Entry {
+    fn from_returned(shown: &ReturnedEntry<'_, '_>) -> Option<Entry> {
         Some(Entry { id: shown.id, fields: fields_of(shown.entry?) })
     }
 }
 
-/// An entry to be added. The bytes of its fields are shared.
+/// Converts an entry to add. The bytes of its fields are shared, not copied.
 pub(super) fn new_entry(stream: &str, entry: &NewEntry) -> Add<Bytes> {
     let bytes = |text: &String| Bytes::copy_from_slice(text.as_bytes());
-    let sender = entry.idempotence.as_ref();
-    let sender = sender.map(|once| Sender { producer: bytes(&once.producer), iid: Some(bytes(&once.iid)) });
-    Add { sender, ..addition(stream, &entry.fields) }
+    let idempotency_key = entry.idempotence.as_ref();
+    let idempotency_key = idempotency_key
+        .map(|once| IdempotencyKey { producer: bytes(&once.producer), iid: Some(bytes(&once.iid)) });
+    Add { idempotency_key, ..addition(stream, &entry.fields) }
 }
 
-pub(super) fn letter(dead: &DeadLetter) -> verbs::DeadLetter<Bytes> {
-    verbs::DeadLetter { origin: dead.origin, letter: addition(&dead.to, &dead.fields) }
+pub(super) fn new_dead_letter(dead_letter: &NewDeadLetter) -> verbs::DeadLetter<Bytes> {
+    let entry = addition(&dead_letter.to, &dead_letter.fields);
+    verbs::DeadLetter { origin: dead_letter.origin, entry }
 }
 
 fn addition(stream: &str, fields: &Fields) -> Add<Bytes> {
@@ -72,8 +74,9 @@ fn addition(stream: &str, fields: &Fields) -> Add<Bytes> {
     Add::new(Bytes::copy_from_slice(stream.as_bytes()), flat)
 }
 
-pub(super) fn own_release(given: &Release) -> OwnRelease {
-    OwnRelease { id: given.id, delivery: given.delivery, deliveries: given.deliveries }
+pub(super) fn own_release(release: &Release) -> OwnRelease {
+    let Release { id, delivery, deliveries } = *release;
+    OwnRelease { id, delivery, deliveries }
 }
 
 pub(super) fn group_start(start: Start) -> GroupStart {
@@ -125,7 +128,7 @@ pub(super) fn store_trim(trim: Trim) -> store::Trim {
     store::Trim { by: store::TrimBy::MaxLen(length), exactness, limit: store::TrimLimit::Default }
 }
 
-/// Names in the store are bytes; here they are text.
+/// Converts a name, which the store keeps as bytes, to text.
 pub(super) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }

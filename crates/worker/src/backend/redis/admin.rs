@@ -1,4 +1,4 @@
-//! What it takes to look at the streams and groups of a server, and to administer them.
+//! Implements [`Admin`]: inspecting and administering the streams, groups and consumers of a server.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,32 +8,32 @@ use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, Value};
 
 use super::super::{
-    Admin, Answer, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter, PendingRow,
-    PendingSummary, Range, ServerInfo, Start, StreamId,
+    Admin, BackendFuture, Consumer, ConsumerInfo, Entry, Error, ErrorKind, GroupInfo, PendingFilter,
+    PendingRow, PendingSummary, Range, ServerInfo, Start, StreamId,
 };
 use super::commands::{self, Id, command};
+use super::connection::Connection;
 use super::errors::{from_redis, is_missing_key, missing_key_is_no_group};
-use super::link::Link;
 use super::reply::{
     array, checked, consumer_info, count, entries, group_info, id, integer, pairs, pending_row, text, tuple,
 };
-use super::{NOBODY, Redis, scripts};
+use super::{RELEASED_CONSUMER, Redis, scripts};
 
 impl Admin for Redis {
-    fn ping(&self) -> Answer<'_, ()> {
-        Box::pin(async { self.link.command("", commands::ping()).await.map(drop) })
+    fn ping(&self) -> BackendFuture<'_, ()> {
+        Box::pin(async { self.connection.command("", commands::ping()).await.map(drop) })
     }
 
-    fn server<'a>(&'a self, settings: &'a [&'a str]) -> Answer<'a, Option<ServerInfo>> {
+    fn server<'a>(&'a self, settings: &'a [&'a str]) -> BackendFuture<'a, Option<ServerInfo>> {
         Box::pin(async move {
-            let told = text(self.link.command("", redis::cmd("INFO")).await?)?;
-            let facts = told.lines().filter_map(|line| line.trim_end().split_once(':'));
+            let info = text(self.connection.command("", redis::cmd("INFO")).await?)?;
+            let facts = info.lines().filter_map(|line| line.trim_end().split_once(':'));
             let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-            let questions = settings.iter().map(|name| command!("CONFIG", "GET", *name)).collect();
+            let queries = settings.iter().map(|name| command!("CONFIG", "GET", *name)).collect();
             let mut known = HashMap::new();
-            // Managed servers often hide their settings.
-            for answer in self.link.pipeline("", questions).await?.into_iter().flat_map(pairs) {
-                for (name, value) in answer {
+            // Skip errors: managed servers often forbid CONFIG GET.
+            for reply in self.connection.pipeline("", queries).await?.into_iter().flat_map(pairs) {
+                for (name, value) in reply {
                     known.insert(text(name)?, text(value)?);
                 }
             }
@@ -41,19 +41,24 @@ impl Admin for Redis {
         })
     }
 
-    fn streams<'a>(&'a self, pattern: &'a str) -> Answer<'a, Vec<String>> {
+    fn streams<'a>(&'a self, pattern: &'a str) -> BackendFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut names = BTreeSet::new();
-            match &self.link {
-                Link::Server(_) => {
-                    scan(pattern, &mut names, |command| self.link.command("", command)).await?;
+            match &self.connection {
+                Connection::Server(_) => {
+                    scan(pattern, &mut names, |command| self.connection.command("", command)).await?;
                 }
-                Link::Cluster(cluster) => {
-                    let masters: BTreeSet<(String, u16)> =
-                        self.link.slots().await?.into_iter().map(|(_, host, port)| (host, port)).collect();
+                Connection::Cluster(cluster) => {
+                    let masters: BTreeSet<(String, u16)> = self
+                        .connection
+                        .slots()
+                        .await?
+                        .into_iter()
+                        .map(|(_, host, port)| (host, port))
+                        .collect();
                     for (host, port) in masters {
-                        let ask = |command| ask_node(cluster, &host, port, command);
-                        scan(pattern, &mut names, ask).await?;
+                        let call = |command| call_node(cluster, &host, port, command);
+                        scan(pattern, &mut names, call).await?;
                     }
                 }
             }
@@ -61,12 +66,12 @@ impl Admin for Redis {
         })
     }
 
-    fn range<'a>(&'a self, stream: &'a str, range: Range) -> Answer<'a, Vec<Entry>> {
+    fn range<'a>(&'a self, stream: &'a str, range: Range) -> BackendFuture<'a, Vec<Entry>> {
         Box::pin(async move {
             if range.count == 0 {
                 return Ok(Vec::new());
             }
-            entries(self.link.command(stream, commands::range(stream, range)).await?)
+            entries(self.connection.command(stream, commands::range(stream, range)).await?)
         })
     }
 
@@ -76,75 +81,75 @@ impl Admin for Redis {
         after: StreamId,
         count: usize,
         block: Duration,
-    ) -> Answer<'a, Vec<Entry>> {
+    ) -> BackendFuture<'a, Vec<Entry>> {
         Box::pin(async move {
             if count == 0 {
                 return Ok(Vec::new());
             }
-            let command = |wait_ms| commands::read(stream, after, count, wait_ms);
-            entries(self.wait_for(stream, block, command).await?)
+            let command = |block_ms| commands::read(stream, after, count, block_ms);
+            entries(self.read_blocking(stream, block, command).await?)
         })
     }
 
-    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> Answer<'a, u64> {
+    fn delete_entries<'a>(&'a self, stream: &'a str, ids: &'a [StreamId]) -> BackendFuture<'a, u64> {
         Box::pin(async move {
             if ids.is_empty() {
                 return Ok(0);
             }
-            count(self.link.command(stream, commands::delete(stream, ids)).await?)
+            count(self.connection.command(stream, commands::delete(stream, ids)).await?)
         })
     }
 
-    fn delete_stream<'a>(&'a self, stream: &'a str) -> Answer<'a, bool> {
+    fn delete_stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, bool> {
         Box::pin(async move {
-            // An error if the key holds something else.
-            self.link.command(stream, command!("XLEN", stream)).await?;
-            Ok(integer(self.link.command(stream, command!("DEL", stream)).await?)? > 0)
+            // XLEN fails if the key is not a stream.
+            self.connection.command(stream, command!("XLEN", stream)).await?;
+            Ok(integer(self.connection.command(stream, command!("DEL", stream)).await?)? > 0)
         })
     }
 
-    fn groups<'a>(&'a self, stream: &'a str) -> Answer<'a, Vec<GroupInfo>> {
+    fn groups<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Vec<GroupInfo>> {
         Box::pin(async move {
-            let answer = match self.link.command(stream, command!("XINFO", "GROUPS", stream)).await {
+            let reply = match self.connection.command(stream, command!("XINFO", "GROUPS", stream)).await {
                 Err(error) if is_missing_key(&error) => return Ok(Vec::new()),
-                answer => answer?,
+                reply => reply?,
             };
-            let groups = array(answer)?.into_iter().map(group_info);
+            let groups = array(reply)?.into_iter().map(group_info);
             let mut groups: Vec<GroupInfo> = groups.collect::<Result<_, _>>()?;
-            if self.probe.found().nack != Some(true) {
-                // Released rows are with a consumer here, which does not count.
-                let looks = groups.iter().map(|group| command!("XINFO", "CONSUMERS", stream, &group.name));
-                let listed = self.link.pipeline(stream, looks.collect()).await?;
-                for (group, answer) in groups.iter_mut().zip(listed) {
-                    // A group that has just been deleted has none.
-                    group.consumers = consumers_in(answer).map_or(0, |consumers| consumers.len() as u64);
+            if self.probe.features().nack != Some(true) {
+                // Do not count the consumer that owns released entries.
+                let queries = groups.iter().map(|group| command!("XINFO", "CONSUMERS", stream, &group.name));
+                let listed = self.connection.pipeline(stream, queries.collect()).await?;
+                for (group, reply) in groups.iter_mut().zip(listed) {
+                    // If the group was deleted in between, it has no consumers.
+                    group.consumers = parse_consumers(reply).map_or(0, |consumers| consumers.len() as u64);
                 }
             }
             Ok(groups)
         })
     }
 
-    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, ()> {
+    fn move_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, ()> {
         Box::pin(async move {
             let command = command!("XGROUP", "SETID", stream, group, commands::start_id(start));
-            self.link.command(stream, command).await.map(drop).map_err(missing_key_is_no_group)
+            self.connection.command(stream, command).await.map(drop).map_err(missing_key_is_no_group)
         })
     }
 
-    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, bool> {
+    fn delete_group<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, bool> {
         Box::pin(async move {
-            match self.link.command(stream, command!("XGROUP", "DESTROY", stream, group)).await {
-                Ok(answer) => Ok(count(answer)? > 0),
+            match self.connection.command(stream, command!("XGROUP", "DESTROY", stream, group)).await {
+                Ok(reply) => Ok(count(reply)? > 0),
                 Err(error) if is_missing_key(&error) => Ok(false),
                 Err(error) => Err(error),
             }
         })
     }
 
-    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, PendingSummary> {
+    fn pending_summary<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, PendingSummary> {
         Box::pin(async move {
-            let answer = self.link.command(stream, command!("XPENDING", stream, group)).await?;
-            let [total, first, last, owners] = tuple(answer)?;
+            let reply = self.connection.command(stream, command!("XPENDING", stream, group)).await?;
+            let [total, first, last, owners] = tuple(reply)?;
             let total = count(total)?;
             let ids = if total == 0 { None } else { Some((id(first)?, id(last)?)) };
             let owner = |value| {
@@ -153,7 +158,7 @@ impl Admin for Redis {
             };
             let owners: Result<Vec<(String, u64)>, Error> = array(owners)?.into_iter().map(owner).collect();
             let mut consumers = owners?;
-            consumers.retain(|(name, _)| !name.is_empty() && name != NOBODY);
+            consumers.retain(|(name, _)| !name.is_empty() && name != RELEASED_CONSUMER);
             Ok(PendingSummary { total, ids, consumers })
         })
     }
@@ -163,57 +168,57 @@ impl Admin for Redis {
         stream: &'a str,
         group: &'a str,
         filter: &'a PendingFilter,
-    ) -> Answer<'a, Vec<PendingRow>> {
+    ) -> BackendFuture<'a, Vec<PendingRow>> {
         Box::pin(async move {
             let command = commands::pending(stream, group, filter);
-            array(self.link.command(stream, command).await?)?.into_iter().map(pending_row).collect()
+            array(self.connection.command(stream, command).await?)?.into_iter().map(pending_row).collect()
         })
     }
 
-    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> Answer<'a, bool> {
+    fn restore<'a>(&'a self, stream: &'a str, group: &'a str, id: StreamId) -> BackendFuture<'a, bool> {
         Box::pin(async move {
-            if !self.has(|natives| natives.nack).await? {
-                let arguments = (group, NOBODY, Id(id));
+            if !self.supports(|features| features.nack).await? {
+                let arguments = (group, RELEASED_CONSUMER, Id(id));
                 return Ok(count(scripts::RESTORE.run(self, &[stream], arguments).await?)? == 1);
             }
-            let (is_pending, is_there) = self.find_row(stream, group, id).await?;
-            if !is_there || is_pending {
-                return Ok(is_there);
+            let (is_pending, exists) = self.entry_status(stream, group, id).await?;
+            if !exists || is_pending {
+                return Ok(exists);
             }
             let mut command = commands::release(stream, group, &[id]);
             command.arg("RETRYCOUNT").arg(0).arg("FORCE");
-            Ok(count(self.link.command(stream, command).await?)? > 0)
+            Ok(count(self.connection.command(stream, command).await?)? > 0)
         })
     }
 
-    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> Answer<'a, Vec<ConsumerInfo>> {
+    fn consumers<'a>(&'a self, stream: &'a str, group: &'a str) -> BackendFuture<'a, Vec<ConsumerInfo>> {
         Box::pin(async move {
             let command = command!("XINFO", "CONSUMERS", stream, group);
-            let answer = self.link.command(stream, command).await.map_err(missing_key_is_no_group)?;
-            consumers_in(answer)
+            let reply = self.connection.command(stream, command).await.map_err(missing_key_is_no_group)?;
+            parse_consumers(reply)
         })
     }
 
-    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> Answer<'a, u64> {
+    fn remove_consumer<'a>(&'a self, consumer: Consumer<'a>, heir: &'a str) -> BackendFuture<'a, u64> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
             if name == heir {
-                let message = format!("{name} cannot be its own heir; name another consumer");
+                let message = format!("consumer {name} cannot be its own heir; name another consumer");
                 return Err(Error::new(ErrorKind::Refused, message));
             }
-            if self.has(|natives| natives.adopt).await? {
-                return count(self.link.command(stream, commands::adopt(consumer, heir)).await?);
+            if self.supports(|features| features.adopt).await? {
+                return count(self.connection.command(stream, commands::adopt(consumer, heir)).await?);
             }
             count(scripts::REMOVE_CONSUMER.run(self, &[stream], (group, name, heir)).await?)
         })
     }
 
-    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> Answer<'a, bool> {
+    fn remove_empty_consumer<'a>(&'a self, consumer: Consumer<'a>) -> BackendFuture<'a, bool> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
-            if !self.has(|natives| natives.adopt).await? {
-                let answer = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], (group, name)).await?;
-                return Ok(count(answer)? > 0);
+            if !self.supports(|features| features.adopt).await? {
+                let reply = scripts::REMOVE_EMPTY_CONSUMER.run(self, &[stream], (group, name)).await?;
+                return Ok(count(reply)? > 0);
             }
             let consumers = self.consumers(stream, group).await?;
             match consumers.iter().find(|found| found.name == name) {
@@ -221,7 +226,7 @@ impl Admin for Redis {
                 Some(_) => {}
                 None => return Ok(true),
             }
-            // Should something come at the last moment, an heir of a name that nobody else has keeps it until it is claimed.
+            // If an entry arrives in between, an heir with an unused name owns it until another consumer claims it.
             let heir = format!("{name}:heir");
             self.remove_consumer(consumer, &heir).await?;
             Ok(true)
@@ -229,30 +234,30 @@ impl Admin for Redis {
     }
 }
 
-async fn ask_node(cluster: &ClusterConnection, host: &str, port: u16, command: Cmd) -> Result<Value, Error> {
+async fn call_node(cluster: &ClusterConnection, host: &str, port: u16, command: Cmd) -> Result<Value, Error> {
     let node = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
-    let answer = cluster.clone().route_command(command, RoutingInfo::SingleNode(node)).await;
-    answer.map_err(from_redis).and_then(checked)
+    let reply = cluster.clone().route_command(command, RoutingInfo::SingleNode(node)).await;
+    reply.map_err(from_redis).and_then(checked)
 }
 
-/// The consumers that XINFO CONSUMERS lists, by name, without the one that stands for nobody.
-fn consumers_in(answer: Value) -> Result<Vec<ConsumerInfo>, Error> {
-    let consumers = array(answer)?.into_iter().map(consumer_info);
+/// Parses the reply of XINFO CONSUMERS, sorted by name, without [`RELEASED_CONSUMER`].
+fn parse_consumers(reply: Value) -> Result<Vec<ConsumerInfo>, Error> {
+    let consumers = array(reply)?.into_iter().map(consumer_info);
     let mut consumers: Vec<ConsumerInfo> = consumers.collect::<Result<_, _>>()?;
-    consumers.retain(|consumer| consumer.name != NOBODY);
+    consumers.retain(|consumer| consumer.name != RELEASED_CONSUMER);
     consumers.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(consumers)
 }
 
-/// Walks over the keys of one server.
+/// Adds the names of all matching streams of one server.
 async fn scan<A: Future<Output = Result<Value, Error>>>(
     pattern: &str,
     names: &mut BTreeSet<String>,
-    ask: impl Fn(Cmd) -> A,
+    call: impl Fn(Cmd) -> A,
 ) -> Result<(), Error> {
     let mut cursor = "0".to_owned();
     loop {
-        let [next, keys] = tuple(ask(commands::scan(&cursor, pattern)).await?)?;
+        let [next, keys] = tuple(call(commands::scan(&cursor, pattern)).await?)?;
         for key in array(keys)? {
             names.insert(text(key)?);
         }

@@ -1,19 +1,23 @@
-//! How commands are spelled: one function for each.
+//! Builds the commands that the backend sends: one function for each.
 
 use std::time::Duration;
 
 use redis::{Cmd, RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
-use super::super::{Consumer, Fields, Idempotence, Order, PendingFilter, Range, Read, Start, StreamId, Trim};
+use super::super::{
+    Consumer, Fields, IdOrder, Idempotence, PendingFilter, Range, Read, Start, StreamId, Trim,
+};
 
-/// The longest idle time a server is asked for, about 30 years. Where releases are emulated, released rows look untouched since
-/// 1970: they match this, as released rows match any idle time, and no delivery is that long ago.
+/// Maximum idle time sent to a server: about 30 years.
+///
+/// A released entry must match any idle time. Where releases are emulated, released entries have a delivery time of
+/// 1970 and match this maximum. No real delivery is that old.
 const IDLE_MS_MAX: u64 = 30 * 365 * 24 * 3600 * 1000;
 
-/// How many keys a server looks at in one step of a scan.
+/// Number of keys that the server examines per SCAN call.
 const KEYS_PER_SCAN: usize = 1000;
 
-/// An id as an argument, written where it is needed.
+/// An id as a command argument.
 pub(super) struct Id(pub(super) StreamId);
 
 impl ToRedisArgs for Id {
@@ -24,7 +28,7 @@ impl ToRedisArgs for Id {
 
 impl ToSingleRedisArg for Id {}
 
-/// Several ids as arguments.
+/// Several ids as command arguments.
 pub(super) struct Ids<'a>(pub(super) &'a [StreamId]);
 
 impl ToRedisArgs for Ids<'_> {
@@ -41,7 +45,7 @@ pub(super) fn idle_millis(min_idle: Duration) -> u64 {
     millis(min_idle).min(IDLE_MS_MAX)
 }
 
-/// A command of these arguments.
+/// Builds a command from its name and arguments.
 macro_rules! command {
     ($name:expr, $($argument:expr),+ $(,)?) => {{
         let mut command = redis::cmd($name);
@@ -78,26 +82,26 @@ pub(super) fn add(stream: &str, fields: &Fields, once: Option<&Idempotence>, tri
 
 pub(super) fn range(stream: &str, range: Range) -> Cmd {
     let (name, from, to) = match range.order {
-        Order::Rising => ("XRANGE", range.first, range.last),
-        Order::Falling => ("XREVRANGE", range.last, range.first),
+        IdOrder::Ascending => ("XRANGE", range.first, range.last),
+        IdOrder::Descending => ("XREVRANGE", range.last, range.first),
     };
     command!(name, stream, Id(from), Id(to), "COUNT", range.count)
 }
 
-/// One entry, if it is there.
+/// Reads the entry with this id.
 pub(super) fn entry(stream: &str, id: StreamId) -> Cmd {
-    range(stream, Range::one(id))
+    range(stream, Range::single(id))
 }
 
-pub(super) fn read(stream: &str, after: StreamId, count: usize, wait_ms: u64) -> Cmd {
-    command!("XREAD", "COUNT", count, "BLOCK", wait_ms, "STREAMS", stream, Id(after))
+pub(super) fn read(stream: &str, after: StreamId, count: usize, block_ms: u64) -> Cmd {
+    command!("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, Id(after))
 }
 
 pub(super) fn delete(stream: &str, ids: &[StreamId]) -> Cmd {
     command!("XDEL", stream, Ids(ids))
 }
 
-/// One step of a walk over the names of all streams.
+/// Reads the next page of stream names.
 pub(super) fn scan(cursor: &str, pattern: &str) -> Cmd {
     command!("SCAN", cursor, "MATCH", pattern, "COUNT", KEYS_PER_SCAN, "TYPE", "stream")
 }
@@ -112,10 +116,10 @@ pub(super) fn start_id(start: Start) -> String {
     }
 }
 
-pub(super) fn read_group(read: &Read<'_>, wait_ms: Option<u64>) -> Cmd {
+pub(super) fn read_group(read: &Read<'_>, block_ms: Option<u64>) -> Cmd {
     let mut command = command!("XREADGROUP", "GROUP", read.group, read.consumer, "COUNT", read.count);
-    if let Some(wait_ms) = wait_ms {
-        command.arg("BLOCK").arg(wait_ms);
+    if let Some(block_ms) = block_ms {
+        command.arg("BLOCK").arg(block_ms);
     }
     if let Some(idle) = read.claim_idle {
         command.arg("CLAIM").arg(millis(idle));
@@ -135,7 +139,7 @@ pub(super) fn extend(consumer: Consumer<'_>, ids: &[StreamId]) -> Cmd {
     command!("XEXTEND", stream, group, name, "IDS", ids.len(), Ids(ids))
 }
 
-/// The caller says how often the rows count as delivered.
+/// Releases entries. The caller adds RETRYCOUNT with their new delivery count.
 pub(super) fn release(stream: &str, group: &str, ids: &[StreamId]) -> Cmd {
     command!("XNACK", stream, group, "SILENT", "IDS", ids.len(), Ids(ids))
 }

@@ -1,40 +1,41 @@
-//! Moving messages to the dead letters: by a script where there are some, in steps elsewhere.
+//! Moves pending entries to dead-letter streams: with a script if the server has scripts, otherwise in steps.
 
 use redis::Value;
 
-use super::super::{Admin, Backend, Consumer, DeadLetter, Error, ErrorKind, PendingFilter, StreamId};
+use super::super::{Admin, Backend, Consumer, Error, ErrorKind, NewDeadLetter, PendingFilter, StreamId};
 use super::commands::{self, Id, command};
 use super::reply::{array, count, entries, id, text};
 use super::{Redis, scripts};
 
-/// A letter with more fields than this does not fit a script's stack.
+/// Maximum number of fields, of all dead letters together, in one script. More would overflow the Lua stack.
 const FIELDS_PER_SCRIPT: usize = 1000;
 
 impl Redis {
-    /// Adds letters and acknowledges their origins: many in one script, one by one without.
+    /// Adds dead letters and acknowledges the entries they come from: many per script, or one by one without scripts.
     pub(super) async fn dead_letter_all(
         &self,
         consumer: Consumer<'_>,
-        letters: &[DeadLetter],
+        dead_letters: &[NewDeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
-        let has_scripts = self.has(|natives| natives.scripts).await?;
-        let fits = |letter: &&DeadLetter| has_scripts && letter.fields.len() <= FIELDS_PER_SCRIPT;
-        let (small, others): (Vec<&DeadLetter>, Vec<&DeadLetter>) = letters.iter().partition(fits);
-        let mut moved = Vec::with_capacity(letters.len());
+        let has_scripts = self.supports(|features| features.scripts).await?;
+        let fits =
+            |dead_letter: &&NewDeadLetter| has_scripts && dead_letter.fields.len() <= FIELDS_PER_SCRIPT;
+        let (small, others): (Vec<&NewDeadLetter>, Vec<&NewDeadLetter>) = dead_letters.iter().partition(fits);
+        let mut moved = Vec::with_capacity(dead_letters.len());
         let mut rest = small.as_slice();
         while !rest.is_empty() {
             let mut fields = 0;
-            let fit = rest.iter().take_while(|letter| {
-                fields += letter.fields.len();
+            let fit = rest.iter().take_while(|dead_letter| {
+                fields += dead_letter.fields.len();
                 fields <= FIELDS_PER_SCRIPT
             });
-            let (batch, later) = rest.split_at(fit.count());
-            moved.extend(self.dead_letter_by_script(consumer, batch).await?);
+            let (chunk, later) = rest.split_at(fit.count());
+            moved.extend(self.dead_letter_by_script(consumer, chunk).await?);
             rest = later;
         }
-        for letter in others {
-            if self.dead_letter_in_steps(consumer, letter).await? {
-                moved.push(letter.origin);
+        for dead_letter in others {
+            if self.dead_letter_in_steps(consumer, dead_letter).await? {
+                moved.push(dead_letter.origin);
             }
         }
         Ok(moved)
@@ -43,59 +44,67 @@ impl Redis {
     async fn dead_letter_by_script(
         &self,
         Consumer { stream, group, name }: Consumer<'_>,
-        letters: &[&DeadLetter],
+        dead_letters: &[&NewDeadLetter],
     ) -> Result<Vec<StreamId>, Error> {
         let mut keys = vec![stream];
-        keys.extend(letters.iter().map(|letter| letter.to.as_str()));
-        let mut rows = Vec::with_capacity(letters.len());
-        for letter in letters {
-            let fields: Vec<_> = letter.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
-            rows.push((Id(letter.origin), 2 * fields.len(), fields));
+        keys.extend(dead_letters.iter().map(|dead_letter| dead_letter.to.as_str()));
+        let mut rows = Vec::with_capacity(dead_letters.len());
+        for dead_letter in dead_letters {
+            let fields: Vec<_> =
+                dead_letter.fields.iter().map(|(field, value)| (&**field, &**value)).collect();
+            rows.push((Id(dead_letter.origin), 2 * fields.len(), fields));
         }
-        let answer = scripts::DEAD_LETTER.run(self, &keys, (group, name, rows)).await?;
-        array(answer)?.into_iter().map(id).collect()
+        let reply = scripts::DEAD_LETTER.run(self, &keys, (group, name, rows)).await?;
+        array(reply)?.into_iter().map(id).collect()
     }
 
-    /// Without a script: extending makes sure that the row is ours and stays so for a while; then the letter is added
-    /// and the row acknowledged in one step.
-    async fn dead_letter_in_steps(&self, consumer: Consumer<'_>, letter: &DeadLetter) -> Result<bool, Error> {
+    /// Moves one entry without a script. Returns false if the entry is no longer pending for the consumer.
+    ///
+    /// 1. Extend the lease. This checks that the consumer owns the entry, and keeps others from claiming it.
+    /// 2. Add the dead letter and acknowledge the entry in one transaction.
+    async fn dead_letter_in_steps(
+        &self,
+        consumer: Consumer<'_>,
+        dead_letter: &NewDeadLetter,
+    ) -> Result<bool, Error> {
         let Consumer { stream, group, .. } = consumer;
-        let is_ours = !self.extend(consumer, &[letter.origin]).await?.is_empty();
-        if !is_ours && self.find_row(stream, group, letter.origin).await? != (true, false) {
+        let is_ours = !self.extend(consumer, &[dead_letter.origin]).await?.is_empty();
+        if !is_ours && self.entry_status(stream, group, dead_letter.origin).await? != (true, false) {
             return Ok(false);
         }
-        // The step must not fail by half.
-        let kind = self.link.command(&letter.to, command!("TYPE", &letter.to)).await?;
+        // A transaction does not roll back: check now what could make the XADD fail.
+        let kind = self.connection.command(&dead_letter.to, command!("TYPE", &dead_letter.to)).await?;
         if !matches!(&*text(kind)?, "none" | "stream") {
-            let message = format!("{} is to take dead letters and is not a stream", letter.to);
+            let message =
+                format!("cannot add dead letters to {}: the key exists and is not a stream", dead_letter.to);
             return Err(Error::new(ErrorKind::WrongType, message));
         }
-        let add = commands::add(&letter.to, &letter.fields, None, None);
-        let acknowledge = commands::acknowledge(stream, group, &[letter.origin]);
-        let mut answers = self.link.transaction(stream, vec![add, acknowledge]).await?.into_iter();
-        let (Some(added), Some(acknowledged)) = (answers.next(), answers.next()) else {
-            return Err(super::errors::malformed("two answers"));
+        let add = commands::add(&dead_letter.to, &dead_letter.fields, None, None);
+        let acknowledge = commands::acknowledge(stream, group, &[dead_letter.origin]);
+        let mut replies = self.connection.transaction(stream, vec![add, acknowledge]).await?.into_iter();
+        let (Some(added), Some(acknowledged)) = (replies.next(), replies.next()) else {
+            return Err(super::errors::unexpected_reply("two replies"));
         };
         let added = id(added)?;
         if count(acknowledged)? > 0 {
             return Ok(true);
         }
-        // Somebody else was done with the row at the same moment: theirs counts.
-        self.delete_entries(&letter.to, &[added]).await?;
+        // Another call acknowledged the entry first: remove the dead letter again.
+        self.delete_entries(&dead_letter.to, &[added]).await?;
         Ok(false)
     }
 
-    /// Whether an entry is pending in a group, and whether the stream still has it.
-    pub(super) async fn find_row(
+    /// Returns whether an entry is pending in a group, and whether the stream still has it.
+    pub(super) async fn entry_status(
         &self,
         stream: &str,
         group: &str,
         id: StreamId,
     ) -> Result<(bool, bool), Error> {
-        let look =
-            vec![commands::pending(stream, group, &PendingFilter::one(id)), commands::entry(stream, id)];
-        let mut answers = self.link.pipeline(stream, look).await?.into_iter();
-        let mut next = || answers.next().unwrap_or(Value::Nil);
+        let commands =
+            vec![commands::pending(stream, group, &PendingFilter::single(id)), commands::entry(stream, id)];
+        let mut replies = self.connection.pipeline(stream, commands).await?.into_iter();
+        let mut next = || replies.next().unwrap_or(Value::Nil);
         Ok((!array(next())?.is_empty(), !entries(next())?.is_empty()))
     }
 }

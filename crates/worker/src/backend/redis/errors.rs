@@ -1,10 +1,10 @@
-//! What a server's errors mean.
+//! Maps errors of the client library and of the server to [`ErrorKind`].
 
 use redis::{ErrorKind as RedisKind, RedisError, ServerError, ServerErrorKind};
 
 use super::super::{Error, ErrorKind};
 
-/// The errors by which a server says what is wrong, and what that means here. What is not named is a refusal.
+/// The error codes of servers and their kinds. All other codes are [`ErrorKind::Refused`].
 const CODES: &[(&str, ErrorKind)] = &[
     ("NOGROUP", ErrorKind::NoGroup),
     ("WRONGTYPE", ErrorKind::WrongType),
@@ -25,7 +25,7 @@ const CODES: &[(&str, ErrorKind)] = &[
     ("MISCONF", ErrorKind::NotWritable),
 ];
 
-/// An error of the client library or of the server.
+/// Converts an error of the client library, which can contain an error of the server.
 pub(super) fn from_redis(error: RedisError) -> Error {
     if let Some(errors) = error.clone().into_server_errors()
         && let Some((_, first)) = errors.first()
@@ -42,15 +42,15 @@ pub(super) fn from_redis(error: RedisError) -> Error {
     Error::new(kind, error.to_string()).with_source(error)
 }
 
-/// An error that the server answered with.
+/// Converts an error reply of the server.
 pub(super) fn from_server(error: &ServerError) -> Error {
     let details = error.details().unwrap_or_default();
     Error::new(kind_of(error.code(), details), format!("{} {details}", error.code()))
 }
 
-/// A reply of another form than the protocol has for the command.
-pub(super) fn malformed(what: &str) -> Error {
-    Error::new(ErrorKind::Refused, format!("the server's reply is not {what}"))
+/// The error for a reply that does not have the form that the command returns.
+pub(super) fn unexpected_reply(expected: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("unexpected reply from the server: expected {expected}"))
 }
 
 fn kind_of(code: &str, details: &str) -> ErrorKind {
@@ -60,20 +60,21 @@ fn kind_of(code: &str, details: &str) -> ErrorKind {
     if details.starts_with("max number of clients") {
         return ErrorKind::Busy;
     }
-    // Redis before 7.0 wraps what went wrong in a script in a text of its own, some codes with a dash before them.
+    // Before version 7.0, Redis wraps an error in a script in its own text, and puts a dash before some codes.
     let text = details.strip_prefix("Error running script").unwrap_or_default();
     let names = |code: &str| text.contains(&format!(": -{code} ")) || text.contains(&format!(": {code} "));
     let wrapped = CODES.iter().find(|(known, _)| names(known));
     wrapped.map_or(ErrorKind::Refused, |(_, kind)| *kind)
 }
 
-/// Whether an error begins with these words.
-pub(super) fn says(error: &Error, words: &str) -> bool {
-    error.to_string().starts_with(words)
+/// Returns whether the message of an error starts with a prefix.
+pub(super) fn starts_with(error: &Error, prefix: &str) -> bool {
+    error.to_string().starts_with(prefix)
 }
 
 pub(super) fn is_missing_key(error: &Error) -> bool {
-    says(error, "ERR no such key") || says(error, "ERR The XGROUP subcommand requires the key to exist")
+    starts_with(error, "ERR no such key")
+        || starts_with(error, "ERR The XGROUP subcommand requires the key to exist")
 }
 
 pub(super) fn missing_key_is_no_group(error: Error) -> Error {
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_and_texts_tell_what_to_do() {
+    fn codes_and_texts_map_to_kinds() {
         assert_eq!(kind_of("NOGROUP", "No such key"), ErrorKind::NoGroup);
         assert_eq!(kind_of("ERR", "max number of clients reached"), ErrorKind::Busy);
         assert_eq!(kind_of("ERR", "syntax error"), ErrorKind::Refused);

@@ -1,119 +1,130 @@
-//! Any server that speaks Redis' protocol as a backend, and clusters of them.
+//! The backend for a server that speaks the Redis protocol, or a cluster of such servers.
 //!
 //! ```text
-//! verbs (work, admin) ── link: one shared connection, or a cluster's
-//!        │            └─ waiting: a connection each, for calls that wait
-//!        └── native commands where probe has found them, scripts where not
+//! work, admin (the backend traits)
+//!   ├─ connection: one connection shared by all calls, or the client of a cluster
+//!   ├─ blocking:   a separate connection for each blocking call
+//!   └─ probe:      which commands the server has; scripts replace the missing ones
 //! ```
 
 mod admin;
+mod blocking;
 mod commands;
+mod connection;
 mod dead_letters;
 mod errors;
-mod link;
 mod probe;
 mod read;
 mod reply;
 mod scripts;
-mod waiting;
 mod work;
 
 use std::time::Duration;
 
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{Client, ConnectionAddr, ConnectionInfo, TlsCertificates};
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisError, TlsCertificates};
 
 use super::{Error, ErrorKind};
+use blocking::BlockingConnections;
+use connection::{CONNECT_TIMEOUT, Connection, REPLY_TIMEOUT, ServerConnection};
 use errors::from_redis;
-use link::{ANSWER_WITHIN, CONNECT_WITHIN, Link, Server};
-use probe::{Natives, Probe};
-use waiting::Waiters;
+use probe::{FeatureProbe, ServerFeatures};
 
-/// The consumer of released rows, on servers where a row must have one.
-const NOBODY: &str = "millstream:released";
+/// The consumer that owns released entries on servers without XNACK, where every pending entry needs an owner.
+const RELEASED_CONSUMER: &str = "millstream:released";
 
-/// How often a cluster's client tries a call elsewhere before it gives up.
+/// How often the cluster client retries a call, possibly on another node, before it fails.
 const CLUSTER_RETRIES: u32 = 6;
 
-/// A server, or a cluster of servers.
+/// The backend for a server that speaks the Redis protocol, or a cluster of such servers.
 pub struct Redis {
-    link: Link,
-    waiters: Waiters,
-    probe: Probe,
-    place: String,
+    connection: Connection,
+    blocking: BlockingConnections,
+    probe: FeatureProbe,
+    location: String,
 }
 
-/// Where a server is and how to get in: see [`Redis::connect`].
+/// The TLS certificates that [`Redis::connect`] uses.
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
-    /// Who signs the server's certificate, in PEM; otherwise those whom the system trusts.
-    pub authority: Option<Vec<u8>>,
-    /// Our own certificate and its key, in PEM, if the server asks for them.
-    pub own: Option<(Vec<u8>, Vec<u8>)>,
+    /// The certificate authority that signs the server's certificate, in PEM. `None` trusts those of the system.
+    pub ca: Option<Vec<u8>>,
+    /// The client's certificate and its private key, in PEM. Needed if the server requests them.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Redis {
     /// Connects to one server: `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS.
     pub async fn connect(url: &str, certificates: Certificates) -> Result<Redis, Error> {
         let info = connection_info(url, &certificates)?;
-        let place = place_of("", std::slice::from_ref(&info));
+        let location = display_url("", std::slice::from_ref(&info));
         let client = Client::open(info.clone()).map_err(from_redis)?;
-        Redis::over(Link::Server(Box::new(Server::new(client))), info, place).await
+        Redis::over(Connection::Server(Box::new(ServerConnection::new(client))), info, location).await
     }
 
-    /// Connects to a cluster of which these servers are known, each with a URL as above.
+    /// Connects to a cluster. `urls` names at least one of its nodes, each in the form that [`Redis::connect`] takes.
     pub async fn connect_cluster(urls: &[String], certificates: Certificates) -> Result<Redis, Error> {
         let infos = urls.iter().map(|url| connection_info(url, &certificates));
         let infos: Vec<ConnectionInfo> = infos.collect::<Result<_, _>>()?;
         let Some(first) = infos.first().cloned() else {
-            return Err(Error::new(ErrorKind::BadUrl, "a cluster needs at least one address"));
+            return Err(Error::new(
+                ErrorKind::BadUrl,
+                "invalid URL: a cluster URL needs at least one address, as in redis+cluster://HOST:PORT",
+            ));
         };
         let mut builder = ClusterClientBuilder::new(infos.clone())
             .retries(CLUSTER_RETRIES)
-            .connection_timeout(CONNECT_WITHIN)
-            .response_timeout(ANSWER_WITHIN)
+            .connection_timeout(CONNECT_TIMEOUT)
+            .response_timeout(REPLY_TIMEOUT)
             .tcp_settings(tcp_settings());
         if matches!(first.addr(), ConnectionAddr::TcpTls { .. }) {
-            builder = builder.certs(certificates.for_redis());
+            builder = builder.certs(certificates.to_tls_certificates());
         }
         let client = builder.build().map_err(from_redis)?;
         let connection = client.get_async_connection().await.map_err(from_redis)?;
-        Redis::over(Link::Cluster(connection), first, place_of("+cluster", &infos)).await
+        Redis::over(Connection::Cluster(connection), first, display_url("+cluster", &infos)).await
     }
 
-    async fn over(link: Link, info: ConnectionInfo, place: String) -> Result<Redis, Error> {
-        let probe = Probe::begin(&link).await?;
-        tracing::debug!(place, natives = ?probe.found(), "connected");
-        Ok(Redis { link, waiters: Waiters::new(info), probe, place })
+    async fn over(connection: Connection, info: ConnectionInfo, location: String) -> Result<Redis, Error> {
+        let probe = FeatureProbe::run(&connection).await?;
+        tracing::debug!(location, features = ?probe.features(), "connected");
+        Ok(Redis { connection, blocking: BlockingConnections::new(info), probe, location })
     }
 
-    /// Whether the server has something beyond Redis 6.2.
-    async fn has(&self, native: fn(&Natives) -> Option<bool>) -> Result<bool, Error> {
-        self.probe.has(&self.link, native).await
+    /// Returns whether the server has a feature that Redis 6.2 lacks.
+    async fn supports(&self, feature: fn(&ServerFeatures) -> Option<bool>) -> Result<bool, Error> {
+        self.probe.supports(&self.connection, feature).await
     }
 }
 
 impl Certificates {
-    fn for_redis(&self) -> TlsCertificates {
-        let own = self.own.clone();
+    fn to_tls_certificates(&self) -> TlsCertificates {
+        let client = self.client.clone();
         let client_tls =
-            own.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
-        TlsCertificates { client_tls, root_cert: self.authority.clone() }
+            client.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
+        TlsCertificates { client_tls, root_cert: self.ca.clone() }
     }
 }
 
 fn connection_info(url: &str, certificates: &Certificates) -> Result<ConnectionInfo, Error> {
-    let info: ConnectionInfo = url.parse().map_err(from_redis)?;
+    let info: ConnectionInfo = url.parse().map_err(invalid_url)?;
     let info = info.set_tcp_settings(tcp_settings());
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
     }
-    let client = Client::build_with_tls(info, certificates.for_redis()).map_err(from_redis)?;
+    let client = Client::build_with_tls(info, certificates.to_tls_certificates()).map_err(from_redis)?;
     Ok(client.get_connection_info().clone())
 }
 
-/// A server that is gone without a word is noticed by the system, even on a connection that only waits.
+/// The error for a URL that the client library cannot parse. Omits the URL, which can contain a password.
+fn invalid_url(error: RedisError) -> Error {
+    let reason = error.to_string().replace(" - InvalidClientConfig", "");
+    let form = "redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or unix://SOCKET";
+    Error::new(ErrorKind::BadUrl, format!("invalid URL: {reason}; expected {form}")).with_source(error)
+}
+
+/// Enables TCP keepalive: the system detects a dead server even on a connection that only waits for a reply.
 fn tcp_settings() -> TcpSettings {
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
@@ -122,8 +133,8 @@ fn tcp_settings() -> TcpSettings {
     TcpSettings::default().set_nodelay(true).set_keepalive(keepalive)
 }
 
-/// The URL without what is secret.
-fn place_of(kind: &str, infos: &[ConnectionInfo]) -> String {
+/// Returns the URL without user, password and parameters.
+fn display_url(scheme_suffix: &str, infos: &[ConnectionInfo]) -> String {
     let hosts: Vec<String> = infos.iter().map(|info| info.addr().to_string()).collect();
     let (mut scheme, mut database) = ("redis", String::new());
     if let Some(info) = infos.first() {
@@ -137,5 +148,5 @@ fn place_of(kind: &str, infos: &[ConnectionInfo]) -> String {
             database = format!("/{}", info.redis_settings().db());
         }
     }
-    format!("{scheme}{kind}://{}{database}", hosts.join(","))
+    format!("{scheme}{scheme_suffix}://{}{database}", hosts.join(","))
 }

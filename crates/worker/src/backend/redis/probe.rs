@@ -1,7 +1,8 @@
-//! What a server can do, found out by trying, on a key that does not exist.
+//! Detects which commands a server has, by sending them for a key that does not exist.
 //!
-//! A server that cannot write now (its disk or memory is full, or it is a replica) refuses a trial before it looks at it.
-//! That tells nothing: it is asked again when it matters, and whoever wanted to know has the server's error until then.
+//! A server that rejects writes (its disk or memory is full, or it is a replica) rejects a probe before it parses it.
+//! The feature then stays unknown. The next call that needs it probes again, and fails with the server's error if it
+//! is still unknown.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use redis::{Cmd, Value};
 
 use super::super::{Capabilities, Consumer, Error, ErrorKind, Read, StreamId};
 use super::commands::{self, command};
-use super::link::Link;
+use super::connection::Connection;
 use super::reply::{array, checked, text};
 
-/// The key of the trials: nobody has it, and trying does not make it.
+/// The key that the probes use. No stream has this name, and the probes do not create it.
 const KEY: &str = "millstream:probe";
 
-/// Commands and options beyond Redis 6.2 that the server has; `None` where it could not be found out yet.
+/// Which commands and options, beyond those of Redis 6.2, the server has. `None` if not known yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Natives {
+pub(super) struct ServerFeatures {
     /// `XREADGROUP … CLAIM`.
     pub(super) read_claims: Option<bool>,
     /// XNACK.
@@ -31,30 +32,34 @@ pub(super) struct Natives {
     pub(super) idempotence: Option<bool>,
     /// EVAL.
     pub(super) scripts: Option<bool>,
-    /// Whether lag is never unknown.
+    /// The setting `exact-lag` is on: the server always knows the lag.
     exact_lag: bool,
 }
 
-/// What has been found out about a server so far.
+/// The features of a server, as far as they are known.
 #[derive(Debug)]
-pub(super) struct Probe {
-    found: RwLock<Natives>,
+pub(super) struct FeatureProbe {
+    features: RwLock<ServerFeatures>,
 }
 
-impl Probe {
-    pub(super) async fn begin(link: &Link) -> Result<Probe, Error> {
-        let (found, _) = Natives::try_out(link).await?;
-        Ok(Probe { found: RwLock::new(found) })
+impl FeatureProbe {
+    pub(super) async fn run(connection: &Connection) -> Result<FeatureProbe, Error> {
+        let (features, _) = ServerFeatures::detect(connection).await?;
+        Ok(FeatureProbe { features: RwLock::new(features) })
     }
 
-    /// Whether the server has it. Asks again if the server could not tell before.
-    pub(super) async fn has(&self, link: &Link, native: fn(&Natives) -> Option<bool>) -> Result<bool, Error> {
-        if let Some(has) = native(&self.found()) {
+    /// Returns whether the server has a feature. Probes again if that is not known yet.
+    pub(super) async fn supports(
+        &self,
+        connection: &Connection,
+        feature: fn(&ServerFeatures) -> Option<bool>,
+    ) -> Result<bool, Error> {
+        if let Some(has) = feature(&self.features()) {
             return Ok(has);
         }
-        let (found, cannot_tell) = Natives::try_out(link).await?;
-        *self.found.write() = found;
-        match (native(&found), cannot_tell) {
+        let (features, probe_error) = ServerFeatures::detect(connection).await?;
+        *self.features.write() = features;
+        match (feature(&features), probe_error) {
             (Some(has), _) => Ok(has),
             (None, Some(error)) => Err(error),
             (None, None) => Ok(false),
@@ -62,45 +67,44 @@ impl Probe {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let found = self.found();
-        let natives = [found.read_claims, found.nack, found.extend, found.idempotence];
-        // Whoever relies on what is not known yet is told so by `has`.
-        let [read_claims, releases, extends, idempotent_adds] = natives.map(|has| has.unwrap_or(true));
-        let certain = natives.iter().all(Option::is_some);
-        Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag: found.exact_lag, certain }
+        let ServerFeatures { read_claims, nack, extend, idempotence, exact_lag, .. } = self.features();
+        let probed = [read_claims, nack, extend, idempotence];
+        // Unknown features count as present: a call that relies on one gets an error from `supports`.
+        let [read_claims, releases, extends, idempotent_adds] = probed.map(|has| has.unwrap_or(true));
+        let confirmed = probed.iter().all(Option::is_some);
+        Capabilities { read_claims, releases, extends, idempotent_adds, exact_lag, confirmed }
     }
 
-    pub(super) fn found(&self) -> Natives {
-        *self.found.read()
+    pub(super) fn features(&self) -> ServerFeatures {
+        *self.features.read()
     }
 }
 
-impl Natives {
-    /// What the server has, and why some of it cannot be told now.
-    async fn try_out(link: &Link) -> Result<(Natives, Option<Error>), Error> {
-        // A server that is not ready must not pass for one that can do little.
-        link.command(KEY, commands::ping()).await?;
-        let answers = link.pipeline(KEY, trials()).await?;
-        let mut answers = answers.into_iter();
-        let mut next = || checked(answers.next().unwrap_or(Value::Nil));
-        let mut cannot_tell = None;
-        let mut told = |answer: Result<bool, Error>| {
-            answer.map_err(|error| cannot_tell.get_or_insert(error).kind()).ok()
-        };
-        let natives = Natives {
-            read_claims: told(misses_the_group(next())),
-            nack: told(misses_the_group(next())),
-            extend: told(misses_the_group(next())),
-            adopt: told(misses_the_group(next())),
-            idempotence: told(succeeds(next())),
-            scripts: told(succeeds(next())),
+impl ServerFeatures {
+    /// Probes the server. Also returns the first error that left a feature unknown.
+    async fn detect(connection: &Connection) -> Result<(ServerFeatures, Option<Error>), Error> {
+        // Fail if the server is not ready, instead of treating its errors as missing features.
+        connection.command(KEY, commands::ping()).await?;
+        let replies = connection.pipeline(KEY, probe_commands()).await?;
+        let mut replies = replies.into_iter();
+        let mut next = || checked(replies.next().unwrap_or(Value::Nil));
+        let mut probe_error = None;
+        let mut known =
+            |reply: Result<bool, Error>| reply.map_err(|error| probe_error.get_or_insert(error).kind()).ok();
+        let features = ServerFeatures {
+            read_claims: known(reports_missing_group(next())),
+            nack: known(reports_missing_group(next())),
+            extend: known(reports_missing_group(next())),
+            adopt: known(reports_missing_group(next())),
+            idempotence: known(succeeds(next())),
+            scripts: known(succeeds(next())),
             exact_lag: is_yes(next()),
         };
-        Ok((natives, cannot_tell))
+        Ok((features, probe_error))
     }
 }
 
-fn trials() -> Vec<Cmd> {
+fn probe_commands() -> Vec<Cmd> {
     let (id, claim_idle) = (StreamId::new(0, 1), Some(Duration::ZERO));
     let consumer = Consumer::new(KEY, "g", "c");
     let read = Read { stream: KEY, group: "g", consumer: "c", count: 1, block: None, claim_idle };
@@ -115,25 +119,25 @@ fn trials() -> Vec<Cmd> {
     ]
 }
 
-/// A server that knows the command misses the group; one that does not says something else.
-fn misses_the_group(answer: Result<Value, Error>) -> Result<bool, Error> {
-    match answer {
+/// Returns whether the reply is NOGROUP. A server without the command replies with another error.
+fn reports_missing_group(reply: Result<Value, Error>) -> Result<bool, Error> {
+    match reply {
         Err(error) if error.kind() == ErrorKind::NoGroup => Ok(true),
-        answer => succeeds(answer).map(|_| false),
+        reply => succeeds(reply).map(|_| false),
     }
 }
 
-/// An error that passes says nothing about the command.
-fn succeeds(answer: Result<Value, Error>) -> Result<bool, Error> {
-    match answer {
+/// Returns whether the command succeeded. Returns a transient error, which does not show whether the command exists.
+fn succeeds(reply: Result<Value, Error>) -> Result<bool, Error> {
+    match reply {
         Ok(_) => Ok(true),
-        Err(error) if error.is_passing() => Err(error),
+        Err(error) if error.is_transient() => Err(error),
         Err(_) => Ok(false),
     }
 }
 
-fn is_yes(answer: Result<Value, Error>) -> bool {
-    answer.and_then(array).is_ok_and(|pair| {
+fn is_yes(reply: Result<Value, Error>) -> bool {
+    reply.and_then(array).is_ok_and(|pair| {
         pair.into_iter().nth(1).is_some_and(|value| text(value).is_ok_and(|yes| yes == "yes"))
     })
 }
@@ -143,13 +147,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_server_lacks_counts_as_absent() {
-        let refused = |kind| Err(Error::new(kind, "no"));
-        assert_eq!(misses_the_group(refused(ErrorKind::NoGroup)).ok(), Some(true));
-        assert_eq!(misses_the_group(refused(ErrorKind::Refused)).ok(), Some(false));
-        assert_eq!(misses_the_group(refused(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
+    fn transient_errors_leave_a_feature_unknown() {
+        let failed = |kind| Err(Error::new(kind, "no"));
+        assert_eq!(reports_missing_group(failed(ErrorKind::NoGroup)).ok(), Some(true));
+        assert_eq!(reports_missing_group(failed(ErrorKind::Refused)).ok(), Some(false));
+        assert_eq!(reports_missing_group(failed(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
         assert_eq!(succeeds(Ok(Value::Nil)).ok(), Some(true));
-        assert_eq!(succeeds(refused(ErrorKind::Denied)).ok(), Some(false));
-        assert_eq!(succeeds(refused(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(succeeds(failed(ErrorKind::Denied)).ok(), Some(false));
+        assert_eq!(succeeds(failed(ErrorKind::Busy)).unwrap_err().kind(), ErrorKind::Busy);
     }
 }

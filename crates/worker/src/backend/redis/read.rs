@@ -1,4 +1,4 @@
-//! Waiting for entries, and claiming what others left.
+//! Blocking reads, and claiming idle entries of other consumers.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,19 @@ use super::commands::{self, Id, Ids, command, idle_millis, millis};
 use super::reply::{array, count, entries, fields, id, only_stream, tuple};
 use super::{Redis, scripts};
 
-/// The longest that a server is asked to wait at a stretch. If it is gone without a word, this is found out soon.
-const WAIT_AT_MOST: Duration = Duration::from_secs(10);
+/// Maximum time that one command blocks. Limits how long a dead server stays undetected.
+const BLOCK_MAX: Duration = Duration::from_secs(10);
 
-/// How many rows are looked at in search of idle ones, for each that is wanted, and at least.
-const ROWS_LOOKED_AT_PER_ROW: usize = 10;
-const ROWS_LOOKED_AT_MIN: usize = 1000;
+/// Pending entries that one call examines for each idle entry it should claim.
+const ROWS_SCANNED_PER_CLAIM: usize = 10;
+/// Minimum number of pending entries that one call examines.
+const ROWS_SCANNED_MIN: usize = 1000;
 
 impl Redis {
-    /// Asks again and again until something was read or the time is over. Zero would be for ever, so a wait lasts
-    /// at least a millisecond.
-    pub(super) async fn wait_for(
+    /// Repeats a blocking command until it returns entries or `block` has passed.
+    ///
+    /// Each command blocks for at least 1 ms: a BLOCK of 0 would wait without limit.
+    pub(super) async fn read_blocking(
         &self,
         stream: &str,
         block: Duration,
@@ -28,9 +30,9 @@ impl Redis {
         let begin = Instant::now();
         loop {
             let left = block.saturating_sub(begin.elapsed());
-            let wait = left.min(WAIT_AT_MOST).max(Duration::from_millis(1));
-            let answer = self.waiters.ask(&self.link, stream, &command(millis(wait)), wait).await?;
-            let read = only_stream(answer)?;
+            let wait = left.min(BLOCK_MAX).max(Duration::from_millis(1));
+            let reply = self.blocking.call(&self.connection, stream, &command(millis(wait)), wait).await?;
+            let read = only_stream(reply)?;
             if !matches!(read, Value::Nil) || left <= wait {
                 return Ok(read);
             }
@@ -45,7 +47,7 @@ impl Redis {
         most: usize,
     ) -> Result<Claimed, Error> {
         let Consumer { stream, group, name } = consumer;
-        let rows = (Id(from), most, rows_looked_at(most));
+        let rows = (Id(from), most, scan_limit(most));
         let arguments = (group, name, idle_millis(min_idle), rows);
         let [last, taken] = tuple(scripts::AUTOCLAIM.run(self, &[stream], arguments).await?)?;
         let delivery = |row| {
@@ -54,11 +56,14 @@ impl Redis {
         };
         let taken: Result<_, Error> = array(taken)?.into_iter().map(delivery).collect();
         let last = if matches!(last, Value::Nil) { None } else { Some(id(last)?) };
-        Ok(Claimed { deliveries: taken?, next: after(last) })
+        Ok(Claimed { deliveries: taken?, next: next_cursor(last) })
     }
 
-    /// The same without a script: look, see which entries are there, claim those. A row that somebody else claims
-    /// in between is not idle any more, and the server leaves it to them.
+    /// Claims idle entries without a script, in three steps: list pending entries, fetch their fields, claim those that
+    /// still exist.
+    ///
+    /// If another consumer claims an entry in between, the entry is no longer idle, and the server does not claim it
+    /// again.
     pub(super) async fn autoclaim_in_steps(
         &self,
         consumer: Consumer<'_>,
@@ -67,8 +72,8 @@ impl Redis {
         most: usize,
     ) -> Result<Claimed, Error> {
         let Consumer { stream, group, name } = consumer;
-        let page = rows_looked_at(most);
-        let rows = self.pending(stream, group, &PendingFilter::rising(from, page)).await?;
+        let page = scan_limit(most);
+        let rows = self.pending(stream, group, &PendingFilter::starting_at(from, page)).await?;
         let is_last_page = rows.len() < page;
         let is_idle = |row: &&PendingRow| row.idle.is_none_or(|idle| idle >= min_idle);
         let mut last = rows.last().map(|row| row.id);
@@ -78,14 +83,14 @@ impl Redis {
         } else if is_last_page {
             last = None;
         }
-        let contents = self.contents(stream, idle.iter().map(|row| row.id)).await?;
-        let there = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
-        let there: Vec<StreamId> = there.map(|(row, _)| row.id).collect();
+        let contents = self.fetch_fields(stream, idle.iter().map(|row| row.id)).await?;
+        let existing = idle.iter().zip(&contents).filter(|(_, content)| content.is_some());
+        let existing: Vec<StreamId> = existing.map(|(row, _)| row.id).collect();
         let mut claimed: Vec<StreamId> = Vec::new();
-        if !there.is_empty() {
-            // Not only the ids: this is a delivery, and counts as one.
-            let claim = command!("XCLAIM", stream, group, name, idle_millis(min_idle), Ids(&there));
-            let taken = entries(self.link.command(stream, claim).await?)?;
+        if !existing.is_empty() {
+            // Without JUSTID: the claim is a delivery and increments the delivery count.
+            let claim = command!("XCLAIM", stream, group, name, idle_millis(min_idle), Ids(&existing));
+            let taken = entries(self.connection.command(stream, claim).await?)?;
             claimed = taken.into_iter().map(|entry| entry.id).collect();
         }
         let taken = idle.into_iter().zip(contents).filter_map(|(row, fields)| {
@@ -93,26 +98,26 @@ impl Redis {
             let deliveries = row.deliveries.saturating_add(u64::from(is_ours));
             (is_ours || fields.is_none()).then_some(Delivery { id: row.id, fields, deliveries })
         });
-        Ok(Claimed { deliveries: taken.collect(), next: after(last) })
+        Ok(Claimed { deliveries: taken.collect(), next: next_cursor(last) })
     }
 
-    /// The fields of these entries, where they are there.
-    pub(super) async fn contents(
+    /// Returns the fields of each entry, or `None` if the stream does not have it.
+    pub(super) async fn fetch_fields(
         &self,
         stream: &str,
         ids: impl Iterator<Item = StreamId>,
     ) -> Result<Vec<Option<Fields>>, Error> {
-        let batch = ids.map(|id| commands::entry(stream, id)).collect();
-        let answers = self.link.pipeline(stream, batch).await?.into_iter();
-        answers.map(|answer| Ok(entries(answer)?.pop().map(|entry| entry.fields))).collect()
+        let commands = ids.map(|id| commands::entry(stream, id)).collect();
+        let replies = self.connection.pipeline(stream, commands).await?.into_iter();
+        replies.map(|reply| Ok(entries(reply)?.pop().map(|entry| entry.fields))).collect()
     }
 }
 
-fn rows_looked_at(most: usize) -> usize {
-    most.saturating_mul(ROWS_LOOKED_AT_PER_ROW).max(ROWS_LOOKED_AT_MIN)
+fn scan_limit(most: usize) -> usize {
+    most.saturating_mul(ROWS_SCANNED_PER_CLAIM).max(ROWS_SCANNED_MIN)
 }
 
-/// Where a walk goes on that has come to here.
-fn after(last: Option<StreamId>) -> StreamId {
+/// Returns the id from which the next call continues after `last`. `None` means that no entries are left.
+fn next_cursor(last: Option<StreamId>) -> StreamId {
     last.and_then(StreamId::next).unwrap_or(StreamId::MIN)
 }

@@ -1,4 +1,4 @@
-//! Replies as values. A server answers in one of two protocols: maps are pairs in a row in the older one.
+//! Converts replies of the server to values. RESP3 has maps; RESP2 sends them as arrays of names and values.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use redis::Value;
 use super::super::{
     ConsumerInfo, Delivery, Entry, Error, Fields, GroupInfo, PendingRow, StreamId, StreamInfo,
 };
-use super::NOBODY;
-use super::errors::{from_server, malformed};
+use super::RELEASED_CONSUMER;
+use super::errors::{from_server, unexpected_reply};
 
-/// The reply, unless it is an error.
+/// Returns the reply, or an error if the server replied with one.
 pub(super) fn checked(value: Value) -> Result<Value, Error> {
     match value {
         Value::ServerError(error) => Err(from_server(&error)),
@@ -21,22 +21,22 @@ pub(super) fn checked(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Elements in order; nothing is none.
+/// Returns the elements of an array. Nil is an empty array.
 pub(super) fn array(value: Value) -> Result<Vec<Value>, Error> {
     match checked(value)? {
         Value::Array(items) | Value::Set(items) => Ok(items),
         Value::Nil => Ok(Vec::new()),
         Value::Map(pairs) => Ok(pairs.into_iter().flat_map(|(name, value)| [name, value]).collect()),
-        _ => Err(malformed("a list")),
+        _ => Err(unexpected_reply("an array")),
     }
 }
 
-/// Exactly so many elements.
+/// Returns the elements of an array with exactly `N` elements.
 pub(super) fn tuple<const N: usize>(value: Value) -> Result<[Value; N], Error> {
-    array(value)?.try_into().map_err(|_| malformed("a list of the right length"))
+    array(value)?.try_into().map_err(|_| unexpected_reply(&format!("an array of {N} elements")))
 }
 
-/// Pairs of a map, or of a list of names and values.
+/// Returns the pairs of a map, or of an array of names and values.
 pub(super) fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
     if let Value::Map(pairs) = value {
         return Ok(pairs);
@@ -44,12 +44,12 @@ pub(super) fn pairs(value: Value) -> Result<Vec<(Value, Value)>, Error> {
     in_pairs(array(value)?, Ok)
 }
 
-/// Names and values that come in turns. What is in the list is moved, not copied.
+/// Groups alternating names and values into pairs, without copying them.
 fn in_pairs<T>(items: Vec<Value>, read: impl Fn(Value) -> Result<T, Error>) -> Result<Vec<(T, T)>, Error> {
     let mut pairs = Vec::with_capacity(items.len() / 2);
     let mut items = items.into_iter();
     while let Some(name) = items.next() {
-        let value = items.next().ok_or_else(|| malformed("pairs"))?;
+        let value = items.next().ok_or_else(|| unexpected_reply("an even number of elements"))?;
         pairs.push((read(name)?, read(value)?));
     }
     Ok(pairs)
@@ -61,7 +61,7 @@ pub(super) fn bytes(value: Value) -> Result<Bytes, Error> {
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Ok(text.into_bytes().into()),
         Value::Okay => Ok(Bytes::from_static(b"OK")),
         Value::Int(number) => Ok(number.to_string().into_bytes().into()),
-        _ => Err(malformed("a text")),
+        _ => Err(unexpected_reply("a string")),
     }
 }
 
@@ -75,26 +75,26 @@ pub(super) fn integer(value: Value) -> Result<i64, Error> {
         Value::Boolean(yes) => Ok(yes.into()),
         Value::BulkString(digits) => {
             let number = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
-            number.ok_or_else(|| malformed("a number"))
+            number.ok_or_else(|| unexpected_reply("an integer"))
         }
-        _ => Err(malformed("a number")),
+        _ => Err(unexpected_reply("an integer")),
     }
 }
 
-/// A number that cannot be negative; what is below is zero.
+/// Returns a count. A negative number becomes 0.
 pub(super) fn count(value: Value) -> Result<u64, Error> {
     Ok(u64::try_from(integer(value)?).unwrap_or(0))
 }
 
 pub(super) fn id(value: Value) -> Result<StreamId, Error> {
     match checked(value)? {
-        Value::BulkString(text) => parse_id(&text).map_err(|_| malformed("an id")),
-        Value::SimpleString(text) => parse_id(text.as_bytes()).map_err(|_| malformed("an id")),
-        _ => Err(malformed("an id")),
+        Value::BulkString(text) => parse_id(&text).map_err(|_| unexpected_reply("a stream id")),
+        Value::SimpleString(text) => parse_id(text.as_bytes()).map_err(|_| unexpected_reply("a stream id")),
+        _ => Err(unexpected_reply("a stream id")),
     }
 }
 
-/// The fields of an entry; `None` if it is gone.
+/// Returns the fields of an entry, or `None` if it was deleted.
 pub(super) fn fields(value: Value) -> Result<Option<Fields>, Error> {
     match value {
         Value::Nil => Ok(None),
@@ -102,7 +102,7 @@ pub(super) fn fields(value: Value) -> Result<Option<Fields>, Error> {
     }
 }
 
-/// Entries that are all there, as XRANGE lists them.
+/// Parses the reply of XRANGE.
 pub(super) fn entries(value: Value) -> Result<Vec<Entry>, Error> {
     let entry = |value| {
         let [at, content] = tuple(value)?;
@@ -111,20 +111,20 @@ pub(super) fn entries(value: Value) -> Result<Vec<Entry>, Error> {
     array(value)?.into_iter().map(entry).collect()
 }
 
-/// Entries handed to a consumer. Those that a read has claimed come with the number of deliveries before.
+/// Parses the entries of a reply of XREADGROUP. Claimed entries also have an idle time and their previous deliveries.
 pub(super) fn deliveries(value: Value) -> Result<Vec<Delivery>, Error> {
     let delivery = |value| {
         let mut parts = array(value)?.into_iter();
         let (Some(at), Some(content)) = (parts.next(), parts.next()) else {
-            return Err(malformed("an entry"));
+            return Err(unexpected_reply("an entry"));
         };
-        let before = parts.nth(1).map_or(Ok(0), count)?;
-        Ok(Delivery { id: id(at)?, fields: fields(content)?, deliveries: before.saturating_add(1) })
+        let previous = parts.nth(1).map_or(Ok(0), count)?;
+        Ok(Delivery { id: id(at)?, fields: fields(content)?, deliveries: previous.saturating_add(1) })
     };
     array(value)?.into_iter().map(delivery).collect()
 }
 
-/// What was read of the one stream that was asked for, if anything.
+/// Returns the entries in the reply of a read of a single stream, or nil if there are none.
 pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
     if let Value::Map(pairs) = value {
         return Ok(pairs.into_iter().next().map_or(Value::Nil, |(_, entries)| entries));
@@ -135,12 +135,12 @@ pub(super) fn only_stream(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Slots of a cluster, and the host and the port of the server that has them.
-pub(super) type Slots = (RangeInclusive<u16>, String, u16);
+/// A range of slots of a cluster, and the host and port of the master that serves them.
+pub(super) type SlotRange = (RangeInclusive<u16>, String, u16);
 
-/// Which servers of a cluster have which slots, as CLUSTER SLOTS lists them.
-pub(super) fn slots(value: Value) -> Result<Vec<Slots>, Error> {
-    let number = |value| u16::try_from(count(value)?).map_err(|_| malformed("a number of a slot or a port"));
+/// Parses the reply of CLUSTER SLOTS.
+pub(super) fn slots(value: Value) -> Result<Vec<SlotRange>, Error> {
+    let number = |value| u16::try_from(count(value)?).map_err(|_| unexpected_reply("a slot or port number"));
     let mut found = Vec::new();
     for range in array(value)? {
         let mut parts = array(range)?.into_iter();
@@ -178,7 +178,7 @@ fn entry_id(value: Value) -> Result<Option<StreamId>, Error> {
 pub(super) fn pending_row(value: Value) -> Result<PendingRow, Error> {
     let [at, owner, idle, counted] = tuple(value)?;
     let owner = text(owner)?;
-    let is_owned = !owner.is_empty() && owner != NOBODY;
+    let is_owned = !owner.is_empty() && owner != RELEASED_CONSUMER;
     Ok(PendingRow {
         id: id(at)?,
         consumer: is_owned.then_some(owner),
@@ -218,7 +218,7 @@ pub(super) fn consumer_info(value: Value) -> Result<ConsumerInfo, Error> {
     Ok(consumer)
 }
 
-/// A consumer that never got anything has -1.
+/// Parses the `inactive` time. It is -1 for a consumer that never received an entry.
 fn inactive(value: Value) -> Result<Option<Duration>, Error> {
     Ok(u64::try_from(integer(value)?).ok().map(Duration::from_millis))
 }
@@ -232,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn both_protocols_read_the_same() {
+    fn resp2_and_resp3_replies_parse_alike() {
         let entry = || Value::Array(vec![bulk("5-1"), Value::Array(vec![bulk("a"), bulk("1")])]);
-        let older = Value::Array(vec![Value::Array(vec![bulk("s"), Value::Array(vec![entry()])])]);
-        let newer = Value::Map(vec![(bulk("s"), Value::Array(vec![entry()]))]);
+        let resp2 = Value::Array(vec![Value::Array(vec![bulk("s"), Value::Array(vec![entry()])])]);
+        let resp3 = Value::Map(vec![(bulk("s"), Value::Array(vec![entry()]))]);
         let read = |reply| only_stream(reply).and_then(deliveries).unwrap();
-        assert_eq!(read(older.clone()), read(newer));
-        assert_eq!(read(older)[0].id, StreamId::new(5, 1));
+        assert_eq!(read(resp2.clone()), read(resp3));
+        assert_eq!(read(resp2)[0].id, StreamId::new(5, 1));
         assert_eq!(read(Value::Nil), []);
         let info = |reply| pairs(reply).unwrap();
         let row = (bulk("name"), bulk("g"));
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn claimed_entries_count_this_delivery_and_gone_ones_have_no_fields() {
+    fn claimed_entries_count_this_delivery_and_deleted_ones_have_no_fields() {
         let claimed = Value::Array(vec![bulk("1-1"), Value::Nil, Value::Int(900), Value::Int(3)]);
         let read = deliveries(Value::Array(vec![claimed])).unwrap();
         assert_eq!((read[0].deliveries, &read[0].fields), (4, &None));
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn malformed_replies_are_errors() {
         assert!(id(bulk("x")).is_err() && id(Value::Nil).is_err());
         assert!(tuple::<2>(Value::Array(vec![Value::Nil])).is_err());
         assert!(pairs(Value::Array(vec![bulk("odd")])).is_err());

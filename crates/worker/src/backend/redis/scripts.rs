@@ -1,7 +1,7 @@
-//! Small scripts for servers that lack a command: each looks at the owner and acts on it in one step.
+//! Lua scripts for servers that lack a command. Each checks who owns a pending entry and acts on it, atomically.
 //!
-//! On such servers XCLAIM drops a pending row whose entry is gone. The scripts therefore look for the entry first,
-//! and leave such a row where it is, to be found by [`AUTOCLAIM`] and dead-lettered.
+//! On such servers XCLAIM removes a pending entry whose stream entry was deleted. The scripts check with XRANGE first
+//! and leave such entries pending. [`AUTOCLAIM`] returns them, and the worker dead-letters them.
 
 use std::sync::OnceLock;
 
@@ -10,12 +10,12 @@ use redis::{ToRedisArgs, Value};
 use super::super::{Error, ErrorKind};
 use super::Redis;
 use super::commands::command;
-use super::errors::says;
+use super::errors::starts_with;
 
-/// The most rows in one script: a script holds up everybody else.
+/// Maximum number of pending entries per script: a script blocks all other clients of the server.
 pub(super) const ROWS_PER_SCRIPT: usize = 500;
 
-/// A script, and its name on the server.
+/// A script, and the hash that identifies it on the server.
 pub(super) struct Script {
     code: &'static str,
     hash: OnceLock<String>,
@@ -26,30 +26,31 @@ impl Script {
         Script { code, hash: OnceLock::new() }
     }
 
-    /// Runs it. The first key decides on which server of a cluster.
+    /// Runs the script on the server, or on the node of the cluster that owns the first key.
     pub(super) async fn run(
         &self,
         redis: &Redis,
         keys: &[&str],
         arguments: impl ToRedisArgs,
     ) -> Result<Value, Error> {
-        if !redis.has(|natives| natives.scripts).await? {
-            let message = "the server has neither scripts nor the commands that would do without them";
+        if !redis.supports(|features| features.scripts).await? {
+            let message = "the server has neither Lua scripts nor the commands that replace them; allow EVAL";
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let hash = self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned());
         let command = |verb: &str, script: &str| command!(verb, script, keys.len(), keys, &arguments);
-        match redis.link.command(keys[0], command("EVALSHA", hash)).await {
-            Err(error) if says(&error, "NOSCRIPT") => {
-                redis.link.command(keys[0], command("EVAL", self.code)).await
+        match redis.connection.command(keys[0], command("EVALSHA", hash)).await {
+            Err(error) if starts_with(&error, "NOSCRIPT") => {
+                redis.connection.command(keys[0], command("EVAL", self.code)).await
             }
-            answer => answer,
+            reply => reply,
         }
     }
 }
 
-/// Restarts the idle time of rows that are the consumer's. KEYS: stream. ARGV: group, consumer, ids.
-/// Gives the ids that are the consumer's.
+/// Resets the idle time of the consumer's pending entries. Returns the ids of those that the consumer owns.
+///
+/// KEYS: stream. ARGV: group, consumer, ids.
 pub(super) static EXTEND: Script = Script::new(
     r"
 local ours = {}
@@ -67,9 +68,13 @@ end
 return ours",
 );
 
-/// Releases deliveries that are the consumer's and the last: their rows become nobody's, as if untouched since 1970.
-/// KEYS: stream. ARGV: group, consumer, nobody, then of each row its id, which delivery it is, and how many it is to count.
-/// Gives how many there were.
+/// Releases the consumer's pending entries that have not been delivered again since. Returns their number.
+///
+/// A released entry moves to the consumer [`RELEASED_CONSUMER`](super::RELEASED_CONSUMER), with a delivery time of
+/// 1970.
+///
+/// KEYS: stream. ARGV: group, consumer, new owner; then for each entry its id, the delivery count it must have, and its
+/// new delivery count.
 pub(super) static RELEASE: Script = Script::new(
     r"
 local released = 0
@@ -85,18 +90,21 @@ end
 return released",
 );
 
-/// Moves rows to dead letters: those of the consumer, and those whose entry is gone, which nobody can work on.
-/// KEYS: stream, then of each row its dead-letter stream. ARGV: group, consumer, then of each row its id, how many
-/// arguments its fields are, and those. Gives the ids that moved.
+/// Moves pending entries to dead-letter streams. Returns the ids moved.
+///
+/// Moves the consumer's entries, and those of any consumer whose stream entry was deleted.
+///
+/// KEYS: stream, then for each entry its dead-letter stream. ARGV: group, consumer; then for each entry its id, the
+/// number of arguments that its fields take, and its fields.
 pub(super) static DEAD_LETTER: Script = Script::new(
     r"
 local moved, i = {}, 3
-for letter = 2, #KEYS do
+for dead_letter = 2, #KEYS do
   local id, fields = ARGV[i], tonumber(ARGV[i + 1])
   local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
   if row.err then return row end
   if #row > 0 and (row[1][2] == ARGV[2] or #redis.call('XRANGE', KEYS[1], id, id) == 0) then
-    redis.call('XADD', KEYS[letter], '*', unpack(ARGV, i + 2, i + 1 + fields))
+    redis.call('XADD', KEYS[dead_letter], '*', unpack(ARGV, i + 2, i + 1 + fields))
     redis.call('XACK', KEYS[1], ARGV[1], id)
     moved[#moved + 1] = id
   end
@@ -105,9 +113,12 @@ end
 return moved",
 );
 
-/// Gives all rows of a consumer to its heir, with times and counts as they are, and removes the consumer. Rows whose
-/// entry is gone cannot change hands; while there are any, the consumer stays with them.
-/// KEYS: stream. ARGV: group, consumer, heir. Gives how many rows moved.
+/// Moves all pending entries of a consumer to its heir and removes the consumer. Returns the number moved.
+///
+/// Idle times and delivery counts do not change. An entry that was deleted from the stream cannot move; if there is
+/// one, the consumer is not removed.
+///
+/// KEYS: stream. ARGV: group, consumer, heir.
 pub(super) static REMOVE_CONSUMER: Script = Script::new(
     r"
 local moved, from, gone = 0, '-', false
@@ -130,7 +141,9 @@ if not gone then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) 
 return moved",
 );
 
-/// Removes a consumer unless it holds something. KEYS: stream. ARGV: group, consumer. Gives whether it is gone.
+/// Removes a consumer that has no pending entries. Returns 1, or 0 if it has some.
+///
+/// KEYS: stream. ARGV: group, consumer.
 pub(super) static REMOVE_EMPTY_CONSUMER: Script = Script::new(
     r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
@@ -140,9 +153,13 @@ redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
 
-/// Claims idle rows; one that was released natively has an idle time of -1. KEYS: stream. ARGV: group, consumer, least idle time, first id, most rows to take, most rows
-/// to look at. Gives the last id looked at, or nothing if there are no more rows, and of each row its id, the number
-/// of deliveries and its fields, or nothing where they are gone.
+/// Claims idle and released pending entries. A released entry has an idle time of -1 on a server with XNACK.
+///
+/// Returns the last id examined, or nil after the last pending entry; and for each entry its id, its delivery count and
+/// its fields, or nil if it was deleted from the stream.
+///
+/// KEYS: stream. ARGV: group, consumer, minimum idle time in ms, first id, maximum number of entries to claim, maximum
+/// number of entries to examine.
 pub(super) static AUTOCLAIM: Script = Script::new(
     r"
 local rows = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[4], '+', ARGV[6])
@@ -165,7 +182,9 @@ end
 return {last, taken}",
 );
 
-/// Makes an entry pending again, as nobody's. KEYS: stream. ARGV: group, nobody, id. Gives whether there is the entry.
+/// Makes an entry pending again, as if it had been released. Returns 1, or 0 if the stream does not have the entry.
+///
+/// KEYS: stream. ARGV: group, new owner, id.
 pub(super) static RESTORE: Script = Script::new(
     r"
 local row = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1)

@@ -1,4 +1,4 @@
-//! What producers and workers ask of a server.
+//! Implements [`Backend`]: the operations of producers and workers on a server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,23 @@ use redis::cluster_routing::Slot;
 use redis::{Cmd, Value};
 
 use super::super::{
-    Acknowledgement, Admin, Answer, Backend, Capabilities, Claimed, Consumer, DeadLetter, Delivery, Error,
-    NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
+    Acknowledgement, Admin, Backend, BackendFuture, Capabilities, Claimed, Consumer, Delivery, Error,
+    NewDeadLetter, NewEntry, PendingFilter, Read, Release, Start, StreamId, StreamInfo, Trim,
 };
 use super::commands::{self, Id, Ids, command, millis};
-use super::errors::{is_missing_key, says};
-use super::link::Link;
+use super::connection::Connection;
+use super::errors::{is_missing_key, starts_with};
 use super::reply::{array, checked, count, deliveries, id, integer, only_stream, pending_row, stream_info};
 use super::scripts::{self, ROWS_PER_SCRIPT};
-use super::{NOBODY, Redis};
+use super::{RELEASED_CONSUMER, Redis};
 
 impl Backend for Redis {
     fn capabilities(&self) -> Capabilities {
         self.probe.capabilities()
     }
 
-    fn place(&self) -> String {
-        self.place.clone()
+    fn location(&self) -> String {
+        self.location.clone()
     }
 
     fn admin(self: Arc<Self>) -> Option<Arc<dyn Admin>> {
@@ -35,58 +35,58 @@ impl Backend for Redis {
         stream: &'a str,
         entries: &'a [NewEntry],
         trim: Option<Trim>,
-    ) -> Answer<'a, Vec<StreamId>> {
+    ) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(async move {
             super::super::check_entries(entries)?;
             let once_only = entries.iter().any(|entry| entry.idempotence.is_some())
-                && self.has(|natives| natives.idempotence).await?;
+                && self.supports(|features| features.idempotence).await?;
             let add = |(at, entry): (usize, &NewEntry)| {
                 let once = entry.idempotence.as_ref().filter(|_| once_only);
                 commands::add(stream, &entry.fields, once, trim.filter(|_| at + 1 == entries.len()))
             };
-            let batch: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
-            self.link.pipeline(stream, batch).await?.into_iter().map(id).collect()
+            let adds: Vec<Cmd> = entries.iter().enumerate().map(add).collect();
+            self.connection.pipeline(stream, adds).await?.into_iter().map(id).collect()
         })
     }
 
-    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> Answer<'a, bool> {
+    fn create_group<'a>(&'a self, stream: &'a str, group: &'a str, start: Start) -> BackendFuture<'a, bool> {
         Box::pin(async move {
             let start = commands::start_id(start);
             let create = command!("XGROUP", "CREATE", stream, group, start, "MKSTREAM");
-            match self.link.command(stream, create).await {
+            match self.connection.command(stream, create).await {
                 Ok(_) => Ok(true),
-                Err(error) if says(&error, "BUSYGROUP") => Ok(false),
+                Err(error) if starts_with(&error, "BUSYGROUP") => Ok(false),
                 Err(error) => Err(error),
             }
         })
     }
 
-    fn stream<'a>(&'a self, stream: &'a str) -> Answer<'a, Option<StreamInfo>> {
+    fn stream<'a>(&'a self, stream: &'a str) -> BackendFuture<'a, Option<StreamInfo>> {
         Box::pin(async move {
-            match self.link.command(stream, command!("XINFO", "STREAM", stream)).await {
-                Ok(answer) => stream_info(answer).map(Some),
+            match self.connection.command(stream, command!("XINFO", "STREAM", stream)).await {
+                Ok(reply) => stream_info(reply).map(Some),
                 Err(error) if is_missing_key(&error) => Ok(None),
                 Err(error) => Err(error),
             }
         })
     }
 
-    fn read<'a>(&'a self, read: &'a Read<'a>) -> Answer<'a, Vec<Delivery>> {
+    fn read<'a>(&'a self, read: &'a Read<'a>) -> BackendFuture<'a, Vec<Delivery>> {
         Box::pin(async move {
             if read.count == 0 {
                 return Ok(Vec::new());
             }
             let claim_idle = match read.claim_idle {
-                Some(idle) if self.has(|natives| natives.read_claims).await? => Some(idle),
+                Some(idle) if self.supports(|features| features.read_claims).await? => Some(idle),
                 _ => None,
             };
             let read = &Read { claim_idle, ..*read };
             let Some(block) = read.block else {
-                let answer = self.link.command(read.stream, commands::read_group(read, None)).await?;
-                return deliveries(only_stream(answer)?);
+                let reply = self.connection.command(read.stream, commands::read_group(read, None)).await?;
+                return deliveries(only_stream(reply)?);
             };
-            let command = |wait_ms| commands::read_group(read, Some(wait_ms));
-            deliveries(self.wait_for(read.stream, block, command).await?)
+            let command = |block_ms| commands::read_group(read, Some(block_ms));
+            deliveries(self.read_blocking(read.stream, block, command).await?)
         })
     }
 
@@ -95,15 +95,15 @@ impl Backend for Redis {
         consumer: Consumer<'a>,
         after: StreamId,
         count: usize,
-    ) -> Answer<'a, Vec<Delivery>> {
+    ) -> BackendFuture<'a, Vec<Delivery>> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
             let Some(first) = after.next() else { return Ok(Vec::new()) };
-            // Reading one's history would count as a delivery; looking at it does not.
+            // XREADGROUP with an id would increment the delivery counts; XPENDING does not.
             let consumer = Some(name.to_owned());
-            let filter = PendingFilter { consumer, ..PendingFilter::rising(first, count) };
+            let filter = PendingFilter { consumer, ..PendingFilter::starting_at(first, count) };
             let rows = self.pending(stream, group, &filter).await?;
-            let contents = self.contents(stream, rows.iter().map(|row| row.id)).await?;
+            let contents = self.fetch_fields(stream, rows.iter().map(|row| row.id)).await?;
             let rows = rows.into_iter().zip(contents);
             Ok(rows
                 .map(|(row, fields)| Delivery { id: row.id, fields, deliveries: row.deliveries })
@@ -117,12 +117,12 @@ impl Backend for Redis {
         min_idle: Duration,
         from: StreamId,
         count: usize,
-    ) -> Answer<'a, Claimed> {
+    ) -> BackendFuture<'a, Claimed> {
         Box::pin(async move {
             if count == 0 {
                 return Ok(Claimed { deliveries: Vec::new(), next: from });
             }
-            match self.has(|natives| natives.scripts).await? {
+            match self.supports(|features| features.scripts).await? {
                 true => self.autoclaim_by_script(consumer, min_idle, from, count).await,
                 false => self.autoclaim_in_steps(consumer, min_idle, from, count).await,
             }
@@ -134,67 +134,68 @@ impl Backend for Redis {
         stream: &'a str,
         group: &'a str,
         done: &'a Acknowledgement,
-    ) -> Answer<'a, u64> {
+    ) -> BackendFuture<'a, u64> {
         Box::pin(async move {
             let slot = Slot::for_key(stream);
-            let is_near = |key: &str| matches!(self.link, Link::Server(_)) || Slot::for_key(key) == slot;
-            let mut step = Vec::new();
+            let can_join_transaction =
+                |key: &str| matches!(self.connection, Connection::Server(_)) || Slot::for_key(key) == slot;
+            let mut transaction = Vec::new();
             for (key, lifetime) in &done.remember {
                 let set = command!("SET", key, 1, "PX", millis(*lifetime).max(1));
-                if is_near(key) {
-                    step.push(set);
+                if can_join_transaction(key) {
+                    transaction.push(set);
                 } else {
-                    // On another server of the cluster: no common step, so it comes first.
-                    self.link.command(key, set).await?;
+                    // The key may be on another node, which cannot join the transaction: store it first.
+                    self.connection.command(key, set).await?;
                 }
             }
             if !done.ids.is_empty() {
-                step.push(commands::acknowledge(stream, group, &done.ids));
+                transaction.push(commands::acknowledge(stream, group, &done.ids));
             }
-            let mut answers = match step.len() {
-                0 | 1 => self.link.pipeline(stream, step).await?,
-                _ => self.link.transaction(stream, step).await?,
+            let mut replies = match transaction.len() {
+                0 | 1 => self.connection.pipeline(stream, transaction).await?,
+                _ => self.connection.transaction(stream, transaction).await?,
             };
-            let last = answers.pop().filter(|_| !done.ids.is_empty());
-            answers.into_iter().try_for_each(|answer| checked(answer).map(drop))?;
+            let last = replies.pop().filter(|_| !done.ids.is_empty());
+            replies.into_iter().try_for_each(|reply| checked(reply).map(drop))?;
             last.map_or(Ok(0), count)
         })
     }
 
-    fn seen<'a>(&'a self, keys: &'a [String]) -> Answer<'a, Vec<bool>> {
+    fn seen<'a>(&'a self, keys: &'a [String]) -> BackendFuture<'a, Vec<bool>> {
         Box::pin(async move {
             let Some(first) = keys.first() else { return Ok(Vec::new()) };
             let is_one_slot = || keys.iter().all(|key| Slot::for_key(key) == Slot::for_key(first));
-            if matches!(self.link, Link::Server(_)) || is_one_slot() {
-                let answers = array(self.link.command(first, command!("MGET", keys)).await?)?;
-                return Ok(answers.iter().map(|answer| !matches!(answer, Value::Nil)).collect());
+            if matches!(self.connection, Connection::Server(_)) || is_one_slot() {
+                let replies = array(self.connection.command(first, command!("MGET", keys)).await?)?;
+                return Ok(replies.iter().map(|reply| !matches!(reply, Value::Nil)).collect());
             }
             let mut seen = Vec::with_capacity(keys.len());
             for key in keys {
-                seen.push(integer(self.link.command(key, command!("EXISTS", key)).await?)? > 0);
+                seen.push(integer(self.connection.command(key, command!("EXISTS", key)).await?)? > 0);
             }
             Ok(seen)
         })
     }
 
-    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> Answer<'a, Vec<StreamId>> {
+    fn extend<'a>(&'a self, consumer: Consumer<'a>, ids: &'a [StreamId]) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
             let mut ours = Vec::with_capacity(ids.len());
             if ids.is_empty() {
                 return Ok(ours);
             }
-            if self.has(|natives| natives.extend).await? {
+            if self.supports(|features| features.extend).await? {
                 let extend = commands::extend(consumer, ids);
-                for (id, answer) in ids.iter().zip(array(self.link.command(stream, extend).await?)?) {
-                    if integer(answer)? == 1 {
+                for (id, reply) in ids.iter().zip(array(self.connection.command(stream, extend).await?)?) {
+                    if integer(reply)? == 1 {
                         ours.push(*id);
                     }
                 }
                 return Ok(ours);
             }
-            for some in ids.chunks(ROWS_PER_SCRIPT) {
-                let arguments = (group, name, Ids(some));
+            for chunk in ids.chunks(ROWS_PER_SCRIPT) {
+                let arguments = (group, name, Ids(chunk));
                 for extended in array(scripts::EXTEND.run(self, &[stream], arguments).await?)? {
                     ours.push(id(extended)?);
                 }
@@ -203,20 +204,20 @@ impl Backend for Redis {
         })
     }
 
-    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> Answer<'a, u64> {
+    fn release<'a>(&'a self, consumer: Consumer<'a>, rows: &'a [Release]) -> BackendFuture<'a, u64> {
         Box::pin(async move {
             let Consumer { stream, group, name } = consumer;
             if rows.is_empty() {
                 return Ok(0);
             }
-            if self.has(|natives| natives.nack).await? {
+            if self.supports(|features| features.nack).await? {
                 return self.release_natively(consumer, rows).await;
             }
             let mut released = 0;
-            for some in rows.chunks(ROWS_PER_SCRIPT) {
-                let some: Vec<_> =
-                    some.iter().map(|row| (Id(row.id), row.delivery, row.deliveries)).collect();
-                let arguments = (group, name, NOBODY, some);
+            for chunk in rows.chunks(ROWS_PER_SCRIPT) {
+                let chunk: Vec<_> =
+                    chunk.iter().map(|row| (Id(row.id), row.delivery, row.deliveries)).collect();
+                let arguments = (group, name, RELEASED_CONSUMER, chunk);
                 released += count(scripts::RELEASE.run(self, &[stream], arguments).await?)?;
             }
             Ok(released)
@@ -226,39 +227,42 @@ impl Backend for Redis {
     fn dead_letter<'a>(
         &'a self,
         consumer: Consumer<'a>,
-        letters: &'a [DeadLetter],
-    ) -> Answer<'a, Vec<StreamId>> {
+        dead_letters: &'a [NewDeadLetter],
+    ) -> BackendFuture<'a, Vec<StreamId>> {
         Box::pin(async move {
-            super::super::check_letters(letters)?;
-            self.dead_letter_all(consumer, letters).await
+            super::super::check_dead_letters(dead_letters)?;
+            self.dead_letter_all(consumer, dead_letters).await
         })
     }
 }
 
 impl Redis {
-    /// XNACK asks neither whose a row is nor how often it was delivered. Extending asks the first and keeps the row from being
-    /// claimed in between; then the second is looked up.
+    /// Releases entries with XNACK, which checks neither the owner nor the delivery count of an entry.
+    ///
+    /// 1. Extend the leases. This checks the owner, and keeps other consumers from claiming the entries.
+    /// 2. Look up the delivery counts, and skip entries that have been delivered again.
+    /// 3. Release the rest.
     async fn release_natively(&self, consumer: Consumer<'_>, rows: &[Release]) -> Result<u64, Error> {
         let Consumer { stream, group, name } = consumer;
         let ids: Vec<StreamId> = rows.iter().map(|row| row.id).collect();
         let ours = self.extend(consumer, &ids).await?;
         let mut rows: Vec<&Release> = rows.iter().filter(|row| ours.contains(&row.id)).collect();
         let lookup = |row: &&Release| {
-            let filter = PendingFilter { consumer: Some(name.to_owned()), ..PendingFilter::one(row.id) };
+            let filter = PendingFilter { consumer: Some(name.to_owned()), ..PendingFilter::single(row.id) };
             commands::pending(stream, group, &filter)
         };
-        let found = self.link.pipeline(stream, rows.iter().map(lookup).collect()).await?.into_iter();
-        let found = found.map(|answer| array(answer)?.into_iter().map(pending_row).next().transpose());
+        let found = self.connection.pipeline(stream, rows.iter().map(lookup).collect()).await?.into_iter();
+        let found = found.map(|reply| array(reply)?.into_iter().map(pending_row).next().transpose());
         let mut found = found.collect::<Result<Vec<_>, _>>()?.into_iter();
         rows.retain(|row| found.next().flatten().is_some_and(|found| found.deliveries == row.delivery));
         rows.sort_by_key(|row| row.deliveries);
-        let mut batch = Vec::new();
+        let mut releases = Vec::new();
         for same in rows.chunk_by(|a, b| a.deliveries == b.deliveries) {
             let ids: Vec<StreamId> = same.iter().map(|row| row.id).collect();
             let mut release = commands::release(stream, group, &ids);
             release.arg("RETRYCOUNT").arg(same[0].deliveries);
-            batch.push(release);
+            releases.push(release);
         }
-        self.link.pipeline(stream, batch).await?.into_iter().map(count).sum()
+        self.connection.pipeline(stream, releases).await?.into_iter().map(count).sum()
     }
 }

@@ -1,4 +1,4 @@
-//! Groups and consumers: made, moved, listed, passed on.
+//! Groups and consumers: creating, moving, listing and removing them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use millstream_worker::backend::{Acknowledgement, ErrorKind, Release, Start, Str
 use super::{consumer, entry, ids_of, kind, make_a_string, pending, reader, reading};
 
 pub(super) async fn all(backend: &dyn Admin) {
-    making(backend).await;
-    missing(backend).await;
-    moving(backend).await;
-    consumers(backend).await;
-    passing_on(backend).await;
-    passing_on_what_is_gone(backend).await;
-    passing_on_in_a_crowd(backend).await;
+    create_and_delete_groups(backend).await;
+    calls_on_missing_groups_fail(backend).await;
+    move_groups(backend).await;
+    list_consumers(backend).await;
+    remove_consumers(backend).await;
+    removing_a_consumer_keeps_rows_of_deleted_entries(backend).await;
+    concurrent_removals_of_consumers_lose_no_entry(backend).await;
 }
 
-async fn making(backend: &dyn Admin) {
+async fn create_and_delete_groups(backend: &dyn Admin) {
     let stream = "groups:making";
     assert!(backend.create_group(stream, "b", Start::Beginning).await.unwrap());
     assert!(!backend.create_group(stream, "b", Start::End).await.unwrap());
@@ -30,7 +30,7 @@ async fn making(backend: &dyn Admin) {
     let shown: Vec<(&str, StreamId, u64)> =
         groups.iter().map(|group| (&*group.name, group.last_delivered, group.pending)).collect();
     assert_eq!(shown, [("a", ids[0], 0), ("b", StreamId::MIN, 0), ("c", ids[1], 0)]);
-    // Redis before 7.0 does not tell it.
+    // Redis before 7.0 does not report the lag.
     assert_eq!(groups[1].lag.unwrap_or(2), 2);
     assert!(groups[1].lag.is_some() || !backend.capabilities().exact_lag);
     assert!(backend.delete_group(stream, "b").await.unwrap());
@@ -39,16 +39,16 @@ async fn making(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// The server tells how far a group is behind.
-pub(crate) async fn lag_is_told(backend: &dyn Admin) {
+/// The server reports the lag of a group.
+pub(crate) async fn lag_is_reported(backend: &dyn Admin) {
     let stream = "groups:lag";
-    reading::make(backend, stream, 3).await;
+    reading::make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     assert_eq!(backend.groups(stream).await.unwrap()[0].lag, Some(2));
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Admin) {
+async fn calls_on_missing_groups_fail(backend: &dyn Admin) {
     let none = "groups:none";
     assert_eq!(backend.groups(none).await.unwrap(), []);
     assert!(!backend.delete_group(none, "g").await.unwrap());
@@ -69,9 +69,9 @@ async fn missing(backend: &dyn Admin) {
     assert_eq!(kind(made), Some(ErrorKind::WrongType));
 }
 
-async fn moving(backend: &dyn Admin) {
+async fn move_groups(backend: &dyn Admin) {
     let stream = "groups:moving";
-    let ids = reading::make(backend, stream, 3).await;
+    let ids = reading::make_stream(backend, stream, 3).await;
     backend.move_group(stream, "g", Start::End).await.unwrap();
     assert_eq!(backend.read(&reader(stream, "a", 9)).await.unwrap(), []);
     backend.move_group(stream, "g", Start::After(ids[1])).await.unwrap();
@@ -81,16 +81,16 @@ async fn moving(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn consumers(backend: &dyn Admin) {
+async fn list_consumers(backend: &dyn Admin) {
     let stream = "groups:consumers";
-    let ids = reading::make(backend, stream, 3).await;
+    let ids = reading::make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "b", 2)).await.unwrap();
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let listed = backend.consumers(stream, "g").await.unwrap();
     let shown: Vec<(&str, u64)> = listed.iter().map(|consumer| (&*consumer.name, consumer.pending)).collect();
     assert_eq!(shown, [("a", 1), ("b", 2)]);
     assert!(listed.iter().all(|consumer| consumer.idle < Duration::from_secs(60)));
-    // What was given back is nobody's, and nobody is no consumer.
+    // Released entries have no owner, and the placeholder for it is not listed as a consumer.
     let released = [Release::counted(ids[2], 1)];
     assert_eq!(backend.release(consumer(stream, "a"), &released).await.unwrap(), 1);
     let listed = backend.consumers(stream, "g").await.unwrap();
@@ -100,9 +100,9 @@ async fn consumers(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn passing_on(backend: &dyn Admin) {
+async fn remove_consumers(backend: &dyn Admin) {
     let stream = "groups:passing";
-    let ids = reading::make(backend, stream, 4).await;
+    let ids = reading::make_stream(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     backend.autoclaim(consumer(stream, "a"), Duration::ZERO, ids[1], 1).await.unwrap();
@@ -118,29 +118,32 @@ async fn passing_on(backend: &dyn Admin) {
     let names: Vec<String> =
         backend.consumers(stream, "g").await.unwrap().into_iter().map(|consumer| consumer.name).collect();
     assert_eq!(names, ["b"]);
-    // Nobody inherits from one that holds nothing, and it goes all the same.
+    // A consumer without pending entries is removed, and its heir is not created.
     assert_eq!(backend.read(&reader(stream, "idle", 1)).await.unwrap(), []);
     assert_eq!(backend.remove_consumer(consumer(stream, "idle"), "nobody").await.unwrap(), 0);
     let left = backend.consumers(stream, "g").await.unwrap();
     assert_eq!(left.iter().map(|consumer| &*consumer.name).collect::<Vec<_>>(), ["b"]);
-    // An heir need not be there before.
+    // The heir need not exist yet.
     assert_eq!(backend.remove_consumer(consumer(stream, "b"), "c").await.unwrap(), 4);
     assert!(pending(backend, stream).await.iter().all(|row| row.consumer.as_deref() == Some("c")));
-    // One that holds something is not dismissed; one that holds nothing is gone without a trace.
+    // remove_empty_consumer keeps a consumer with pending entries, and removes one without.
     assert!(!backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(pending(backend, stream).await.len(), 4);
     let done = Acknowledgement { ids: ids.clone(), remember: Vec::new() };
     assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 4);
     assert!(backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap());
     assert_eq!(backend.consumers(stream, "g").await.unwrap(), []);
-    assert!(backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap(), "it is gone already");
+    assert!(
+        backend.remove_empty_consumer(consumer(stream, "c")).await.unwrap(),
+        "removing a missing consumer is no error"
+    );
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// A pending row whose entry is gone outlives its consumer's removal, whoever has it then.
-async fn passing_on_what_is_gone(backend: &dyn Admin) {
+/// A pending row whose entry was deleted survives the removal of its consumer. Its owner may be either consumer.
+async fn removing_a_consumer_keeps_rows_of_deleted_entries(backend: &dyn Admin) {
     let stream = "groups:gone";
-    let ids = reading::make(backend, stream, 2).await;
+    let ids = reading::make_stream(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
     let moved = backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap();
@@ -148,7 +151,7 @@ async fn passing_on_what_is_gone(backend: &dyn Admin) {
     let rows = pending(backend, stream).await;
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     assert_eq!(rows[1].consumer.as_deref(), Some("b"));
-    // Once it is done with, the consumer can go.
+    // Once the row is acknowledged, the consumer can be removed.
     assert_eq!(backend.acknowledge(stream, "g", &super::done(&ids[..1])).await.unwrap(), 1);
     assert_eq!(backend.remove_consumer(consumer(stream, "a"), "b").await.unwrap(), 0);
     let listed = backend.consumers(stream, "g").await.unwrap();
@@ -156,10 +159,10 @@ async fn passing_on_what_is_gone(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// Consumers read, acknowledge and are removed all at once: what was added is either acknowledged or pending.
-async fn passing_on_in_a_crowd(backend: &dyn Admin) {
+/// Consumers read, acknowledge and are removed concurrently: each entry is either acknowledged or pending.
+async fn concurrent_removals_of_consumers_lose_no_entry(backend: &dyn Admin) {
     let stream = "groups:crowd";
-    let ids = reading::make(backend, stream, 400).await;
+    let ids = reading::make_stream(backend, stream, 400).await;
     let names = ["a", "b", "c", "d"];
     let work = names.map(|name| async move {
         let mut acknowledged = Vec::new();
@@ -185,12 +188,12 @@ async fn passing_on_in_a_crowd(backend: &dyn Admin) {
     };
     let [a, b, c, d] = work;
     let (a, b, c, d, ()) = tokio::join!(a, b, c, d, removals);
-    let mut fates: BTreeMap<StreamId, u32> = BTreeMap::new();
-    [a, b, c, d].into_iter().flatten().for_each(|id| *fates.entry(id).or_default() += 1);
+    let mut states: BTreeMap<StreamId, u32> = BTreeMap::new();
+    [a, b, c, d].into_iter().flatten().for_each(|id| *states.entry(id).or_default() += 1);
     let left = backend.read(&reader(stream, "a", 1000)).await.unwrap();
     drop(left);
-    pending(backend, stream).await.iter().for_each(|row| *fates.entry(row.id).or_default() += 1);
-    assert!(fates.keys().copied().eq(ids), "each entry is acknowledged or pending");
-    assert!(fates.values().all(|times| *times == 1), "and never both");
+    pending(backend, stream).await.iter().for_each(|row| *states.entry(row.id).or_default() += 1);
+    assert!(states.keys().copied().eq(ids), "an entry is neither acknowledged nor pending");
+    assert!(states.values().all(|times| *times == 1), "an entry is in two states");
     assert!(backend.delete_stream(stream).await.unwrap());
 }

@@ -1,33 +1,34 @@
-//! "Idle at least so long" means the same everywhere: released rows match any idle time, and counts apply to the rows that match.
+//! A minimum idle time means the same on every backend: released rows match any idle time, and counts apply to the
+//! rows that match.
 
 use std::time::Duration;
 
 use millstream_worker::backend::{Admin, PendingFilter, Read, Release, StreamId};
 
-use super::{consumer, everything, ids_of, reader, reading};
+use super::{all_rows, consumer, ids_of, reader, reading};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Longer than any clock has run: no delivery is that long ago.
-const LONGER_THAN_TIME: Duration = Duration::from_secs(200 * 365 * 24 * 3600);
+/// Longer than any entry can have been idle.
+const LONGER_THAN_POSSIBLE: Duration = Duration::from_secs(200 * 365 * 24 * 3600);
 
 pub(super) async fn all(backend: &dyn Admin) {
     released_rows_are_listed(backend).await;
-    counts_apply_behind_the_filter(backend).await;
+    counts_apply_after_the_filter(backend).await;
     released_rows_are_claimed(backend).await;
     released_rows_are_read(backend).await;
-    pages_without_a_match_do_not_end_a_walk(backend).await;
-    entries_that_are_gone_do_not_use_up_a_read(backend).await;
-    entries_that_are_gone_fill_a_page_of_a_walk(backend).await;
+    pages_without_a_match_do_not_end_an_autoclaim(backend).await;
+    deleted_entries_do_not_count_in_a_claiming_read(backend).await;
+    deleted_entries_count_in_an_autoclaim(backend).await;
 }
 
-/// A stream with so many entries that consumer `a` was given, of which these were released.
-async fn make(
+/// Creates a stream with this number of entries, all delivered to consumer `a`, some of them released.
+async fn make_released(
     backend: &dyn Admin,
     stream: &str,
     count: usize,
     released: std::ops::Range<usize>,
 ) -> Vec<StreamId> {
-    let ids = reading::make(backend, stream, count).await;
+    let ids = reading::make_stream(backend, stream, count).await;
     assert_eq!(backend.read(&reader(stream, "a", count)).await.unwrap().len(), count);
     let back: Vec<Release> = ids[released].iter().map(|id| Release::counted(*id, 1)).collect();
     assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), back.len() as u64);
@@ -39,30 +40,30 @@ async fn listed(backend: &dyn Admin, stream: &str, filter: PendingFilter) -> Vec
 }
 
 fn idle(min_idle: Duration, count: usize) -> PendingFilter {
-    PendingFilter { min_idle: Some(min_idle), count, ..everything() }
+    PendingFilter { min_idle: Some(min_idle), count, ..all_rows() }
 }
 
 async fn released_rows_are_listed(backend: &dyn Admin) {
     let stream = "idle:released";
-    let ids = make(backend, stream, 110, 0..100).await;
-    for min_idle in [Duration::from_millis(1), MINUTE, LONGER_THAN_TIME, Duration::MAX] {
+    let ids = make_released(backend, stream, 110, 0..100).await;
+    for min_idle in [Duration::from_millis(1), MINUTE, LONGER_THAN_POSSIBLE, Duration::MAX] {
         let rows = backend.pending(stream, "g", &idle(min_idle, 100)).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids[..100], "{min_idle:?}");
         assert!(rows.iter().all(|row| row.consumer.is_none() && row.idle.is_none()), "{min_idle:?}");
     }
-    // They are nobody's, and so not among the consumer's. Its own were delivered just now.
-    let of_a = PendingFilter { consumer: Some("a".to_owned()), ..everything() };
+    // Released rows have no owner, so they are not listed for the consumer. Its own rows were delivered just now.
+    let of_a = PendingFilter { consumer: Some("a".to_owned()), ..all_rows() };
     assert_eq!(listed(backend, stream, of_a.clone()).await, ids[100..]);
     assert_eq!(listed(backend, stream, PendingFilter { min_idle: Some(MINUTE), ..of_a }).await, []);
-    // Whether the entry is still there makes no difference.
+    // A deleted entry makes no difference.
     assert_eq!(backend.delete_entries(stream, &ids[1..2]).await.unwrap(), 1);
     assert_eq!(listed(backend, stream, idle(MINUTE, 3)).await, ids[..3]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn counts_apply_behind_the_filter(backend: &dyn Admin) {
+async fn counts_apply_after_the_filter(backend: &dyn Admin) {
     let stream = "idle:counted";
-    let ids = make(backend, stream, 1110, 1100..1110).await;
+    let ids = make_released(backend, stream, 1110, 1100..1110).await;
     assert_eq!(listed(backend, stream, idle(MINUTE, 5)).await, ids[1100..1105]);
     assert_eq!(listed(backend, stream, idle(MINUTE, 100)).await, ids[1100..]);
     let until_there = PendingFilter { last: ids[1102], ..idle(MINUTE, 100) };
@@ -73,13 +74,14 @@ async fn counts_apply_behind_the_filter(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// More rows than a store looks at in one call belong to others or are not idle: those behind them are found all the same.
-async fn pages_without_a_match_do_not_end_a_walk(backend: &dyn Admin) {
+/// More rows than a store scans in one call belong to others or are not idle. The rows behind them are found
+/// nevertheless.
+async fn pages_without_a_match_do_not_end_an_autoclaim(backend: &dyn Admin) {
     let stream = "idle:pages";
-    let ids = reading::make(backend, stream, 2110).await;
+    let ids = reading::make_stream(backend, stream, 2110).await;
     assert_eq!(backend.read(&reader(stream, "a", 2100)).await.unwrap().len(), 2100);
     assert_eq!(backend.read(&reader(stream, "b", 10)).await.unwrap().len(), 10);
-    let of_b = PendingFilter { consumer: Some("b".to_owned()), count: 4, ..everything() };
+    let of_b = PendingFilter { consumer: Some("b".to_owned()), count: 4, ..all_rows() };
     assert_eq!(listed(backend, stream, of_b).await, ids[2100..2104]);
     let own = backend.own_pending(consumer(stream, "b"), StreamId::MIN, 4).await.unwrap();
     assert_eq!(ids_of(&own), ids[2100..2104]);
@@ -96,10 +98,10 @@ async fn pages_without_a_match_do_not_end_a_walk(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// A read that claims counts what it hands out, not what it passes over.
-async fn entries_that_are_gone_do_not_use_up_a_read(backend: &dyn Admin) {
+/// A claiming read counts the entries that it returns, not the rows that it skips.
+async fn deleted_entries_do_not_count_in_a_claiming_read(backend: &dyn Admin) {
     let stream = "idle:passed";
-    let ids = make(backend, stream, 5, 0..3).await;
+    let ids = make_released(backend, stream, 5, 0..3).await;
     assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
     if backend.capabilities().read_claims {
         let claiming = Read { claim_idle: Some(MINUTE), ..reader(stream, "b", 1) };
@@ -110,10 +112,10 @@ async fn entries_that_are_gone_do_not_use_up_a_read(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// A walk reports them, released or not, and goes on behind them.
-async fn entries_that_are_gone_fill_a_page_of_a_walk(backend: &dyn Admin) {
+/// An autoclaim reports rows of deleted entries, released or not, and continues after them.
+async fn deleted_entries_count_in_an_autoclaim(backend: &dyn Admin) {
     let stream = "idle:gone";
-    let ids = make(backend, stream, 5, 0..4).await;
+    let ids = make_released(backend, stream, 5, 0..4).await;
     assert_eq!(backend.delete_entries(stream, &ids[..3]).await.unwrap(), 3);
     let first = backend.autoclaim(consumer(stream, "b"), MINUTE, StreamId::MIN, 2).await.unwrap();
     assert_eq!(ids_of(&first.deliveries), ids[..2]);
@@ -121,7 +123,7 @@ async fn entries_that_are_gone_fill_a_page_of_a_walk(backend: &dyn Admin) {
     let second = backend.autoclaim(consumer(stream, "b"), MINUTE, first.next, 2).await.unwrap();
     let shown: Vec<_> = second.deliveries.iter().map(|row| (row.id, row.fields.is_some())).collect();
     assert_eq!(shown, [(ids[2], false), (ids[3], true)]);
-    // They are as they were: another walk finds them again.
+    // The rows are unchanged, so another autoclaim finds them again.
     let rows: Vec<_> = backend.all_pending(stream, "g").await.unwrap();
     let owners: Vec<_> = rows.iter().map(|row| row.consumer.as_deref()).collect();
     assert_eq!(owners, [None, None, None, Some("b"), Some("a")]);
@@ -132,15 +134,15 @@ async fn entries_that_are_gone_fill_a_page_of_a_walk(backend: &dyn Admin) {
 
 async fn released_rows_are_claimed(backend: &dyn Admin) {
     let stream = "idle:claimed";
-    let ids = make(backend, stream, 20, 8..14).await;
-    for (at, min_idle) in [(8, MINUTE), (10, LONGER_THAN_TIME), (12, Duration::MAX)] {
+    let ids = make_released(backend, stream, 20, 8..14).await;
+    for (at, min_idle) in [(8, MINUTE), (10, LONGER_THAN_POSSIBLE), (12, Duration::MAX)] {
         let claimed = backend.autoclaim(consumer(stream, "b"), min_idle, StreamId::MIN, 2).await.unwrap();
         assert_eq!(ids_of(&claimed.deliveries), ids[at..at + 2], "{min_idle:?}");
         assert!(claimed.deliveries.iter().all(|delivery| delivery.deliveries == 2), "{min_idle:?}");
     }
     let none = backend.autoclaim(consumer(stream, "b"), MINUTE, StreamId::MIN, 2).await.unwrap();
     assert_eq!((none.deliveries, none.next), (Vec::new(), StreamId::MIN));
-    // Nothing was asked for: nothing was looked at.
+    // With a count of zero, no row is scanned.
     let nothing = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, ids[3], 0).await.unwrap();
     assert_eq!((nothing.deliveries, nothing.next), (Vec::new(), ids[3]));
     assert!(backend.delete_stream(stream).await.unwrap());
@@ -148,9 +150,9 @@ async fn released_rows_are_claimed(backend: &dyn Admin) {
 
 async fn released_rows_are_read(backend: &dyn Admin) {
     let stream = "idle:read";
-    let ids = make(backend, stream, 4, 1..3).await;
+    let ids = make_released(backend, stream, 4, 1..3).await;
     if backend.capabilities().read_claims {
-        let claiming = Read { claim_idle: Some(LONGER_THAN_TIME), ..reader(stream, "b", 10) };
+        let claiming = Read { claim_idle: Some(LONGER_THAN_POSSIBLE), ..reader(stream, "b", 10) };
         assert_eq!(ids_of(&backend.read(&claiming).await.unwrap()), ids[1..3]);
     }
     assert!(backend.delete_stream(stream).await.unwrap());

@@ -1,15 +1,15 @@
-//! Adding, and taking away.
+//! Adding and deleting entries.
 
 use bytes::Bytes;
 use millstream_worker::Admin;
-use millstream_worker::backend::{ErrorKind, Idempotence, NewEntry, Order, Range, StreamId, Trim};
+use millstream_worker::backend::{ErrorKind, IdOrder, Idempotence, NewEntry, Range, StreamId, Trim};
 
 use super::{entry, fields, kind, make_a_string};
 
 pub(super) async fn all(backend: &dyn Admin) {
     batches(backend).await;
-    bytes(backend).await;
-    trimming(backend).await;
+    add_arbitrary_bytes(backend).await;
+    add_with_trim(backend).await;
     refusals(backend).await;
     once(backend).await;
     deletion(backend).await;
@@ -23,15 +23,15 @@ async fn batches(backend: &dyn Admin) {
     let ids = backend.add(stream, &batch, None).await.unwrap();
     assert_eq!(ids.len(), batch.len());
     assert!(ids.is_sorted_by(|a, b| a < b));
-    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 5000 };
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 5000 };
     let listed = backend.range(stream, all).await.unwrap();
     assert!(listed.iter().map(|entry| entry.id).eq(ids));
     assert!(listed.into_iter().map(|entry| entry.fields).eq(batch.into_iter().map(|entry| entry.fields)));
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// Names may come twice, anything may be empty, and bytes are bytes.
-async fn bytes(backend: &dyn Admin) {
+/// Field names may repeat, names and values may be empty, and all bytes are preserved.
+async fn add_arbitrary_bytes(backend: &dyn Admin) {
     let stream = "producing:bytes";
     let odd = vec![
         (Bytes::from_static(b"same"), Bytes::from_static(b"-17")),
@@ -42,13 +42,13 @@ async fn bytes(backend: &dyn Admin) {
     ];
     let added = NewEntry { fields: odd.clone(), idempotence: None };
     backend.add(stream, &[added], None).await.unwrap();
-    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Falling, count: 1 };
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Descending, count: 1 };
     assert_eq!(backend.range(stream, all).await.unwrap()[0].fields, odd);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn trimming(backend: &dyn Admin) {
-    let stream = "producing:trimming";
+async fn add_with_trim(backend: &dyn Admin) {
+    let stream = "producing:add_with_trim";
     let batch: Vec<NewEntry> = (0..300).map(|n| entry("n", &n.to_string())).collect();
     backend.add(stream, &batch, Some(Trim::Exactly(10))).await.unwrap();
     assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 10);

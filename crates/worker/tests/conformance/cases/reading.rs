@@ -1,34 +1,34 @@
-//! Reading: what is new, what is one's own, what others left.
+//! Reading new entries, own pending entries, and entries of other consumers.
 
 use std::time::Duration;
 
 use millstream_worker::Admin;
 use millstream_worker::backend::{ErrorKind, NewEntry, Read, Release, Start, StreamId};
 
-use super::{consumer, done, entry, fields, ids_of, kind, letter, pending, reader};
+use super::{consumer, dead_letter, done, entry, fields, ids_of, kind, pending, reader};
 
 pub(super) async fn all(backend: &dyn Admin) {
-    new_entries(backend).await;
-    missing(backend).await;
-    own_pending(backend).await;
-    idle(backend).await;
-    idle_in_pages(backend).await;
-    released(backend).await;
-    gone(backend).await;
-    reads_that_claim(backend).await;
+    read_new_entries(backend).await;
+    calls_on_missing_groups_fail(backend).await;
+    read_own_pending_entries(backend).await;
+    claim_idle_entries(backend).await;
+    claim_idle_entries_in_pages(backend).await;
+    claim_released_entries(backend).await;
+    claim_reports_deleted_entries(backend).await;
+    claiming_reads(backend).await;
 }
 
-/// A stream with so many entries and a group `g` that has read none of them.
-pub(crate) async fn make(backend: &dyn Admin, stream: &str, count: usize) -> Vec<StreamId> {
+/// Creates a stream with this number of entries and a group `g` that has not read any.
+pub(crate) async fn make_stream(backend: &dyn Admin, stream: &str, count: usize) -> Vec<StreamId> {
     backend.delete_stream(stream).await.unwrap();
     assert!(backend.create_group(stream, "g", Start::Beginning).await.unwrap());
     let batch: Vec<NewEntry> = (0..count).map(|n| entry("n", &n.to_string())).collect();
     backend.add(stream, &batch, None).await.unwrap()
 }
 
-async fn new_entries(backend: &dyn Admin) {
+async fn read_new_entries(backend: &dyn Admin) {
     let stream = "reading:new";
-    let ids = make(backend, stream, 3).await;
+    let ids = make_stream(backend, stream, 3).await;
     assert_eq!(backend.read(&reader(stream, "a", 0)).await.unwrap(), []);
     let first = backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(ids_of(&first), ids[..2]);
@@ -42,7 +42,7 @@ async fn new_entries(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Admin) {
+async fn calls_on_missing_groups_fail(backend: &dyn Admin) {
     let none = "reading:none";
     let soon = Read { block: Some(Duration::from_secs(30)), ..reader(none, "a", 1) };
     let zero = StreamId::MIN;
@@ -52,15 +52,15 @@ async fn missing(backend: &dyn Admin) {
         assert_eq!(kind(backend.own_pending(consumer(none, "a"), zero, 1).await), Some(ErrorKind::NoGroup));
         let claimed = backend.autoclaim(consumer(none, "a"), Duration::ZERO, zero, 1).await;
         assert_eq!(kind(claimed), Some(ErrorKind::NoGroup));
-        // And the same if only the group is missing.
+        // The second round has the stream, but not the group.
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
     }
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
-async fn own_pending(backend: &dyn Admin) {
+async fn read_own_pending_entries(backend: &dyn Admin) {
     let stream = "reading:own";
-    let ids = make(backend, stream, 5).await;
+    let ids = make_stream(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
@@ -68,7 +68,7 @@ async fn own_pending(backend: &dyn Admin) {
     for _ in 0..3 {
         let own = backend.own_pending(consumer(stream, "a"), StreamId::MIN, 10).await.unwrap();
         assert_eq!(ids_of(&own), [ids[0], ids[2], ids[3]]);
-        assert!(own.iter().all(|delivery| delivery.deliveries == 1), "looking is no delivery");
+        assert!(own.iter().all(|delivery| delivery.deliveries == 1), "listing counted as a delivery");
         assert_eq!((&own[1].fields, &own[2].fields), (&None, &Some(fields("n", "3"))));
     }
     let beyond = backend.own_pending(consumer(stream, "a"), ids[0], 1).await.unwrap();
@@ -78,9 +78,9 @@ async fn own_pending(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn idle(backend: &dyn Admin) {
+async fn claim_idle_entries(backend: &dyn Admin) {
     let stream = "reading:idle";
-    let ids = make(backend, stream, 3).await;
+    let ids = make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let long = Duration::from_secs(3600);
     let none = backend.autoclaim(consumer(stream, "b"), long, StreamId::MIN, 10).await.unwrap();
@@ -93,34 +93,34 @@ async fn idle(backend: &dyn Admin) {
     }
     let rows = pending(backend, stream).await;
     assert!(rows.iter().all(|row| row.consumer.as_deref() == Some("b") && row.deliveries == 4));
-    // Who took something over has just touched it.
+    // A claim resets the idle time.
     let short = backend.autoclaim(consumer(stream, "a"), Duration::from_secs(60), StreamId::MIN, 10).await;
     assert_eq!(short.unwrap().deliveries, []);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn idle_in_pages(backend: &dyn Admin) {
+async fn claim_idle_entries_in_pages(backend: &dyn Admin) {
     let stream = "reading:pages";
-    let ids = make(backend, stream, 7).await;
+    let ids = make_stream(backend, stream, 7).await;
     backend.read(&reader(stream, "a", 7)).await.unwrap();
-    let (mut met, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
+    let (mut claimed, mut from, mut pages) = (Vec::new(), StreamId::MIN, 0);
     loop {
         let page = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, from, 3).await.unwrap();
         assert!(page.deliveries.len() <= 3);
-        met.extend(ids_of(&page.deliveries));
+        claimed.extend(ids_of(&page.deliveries));
         (from, pages) = (page.next, pages + 1);
         if from == StreamId::MIN {
             break;
         }
-        assert!(pages < 10, "the walk ends");
+        assert!(pages < 10, "the autoclaim does not end");
     }
-    assert_eq!(met, ids);
+    assert_eq!(claimed, ids);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn released(backend: &dyn Admin) {
+async fn claim_released_entries(backend: &dyn Admin) {
     let stream = "reading:released";
-    let ids = make(backend, stream, 2).await;
+    let ids = make_stream(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let back = [Release { id: ids[1], delivery: 1, deliveries: 0 }];
     assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 1);
@@ -133,10 +133,10 @@ async fn released(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// An entry that was deleted or trimmed while it was pending does not vanish without a word.
-async fn gone(backend: &dyn Admin) {
+/// An entry that was deleted or trimmed while it was pending is reported.
+async fn claim_reports_deleted_entries(backend: &dyn Admin) {
     let (stream, dead) = ("{reading:gone}", "{reading:gone}:dlq");
-    let ids = make(backend, stream, 3).await;
+    let ids = make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..2]).await.unwrap(), 2);
     let taken = backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 10).await.unwrap();
@@ -145,8 +145,8 @@ async fn gone(backend: &dyn Admin) {
     assert_eq!(shown, [(ids[0], false, 1), (ids[1], false, 1), (ids[2], true, 2)]);
     let owners: Vec<_> =
         pending(backend, stream).await.into_iter().map(|row| row.consumer.unwrap()).collect();
-    assert_eq!(owners, ["a", "a", "b"], "those that are gone are still pending, and with their owner");
-    let moved = backend.dead_letter(consumer(stream, "b"), &[letter(ids[0], dead)]).await.unwrap();
+    assert_eq!(owners, ["a", "a", "b"], "rows of deleted entries must stay with their owner");
+    let moved = backend.dead_letter(consumer(stream, "b"), &[dead_letter(ids[0], dead)]).await.unwrap();
     assert_eq!(moved, ids[..1]);
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids[1..2])).await.unwrap(), 1);
     assert_eq!(pending(backend, stream).await.len(), 1);
@@ -154,9 +154,9 @@ async fn gone(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
 }
 
-async fn reads_that_claim(backend: &dyn Admin) {
+async fn claiming_reads(backend: &dyn Admin) {
     let stream = "reading:claims";
-    let ids = make(backend, stream, 3).await;
+    let ids = make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     let claiming = |idle| Read { claim_idle: Some(idle), ..reader(stream, "b", 10) };
     let both = backend.read(&claiming(Duration::ZERO)).await.unwrap();
@@ -168,10 +168,10 @@ async fn reads_that_claim(backend: &dyn Admin) {
     let shown: Vec<_> = both.iter().map(|delivery| (delivery.id, delivery.deliveries)).collect();
     assert_eq!(shown, [(ids[0], 2), (ids[1], 2), (ids[2], 1)]);
     assert_eq!(backend.read(&claiming(Duration::from_secs(3600))).await.unwrap(), []);
-    // A reader that waits is given what comes back.
-    let waiting = Read { block: Some(super::PATIENCE), ..claiming(Duration::from_secs(3600)) };
+    // A blocked claiming read gets an entry that is released.
+    let blocking = Read { block: Some(super::TIMEOUT), ..claiming(Duration::from_secs(3600)) };
     let back = [Release { id: ids[1], delivery: 2, deliveries: 7 }];
-    let (read, released) = tokio::join!(backend.read(&waiting), async {
+    let (read, released) = tokio::join!(backend.read(&blocking), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         backend.release(consumer(stream, "b"), &back).await.unwrap()
     });

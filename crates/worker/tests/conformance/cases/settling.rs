@@ -1,32 +1,33 @@
-//! What becomes of pending entries: done, kept for longer, given back, dead-lettered, pending again.
+//! Settling pending entries: acknowledging, extending, releasing, dead-lettering and restoring.
 
 use std::time::Duration;
 
 use millstream_worker::Admin;
-use millstream_worker::backend::{Acknowledgement, ErrorKind, Order, Range, Release, StreamId};
+use millstream_worker::backend::{Acknowledgement, ErrorKind, IdOrder, Range, Release, StreamId};
 
 use super::{
-    consumer, done, entry, fields, ids_of, kind, letter, make_a_string, pending, reader, reading, until,
+    consumer, dead_letter, done, entry, fields, ids_of, kind, make_a_string, pending, reader, reading,
+    wait_until,
 };
 
 pub(super) async fn all(backend: &dyn Admin) {
-    acknowledging(backend).await;
-    remembering(backend).await;
-    extending(backend).await;
-    releasing(backend).await;
-    releasing_an_older_delivery(backend).await;
-    keeping_what_is_gone(backend).await;
-    dead_lettering(backend).await;
-    dead_lettering_what_nobody_has(backend).await;
-    dead_lettering_in_vain(backend).await;
-    restoring(backend).await;
-    missing(backend).await;
-    asking_for_nothing(backend).await;
+    acknowledge(backend).await;
+    remember_handled_keys(backend).await;
+    extend_leases(backend).await;
+    release_entries(backend).await;
+    release_ignores_older_deliveries(backend).await;
+    extend_and_release_keep_rows_of_deleted_entries(backend).await;
+    move_to_dead_letters(backend).await;
+    dead_letter_released_rows_only_if_their_entry_is_deleted(backend).await;
+    a_failed_dead_letter_acknowledges_nothing(backend).await;
+    restore_entries(backend).await;
+    calls_on_missing_groups_fail(backend).await;
+    empty_requests_do_nothing(backend).await;
 }
 
-async fn acknowledging(backend: &dyn Admin) {
+async fn acknowledge(backend: &dyn Admin) {
     let stream = "settling:done";
-    let ids = reading::make(backend, stream, 1500).await;
+    let ids = reading::make_stream(backend, stream, 1500).await;
     backend.read(&reader(stream, "a", 1500)).await.unwrap();
     assert_eq!(backend.acknowledge(stream, "g", &Acknowledgement::default()).await.unwrap(), 0);
     assert_eq!(
@@ -39,12 +40,12 @@ async fn acknowledging(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn remembering(backend: &dyn Admin) {
+async fn remember_handled_keys(backend: &dyn Admin) {
     let stream = "{settling:seen}";
-    let ids = reading::make(backend, stream, 1).await;
+    let ids = reading::make_stream(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     assert_eq!(backend.seen(&[]).await.unwrap(), [false; 0]);
-    // Near the stream on a cluster, and elsewhere.
+    // One key in the cluster slot of the stream, one in another slot.
     let run = ids[0];
     let keys = [format!("{stream}:{run}"), format!("far:{run}"), format!("{stream}:{run}:short")];
     assert_eq!(backend.seen(&keys).await.unwrap(), [false; 3]);
@@ -53,37 +54,37 @@ async fn remembering(backend: &dyn Admin) {
     let done = Acknowledgement { ids: ids.clone(), remember };
     assert_eq!(backend.acknowledge(stream, "g", &done).await.unwrap(), 1);
     assert_eq!(backend.seen(&keys[..2]).await.unwrap(), [true; 2]);
-    until(|| async { backend.seen(&keys).await.unwrap() == [true, true, false] }).await;
+    wait_until(|| async { backend.seen(&keys).await.unwrap() == [true, true, false] }).await;
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn extending(backend: &dyn Admin) {
+async fn extend_leases(backend: &dyn Admin) {
     let stream = "settling:extended";
-    let ids = reading::make(backend, stream, 4).await;
+    let ids = reading::make_stream(backend, stream, 4).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.extend(consumer(stream, "a"), &[]).await.unwrap(), []);
     assert_eq!(backend.extend(consumer(stream, "nobody"), &ids).await.unwrap(), []);
-    // Longer: idle times follow a calendar that may be set meanwhile.
+    // Sleep longer than `idle`, because the server's wall clock may be adjusted meanwhile.
     let idle = Duration::from_millis(100);
     tokio::time::sleep(idle * 2).await;
-    // Another's, one that is not pending, and one that is not there.
-    let asked = [ids[0], ids[2], ids[3], StreamId::new(1, 1)];
-    assert_eq!(backend.extend(consumer(stream, "a"), &asked).await.unwrap(), ids[..1]);
+    // The entry of another consumer, one that is not pending, and one that does not exist.
+    let requested = [ids[0], ids[2], ids[3], StreamId::new(1, 1)];
+    assert_eq!(backend.extend(consumer(stream, "a"), &requested).await.unwrap(), ids[..1]);
     let rows = pending(backend, stream).await;
     assert!(rows[0].idle < rows[1].idle && rows[1].idle >= Some(idle) && rows[2].idle >= Some(idle));
-    assert!(rows.iter().all(|row| row.deliveries == 1), "extending is no delivery");
-    assert_eq!(rows[2].consumer.as_deref(), Some("b"), "and takes nothing from others");
-    // What another has taken over is not ours any more.
+    assert!(rows.iter().all(|row| row.deliveries == 1), "extending counted as a delivery");
+    assert_eq!(rows[2].consumer.as_deref(), Some("b"), "extending changed the owner");
+    // An entry that another consumer claimed is not extended any more.
     backend.autoclaim(consumer(stream, "b"), Duration::ZERO, StreamId::MIN, 9).await.unwrap();
     assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), []);
     assert_eq!(backend.extend(consumer(stream, "b"), &ids).await.unwrap(), ids[..3]);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn releasing(backend: &dyn Admin) {
+async fn release_entries(backend: &dyn Admin) {
     let stream = "settling:released";
-    let ids = reading::make(backend, stream, 3).await;
+    let ids = reading::make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.release(consumer(stream, "a"), &[]).await.unwrap(), 0);
@@ -91,7 +92,11 @@ async fn releasing(backend: &dyn Admin) {
     let rows = [back(ids[0], 4), back(ids[1], 0), back(ids[2], 9), back(StreamId::new(1, 1), 1)];
     assert_eq!(backend.release(consumer(stream, "nobody"), &rows).await.unwrap(), 0);
     assert_eq!(backend.release(consumer(stream, "a"), &rows).await.unwrap(), 2);
-    assert_eq!(backend.release(consumer(stream, "a"), &rows).await.unwrap(), 0, "it is ours no more");
+    assert_eq!(
+        backend.release(consumer(stream, "a"), &rows).await.unwrap(),
+        0,
+        "a released entry was released again"
+    );
     let rows = pending(backend, stream).await;
     let shown: Vec<_> = rows.iter().map(|row| (row.consumer.as_deref(), row.deliveries)).collect();
     assert_eq!(shown, [(None, 4), (None, 0), (Some("b"), 1)]);
@@ -105,10 +110,10 @@ async fn releasing(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// Only the last delivery can be given back: an older one of the same consumer is nothing any more.
-async fn releasing_an_older_delivery(backend: &dyn Admin) {
+/// Only the latest delivery can be released. An older delivery of the same consumer is ignored.
+async fn release_ignores_older_deliveries(backend: &dyn Admin) {
     let stream = "settling:older";
-    let ids = reading::make(backend, stream, 1).await;
+    let ids = reading::make_stream(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     backend.autoclaim(consumer(stream, "a"), Duration::ZERO, StreamId::MIN, 1).await.unwrap();
     let shown = async || pending(backend, stream).await.into_iter().map(|row| (row.consumer, row.deliveries));
@@ -119,13 +124,13 @@ async fn releasing_an_older_delivery(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-/// Extending and giving back do not lose a row whose entry is gone.
-async fn keeping_what_is_gone(backend: &dyn Admin) {
+/// Extending and releasing keep a pending row whose entry was deleted.
+async fn extend_and_release_keep_rows_of_deleted_entries(backend: &dyn Admin) {
     let stream = "settling:gone";
-    let ids = reading::make(backend, stream, 2).await;
+    let ids = reading::make_stream(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert_eq!(backend.delete_entries(stream, &ids[..1]).await.unwrap(), 1);
-    assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), ids, "they are still ours");
+    assert_eq!(backend.extend(consumer(stream, "a"), &ids).await.unwrap(), ids, "the consumer lost a row");
     let back = ids.iter().map(|id| Release::counted(*id, 1)).collect::<Vec<_>>();
     let released = backend.release(consumer(stream, "a"), &back).await.unwrap();
     assert!((1..=2).contains(&released), "{released}");
@@ -136,57 +141,61 @@ async fn keeping_what_is_gone(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn dead_lettering(backend: &dyn Admin) {
-    let (stream, dead, other) = ("{settling:buried}", "{settling:buried}:dlq", "{settling:buried}:other");
-    let ids = reading::make(backend, stream, 5).await;
+async fn move_to_dead_letters(backend: &dyn Admin) {
+    let (stream, dead, other) = ("{settling:moved}", "{settling:moved}:dlq", "{settling:moved}:other");
+    let ids = reading::make_stream(backend, stream, 5).await;
     backend.read(&reader(stream, "a", 4)).await.unwrap();
     backend.read(&reader(stream, "b", 1)).await.unwrap();
     assert_eq!(backend.dead_letter(consumer(stream, "a"), &[]).await.unwrap(), []);
-    // By somebody else nothing happens, and of what is not pending nothing either.
-    assert_eq!(backend.dead_letter(consumer(stream, "b"), &[letter(ids[0], dead)]).await.unwrap(), []);
+    // Another consumer cannot dead-dead_letter an entry, and an entry that is not pending is ignored.
+    assert_eq!(backend.dead_letter(consumer(stream, "b"), &[dead_letter(ids[0], dead)]).await.unwrap(), []);
     assert_eq!(
-        backend.dead_letter(consumer(stream, "a"), &[letter(StreamId::new(1, 1), dead)]).await.unwrap(),
+        backend.dead_letter(consumer(stream, "a"), &[dead_letter(StreamId::new(1, 1), dead)]).await.unwrap(),
         []
     );
     assert_eq!(backend.stream(dead).await.unwrap(), None);
     assert_eq!(pending(backend, stream).await.len(), 5);
-    let mut large = letter(ids[3], dead);
+    let mut large = dead_letter(ids[3], dead);
     large.fields = (0..1500).flat_map(|n| fields(&format!("f{n}"), "v")).collect();
-    let letters = [
-        letter(ids[0], dead),
-        letter(ids[1], other),
-        letter(ids[4], dead),
-        letter(ids[2], dead),
+    let dead_letters = [
+        dead_letter(ids[0], dead),
+        dead_letter(ids[1], other),
+        dead_letter(ids[4], dead),
+        dead_letter(ids[2], dead),
         large.clone(),
     ];
-    let mut moved = backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap();
+    let mut moved = backend.dead_letter(consumer(stream, "a"), &dead_letters).await.unwrap();
     moved.sort_unstable();
     assert_eq!(moved, ids[..4]);
-    assert_eq!(backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap(), [], "each once");
+    assert_eq!(
+        backend.dead_letter(consumer(stream, "a"), &dead_letters).await.unwrap(),
+        [],
+        "an entry was moved twice"
+    );
     let rows = pending(backend, stream).await;
     assert_eq!((rows.len(), rows[0].id), (1, ids[4]));
-    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: Order::Rising, count: 9 };
-    let mut buried: Vec<_> =
+    let all = Range { first: StreamId::MIN, last: StreamId::MAX, order: IdOrder::Ascending, count: 9 };
+    let mut moved: Vec<_> =
         backend.range(dead, all).await.unwrap().into_iter().map(|entry| entry.fields).collect();
-    buried.sort_by_key(Vec::len);
-    assert_eq!(buried, [fields("why", "poison"), fields("why", "poison"), large.fields]);
+    moved.sort_by_key(Vec::len);
+    assert_eq!(moved, [fields("why", "poison"), fields("why", "poison"), large.fields]);
     assert_eq!(backend.stream(other).await.unwrap().unwrap().length, 1);
-    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 5, "the entry stays for other groups");
+    assert_eq!(backend.stream(stream).await.unwrap().unwrap().length, 5, "the original entry was deleted");
     for stream in [stream, dead, other] {
         assert!(backend.delete_stream(stream).await.unwrap());
     }
 }
 
-/// A released row is nobody's to end, unless its entry is gone; and each row ends once.
-async fn dead_lettering_what_nobody_has(backend: &dyn Admin) {
+/// A released row cannot be dead-lettered unless its entry was deleted. Each row is moved once.
+async fn dead_letter_released_rows_only_if_their_entry_is_deleted(backend: &dyn Admin) {
     let (stream, dead) = ("{settling:released}", "{settling:released}:dlq");
-    let ids = reading::make(backend, stream, 3).await;
+    let ids = reading::make_stream(backend, stream, 3).await;
     backend.read(&reader(stream, "a", 3)).await.unwrap();
     let back: Vec<Release> = ids[..2].iter().map(|id| Release::counted(*id, 1)).collect();
     assert_eq!(backend.release(consumer(stream, "a"), &back).await.unwrap(), 2);
     assert_eq!(backend.delete_entries(stream, &ids[1..2]).await.unwrap(), 1);
-    let letters = [ids[0], ids[1], ids[2], ids[2]].map(|id| letter(id, dead));
-    let mut moved = backend.dead_letter(consumer(stream, "a"), &letters).await.unwrap();
+    let dead_letters = [ids[0], ids[1], ids[2], ids[2]].map(|id| dead_letter(id, dead));
+    let mut moved = backend.dead_letter(consumer(stream, "a"), &dead_letters).await.unwrap();
     moved.sort_unstable();
     assert_eq!(moved, ids[1..]);
     assert_eq!(backend.stream(dead).await.unwrap().unwrap().length, 2);
@@ -194,33 +203,33 @@ async fn dead_lettering_what_nobody_has(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap() && backend.delete_stream(dead).await.unwrap());
 }
 
-/// Where the letter cannot be written, nothing is acknowledged.
-async fn dead_lettering_in_vain(backend: &dyn Admin) {
+/// If the dead dead_letter cannot be written, nothing is acknowledged.
+async fn a_failed_dead_letter_acknowledges_nothing(backend: &dyn Admin) {
     let (stream, taken) = ("{settling:vain}", "{settling:vain}:string");
-    let ids = reading::make(backend, stream, 1).await;
+    let ids = reading::make_stream(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     make_a_string(backend, taken).await;
-    let buried = backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], taken)]).await;
-    assert_eq!(kind(buried), Some(ErrorKind::WrongType));
-    let mut empty = letter(ids[0], "{settling:vain}:dlq");
+    let moved = backend.dead_letter(consumer(stream, "a"), &[dead_letter(ids[0], taken)]).await;
+    assert_eq!(kind(moved), Some(ErrorKind::WrongType));
+    let mut empty = dead_letter(ids[0], "{settling:vain}:dlq");
     empty.fields.clear();
     assert_eq!(kind(backend.dead_letter(consumer(stream, "a"), &[empty]).await), Some(ErrorKind::Refused));
     assert_eq!(pending(backend, stream).await.len(), 1);
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn restoring(backend: &dyn Admin) {
+async fn restore_entries(backend: &dyn Admin) {
     let stream = "settling:restored";
-    let ids = reading::make(backend, stream, 2).await;
+    let ids = reading::make_stream(backend, stream, 2).await;
     backend.read(&reader(stream, "a", 2)).await.unwrap();
     assert!(backend.restore(stream, "g", ids[1]).await.unwrap());
     assert_eq!(
         pending(backend, stream).await[1].consumer.as_deref(),
         Some("a"),
-        "it was pending: it stays so"
+        "a pending entry changed its owner"
     );
     assert_eq!(backend.delete_entries(stream, &ids[1..]).await.unwrap(), 1);
-    assert!(!backend.restore(stream, "g", ids[1]).await.unwrap(), "it is pending, and gone");
+    assert!(!backend.restore(stream, "g", ids[1]).await.unwrap(), "a deleted entry was restored");
     assert_eq!(backend.acknowledge(stream, "g", &done(&ids)).await.unwrap(), 2);
     assert!(backend.restore(stream, "g", ids[0]).await.unwrap());
     assert!(!backend.restore(stream, "g", StreamId::new(1, 1)).await.unwrap());
@@ -233,7 +242,7 @@ async fn restoring(backend: &dyn Admin) {
     assert!(backend.delete_stream(stream).await.unwrap());
 }
 
-async fn missing(backend: &dyn Admin) {
+async fn calls_on_missing_groups_fail(backend: &dyn Admin) {
     let none = "{settling:none}";
     let id = StreamId::new(1, 1);
     for _ in 0..2 {
@@ -241,8 +250,8 @@ async fn missing(backend: &dyn Admin) {
         assert_eq!(kind(backend.extend(consumer(none, "a"), &[id]).await), Some(ErrorKind::NoGroup));
         let back = [Release::counted(id, 0)];
         assert_eq!(kind(backend.release(consumer(none, "a"), &back).await), Some(ErrorKind::NoGroup));
-        let buried = backend.dead_letter(consumer(none, "a"), &[letter(id, "{settling:none}:dlq")]).await;
-        assert_eq!(kind(buried), Some(ErrorKind::NoGroup));
+        let moved = backend.dead_letter(consumer(none, "a"), &[dead_letter(id, "{settling:none}:dlq")]).await;
+        assert_eq!(kind(moved), Some(ErrorKind::NoGroup));
         assert_eq!(kind(backend.restore(none, "g", id).await), Some(ErrorKind::NoGroup));
         backend.add(none, &[entry("n", "1")], None).await.unwrap();
     }
@@ -250,8 +259,8 @@ async fn missing(backend: &dyn Admin) {
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
-/// Whoever asks for nothing gets nothing, whether the stream and the group are there or not.
-async fn asking_for_nothing(backend: &dyn Admin) {
+/// Requests without ids or with a count of zero return nothing, whether the stream and the group exist or not.
+async fn empty_requests_do_nothing(backend: &dyn Admin) {
     let (none, from) = ("settling:nothing", StreamId::new(1, 1));
     for _ in 0..2 {
         assert_eq!(backend.extend(consumer(none, "a"), &[]).await.unwrap(), []);
@@ -267,21 +276,21 @@ async fn asking_for_nothing(backend: &dyn Admin) {
     assert!(backend.delete_stream(none).await.unwrap());
 }
 
-/// A server that has no room for the dead letter keeps the origin pending.
+/// A server without memory for the dead dead_letter keeps the original entry pending.
 pub(crate) async fn without_memory(backend: &dyn Admin, limit: impl Fn(&str)) {
     let (stream, dead) = ("{settling:memory}", "{settling:memory}:dlq");
-    let ids = reading::make(backend, stream, 1).await;
+    let ids = reading::make_stream(backend, stream, 1).await;
     backend.read(&reader(stream, "a", 1)).await.unwrap();
     limit("1");
     assert_eq!(kind(backend.add(stream, &[entry("n", "1")], None).await), Some(ErrorKind::NotWritable));
     assert_eq!(
-        kind(backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], dead)]).await),
+        kind(backend.dead_letter(consumer(stream, "a"), &[dead_letter(ids[0], dead)]).await),
         Some(ErrorKind::NotWritable)
     );
     let remember = vec![("{settling:memory}:seen".to_owned(), Duration::from_secs(60))];
     let done = Acknowledgement { ids: ids.clone(), remember };
     assert_eq!(kind(backend.acknowledge(stream, "g", &done).await), Some(ErrorKind::NotWritable));
-    assert_eq!(pending(backend, stream).await.len(), 1, "what is not remembered is not acknowledged");
+    assert_eq!(pending(backend, stream).await.len(), 1, "acknowledged although the key was not stored");
     limit("0");
-    assert_eq!(backend.dead_letter(consumer(stream, "a"), &[letter(ids[0], dead)]).await.unwrap(), ids);
+    assert_eq!(backend.dead_letter(consumer(stream, "a"), &[dead_letter(ids[0], dead)]).await.unwrap(), ids);
 }

@@ -1,0 +1,494 @@
+//! A page: up to 512 consecutive chunks, with a summary of each chunk in dense arrays.
+//!
+//! ```text
+//! firsts:  [ id    | id    | id    | … ]   first id, exact: a binary search finds the chunk of an id
+//! oldest:  [ ms    | ms    | ms    | … ]   oldest delivery of an owned row, exact: skips younger chunks
+//! masks:   [ 64 b  | 64 b  | 64 b  | … ]   consumers, perhaps too many: skips chunks of other consumers
+//! chunks:  [ Chunk | Chunk | Chunk | … ]
+//! ```
+//!
+//! The page also keeps one summary of all its chunks. After removals its oldest time may be too old and its
+//! mask may have too many bits. The opposite never happens, so a search never skips a matching row. Both
+//! become exact when a chunk is re-fitted, dropped or inserted.
+//!
+//! Rows without an owner match any age. A page that has such rows looks into its chunks for them.
+//!
+//! Two neighbouring chunks together always hold more than [`MERGE_ROWS`] rows: chunks that shrink are merged.
+//! This limits the bytes per row, whichever rows are removed.
+
+use std::mem;
+use std::ops::ControlFlow;
+
+use super::chunk::{Chunk, ROWS_MAX};
+use super::{ConsumerHandle, Filter, PendingEntry, owner_bit};
+use crate::StreamId;
+
+/// Maximum number of chunks of a page.
+pub(super) const CHUNKS_MAX: usize = if cfg!(test) { 8 } else { 512 };
+/// Neighbouring pages are merged if they have this many chunks or fewer in total.
+const MERGE_CHUNKS: usize = CHUNKS_MAX / 4 * 3;
+/// Neighbouring chunks are merged if they have this many rows or fewer in total.
+const MERGE_ROWS: usize = ROWS_MAX / 4 * 3;
+
+/// A run of chunks with their summaries. A page is empty only for the moment before its list removes it.
+#[derive(Clone)]
+pub(super) struct Page {
+    firsts: Vec<StreamId>,
+    oldest: Vec<u64>,
+    masks: Vec<u64>,
+    chunks: Vec<Chunk>,
+    rows: u64,
+    /// Number of rows without an owner.
+    unowned: u64,
+    /// Index of the chunk that was last searched for a change. Only a hint: changes are often near each
+    /// other.
+    recent: usize,
+    /// No owned row was delivered earlier than this.
+    oldest_ms: u64,
+    /// The bits of all consumers that have a row here, perhaps with further bits.
+    mask: u64,
+}
+
+/// The position of a row in a page, or the end of one of its chunks.
+#[derive(Clone, Copy)]
+pub(super) struct RowPosition {
+    pub(super) chunk: usize,
+    pub(super) row: usize,
+}
+
+impl RowPosition {
+    pub(super) const START: RowPosition = RowPosition { chunk: 0, row: 0 };
+}
+
+impl Page {
+    pub(super) fn of(chunks: Vec<Chunk>) -> Page {
+        let mut page = Page {
+            firsts: chunks.iter().map(Chunk::first_id).collect(),
+            oldest: chunks.iter().map(Chunk::oldest_ms).collect(),
+            masks: chunks.iter().map(Chunk::consumer_mask).collect(),
+            rows: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            unowned: chunks.iter().map(|chunk| chunk.unowned() as u64).sum(),
+            chunks,
+            recent: 0,
+            oldest_ms: 0,
+            mask: 0,
+        };
+        page.refresh_totals();
+        page
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn first_id(&self) -> StreamId {
+        self.firsts[0]
+    }
+
+    pub(super) fn last_id(&self) -> StreamId {
+        self.last_chunk().last_id()
+    }
+
+    pub(super) fn first(&self) -> PendingEntry {
+        self.chunks[0].entry(0)
+    }
+
+    pub(super) fn last(&self) -> PendingEntry {
+        self.last_chunk().entry(self.last_chunk().len() - 1)
+    }
+
+    fn last_chunk(&self) -> &Chunk {
+        self.chunks.last().expect("a page has chunks")
+    }
+
+    /// Returns the row with this id as it is stored: a released row has its release stamp as delivery time.
+    #[inline]
+    pub(super) fn stored(&self, id: StreamId) -> Option<PendingEntry> {
+        let i = self.chunk_of(id);
+        self.find(i, id).ok().map(|row| self.chunks[i].stored(row))
+    }
+
+    /// Returns the number of rows without an owner.
+    pub(super) fn unowned(&self) -> u64 {
+        self.unowned
+    }
+
+    /// Returns the position at which `id` is or would be inserted.
+    pub(super) fn seek(&self, id: StreamId) -> RowPosition {
+        let chunk = self.chunk_of(id);
+        let (Ok(row) | Err(row)) = self.find(chunk, id);
+        RowPosition { chunk, row }
+    }
+
+    #[inline]
+    fn chunk_of(&self, id: StreamId) -> usize {
+        let after = self.firsts.get(self.recent + 1);
+        if self.firsts.get(self.recent).is_some_and(|first| *first <= id)
+            && after.is_none_or(|next| id < *next)
+        {
+            return self.recent;
+        }
+        self.firsts.partition_point(|first| *first <= id).saturating_sub(1)
+    }
+
+    #[inline]
+    fn find(&self, i: usize, id: StreamId) -> Result<usize, usize> {
+        if self.firsts[i] == id { Ok(0) } else { self.chunks[i].find(id) }
+    }
+
+    /// Returns false if no row can match `filter`.
+    pub(super) fn may_match(&self, filter: &Filter) -> bool {
+        let (limit, mask) = filter.bounds();
+        self.oldest_ms <= limit && self.mask & mask != 0 || self.unowned > 0 && filter.consumer.is_none()
+    }
+
+    /// Returns a lower bound of the delivery times of owned rows.
+    pub(super) fn oldest_ms_at_least(&self) -> u64 {
+        self.oldest_ms
+    }
+
+    /// Returns the exact oldest delivery time of an owned row, or `u64::MAX` if there is no owned row.
+    pub(super) fn oldest_ms(&self) -> u64 {
+        self.oldest.iter().copied().fold(u64::MAX, u64::min)
+    }
+
+    /// Returns the same for each chunk.
+    pub(super) fn oldest_by_chunk(&self) -> &[u64] {
+        &self.oldest
+    }
+
+    pub(super) fn chunk(&self, i: usize) -> &Chunk {
+        &self.chunks[i]
+    }
+
+    /// Returns a time similar to those of the rows around `id`.
+    pub(super) fn nearby_time_ms(&self, id: StreamId) -> u64 {
+        self.chunks[self.chunk_of(id)].first_time_ms()
+    }
+
+    /// Visits the rows that `filter` selects, starting at `from`.
+    pub(super) fn walk(
+        &self,
+        from: RowPosition,
+        filter: &Filter,
+        visit: &mut impl FnMut(PendingEntry) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let (limit, mask) = filter.bounds();
+        let any_age = self.unowned > 0 && filter.consumer.is_none();
+        let mut row = from.row;
+        for (i, (oldest, consumers)) in self.oldest.iter().zip(&self.masks).enumerate().skip(from.chunk) {
+            let owned = *oldest <= limit && consumers & mask != 0;
+            if owned || any_age && self.chunks[i].unowned() > 0 {
+                self.chunks[i].walk(row, filter, visit)?;
+            }
+            row = 0;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Returns whether no chunk can be appended.
+    pub(super) fn is_full(&self) -> bool {
+        self.chunks.len() == CHUNKS_MAX
+    }
+
+    /// Returns whether the list has to split this page.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.chunks.len() > CHUNKS_MAX
+    }
+
+    /// Appends a chunk. The page is not full.
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        self.rows += chunk.len() as u64;
+        self.unowned += chunk.unowned() as u64;
+        self.firsts.push(chunk.first_id());
+        self.oldest.push(chunk.oldest_ms());
+        self.masks.push(chunk.consumer_mask());
+        self.chunks.push(chunk);
+        // Adding can only widen the totals. Removals make them exact again.
+        self.oldest_ms = self.oldest_ms.min(self.oldest[self.chunks.len() - 1]);
+        self.mask |= self.masks[self.chunks.len() - 1];
+    }
+
+    /// Adds or replaces a row and returns the row as it was stored before.
+    pub(super) fn set(&mut self, entry: &PendingEntry) -> Option<PendingEntry> {
+        let i = self.chunk_of(entry.id);
+        self.recent = i;
+        match self.find(i, entry.id) {
+            Ok(row) => Some(self.replace(i, row, entry)),
+            Err(_) if self.chunks[i].is_full() => {
+                let upper = self.chunks[i].split();
+                self.refresh_summary(i);
+                self.insert_chunk(i + 1, upper);
+                self.set(entry);
+                self.merge_around(i + 1);
+                self.merge_around(i);
+                None
+            }
+            Err(row) => {
+                self.chunks[i].insert(row, entry);
+                self.firsts[i] = self.firsts[i].min(entry.id);
+                self.add_to_summary(i, entry);
+                self.rows += 1;
+                None
+            }
+        }
+    }
+
+    fn replace(&mut self, i: usize, row: usize, entry: &PendingEntry) -> PendingEntry {
+        let before = self.chunks[i].stored(row);
+        let refitted = self.chunks[i].replace(row, entry);
+        self.unowned -= u64::from(before.consumer.is_none());
+        if refitted {
+            self.unowned += u64::from(entry.consumer.is_none());
+            self.refresh_summary(i);
+            self.refresh_totals();
+        } else {
+            self.update_oldest_after_removal(i, &before, row + 1);
+            self.add_to_summary(i, entry);
+        }
+        before
+    }
+
+    /// Removes the row with this id and returns it as it was stored.
+    #[inline]
+    pub(super) fn remove(&mut self, id: StreamId) -> Option<PendingEntry> {
+        let i = self.chunk_of(id);
+        self.recent = i;
+        let row = self.find(i, id).ok()?;
+        let chunk = &mut self.chunks[i];
+        let (removed, refitted) = chunk.take(row, id);
+        self.rows -= 1;
+        self.unowned -= u64::from(removed.consumer.is_none());
+        if refitted || chunk.is_empty() {
+            self.update_after_refit_or_emptying(i);
+            return Some(removed);
+        }
+        let len = chunk.len();
+        if row == 0 {
+            self.firsts[i] = chunk.first_id();
+        }
+        self.update_oldest_after_removal(i, &removed, row);
+        if len < MERGE_ROWS {
+            self.merge_around(i);
+        }
+        Some(removed)
+    }
+
+    /// Updates the page after chunk `i` became empty or was re-fitted.
+    #[cold]
+    fn update_after_refit_or_emptying(&mut self, i: usize) {
+        if self.chunks[i].is_empty() {
+            self.drop_chunk(i);
+        } else {
+            self.refresh_summary(i);
+            self.refresh_totals();
+        }
+        self.merge_around(i);
+    }
+
+    /// Returns false if this consumer cannot have a row here.
+    pub(super) fn may_have(&self, consumer: ConsumerHandle) -> bool {
+        self.mask & owner_bit(Some(consumer)) != 0
+    }
+
+    /// Removes all rows of a consumer and returns how many there were. The page can be empty afterwards.
+    pub(super) fn remove_consumer(&mut self, consumer: ConsumerHandle) -> u64 {
+        let rows_before = self.rows;
+        for (chunk, mask) in self.chunks.iter_mut().zip(&self.masks) {
+            if mask & owner_bit(Some(consumer)) != 0 {
+                self.rows -= chunk.remove_consumer(consumer) as u64;
+            }
+        }
+        if self.rows < rows_before {
+            *self = Page::of(merged(mem::take(&mut self.chunks)));
+        }
+        rows_before - self.rows
+    }
+
+    /// Keeps the first half of the chunks and returns a page with the other half.
+    pub(super) fn split(&mut self) -> Page {
+        let mut chunks = mem::take(&mut self.chunks);
+        let upper = chunks.split_off(chunks.len() / 2);
+        chunks.shrink_to_fit();
+        *self = Page::of(chunks);
+        Page::of(upper)
+    }
+
+    /// Returns whether this page and the next one should be merged.
+    pub(super) fn can_merge(&self, next: &Page) -> bool {
+        self.chunks.len() + next.chunks.len() <= MERGE_CHUNKS
+    }
+
+    /// Appends all chunks of `next`, whose ids are greater.
+    pub(super) fn merge(&mut self, next: Page) {
+        let mut chunks = mem::take(&mut self.chunks);
+        chunks.extend(next.chunks);
+        *self = Page::of(merged(chunks));
+    }
+
+    /// Updates the summaries after a row was added to chunk `i`.
+    fn add_to_summary(&mut self, i: usize, entry: &PendingEntry) {
+        let bit = owner_bit(entry.consumer);
+        self.masks[i] |= bit;
+        self.mask |= bit;
+        if entry.consumer.is_none() {
+            self.unowned += 1;
+            return;
+        }
+        self.oldest[i] = self.oldest[i].min(entry.delivered_at_ms);
+        self.oldest_ms = self.oldest_ms.min(entry.delivered_at_ms);
+    }
+
+    /// Keeps the oldest time of chunk `i` exact after a row was removed. `next` is the row that followed it.
+    #[inline(always)]
+    fn update_oldest_after_removal(&mut self, i: usize, removed: &PendingEntry, next: usize) {
+        let was_oldest = removed.consumer.is_some() && removed.delivered_at_ms == self.oldest[i];
+        // Often the next row was delivered at the same time. Then no search is needed.
+        if was_oldest && !self.chunks[i].was_delivered_at(next, removed.delivered_at_ms) {
+            self.oldest[i] = self.chunks[i].oldest_ms();
+        }
+    }
+
+    /// Makes the summary of chunk `i` exact.
+    fn refresh_summary(&mut self, i: usize) {
+        self.firsts[i] = self.chunks[i].first_id();
+        self.oldest[i] = self.chunks[i].oldest_ms();
+        self.masks[i] = self.chunks[i].consumer_mask();
+    }
+
+    /// Computes the totals of the page from the summaries of its chunks.
+    fn refresh_totals(&mut self) {
+        self.oldest_ms = self.oldest.iter().copied().fold(u64::MAX, u64::min);
+        self.mask = self.masks.iter().fold(0, |all, mask| all | mask);
+    }
+
+    fn insert_chunk(&mut self, i: usize, chunk: Chunk) {
+        self.firsts.insert(i, chunk.first_id());
+        self.oldest.insert(i, chunk.oldest_ms());
+        self.masks.insert(i, chunk.consumer_mask());
+        self.chunks.insert(i, chunk);
+        self.refresh_totals();
+    }
+
+    fn drop_chunk(&mut self, i: usize) {
+        self.firsts.remove(i);
+        self.oldest.remove(i);
+        self.masks.remove(i);
+        self.chunks.remove(i);
+        self.refresh_totals();
+        if self.chunks.len() * 2 <= self.chunks.capacity() {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&mut self) {
+        // Keeps a quarter more than needed: chunks are often appended at the end while others are dropped at
+        // the front.
+        let capacity = self.chunks.len() + self.chunks.len() / 4;
+        self.firsts.shrink_to(capacity);
+        self.oldest.shrink_to(capacity);
+        self.masks.shrink_to(capacity);
+        self.chunks.shrink_to(capacity);
+    }
+
+    #[inline]
+    fn merge_around(&mut self, i: usize) {
+        self.merge_with_next(i);
+        if i > 0 {
+            self.merge_with_next(i - 1);
+        }
+    }
+
+    #[inline]
+    fn merge_with_next(&mut self, i: usize) {
+        if let Some([chunk, next]) = self.chunks.get(i..).and_then(<[Chunk]>::first_chunk)
+            && chunk.len() + next.len() <= MERGE_ROWS
+        {
+            self.merge_next_into(i);
+        }
+    }
+
+    #[cold]
+    fn merge_next_into(&mut self, i: usize) {
+        let (upto, after) = self.chunks.split_at_mut(i + 1);
+        upto[i].merge(&after[0]);
+        self.refresh_summary(i);
+        self.drop_chunk(i + 1);
+    }
+
+    pub(super) fn allocated_bytes(&self, allocation: impl Fn(usize) -> usize) -> usize {
+        let chunks: usize = self.chunks.iter().map(|chunk| allocation(chunk.allocated_bytes())).sum();
+        chunks
+            + allocation(self.firsts.capacity() * size_of::<StreamId>())
+            + allocation(self.oldest.capacity() * size_of::<u64>())
+            + allocation(self.masks.capacity() * size_of::<u64>())
+            + allocation(self.chunks.capacity() * size_of::<Chunk>())
+    }
+
+    /// Verifies the invariants stated in the module and on the fields.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let count = self.chunks.len();
+        if count == 0 || count > CHUNKS_MAX {
+            return Err(format!("page of {count} chunks"));
+        }
+        if [self.firsts.len(), self.oldest.len(), self.masks.len()] != [count; 3] {
+            return Err(format!("page of {count} chunks: its arrays differ in length"));
+        }
+        self.chunks.iter().try_for_each(Chunk::check)?;
+        (0..count)
+            .try_for_each(|i| self.check_chunk(i).map_err(|what| format!("chunk {i} of {count}: {what}")))?;
+        let rows: u64 = self.chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        if rows != self.rows {
+            return Err(format!("page counts {} rows but has {rows}", self.rows));
+        }
+        let unowned: u64 = self.chunks.iter().map(|chunk| chunk.unowned() as u64).sum();
+        if unowned != self.unowned {
+            return Err(format!("page counts {} rows without an owner but has {unowned}", self.unowned));
+        }
+        Ok(())
+    }
+
+    fn check_chunk(&self, i: usize) -> Result<(), &'static str> {
+        let chunk = &self.chunks[i];
+        let holds = [
+            (self.firsts[i] == chunk.first_id(), "first id is wrong"),
+            (self.oldest[i] == chunk.oldest_ms(), "oldest time is wrong"),
+            (chunk.consumer_mask() & !self.masks[i] == 0, "a consumer is missing from the mask"),
+            (self.oldest_ms <= self.oldest[i], "has a row older than the oldest time of its page"),
+            (self.masks[i] & !self.mask == 0, "has a consumer that is missing from the mask of its page"),
+        ];
+        if let Some((_, what)) = holds.iter().find(|(holds, _)| !holds) {
+            return Err(what);
+        }
+        match self.chunks.get(i + 1) {
+            Some(next) if chunk.last_id() >= next.first_id() => Err("overlaps the next chunk"),
+            Some(next) if chunk.len() + next.len() <= MERGE_ROWS => {
+                Err("should be merged with the next chunk")
+            }
+            Some(_) if chunk.is_half_empty() => Err("is half empty but was not re-refitted"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Drops empty chunks and merges neighbours that are small enough.
+fn merged(chunks: Vec<Chunk>) -> Vec<Chunk> {
+    let mut kept: Vec<Chunk> = Vec::with_capacity(chunks.len());
+    for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
+        match kept.last_mut() {
+            Some(last) if last.len() + chunk.len() <= MERGE_ROWS => last.merge(&chunk),
+            _ => kept.push(chunk),
+        }
+    }
+    kept.shrink_to_fit();
+    kept
+}

@@ -1,0 +1,111 @@
+//! Looks up streams, groups and consumers named on the command line. If one does not exist, the error lists those
+//! that do.
+
+use millstream_worker::Admin;
+use millstream_worker::Error;
+use millstream_worker::backend::{ConsumerInfo, ErrorKind, GroupInfo, StreamInfo};
+
+use super::failure::Failure;
+use super::value;
+
+/// Maximum number of names that an error lists. The rest is only counted.
+const NAMES_MAX: usize = 10;
+
+/// Returns a stream that must exist.
+pub(crate) async fn stream(backend: &dyn Admin, name: &str) -> Result<StreamInfo, Failure> {
+    if let Some(info) = find_stream(backend, name).await? {
+        return Ok(info);
+    }
+    let others = backend.streams("*").await?;
+    Err(not_found(
+        &format!("stream {name} does not exist in {}", backend.location()),
+        "streams",
+        &others,
+        &format!("create it with: millstream add {name} FIELD=VALUE"),
+    ))
+}
+
+/// Returns a stream. `None` if it does not exist.
+pub(crate) async fn find_stream(backend: &dyn Admin, name: &str) -> Result<Option<StreamInfo>, Failure> {
+    backend.stream(name).await.map_err(|error| stream_error(name, error))
+}
+
+/// Returns the streams that match a pattern.
+pub(crate) async fn streams(
+    backend: &dyn Admin,
+    pattern: &str,
+) -> Result<Vec<(String, StreamInfo)>, Failure> {
+    let mut streams = Vec::new();
+    for name in backend.streams(pattern).await? {
+        // The stream may have been deleted since it was listed.
+        if let Some(info) = backend.stream(&name).await? {
+            streams.push((name, info));
+        }
+    }
+    Ok(streams)
+}
+
+/// Converts the error of a call about this stream. Names the stream, because some stores do not.
+pub(crate) fn stream_error(stream: &str, error: Error) -> Failure {
+    if error.kind() != ErrorKind::WrongType {
+        return error.into();
+    }
+    let stream = value::printable(stream.as_bytes());
+    Failure::Other(format!(
+        "key '{stream}' is not a stream (WRONGTYPE)\nuse another name, or delete the key with: redis-cli DEL {stream}"
+    ))
+}
+
+/// Returns a group that must exist.
+pub(crate) async fn group(backend: &dyn Admin, stream: &str, name: &str) -> Result<GroupInfo, Failure> {
+    self::stream(backend, stream).await?;
+    let mut groups = backend.groups(stream).await?;
+    if let Some(at) = groups.iter().position(|group| group.name == name) {
+        return Ok(groups.swap_remove(at));
+    }
+    let others: Vec<String> = groups.into_iter().map(|group| group.name).collect();
+    Err(not_found(
+        &format!("stream {stream} has no group {name}"),
+        "groups",
+        &others,
+        &format!("create it with: millstream group create {stream} {name}"),
+    ))
+}
+
+/// Returns a consumer that must exist.
+pub(crate) async fn consumer(
+    backend: &dyn Admin,
+    stream: &str,
+    group: &str,
+    name: &str,
+) -> Result<ConsumerInfo, Failure> {
+    self::group(backend, stream, group).await?;
+    let mut consumers = backend.consumers(stream, group).await?;
+    if let Some(at) = consumers.iter().position(|consumer| consumer.name == name) {
+        return Ok(consumers.swap_remove(at));
+    }
+    let others: Vec<String> = consumers.into_iter().map(|consumer| consumer.name).collect();
+    Err(not_found(
+        &format!("group {group} of stream {stream} has no consumer {name}"),
+        "consumers",
+        &others,
+        "a consumer is created by its first read",
+    ))
+}
+
+/// Returns the error for something that does not exist.
+///
+/// `what` is the first line. The second line lists the existing ones (`others`, of this `kind`), or gives `hint` if
+/// there are none.
+pub(crate) fn not_found(what: &str, kind: &str, others: &[String], hint: &str) -> Failure {
+    if others.is_empty() {
+        return Failure::NotFound(format!("{what}; there are no {kind}\n{hint}"));
+    }
+    let names: Vec<String> =
+        others.iter().take(NAMES_MAX).map(|name| value::printable(name.as_bytes())).collect();
+    let more = match others.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {} more", value::count(more as u64)),
+    };
+    Failure::NotFound(format!("{what}\nexisting {kind}: {}{more}", names.join(", ")))
+}

@@ -1,0 +1,93 @@
+//! The JSON objects that several commands print, one function each, so that they are the same everywhere.
+
+use millstream_worker::backend::{ConsumerInfo, Entry, PendingRow, StreamInfo};
+use millstream_worker::dead_letter::DeadLetter;
+use millstream_worker::monitor::{GroupSnapshot, GroupVerdict, Health};
+use serde_json::{Value, json};
+
+use super::value::{fields_json, millis, millis_since_epoch};
+
+/// Returns a stream.
+pub(crate) fn stream(name: &str, info: &StreamInfo) -> Value {
+    json!({
+        "stream": name,
+        "length": info.length,
+        "groups": info.groups,
+        "entries_added": info.entries_added,
+        "last_id": info.last_id.to_string(),
+        "first_entry": info.first_entry.map(|id| id.to_string()),
+        "last_entry": info.last_entry.map(|id| id.to_string()),
+        "max_deleted_id": info.max_deleted_id.map(|id| id.to_string()),
+    })
+}
+
+/// Returns an entry of a stream.
+pub(crate) fn entry(entry: &Entry) -> Value {
+    json!({ "id": entry.id.to_string(), "fields": fields_json(&entry.fields) })
+}
+
+/// Returns a group with its lag and its pending entries.
+pub(crate) fn group(group: &GroupSnapshot) -> Value {
+    json!({
+        "stream": group.stream,
+        "group": group.name,
+        "consumers": group.consumers.len(),
+        "last_delivered": group.last_delivered.to_string(),
+        "entries_read": group.entries_read,
+        "lag": group.lag.count,
+        "lag_exact": group.lag.is_exact(),
+        "pending": group.pending,
+        "oldest_unread_ms": group.unread_age().map(millis),
+        "oldest_pending_ms": group.pending_age().map(millis),
+        "stuck": group.scan.stuck,
+        "dead_letters": group.dead_letters_length,
+    })
+}
+
+/// Returns a consumer of a group.
+pub(crate) fn consumer(consumer: &ConsumerInfo) -> Value {
+    json!({
+        "consumer": consumer.name,
+        "pending": consumer.pending,
+        "idle_ms": millis(consumer.idle),
+        "inactive_ms": consumer.inactive.map(millis),
+    })
+}
+
+/// Returns a pending entry. A released entry has neither a consumer nor an idle time.
+pub(crate) fn pending(row: &PendingRow) -> Value {
+    json!({
+        "id": row.id.to_string(),
+        "consumer": row.consumer,
+        "idle_ms": row.idle.map(millis),
+        "deliveries": row.deliveries,
+    })
+}
+
+/// Returns a dead letter.
+pub(crate) fn dead_letter(dead_letter: &DeadLetter) -> Value {
+    json!({
+        "id": dead_letter.id.to_string(),
+        "stream": dead_letter.stream,
+        "origin": dead_letter.origin.to_string(),
+        "group": dead_letter.group,
+        "consumer": dead_letter.consumer,
+        "deliveries": dead_letter.deliveries,
+        "reason": dead_letter.reason.map(|reason| reason.as_str()),
+        "error": dead_letter.error,
+        "error_type": dead_letter.error_type,
+        "first_seen_ms": millis_since_epoch(dead_letter.first_seen),
+        "dead_at_ms": millis_since_epoch(dead_letter.dead_at),
+        "redrives": dead_letter.redrives,
+        "fields": fields_json(&dead_letter.fields),
+    })
+}
+
+/// Returns the health of a group and the problems that explain it.
+pub(crate) fn verdict(verdict: &GroupVerdict) -> Value {
+    let problems = verdict.findings.iter().filter(|finding| finding.health > Health::Ok);
+    let findings: Vec<Value> = problems
+        .map(|finding| json!({ "code": finding.code, "health": finding.health.to_string(), "text": finding.text }))
+        .collect();
+    json!({ "health": verdict.health.to_string(), "findings": findings })
+}

@@ -1,0 +1,289 @@
+//! Deferred replies: a connection sends them only after the log position they depend on is durable.
+//!
+//! "Durable" here means as safe as `appendfsync` requires: synced, or only written. Each thread makes one write, or one
+//! sync, for all connections of a round:
+//!
+//! ```text
+//! round:  every connection that has input runs its batch; if its replies must wait, its task waits here
+//!         -> the first waiter wakes the flush task, which runs after all connections that were ready
+//!         -> the flush task writes or syncs the log once, for all waiters
+//!         -> it wakes the waiters, and they send
+//! ```
+//!
+//! Only the flush task waits for the log. So when another thread syncs, this thread is woken once, not once per
+//! connection. After a sync, the flush task gives the woken clients time to send their next requests. Otherwise the
+//! clients would split into two halves that wait for each other's syncs.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use crate::state::Server;
+
+/// Maximum number of waiters woken in a row. Then the thread polls its other connections.
+const WAKES_PER_YIELD: usize = 32;
+/// After a batch that needs no sync, the thread expects more of them for this long and leaves syncs to the syncing
+/// thread.
+const NO_SYNC_BATCHES_EXPECTED_FOR: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static DEFERRED: RefCell<DeferredReplies> = RefCell::default();
+    /// Whether a batch that needs no sync has run since the flush task last checked.
+    static RAN_WITHOUT_SYNC: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The connections of one thread whose replies are deferred.
+#[derive(Default)]
+struct DeferredReplies {
+    /// The log position each connection waits for and its waker, ordered by position.
+    waiters: VecDeque<(u64, Waker)>,
+    /// The waker of the flush task, while that task sleeps.
+    flush_task: Option<Waker>,
+}
+
+/// Records that this thread ran a batch that needs no sync.
+pub(crate) fn note_batch_without_sync() {
+    RAN_WITHOUT_SYNC.set(true);
+}
+
+/// Waits until the log is durable up to `position`. Returns false if the log has ended before: the replies must not
+/// be sent.
+pub(crate) async fn wait_durable(server: &Server, position: u64) -> bool {
+    let mut was_added = false;
+    poll_fn(|context| {
+        if let Some(may_send) = server.store.durability_outcome(position) {
+            return Poll::Ready(may_send);
+        }
+        DEFERRED.with_borrow_mut(|deferred| match was_added {
+            false => deferred.add(position, context.waker()),
+            // Something else woke this task, or `appendfsync` became stricter after the flush task had woken it.
+            true => deferred.add_if_missing(position, context.waker()),
+        });
+        was_added = true;
+        Poll::Pending
+    })
+    .await
+}
+
+/// The flush task of a thread: makes the log durable for the thread's connections, again and again. Never returns.
+pub(crate) async fn run_flush_task(server: Arc<Server>) {
+    let store = &server.store;
+    let mut woken = 0;
+    let mut without_sync_at = None;
+    loop {
+        poll_fn(|context| DEFERRED.with_borrow_mut(|deferred| deferred.poll_waiters(context.waker()))).await;
+        gather(woken, store.commit_delay()).await;
+        let Some(position) = DEFERRED.with_borrow(DeferredReplies::last_position) else { continue };
+        if !store.try_write_through(position) {
+            if RAN_WITHOUT_SYNC.take() {
+                without_sync_at = Some(Instant::now());
+            }
+            let delays_no_client =
+                without_sync_at.is_none_or(|at| at.elapsed() > NO_SYNC_BATCHES_EXPECTED_FOR);
+            // A failure needs no handling here: each waiter asks the store itself.
+            let _ = if delays_no_client {
+                store.wait_durable_syncing_here(position).await
+            } else {
+                store.wait_durable(position).await
+            };
+        }
+        woken = 0;
+        loop {
+            let count = DEFERRED.with_borrow_mut(|deferred| deferred.wake_durable(&server));
+            if count == 0 {
+                break;
+            }
+            woken += count;
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Lets the thread serve its connections until as many wait as were woken last, for at most `time_max`.
+async fn gather(woken: usize, time_max: Duration) {
+    let are_all_back = || DEFERRED.with_borrow(|deferred| deferred.waiters.len() >= woken);
+    if time_max.is_zero() || are_all_back() {
+        return;
+    }
+    let begun = Instant::now();
+    while !are_all_back() && begun.elapsed() < time_max {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl DeferredReplies {
+    fn add(&mut self, position: u64, waker: &Waker) {
+        self.waiters.push_back((position, waker.clone()));
+        self.wake_flush_task();
+    }
+
+    /// Adds a connection again, unless it is still among the waiters.
+    fn add_if_missing(&mut self, position: u64, waker: &Waker) {
+        let at = self.waiters.partition_point(|(other, _)| *other < position);
+        let mut same = self.waiters.range(at..).take_while(|(other, _)| *other == position);
+        if same.all(|(_, other)| !other.will_wake(waker)) {
+            self.waiters.insert(at, (position, waker.clone()));
+            self.wake_flush_task();
+        }
+    }
+
+    fn wake_flush_task(&mut self) {
+        if let Some(waker) = self.flush_task.take() {
+            waker.wake();
+        }
+    }
+
+    /// Resolves when there is a waiter.
+    fn poll_waiters(&mut self, flush_task: &Waker) -> Poll<()> {
+        if !self.waiters.is_empty() {
+            return Poll::Ready(());
+        }
+        self.flush_task = Some(flush_task.clone());
+        Poll::Pending
+    }
+
+    /// Returns the highest position that a connection waits for.
+    fn last_position(&self) -> Option<u64> {
+        self.waiters.back().map(|(position, _)| *position)
+    }
+
+    /// Wakes up to [`WAKES_PER_YIELD`] connections whose wait is over. Returns how many.
+    fn wake_durable(&mut self, server: &Server) -> usize {
+        let first = self.waiters.iter().take(WAKES_PER_YIELD);
+        let count =
+            first.take_while(|(position, _)| server.store.durability_outcome(*position).is_some()).count();
+        self.waiters.drain(..count).for_each(|(_, waker)| waker.wake());
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Setting;
+    use crate::{Running, Settings};
+    use millstream_engine::Effect;
+    use std::path::PathBuf;
+
+    /// Starts a server on a new data folder.
+    fn server(name: &str, policy: &str) -> (Running, PathBuf) {
+        let dir = std::env::temp_dir().join(format!("millstream-deferred-{name}-{}", std::process::id()));
+        // A test run that was killed can have left the folder behind.
+        let _ = std::fs::remove_dir_all(&dir);
+        let settings = Settings::new();
+        let path = dir.to_string_lossy().into_owned();
+        for (name, value) in [("port", "0"), ("appendonly", "yes"), ("appendfsync", policy), ("dir", &path)] {
+            settings.set(Setting::find(name).unwrap().id, value).unwrap();
+        }
+        (Server::start(settings).unwrap(), dir)
+    }
+
+    /// Runs ten tasks that each change a key and wait until it is durable. Returns the number of writes and of syncs.
+    fn one_round(name: &str, policy: &str) -> (u64, u64) {
+        let (running, dir) = server(name, policy);
+        let server = Arc::clone(running.server());
+        let counted = || server.store.durability().unwrap().log;
+        let before = counted();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.spawn(run_flush_task(Arc::clone(&server)));
+        let finished = runtime.block_on(async {
+            let tasks: Vec<_> = (0..10u8)
+                .map(|n| {
+                    let server = Arc::clone(&server);
+                    tokio::spawn(async move {
+                        let effect = Effect::StringSet { value: b"value", expires_at_ms: None };
+                        let key: &[u8] = &[n];
+                        server.store.lock(0, [key], server.store.now_ms()).apply(key, &effect);
+                        wait_durable(&server, server.store.appended_position()).await
+                    })
+                })
+                .collect();
+            let mut finished = 0;
+            for task in tasks {
+                finished += usize::from(task.await.unwrap());
+            }
+            finished
+        });
+        assert_eq!(finished, 10);
+        let after = counted();
+        server.shutdown.begin();
+        std::fs::remove_dir_all(dir).unwrap();
+        (after.writes - before.writes, after.syncs - before.syncs)
+    }
+
+    #[test]
+    fn connections_of_one_round_share_a_write() {
+        // On a busy machine a task can be late for a round, but not in each of five runs.
+        assert!((0..5).any(|n| one_round(&format!("write-{n}"), "everysec").0 == 1));
+    }
+
+    #[test]
+    fn connections_of_one_round_share_a_sync() {
+        assert!((0..5).any(|n| one_round(&format!("sync-{n}"), "always") == (1, 1)));
+    }
+
+    #[test]
+    fn woken_connection_waits_again_if_the_policy_becomes_stricter() {
+        let (running, dir) = server("stricter", "no");
+        let server = Arc::clone(running.server());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let finished = runtime.block_on(async {
+            let effect = Effect::StringSet { value: b"value", expires_at_ms: None };
+            server.store.lock(0, [&b"k"[..]], server.store.now_ms()).apply(b"k", &effect);
+            let position = server.store.appended_position();
+            let waiter = {
+                let server = Arc::clone(&server);
+                tokio::spawn(async move { wait_durable(&server, position).await })
+            };
+            // The record is written and the task woken. Before the task runs, the policy changes from `no` to `always`.
+            while DEFERRED.with_borrow(|deferred| deferred.waiters.is_empty()) {
+                tokio::task::yield_now().await;
+            }
+            assert!(server.store.try_write_through(position));
+            DEFERRED.with_borrow_mut(|deferred| assert_eq!(deferred.wake_durable(&server), 1));
+            server.change_settings(&[("appendfsync", "always")]).unwrap();
+            tokio::spawn(run_flush_task(Arc::clone(&server)));
+            tokio::time::timeout(Duration::from_secs(30), waiter).await
+        });
+        assert!(finished.expect("the wait ends within 30 s").unwrap());
+        server.shutdown.begin();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn waiters_are_ordered_by_position() {
+        let mut deferred = DeferredReplies::default();
+        let wakers: Vec<Waker> = (0..3).map(|_| Waker::from(Arc::new(NoopWake))).collect();
+        deferred.add(1, &wakers[0]);
+        deferred.add(7, &wakers[1]);
+        deferred.add_if_missing(4, &wakers[2]);
+        deferred.add_if_missing(4, &wakers[2]);
+        deferred.add_if_missing(7, &wakers[1]);
+        let positions: Vec<u64> = deferred.waiters.iter().map(|(position, _)| *position).collect();
+        assert_eq!(positions, [1, 4, 7]);
+    }
+
+    /// Unlike [`Waker::noop`], two of these are different wakers.
+    struct NoopWake;
+
+    impl std::task::Wake for NoopWake {
+        fn wake(self: Arc<NoopWake>) {}
+    }
+
+    #[test]
+    fn wait_fails_after_the_log_has_ended() {
+        let (running, dir) = server("ended", "always");
+        let server = Arc::clone(running.server());
+        server.store.close().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.spawn(run_flush_task(Arc::clone(&server)));
+        assert!(
+            !runtime.block_on(async { wait_durable(&server, server.store.appended_position() + 1).await })
+        );
+        server.shutdown.begin();
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,373 @@
+//! Blocked readers: per key, first come, first served, and woken only if there is something to read.
+//!
+//! A blocked reader is a closure that runs its whole command again. When a transaction ends, its thread visits
+//! the keys that the transaction made ready and runs the readers that can be served, still under the lock. The readers
+//! of one group form their own queue. The thread stops as soon as the group has no more entries to deliver. So XADD
+//! costs the same with ten blocked readers as with ten thousand.
+//!
+//! Pending entries become idle as time passes, without any change to the key. So a reader that claims has a time at
+//! which it must be tried again ([`BlockedToken::retry_at_ms`]). Its owner calls [`Store::retry_blocked`] then.
+//!
+//! A reader of several keys is in several queues. It is served with all its keys locked and then leaves all queues.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millstream_engine::Value;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::queues::{BlockedReader, Interest, Queue, QueueId, QueueName};
+use crate::store::Store;
+use crate::txn::Txn;
+
+/// The result of running a blocked reader's command again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServeResult {
+    /// The reader has its result, which may be an error. It is not blocked any more.
+    Served,
+    /// There is nothing for the reader. It keeps its place in the queues.
+    StillBlocked,
+}
+
+/// The handle of a blocked reader, for [`Store::cancel_blocked`] and [`Store::retry_blocked`].
+pub struct BlockedToken {
+    reader: Arc<BlockedReader>,
+    retry_at_ms: Option<u64>,
+}
+
+impl BlockedToken {
+    /// Returns when to call [`Store::retry_blocked`], in Unix milliseconds of the store's clock: a pending entry can be
+    /// idle for long enough then. `None` for readers that do not claim.
+    pub fn retry_at_ms(&self) -> Option<u64> {
+        self.retry_at_ms
+    }
+}
+
+/// A closure that runs the whole command of a blocked reader again.
+type BlockedCommand = Mutex<Box<dyn FnMut(&mut Txn<'_>) -> ServeResult + Send>>;
+
+impl Txn<'_> {
+    /// Blocks a reader on keys of the selected database. This transaction has them locked.
+    ///
+    /// Other threads call `command` later, inside their own transactions, when a key may have become ready.
+    pub fn block(
+        &mut self,
+        interests: &[(Box<[u8]>, Interest)],
+        command: impl FnMut(&mut Txn<'_>) -> ServeResult + Send + 'static,
+    ) -> BlockedToken {
+        // All queues of the reader are locked here, so numbers ascend in every queue.
+        let number = self.store().reader_numbers.fetch_add(1, Ordering::Relaxed);
+        let queues = interests.iter().map(|(key, interest)| self.queue_for(key, interest)).collect();
+        let command: BlockedCommand = Mutex::new(Box::new(command));
+        let reader: Arc<BlockedReader> = Arc::new(BlockedReader { number, queues, command });
+        for (at, (id, (_, interest))) in reader.queues.iter().zip(interests).enumerate() {
+            // A command may name a key twice.
+            if !reader.queues[..at].contains(id) {
+                self.shard_at_mut(id.shard).blocked.join(id.queue, interest, &reader);
+            }
+        }
+        let retry_at_ms = self.retry_at(&reader);
+        BlockedToken { reader, retry_at_ms }
+    }
+
+    fn queue_for(&mut self, key: &[u8], interest: &Interest) -> QueueId {
+        let (db, shard) = (self.db(), self.store().shard_of(key));
+        QueueId { shard, queue: self.shard_at_mut(shard).blocked.queue_for(db, key, interest) }
+    }
+
+    /// Returns the queues in which a reader claims, each with its minimum idle time in milliseconds.
+    fn claims<'t>(&'t self, reader: &'t BlockedReader) -> impl Iterator<Item = (&'t Queue, u64)> {
+        reader.queues.iter().filter_map(|id| {
+            let queue = self.shard_at(id.shard).blocked.queue(id.queue);
+            Some((queue, queue.claim_of(reader.number)?))
+        })
+    }
+
+    /// Returns when a pending entry can be idle for long enough for a reader; `None` if the reader does not claim.
+    fn retry_at(&self, reader: &BlockedReader) -> Option<u64> {
+        let at_ms = self.claims(reader).filter_map(|(queue, min_idle_ms)| {
+            let (Some(Value::Stream(stream)), QueueName::Group(group)) = (self.value_of(queue), &queue.name)
+            else {
+                return None;
+            };
+            Some(stream.query_idle_at(stream.group(group)?, min_idle_ms, self.now_ms()))
+        });
+        at_ms.min()
+    }
+
+    /// Returns the number of keys in the locked shards that readers are blocked on.
+    pub fn blocking_key_count(&self) -> usize {
+        self.shards().map(|shard| shard.blocked.key_count()).sum()
+    }
+
+    /// Returns the number of keys in the locked shards that group readers are blocked on. Deleting such a key wakes
+    /// them, too.
+    pub fn blocking_group_key_count(&self) -> usize {
+        self.shards().map(|shard| shard.blocked.group_key_count()).sum()
+    }
+
+    /// Serves the readers of all keys that were made ready, including keys made ready by these readers.
+    pub(crate) fn serve_blocked(&mut self) {
+        while !self.ready.is_empty() {
+            let (db, key) = self.ready.remove(0);
+            let shard = self.store().shard_of(&key);
+            let queues = self.shard_at(shard).blocked.numbers_of(db, &key);
+            let mut ids = queues.into_iter().map(|queue| QueueId { shard, queue });
+            if !ids.all(|id| self.serve_queue(db, id)) {
+                self.ready.insert(0, (db, key));
+            }
+        }
+    }
+
+    /// Serves the readers of one queue in order, until there is nothing left to read. Returns false if more shards
+    /// had to be locked: nothing was locked in between, so any data may have changed.
+    fn serve_queue(&mut self, db: u32, id: QueueId) -> bool {
+        let next_number = self.store().reader_numbers.load(Ordering::Relaxed);
+        let mut last_tried = None;
+        while let Some(reader) = self.next_reader(id, last_tried).cloned() {
+            if reader.number >= next_number {
+                break;
+            }
+            let shards = reader.shards();
+            if !self.holds(&shards) {
+                self.lock_more(&shards);
+                return false;
+            }
+            last_tried = Some(reader.number);
+            self.select(db);
+            let command: &BlockedCommand =
+                reader.command.downcast_ref().expect("`Txn::block` creates every blocked reader");
+            if (command.lock())(self) == ServeResult::Served {
+                for id in &reader.queues {
+                    self.shard_at_mut(id.shard).blocked.leave(id.queue, reader.number);
+                }
+            }
+        }
+        true
+    }
+
+    /// Returns the next reader of a queue that would get a result: data, or an error because the key or the group was
+    /// deleted.
+    fn next_reader(&self, id: QueueId, after: Option<u64>) -> Option<&Arc<BlockedReader>> {
+        let queue = self.shard_at(id.shard).blocked.queue(id.queue);
+        if queue.is_empty() {
+            return None;
+        }
+        match (&queue.name, self.value_of(queue)) {
+            (QueueName::Entries, Some(Value::Stream(_))) | (QueueName::List, Some(Value::List(_))) => {
+                queue.next(after)
+            }
+            (QueueName::Entries | QueueName::List, _) => None,
+            (QueueName::Group(group), Some(Value::Stream(stream))) => match stream.group(group) {
+                Some(group) if !stream.has_undelivered(group) => queue
+                    .next_claiming(after, |min_idle_ms| stream.has_idle(group, min_idle_ms, self.now_ms())),
+                _ => queue.next(after),
+            },
+            (QueueName::Group(_), _) => queue.next(after),
+        }
+    }
+
+    /// Returns the value under a queue's key.
+    fn value_of(&self, queue: &Queue) -> Option<&Value> {
+        self.shard(&queue.key.key).keys.get(queue.key.db, &queue.key.key, self.now_ms())
+    }
+}
+
+impl Store {
+    /// Removes a blocked reader. Returns true if it was still blocked; its command does not run again. Returns false
+    /// if it has been served.
+    pub fn cancel_blocked(&self, token: &BlockedToken) -> bool {
+        let BlockedReader { number, queues, .. } = &*token.reader;
+        // All shards are locked together, so that no thread serves the reader from one queue while it leaves another.
+        // This needs no transaction, because leaving a queue makes no key ready.
+        let mut locked: SmallVec<[_; 4]> =
+            token.reader.shards().into_iter().map(|shard| (shard, self.shard(shard).lock())).collect();
+        let left = queues.iter().filter(|id| {
+            let shard = locked.iter_mut().find(|(number, _)| *number == id.shard);
+            shard.is_some_and(|(_, shard)| shard.blocked.leave(id.queue, *number))
+        });
+        left.count() > 0
+    }
+
+    /// Tries to serve a reader at its [`BlockedToken::retry_at_ms`]. Readers before it in the queue are served first.
+    ///
+    /// Returns when to call this again, in Unix milliseconds of the store's clock; `None` if the reader is not
+    /// blocked any more.
+    pub fn retry_blocked(&self, token: &BlockedToken) -> Option<u64> {
+        let reader = &token.reader;
+        let mut txn = Txn::new(self, 0, self.now_ms(), &reader.shards());
+        let claimed: Vec<_> = txn.claims(reader).map(|(queue, _)| queue.key.clone()).collect();
+        for at in claimed {
+            txn.mark_ready(at.db, &at.key);
+        }
+        txn.serve_blocked();
+        let is_blocked =
+            reader.queues.iter().any(|id| txn.shard_at(id.shard).blocked.contains(id.queue, reader.number));
+        is_blocked.then(|| txn.retry_at(reader)).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Addition;
+    use crate::clock::ManualClock;
+    use crate::store::StoreOptions;
+    use crate::verbs::{
+        Acknowledge, ConsumerPath, Delete, GroupCreate, Nack, Verb, add, read_claiming, read_new,
+    };
+    use millstream_engine::stream::{EntryRef, NackOptions, PriorDelivery};
+    use millstream_engine::{GroupStart, NackMode, StreamId};
+    use std::ops::ControlFlow;
+
+    const KEY: &[u8] = b"s";
+    const GROUP: &[u8] = b"g";
+
+    /// A store with a stream of one entry, delivered at 1000 ms, and the names of the served readers, in order.
+    struct BlockingFixture {
+        store: Store,
+        clock: Arc<ManualClock>,
+        served: Arc<Mutex<Vec<&'static str>>>,
+    }
+
+    impl BlockingFixture {
+        fn new() -> BlockingFixture {
+            let clock = Arc::new(ManualClock::new(1000));
+            let store =
+                Store::new(StoreOptions { clock: Arc::clone(&clock) as _, ..StoreOptions::default() });
+            let mut txn = store.lock(0, [KEY], store.now_ms());
+            let (start, make_stream) = (GroupStart::Last, true);
+            let mut create = GroupCreate { key: KEY, group: GROUP, start, make_stream, entries_read: None };
+            create.run(&mut txn).unwrap();
+            add(&mut txn, KEY, &Addition::new(&[b"n", b"1"])).unwrap();
+            let consumer = ConsumerPath { key: KEY, group: GROUP, consumer: b"first" };
+            let mut ignore = |_: &EntryRef<'_>| ControlFlow::Continue(());
+            read_new(&mut txn, consumer, None, true, &mut ignore).unwrap();
+            drop(txn);
+            BlockingFixture { store, clock, served: Arc::default() }
+        }
+
+        fn txn(&self) -> Txn<'_> {
+            self.store.lock(0, [KEY], self.store.now_ms())
+        }
+
+        /// Blocks a reader that wants one entry. If `claims` is given, the reader also claims entries that have been
+        /// idle for that many milliseconds.
+        fn block_reader(&self, name: &'static str, claims: Option<u64>) -> BlockedToken {
+            let group = Box::from(GROUP);
+            let interest = match claims {
+                Some(min_idle_ms) => Interest::Claim { group, min_idle_ms },
+                None => Interest::Group(group),
+            };
+            let served = Arc::clone(&self.served);
+            let again = move |txn: &mut Txn<'_>| {
+                let consumer = ConsumerPath { key: KEY, group: GROUP, consumer: name.as_bytes() };
+                let mut ignore = |_: &EntryRef<'_>, _: Option<PriorDelivery>| {};
+                let min_idle_ms = claims.unwrap_or(u64::MAX);
+                match read_claiming(txn, consumer, min_idle_ms, Some(1), true, &mut ignore) {
+                    Ok(0) => ServeResult::StillBlocked,
+                    _ => {
+                        served.lock().push(name);
+                        ServeResult::Served
+                    }
+                }
+            };
+            self.txn().block(&[(KEY.into(), interest)], again)
+        }
+
+        fn served(&self) -> Vec<&'static str> {
+            std::mem::take(&mut self.served.lock())
+        }
+    }
+
+    #[test]
+    fn claiming_readers_are_retried_when_an_entry_is_idle_and_served_in_order() {
+        let fixture = BlockingFixture::new();
+        let plain = fixture.block_reader("plain", None);
+        let patient = fixture.block_reader("patient", Some(500));
+        let [early, late] = ["early", "late"].map(|name| fixture.block_reader(name, Some(200)));
+        let times = [&plain, &patient, &early, &late].map(BlockedToken::retry_at_ms);
+        assert_eq!(times, [None, Some(1500), Some(1200), Some(1200)]);
+        // Too early: nothing is served, and the retry time stays.
+        fixture.clock.advance(150);
+        assert_eq!((fixture.store.retry_blocked(&late), fixture.served()), (Some(1200), vec![]));
+        // Whichever reader is retried, the entry is delivered to the first reader whose minimum idle time it has
+        // reached.
+        fixture.clock.advance(50);
+        assert_eq!((fixture.store.retry_blocked(&late), fixture.served()), (Some(1400), vec!["early"]));
+        assert_eq!((fixture.store.retry_blocked(&early), fixture.store.retry_blocked(&plain)), (None, None));
+        assert_eq!(fixture.store.retry_blocked(&patient), Some(1700));
+        // A new entry is delivered to the reader that has been blocked longest, whether it claims or not.
+        for expected in ["plain", "patient", "late"] {
+            add(&mut fixture.txn(), KEY, &Addition::new(&[b"n", b"2"])).unwrap();
+            assert_eq!(fixture.served(), [expected]);
+        }
+    }
+
+    #[test]
+    fn released_entry_wakes_only_claiming_readers() {
+        let fixture = BlockingFixture::new();
+        let _plain = fixture.block_reader("plain", None);
+        let _tokens = ["a", "b"].map(|name| fixture.block_reader(name, Some(1 << 40)));
+        let options = NackOptions { mode: NackMode::Fail, deliveries: None, force: false };
+        let row = |txn: &Txn<'_>| txn.group(KEY, GROUP).unwrap().unwrap().pending().first().unwrap().id;
+        for expected in ["a", "b"] {
+            let mut txn = fixture.txn();
+            let id: StreamId = row(&txn);
+            Nack { key: KEY, group: GROUP, ids: [id], options }.run(&mut txn).unwrap();
+            drop(txn);
+            assert_eq!(fixture.served(), [expected]);
+        }
+        assert_eq!(fixture.txn().blocking_key_count(), 1);
+    }
+
+    #[test]
+    fn without_pending_entries_the_retry_is_one_minimum_idle_time_away() {
+        let fixture = BlockingFixture::new();
+        let id = StreamId::new(1000, 0);
+        Acknowledge { key: KEY, group: GROUP, ids: [id] }.run(&mut fixture.txn()).unwrap();
+        let token = fixture.block_reader("a", Some(200));
+        assert_eq!(token.retry_at_ms(), Some(1200));
+        // A pending entry that was deleted from the stream stays idle without limit and must not cause retries.
+        let mut txn = fixture.txn();
+        let force = NackOptions { mode: NackMode::Fail, deliveries: None, force: true };
+        Nack { key: KEY, group: GROUP, ids: [id], options: force }.run(&mut txn).unwrap();
+        Delete { key: KEY, ids: [id] }.run(&mut txn).unwrap();
+        drop(txn);
+        fixture.clock.advance(200);
+        assert_eq!((fixture.store.retry_blocked(&token), fixture.served()), (Some(1400), vec![]));
+        assert!(fixture.store.cancel_blocked(&token));
+        assert_eq!(fixture.store.retry_blocked(&token), None);
+    }
+
+    #[test]
+    fn cancelling_a_served_reader_does_not_remove_a_later_one_from_a_reused_queue() {
+        let options = StoreOptions { shards: 1, ..StoreOptions::default() };
+        let store = Store::new(options);
+        let block = |key: &[u8], served: &Arc<Mutex<u32>>| {
+            let (mut txn, served) = (store.lock(0, [key], 1000), Arc::clone(served));
+            // A key that is named twice counts once.
+            let interests = [(Box::from(key), Interest::Entries), (Box::from(key), Interest::Entries)];
+            txn.block(&interests, move |_| {
+                *served.lock() += 1;
+                ServeResult::Served
+            })
+        };
+        let add = |key: &[u8]| {
+            let mut txn = store.lock(0, [key], 1000);
+            add(&mut txn, key, &Addition::new(&[b"n", b"1"])).unwrap();
+        };
+        let (early, late) = (Arc::default(), Arc::default());
+        let served = block(b"early", &early);
+        add(b"early");
+        // The first queue is free again, so the second reader gets it.
+        let blocked = block(b"late", &late);
+        assert!(!store.cancel_blocked(&served));
+        add(b"late");
+        add(b"late");
+        assert_eq!((*early.lock(), *late.lock()), (1, 1));
+        assert!(!store.cancel_blocked(&blocked));
+        assert_eq!(store.lock_all(0, 1000).blocking_key_count(), 0);
+    }
+}

@@ -1,0 +1,131 @@
+//! Failing calls to the store: one log line when an outage begins, and one when it is over.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::backend::Error;
+use crate::backoff::Backoff;
+
+/// A kind of call to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Preparing,
+    Reading,
+    Claiming,
+    Extending,
+    Settling,
+    DeadLettering,
+}
+
+impl Operation {
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Operation::Preparing => "create the consumer group",
+            Operation::Reading => "read messages",
+            Operation::Claiming => "claim idle messages",
+            Operation::Extending => "extend leases",
+            Operation::Settling => "settle messages",
+            Operation::DeadLettering => "write dead letters",
+        }
+    }
+}
+
+/// The operations that fail at present. All tasks of a subscription share it, so one outage causes one warning.
+#[derive(Debug, Default)]
+pub(crate) struct Outage {
+    /// One bit for each failing operation.
+    failing: AtomicU8,
+    since: Mutex<Option<Instant>>,
+}
+
+impl Outage {
+    /// Records a failed call. Returns true if the outage begins with it.
+    pub(crate) fn record_failure(
+        &self,
+        store: &str,
+        stream: &str,
+        operation: Operation,
+        error: &Error,
+    ) -> bool {
+        let before = self.failing.fetch_or(operation.bit(), Ordering::AcqRel);
+        if before != 0 {
+            return false;
+        }
+        *self.since.lock() = Some(Instant::now());
+        warn!(stream, store, %error, "cannot {}: retrying until it succeeds", operation.as_str());
+        true
+    }
+
+    /// Records a successful call. Returns true if the outage ends with it.
+    pub(crate) fn record_success(&self, store: &str, stream: &str, operation: Operation) -> bool {
+        if self.failing.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let before = self.failing.fetch_and(!operation.bit(), Ordering::AcqRel);
+        if before != operation.bit() {
+            return false;
+        }
+        let since = self.since.lock().take();
+        let seconds = since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        info!(stream, store, "calls to the store succeed again after {seconds:.1} s");
+        true
+    }
+}
+
+/// The delays between failing calls to the store: from 100 ms to 5 s.
+#[derive(Debug)]
+pub(crate) struct StoreBackoff {
+    backoff: Backoff,
+    attempts: u64,
+}
+
+impl StoreBackoff {
+    pub(crate) fn new() -> StoreBackoff {
+        let backoff = Backoff::exponential(Duration::from_millis(100)..Duration::from_secs(5));
+        StoreBackoff { backoff, attempts: 0 }
+    }
+
+    /// Returns the next delay, which is longer than the previous one.
+    pub(crate) fn next_delay(&mut self) -> Duration {
+        self.attempts += 1;
+        self.backoff.delay(self.attempts)
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.attempts = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::ErrorKind;
+
+    #[test]
+    fn an_outage_begins_once_and_ends_once() {
+        let (outage, error) = (Outage::default(), Error::new(ErrorKind::Unreachable, "refused"));
+        assert!(!outage.record_success("memory:", "orders", Operation::Reading));
+        assert!(outage.record_failure("memory:", "orders", Operation::Reading, &error));
+        assert!(!outage.record_failure("memory:", "orders", Operation::Reading, &error));
+        assert!(!outage.record_failure("memory:", "orders", Operation::Settling, &error));
+        assert!(!outage.record_success("memory:", "orders", Operation::Extending));
+        assert!(!outage.record_success("memory:", "orders", Operation::Reading));
+        assert!(outage.record_success("memory:", "orders", Operation::Settling));
+    }
+
+    #[test]
+    fn delays_are_bounded() {
+        let mut backoff = StoreBackoff::new();
+        assert!((0..100).all(|_| backoff.next_delay() <= Duration::from_secs(5)));
+        backoff.reset();
+        assert!(backoff.next_delay() <= Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,134 @@
+//! One stream that a worker reads, with the state of its messages.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::backing_off::{BackingOff, DelayedJob};
+use super::in_flight::InFlight;
+use super::job::Job;
+use super::outage::Outage;
+use super::outbox::Outbox;
+use crate::backend::{Consumer, Read, StreamId};
+use crate::message::Message;
+use crate::metrics::WorkerMetrics;
+
+/// One stream that a worker reads, and its messages that are in flight.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Position in `Core::subscriptions`.
+    pub(crate) index: usize,
+    pub(crate) stream: Arc<str>,
+    pub(crate) group: Arc<str>,
+    pub(crate) consumer: Arc<str>,
+    /// The stream for dead letters.
+    pub(crate) dead_letters: String,
+    /// Messages that are read and not settled yet.
+    pub(crate) in_flight: InFlight,
+    /// Finished jobs that wait for the settler.
+    pub(crate) outbox: Outbox,
+    /// Whether calls to the store fail at present.
+    pub(crate) outage: Outage,
+    /// Whether the store refuses dead letters at present. Other calls can work meanwhile.
+    pub(crate) dead_letter_outage: Outage,
+    pub(crate) metrics: WorkerMetrics,
+    /// Held by the task that creates a deleted group again.
+    pub(crate) group_recreation: tokio::sync::Mutex<()>,
+    /// Messages that back off before their next attempt.
+    pub(crate) backing_off: Mutex<BackingOff<DelayedJob>>,
+    /// Notified when a job was added to `backing_off`.
+    pub(crate) delayed_added: Notify,
+    /// Notified when messages were released that this worker could claim.
+    pub(crate) claimable: Notify,
+    /// The previous process with this consumer name has left pending entries, which are claimed before new ones are
+    /// read.
+    pub(crate) has_history: AtomicBool,
+    last_read: Mutex<StreamId>,
+}
+
+impl Subscription {
+    pub(crate) fn new(
+        index: usize,
+        stream: &str,
+        group: &Arc<str>,
+        consumer: &Arc<str>,
+        dead_letters: String,
+        metrics: WorkerMetrics,
+    ) -> Subscription {
+        Subscription {
+            index,
+            stream: stream.into(),
+            group: Arc::clone(group),
+            consumer: Arc::clone(consumer),
+            dead_letters,
+            in_flight: InFlight::default(),
+            outbox: Outbox::default(),
+            outage: Outage::default(),
+            dead_letter_outage: Outage::default(),
+            metrics,
+            group_recreation: tokio::sync::Mutex::new(()),
+            backing_off: Mutex::default(),
+            delayed_added: Notify::new(),
+            claimable: Notify::new(),
+            has_history: AtomicBool::new(false),
+            last_read: Mutex::new(StreamId::MIN),
+        }
+    }
+
+    /// Returns the worker as a consumer of this stream.
+    pub(crate) fn as_consumer(&self) -> Consumer<'_> {
+        Consumer { stream: &self.stream, group: &self.group, name: &self.consumer }
+    }
+
+    /// Returns a read of up to `count` messages that neither blocks nor claims.
+    pub(crate) fn read(&self, count: usize) -> Read<'_> {
+        Read {
+            stream: &self.stream,
+            group: &self.group,
+            consumer: &self.consumer,
+            count,
+            block: None,
+            claim_idle: None,
+        }
+    }
+
+    /// Returns the message of a job, as handlers receive it.
+    pub(crate) fn message(&self, job: &Job) -> Message {
+        Message {
+            stream: Arc::clone(&self.stream),
+            group: Arc::clone(&self.group),
+            consumer: Arc::clone(&self.consumer),
+            id: job.id,
+            fields: Arc::clone(&job.fields),
+            attempt: job.attempt,
+            cancelled: job.cancelled.clone(),
+        }
+    }
+
+    /// Returns the jobs that are still in flight.
+    pub(crate) fn still_in_flight(&self, mut jobs: Vec<Job>) -> Vec<Job> {
+        let mut in_flight = self.in_flight.contains_each(jobs.iter().map(Job::id_and_tag)).into_iter();
+        jobs.retain(|_| in_flight.next() == Some(true));
+        jobs
+    }
+
+    /// Puts a job aside until `due`.
+    pub(crate) fn delay(&self, due: Instant, delayed: DelayedJob) {
+        self.backing_off.lock().push(due, delayed);
+        self.delayed_added.notify_one();
+    }
+
+    /// The greatest id that was read.
+    pub(crate) fn last_read(&self) -> StreamId {
+        *self.last_read.lock()
+    }
+
+    /// Records that an entry was read.
+    pub(crate) fn record_read(&self, id: StreamId) {
+        let mut last = self.last_read.lock();
+        *last = id.max(*last);
+    }
+}
