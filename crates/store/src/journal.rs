@@ -12,7 +12,7 @@
 //! otherwise            the syncing thread
 //! ```
 //!
-//! After each sync, the syncing thread waits a moment for the clients it released to send their next requests.
+//! After each sync, the syncing thread waits a moment, so that the clients it has woken can send their next requests.
 //! Otherwise the clients would split into two halves that wait for each other's syncs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ use crate::snapshot::SnapshotTaken;
 const SLOW_SYNC: Duration = Duration::from_micros(50);
 /// The same limit for a thread that has no clients that can be served without a sync.
 const SLOW_SYNC_IF_ALLOWED: Duration = Duration::from_millis(1);
-/// Maximum delay of a sync, while the released clients send their next requests.
+/// Maximum delay of a sync, while the clients of the last sync send their next requests.
 const COMMIT_DELAY_MAX: Duration = Duration::from_micros(500);
 /// Delay before the next snapshot after one has failed. Each attempt writes the whole data set.
 const SNAPSHOT_RETRY_AFTER_MS: u64 = 60_000;
@@ -45,7 +45,7 @@ const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The current snapshot: the one that recovery would load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Its log position and size.
+    /// Its log position, number of keys and size.
     pub taken: SnapshotTaken,
     /// When this process took it, in Unix milliseconds; `None` if it existed when the store was opened.
     pub at_ms: Option<u64>,
@@ -84,8 +84,8 @@ pub(crate) struct Journal {
 struct DurabilityWaiters {
     /// The position each task waits for, and its waker.
     wakers: Vec<(u64, Waker)>,
-    /// Number of tasks that the last sync released.
-    released: usize,
+    /// Number of tasks that the last sync woke.
+    last_woken: usize,
     /// Whether a task started to wait since the syncing thread last began a round.
     is_sync_requested: bool,
 }
@@ -174,10 +174,9 @@ impl Journal {
         Duration::from_nanos(self.sync_ns.load(Ordering::Relaxed))
     }
 
-    /// Returns how long to wait for the released clients before the next sync.
+    /// Returns how long to delay a sync, so that the clients of the last sync can send their next requests.
     ///
-    /// That is at most the duration of a sync: a client that arrives too late waits about as long for the sync after
-    /// it.
+    /// That is at most the duration of one sync: a client that misses this sync waits about that long for it to end.
     pub(crate) fn commit_delay(&self) -> Duration {
         self.sync_time().min(COMMIT_DELAY_MAX)
     }
@@ -205,7 +204,7 @@ impl Journal {
             .extract_if(.., |(position, _)| failed || *position <= limit)
             .map(|(_, waker)| waker)
             .collect();
-        waiters.released = woken.len();
+        waiters.last_woken = woken.len();
         drop(waiters);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -225,7 +224,7 @@ impl Journal {
             self.sync_requested.wait_for(&mut waiters, TICK);
         }
         let until = Instant::now() + self.commit_delay();
-        while waiters.is_sync_requested && waiters.wakers.len() < waiters.released {
+        while waiters.is_sync_requested && waiters.wakers.len() < waiters.last_woken {
             if self.sync_requested.wait_until(&mut waiters, until).timed_out() {
                 break;
             }

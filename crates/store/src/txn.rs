@@ -54,18 +54,18 @@ pub struct Txn<'s> {
 const SHARED_RECORD_BYTES: usize = 16 << 10;
 
 impl<'s> Txn<'s> {
-    /// Locks `shards`, which are sorted and distinct.
+    /// Begins a transaction that locks `shards`, which must be sorted and distinct.
     pub(crate) fn new(store: &'s Store, db: u32, now_ms: u64, shards: &[usize]) -> Txn<'s> {
         Txn::over(LockedShards::many(store, shards), db, now_ms)
     }
 
-    /// Locks every shard.
+    /// Begins a transaction that locks all shards.
     pub(crate) fn of_everything(store: &'s Store, db: u32, now_ms: u64) -> Txn<'s> {
         let all: Vec<usize> = (0..store.shard_count()).collect();
         Txn::new(store, db, now_ms, &all)
     }
 
-    /// Locks one shard.
+    /// Begins a transaction that locks one shard.
     #[inline]
     pub(crate) fn of_shard(store: &'s Store, db: u32, now_ms: u64, shard: usize) -> Txn<'s> {
         Txn::over(LockedShards::one(store, shard), db, now_ms)

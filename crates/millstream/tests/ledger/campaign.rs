@@ -345,7 +345,7 @@ impl Campaign {
         let limits = Limits {
             lease_ms: LEASE.as_millis() as u64,
             max_deliveries: MAX_DELIVERIES,
-            unknown_lost_leases: unknown_lost_leases,
+            unknown_lost_leases,
         };
         Account::compute(&self.lines(), &snapshot, limits)
     }

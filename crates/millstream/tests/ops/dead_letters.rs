@@ -19,7 +19,7 @@ fn dlq_ls_lists_and_filters_dead_letters() {
         assert_eq!(cells[1][..2], ["{orders}:dlq", "2"]);
         assert_eq!(store.run(&["dlq", "ls", "--json"]).ok().json()[0]["length"], json!(2));
         let cells = store.run(&["dlq", "ls", "orders"]).ok().cells();
-        assert_eq!(cells[0], ["ID", "ORIGIN", "GROUP", "REASON", "DELIVERIES", "DIED", "ERROR"]);
+        assert_eq!(cells[0], ["ID", "ORIGIN", "GROUP", "REASON", "DELIVERIES", "AGE", "ERROR"]);
         assert_eq!(cells[1][..5], [FIRST, "1731664200002-0", "billing", "max_deliveries", "5"]);
         assert_eq!(cells[1][6], "timeout after 10 s");
         for (selection, count) in [

@@ -55,7 +55,7 @@ fn group_describe_includes_consumers() {
             "PENDING",
             "OLDEST-PENDING",
             "CONSUMER",
-            "HOLDS",
+            "CONSUMER-PENDING",
             "IDLE"
         ]
     );

@@ -187,8 +187,8 @@ impl Connection {
     /// Defers the replies if they depend on a log position that is not durable yet.
     fn defer_replies(&mut self) {
         let store = &self.server.store;
-        let seen = store.appended_position();
-        self.awaited_position = (!store.is_durable_enough(seen)).then_some(seen);
+        let position = store.appended_position();
+        self.awaited_position = (!store.is_durable_enough(position)).then_some(position);
     }
 
     /// Waits until deferred replies may be sent. Returns false if the log has ended: they must not be sent.

@@ -53,8 +53,8 @@ impl Millstream {
         self.call(SetCounters { key: owned(key), counters })
     }
 
-    /// Removes a key with its value: for a stream, entries, groups and pending entries. Returns false if it does not
-    /// exist.
+    /// Removes a key with its value: for a stream, entries, groups and pending entries. Returns false if the key does
+    /// not exist.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Call<Remove> {
         self.call(Remove { key: owned(key) })
     }

@@ -39,12 +39,12 @@ impl Millstream {
         self.call(GroupSetId { key: owned(key), group: owned(group), start, entries_read: None })
     }
 
-    /// Removes a group and its pending list. Returns false if it does not exist.
+    /// Removes a group and its pending list. Returns false if the group does not exist.
     pub fn group_destroy(&self, key: impl AsRef<[u8]>, group: impl AsRef<[u8]>) -> Call<GroupDestroy> {
         self.call(GroupDestroy { key: owned(key), group: owned(group) })
     }
 
-    /// Creates a consumer. Reading creates it too. Returns false if it existed already.
+    /// Creates a consumer; reading does that too. Returns false if the consumer already exists.
     pub fn consumer_create(
         &self,
         key: impl AsRef<[u8]>,

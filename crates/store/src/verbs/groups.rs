@@ -78,7 +78,7 @@ impl<B: AsRef<[u8]>> Verb for GroupSetId<B> {
     }
 }
 
-/// Removes a group and its pending list. Returns false if it does not exist.
+/// Removes a group and its pending list. Returns false if the group does not exist.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupDestroy<B = Vec<u8>> {
     /// The stream.
@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> Verb for GroupDestroy<B> {
     }
 }
 
-/// Creates a consumer. Reading creates it too. Returns false if it existed already.
+/// Creates a consumer; reading does that too. Returns false if the consumer already exists.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsumerCreate<B = Vec<u8>>(pub ConsumerPath<B>);
 
@@ -146,7 +146,7 @@ impl<B: AsRef<[u8]>> Verb for ConsumerDelete<B> {
     }
 }
 
-/// Removes a consumer that has no pending entries. Returns false, and leaves the consumer, if it has some.
+/// Removes a consumer that has no pending entries. If it has some, returns false and does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoveEmptyConsumer<B = Vec<u8>>(pub ConsumerPath<B>);
 

@@ -135,7 +135,7 @@ impl<B: AsRef<[u8]>> Verb for Restore<B> {
     }
 }
 
-/// A dead letter to add, and the pending entry that it replaces.
+/// A dead letter to add, and the pending entry to acknowledge for it.
 #[derive(Clone, Debug)]
 pub struct DeadLetter<B = Vec<u8>> {
     /// The id of the pending entry.

@@ -160,7 +160,7 @@ impl DlqListArgs {
                 clipped(&value::printable(dead_letter.error.as_bytes()), ERROR_CHARS_MAX),
             ]
         });
-        print(Table::new(&["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">DIED", "ERROR"], rows))
+        print(Table::new(&["ID", "ORIGIN", "GROUP", "REASON", ">DELIVERIES", ">AGE", "ERROR"], rows))
     }
 }
 

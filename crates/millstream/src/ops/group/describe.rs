@@ -67,7 +67,7 @@ fn table(groups: &[GroupSnapshot], last_id: StreamId) -> Table {
         ">PENDING",
         ">OLDEST-PENDING",
         "CONSUMER",
-        ">HOLDS",
+        ">CONSUMER-PENDING",
         ">IDLE",
     ];
     Table::new(&titles, groups.iter().flat_map(|group| rows(group, last_id)))

@@ -12,7 +12,7 @@ const NAME_MIN: usize = 16;
 pub(super) struct Column {
     /// Heading.
     pub(super) heading: String,
-    /// CellKind of the cells.
+    /// Kind of the cells.
     pub(super) kind: CellKind,
     /// The column with the highest number is dropped first. Columns with 0 are never dropped.
     pub(super) drop_priority: u8,

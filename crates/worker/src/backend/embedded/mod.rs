@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use millstream_engine::StreamId;
 use millstream_engine::stream::IdRange;
 use millstream_protocol::glob;
@@ -147,7 +148,8 @@ impl Backend for Embedded {
         if let Err(refused) = super::check_entries(entries) {
             return Box::pin(async { Err(refused) });
         }
-        let mut adds: Vec<Add<_>> = entries.iter().map(|entry| new_entry(stream, entry)).collect();
+        let stream = Bytes::copy_from_slice(stream.as_bytes());
+        let mut adds: Vec<Add<_>> = entries.iter().map(|entry| new_entry(stream.clone(), entry)).collect();
         if let Some(last) = adds.last_mut() {
             last.trim = trim.map(values::store_trim);
         }

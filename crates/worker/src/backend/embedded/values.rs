@@ -56,7 +56,7 @@ impl FromReturned for Entry {
 }
 
 /// Converts an entry to add. The bytes of its fields are shared, not copied.
-pub(super) fn new_entry(stream: &str, entry: &NewEntry) -> Add<Bytes> {
+pub(super) fn new_entry(stream: Bytes, entry: &NewEntry) -> Add<Bytes> {
     let bytes = |text: &String| Bytes::copy_from_slice(text.as_bytes());
     let idempotency_key = entry.idempotence.as_ref();
     let idempotency_key = idempotency_key
@@ -65,13 +65,13 @@ pub(super) fn new_entry(stream: &str, entry: &NewEntry) -> Add<Bytes> {
 }
 
 pub(super) fn new_dead_letter(dead_letter: &NewDeadLetter) -> verbs::DeadLetter<Bytes> {
-    let entry = addition(&dead_letter.to, &dead_letter.fields);
+    let entry = addition(Bytes::copy_from_slice(dead_letter.to.as_bytes()), &dead_letter.fields);
     verbs::DeadLetter { origin: dead_letter.origin, entry }
 }
 
-fn addition(stream: &str, fields: &Fields) -> Add<Bytes> {
+fn addition(stream: Bytes, fields: &Fields) -> Add<Bytes> {
     let flat = fields.iter().flat_map(|(name, value)| [name.clone(), value.clone()]).collect();
-    Add::new(Bytes::copy_from_slice(stream.as_bytes()), flat)
+    Add::new(stream, flat)
 }
 
 pub(super) fn own_release(release: &Release) -> OwnRelease {
